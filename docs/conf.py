@@ -17,6 +17,7 @@ sys.path.insert(0, str(DOCS))
 import generate  # noqa: E402
 
 generate.write_all()
+generate.write_leaderboards()
 
 project = "searchlab"
 author = "the searchlab authors"
@@ -54,6 +55,7 @@ napoleon_use_ivar = True
 html_theme = "pydata_sphinx_theme"
 html_title = "searchlab"
 html_static_path = ["_static"]
+html_extra_path = ["generated/extra"]  # the leaderboards
 html_css_files = ["searchlab.css"]
 html_show_sourcelink = False
 html_theme_options = {

@@ -6,12 +6,15 @@ import csv
 import inspect
 import json
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from searchlab.analysis import page
+from searchlab.analysis.publish import publish
 from searchlab.cli.app import complete
 from searchlab.cli.plugins import allowed_text, default_text
 from searchlab.cli.terminal import as_text
@@ -20,12 +23,14 @@ from searchlab.costmodel.features import FEATURES
 from searchlab.executors.contract import EXECUTORS
 from searchlab.log.plan import Claim
 from searchlab.measure.settings import FunctionSettings, LocalSettings, RpcSettings, TableSettings
+from searchlab.measure.suite import installed_suites
 from searchlab.model import SCHEDULERS
 from searchlab.options import in_words
 from searchlab.plugins import Plugin, PluginKind
 from searchlab.policy import POLICIES, Origin
 from searchlab.run.study import CostModelEntry, PluginEntry, PolicyEntry, StudySpec, SuiteSelection, schema_of_studies
 from searchlab.space import SPACES
+from searchlab.suite import leaderboard
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -68,6 +73,19 @@ def write_all() -> None:
         write(folder / f"{name}.ipynb", script_notebook(name))
     for name in NOTEBOOKS:
         write(DOCS / "tutorials" / f"{name}.ipynb", notebook(name))
+
+
+def write_leaderboards() -> None:
+    """Write the leaderboards of all suites, with all submissions, unless they are newer than everything in them."""
+    suites, submissions = ROOT / "studies" / "suite", ROOT / "studies" / "submissions"
+    code = [Path(leaderboard.__file__), *Path(page.__file__).parent.joinpath("assets").iterdir()]
+    data = [*suites.glob("*/*.*"), *suites.glob("*/baselines/*"), *submissions.glob("*")]
+    site = DOCS / "generated" / "extra" / "leaderboards"
+    index = site / "index.html"
+    if not index.exists() or index.stat().st_mtime < max(path.stat().st_mtime for path in [*code, *data]):
+        shutil.rmtree(site, ignore_errors=True)
+        results = [leaderboard.bundle_result(path) for path in sorted(submissions.glob("*.zip"))]
+        publish(site, results, lambda out: leaderboard.write_leaderboards(out, installed_suites()))
 
 
 def write(path: Path, text: str) -> None:

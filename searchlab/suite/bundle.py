@@ -33,7 +33,7 @@ from ..schema import UNREADABLE, convert
 from .trajectories import RecordedTables, Trajectories, decode_trajectories, read_trajectories
 
 ENDING = ".zip"
-SUBMISSION, SOURCE, PROJECT = "submission.json", "source/", "pyproject.toml"
+SUBMISSION, SOURCE, PROJECT, README = "submission.json", "source/", "pyproject.toml", "README.md"
 TEXTS = (".py", ".toml", ".md", ".txt", ".json", ".csv")
 """The endings of source files. Everything in a bundle but its trajectories can be read by a person."""
 MOST_FILES, MOST_BYTES = 200, 32 << 20
@@ -162,7 +162,8 @@ def submit(directory: Path, path: Path, where: str = "") -> Bundle:
     members = {f"{split}{RUNS}": read_bytes(file) for split, file in zip(results, files, strict=True)}
     for file in find_files(directory, TEXTS):
         name = file.relative_to(directory)
-        if directory / name.parts[0] not in {path.parent for path in files} and not any(
+        is_code = file.suffix == ".py" or (file.parent / "__init__.py").is_file()
+        if (is_code or name.as_posix() in (PROJECT, README)) and not any(
             part.startswith((".", "test_")) for part in name.parts
         ):
             members[SOURCE + name.as_posix()] = read_bytes(file, under=directory)

@@ -29,34 +29,39 @@ from searchlab.suite.compare import compare
 from searchlab.suite.confined import BundleVerification, verify_submission
 from searchlab.suite.leaderboard import Leaderboard, _groups
 from searchlab.suite.trajectories import TableRuns, Trajectory, baselines, decode_trajectories, write_trajectories
+from tests.docs.pages import ROOT, blocks_of
 from tests.support.cli import searchlab
+
+COMMANDS = [words for block in blocks_of(ROOT / "docs" / "extend" / "submit.md") for _, *words in block.commands]
 
 
 @pytest.fixture(scope="module")
 def package(sealed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A policy's package with its results on the small suite, and its bundle, next to it."""
+    """A policy's package, with its results on the small suite and its bundle, as the page on submitting makes it."""
     home = tmp_path_factory.mktemp("strangers")
-    done = searchlab("new", "policy", "hill-climb", "--author", "Ada Lovelace", cwd=home)
-    assert done.returncode == 0, done.stderr
-    package = home / "hill-climb"
-    run_over(sealed, package, home)
-    return package
+    follow(COMMANDS[:1], sealed, home)
+    follow(
+        [words for words in COMMANDS if words[:2] in (["suite", "run"], ["suite", "submit"])],
+        sealed,
+        home / "hill-climb",
+    )
+    return home / "hill-climb"
 
 
-def run_over(suite: Path, package: Path, home: Path, splits: Sequence[str] = ("dev", "test")) -> None:
+def follow(commands: Sequence[Sequence[str]], suite: Path, cwd: Path) -> None:
+    """Run commands for the suite v1, but over ``suite``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(home / "data"))
-        for split in splits:
-            words = ("--policy", "hill_climb:HillClimb", "--label", "hill-climb", "--split", split, "--out", split)
-            done = searchlab("suite", "run", suite, *words, "--against", "random", cwd=package)
-            assert done.returncode == 0, done.stderr
+        patch.setenv("XDG_DATA_HOME", str(cwd / ".data"))
+        for words in commands:
+            new = [str(suite) if word == "v1" else word for word in words]
+            more = ["--against", "random"] if "run" in words else [] if "new" in words else ["--suite", suite]
+            done = searchlab(*new, *more, cwd=cwd)
+            assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
-def bundle(package: Path, sealed: Path) -> Path:
-    done = searchlab("suite", "submit", ".", "--suite", sealed, cwd=package)
-    assert done.returncode == 0, done.stderr
-    return package.with_name("hill-climb.zip")
+def bundle(package: Path) -> Path:
+    return package / "hill-climb.zip"
 
 
 def verified(bundle: Path, sealed: Path) -> tuple[list[str], BundleVerification]:
@@ -67,16 +72,21 @@ def verified(bundle: Path, sealed: Path) -> tuple[list[str], BundleVerification]
     return steps, verification
 
 
-def test_an_honest_bundle_is_verified(bundle: Path, sealed: Path, tmp_path: Path) -> None:
-    words = ("suite", "verify", bundle, "--suite", sealed, "--all", "--out", tmp_path / "verified.json")
-    refused = searchlab(*words, cwd=tmp_path)
+def test_an_honest_bundle_is_verified_and_becomes_a_row(package: Path, bundle: Path, sealed: Path) -> None:
+    """The rest of the page's commands."""
+    refused = searchlab("suite", "verify", bundle, "--suite", sealed)
     assert refused.returncode == 2 and "code that a stranger wrote (hill_climb:HillClimb)" in refused.stderr
-    done = searchlab(*words, "--trust", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "12 of 12 runs, each in a process that cannot read the tables" in done.stdout
-    verification = json.loads((tmp_path / "verified.json").read_text())
+    follow([words for words in COMMANDS if words[0] == "report" or words[:2] == ["suite", "verify"]], sealed, package)
+    verification = json.loads((package / "hill-climb.json").read_text())
     assert (verification["runs"], verification["total"], verification["problems"]) == (12, 12, [])
     assert verification["bundle"] == read_bundle(bundle).digest and "hill_climb" not in sys.modules
+    row = (package / "site" / "leaderboard-mini-test.html").read_text()
+    assert (
+        'href="hill-climb-on-mini/index.html#source"' in row
+        and (package / "site" / "leaderboard-mini-dev.csv").is_file()
+    )
+    page = (package / "site" / "hill-climb-on-mini" / "index.html").read_text()
+    assert "12 of 12 runs were replayed" in page and "class HillClimb(NeverTwice)" in page
 
 
 # --- what its data show -----------------------------------------------------------------------------------------------
@@ -268,10 +278,10 @@ def test_a_policy_that_does_not_search_is_refused(
     monkeypatch.setattr(verify, "avx512", list)  # there is no second process
     table = find_suite(sealed).table(TABLE)
     best = min(read_log(table.path).records, key=lambda record: min(record.seconds)).config
-    shutil.copytree(package, tmp_path / "package", ignore=shutil.ignore_patterns("dev", "test", "__pycache__"))
+    shutil.copytree(package, tmp_path / "package", ignore=shutil.ignore_patterns("dev", "test", "site", ".data"))
     constants = f"TABLE = {str(table.path)!r}\nBEST = {best!r}\n"
     (tmp_path / "package" / "hill_climb.py").write_text(constants + HEAD + body)
-    run_over(sealed, tmp_path / "package", tmp_path, ["dev"])
+    follow([words for words in COMMANDS if words[-1] == "dev"], sealed, tmp_path / "package")
     made = submit(tmp_path / "package", tmp_path / "bad.zip", str(sealed))
     problems = verified(made.path, sealed)[1].problems
     assert any(reason in problem for problem in problems), problems
@@ -327,23 +337,20 @@ def test_groups_share_letters_where_strategies_are_level() -> None:
     assert groups(xy=0.9, xz=0.001, yz=0.001) == "a a b"
 
 
-def test_a_bundle_becomes_a_row(bundle: Path, sealed: Path, tmp_path: Path) -> None:
+def test_only_what_is_accepted_is_published(bundle: Path, sealed: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(bundle) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    with_submission(members, citation="<script>alert(1)</script>")
+        members = {name: archive.read(name) for name in archive.namelist() if not name.startswith("test.")}
+    areas = msgspec.json.decode(members[SUBMISSION])["areas"]
+    with_submission(members, citation="<script>alert(1)</script>", areas={"dev": areas["dev"]})
+    with_digests(members)
     (tmp_path / "mine.zip").write_bytes(pack(members))
     words = ("report", "--publish", "site", "mine.zip", "--suite", sealed)
     done = searchlab(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    site = tmp_path / "site"
-    page, row = (
-        (site / "hill-climb-on-mini" / "index.html").read_text(),
-        (site / "leaderboard-mini-test.html").read_text(),
-    )
-    assert 'href="leaderboard-mini-test.html"' in (site / "index.html").read_text()
-    assert 'href="hill-climb-on-mini/index.html#source"' in row and (site / "leaderboard-mini-dev.csv").is_file()
-    assert "class HillClimb(NeverTwice)" in page and "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
-    assert "its runs have not been replayed" in page and (site / "hill-climb-on-mini" / "mine.zip").is_file()
+    page = (tmp_path / "site" / "hill-climb-on-mini" / "index.html").read_text()
+    assert "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
+    assert "its runs have not been replayed" in page
+    assert 'href="leaderboard-mini-dev.html"' in (tmp_path / "site" / "index.html").read_text()
     record = {"bundle": "0" * 64, "date": "", "versions": {}, "runs": 1, "total": 1, "problems": [], "unchecked": []}
     (tmp_path / "mine.json").write_text(json.dumps(record))
     refused = searchlab(*words, cwd=tmp_path)
