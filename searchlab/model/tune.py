@@ -402,7 +402,8 @@ class _ModelProgress:
         self._tasks = {task.name: task for task in tasks}
         self._trials = trials
         self._untuned = self._done = 0
-        self._description, self._best = "the first rounds", ""
+        self._description = "the first rounds"
+        self._best: list[str] = []
 
     def on_untuned(self, trial: Trial, replayed: bool) -> None:
         self._untuned += 1
@@ -414,14 +415,14 @@ class _ModelProgress:
         self._show()
 
     def on_decision(self, decision: Decision) -> None:
-        parts = [] if decision.model is None else [f"model {milliseconds(decision.model)}"]
+        self._description = decision.task[:LONGEST_NAME]
+        self._best = [] if decision.model is None else [f"model {milliseconds(decision.model)}"]
         flops = self._tasks[decision.task].flops
         if decision.best and flops:
-            parts.append(speed(flops / decision.best / 1e9, "GFLOPS"))
-        self._description = decision.task[:LONGEST_NAME]
-        self._best = ", ".join([*parts, f"{self._trials - decision.total:,} left"])
+            self._best.append(speed(flops / decision.best / 1e9, "GFLOPS"))
         self._show()
 
     def _show(self) -> None:
         if self._bar is not None:
-            self._bar.show(self._description, self._done, self._trials, self._best)
+            best = ", ".join([*self._best, f"{self._trials - self._done:,} left"])
+            self._bar.show(self._description, self._done, self._trials, best)
