@@ -224,7 +224,7 @@ def test_each_task_is_searched_in_the_first_space_that_takes_it(
     done = tuned(tmp_path, 12, space=["guided-conv2d", "knob-template", "sketch"], progress=console)
     lines = console.file.getvalue().splitlines()
     assert lines[2].startswith("the untuned programs: 3 of 3 done") and "model" not in lines[-2]
-    assert re.fullmatch(r"tir:softmax.*: 12 of 12 done, model .* ms, .* GFLOPS, 0 left.*", lines[-1])
+    assert re.fullmatch(r".*: 12 of 12 done, model .* ms, .* GFLOPS, 0 left.*", lines[-1])
     spaces = {name.partition(":")[0]: result.log.header.space.name for name, result in done.results.items()}
     assert spaces == {"gemm": "knob-template", "tir": "sketch"}
 
