@@ -257,7 +257,7 @@ def main() -> None:
 
 
 def compare_on_logs(directories: Sequence[Path], budgets: Sequence[int], patience: int) -> None:
-    """Print a table with the times of a tuned model, and intervals over the directories if there are several."""
+    """Print a table with the mean times of a tuned model, and their range over the directories if there are several."""
     network, recorded, batch = read_model(directories)
     head = (
         "trials per task",
@@ -278,9 +278,14 @@ def compare_on_logs(directories: Sequence[Path], budgets: Sequence[int], patienc
                 for limit in (0, max(1, patience // batch))
             )
             robin = found if robin is None else robin
-            ratios = (found / best, found / robin, left / best)
-            texts = [percent(mean_interval(ratio - 1)) for ratio in ratios]
+            texts = [spread(ratio - 1) for ratio in (found / best, found / robin, left / best)]
             print(f"| {trials} | {name} | {found.mean() * 1e3:.4g} | {' | '.join(texts)} |", flush=True)
+
+
+def spread(changes: Floats) -> str:
+    """Return the mean and, if there are several values, their range."""
+    text = f"{changes.mean():+.1%}"
+    return text if len(changes) == 1 else f"{text} ({changes.min():+.1%} to {changes.max():+.1%})"
 
 
 def over(times: Floats, others: Floats) -> str:

@@ -30,6 +30,7 @@ from searchlab.model.inputs import bind_weights, describe_weights, fix_dimension
 from searchlab.model.library import CompiledModel
 from searchlab.model.tasks import lower
 from searchlab.model.tune import LIBRARY, LOGS, UNTUNED, TunedModel
+from searchlab.plugins import execute_file
 from searchlab.run import progress
 from tests.model import models
 from tests.support.cli import searchlab as searchlab_cli
@@ -302,6 +303,18 @@ def test_a_task_without_faster_programs_stays_untuned(wasteful: tuple[Path, Tune
     assert list(frame["seconds"]) == list(frame["untuned_seconds"]) == list(done.untuned.values())
     again = tuned(out, 4, batch=2, space=f"{__name__}:Wasteful", scheduler="round-robin")
     assert again.untuned == done.untuned  # it is not measured again
+
+
+def test_schedulers_are_compared_on_the_logs_of_a_model(
+    wasteful: tuple[Path, TunedModel], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, done = wasteful
+    study = execute_file(Path(__file__).parents[2] / "studies" / "schedulers.py")
+    study.compare_on_logs([out], [2], 32)
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert {row[1] for row in rows} == {"round-robin", "gradient", "ansor", "ucb"}
+    untuned = sum(task.occurs * done.untuned[task.name] for task in done.tasks)  # nothing faster was found
+    assert {row[2] for row in rows} == {f"{untuned * 1e3:.4g}"}
 
 
 def test_a_slower_model_is_exported_only_if_forced(wasteful: tuple[Path, TunedModel], tmp_path: Path) -> None:
