@@ -6,6 +6,7 @@ Nothing here imports altair or vl-convert before a chart is returned to a user o
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -74,7 +75,7 @@ class LineStyles(NamedTuple):
     subject: str | None  # the first strategy of the first registered contrast
     lit: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
     ranking: list[str]  # best first
-    opponents: list[str]  # the second strategies of registered contrasts
+    opponents: list[str]  # the second strategies of registered contrasts, first those that are ahead
 
     @classmethod
     def from_summary(cls, summary: Summary, comparison: ComparedRuns) -> LineStyles:
@@ -86,7 +87,10 @@ class LineStyles(NamedTuple):
         lit = list(dict.fromkeys([*registered, *ranked]))[:MOST_HIGHLIGHTED]
         if len(names) > len(COLOURS):  # highlighted strategies get distinct colours
             names = sorted(names, key=lambda name: (name not in lit, name))
-        opponents = [answer.second for answer in summary.answers]
+        by_difference = sorted(
+            summary.answers, key=lambda answer: (math.isnan(answer.difference.value), answer.difference.value)
+        )
+        opponents = [answer.second for answer in by_difference]
         return cls(names, registered[0] if registered else None, lit, ranked, opponents)
 
     def references(self, names: Iterable[str]) -> list[str]:

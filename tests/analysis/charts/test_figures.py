@@ -39,11 +39,11 @@ def test_differences_are_those_of_contrasts_and_answers(tmp_path: Path) -> None:
         for seed in range(8):
             for name, gain in (("mine", 3.0), ("tpe", 2.9), ("zzz", 0.0)):
                 found = (np.random.default_rng([seed, len(name)]).random(12) + gain).tolist()
-                write(tmp_path, name, seed, found, workload=workload, contrasts=(("mine", "tpe"),))
+                write(tmp_path, name, seed, found, workload=workload, contrasts=(("mine", "zzz"), ("mine", "tpe")))
     summary = summarize(read_runs(tmp_path))
     names = [row.strategy for row in summary.workloads[0].strategies]
     references = LineStyles.from_summary(summary, read_runs(tmp_path)).references(names)
-    assert references[0] == "tpe", "what a strategy was registered to be compared with"
+    assert references[0] == "tpe", "of what a strategy was registered to be compared with, the best"
     gaps = {(gap.first, gap.second): gap for gap in differences(summary)}
     assert gaps.keys() == {("mine", "tpe"), ("mine", "zzz"), ("tpe", "zzz")}, "best first"
     assert summary.overall
@@ -51,7 +51,7 @@ def test_differences_are_those_of_contrasts_and_answers(tmp_path: Path) -> None:
         gap = gaps[contrast.first, contrast.second]
         assert gap.p == contrast.adjusted and gap.significant == contrast.significant
     assert gaps["mine", "zzz"].significant
-    (answer,) = summary.answers
+    _, answer = summary.answers
     assert gaps["mine", "tpe"].difference == answer.difference.on_these.difference, "the number of the answer"
 
 

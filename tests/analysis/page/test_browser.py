@@ -359,6 +359,19 @@ def test_another_reference_is_chosen_for_the_differences(view: Browser) -> None:
         assert view.run(f"document.querySelector('#{chart} .vega-bind select[name=reference]').value") == "guided"
 
 
+def test_a_strategy_is_not_compared_with_itself(view: Browser) -> None:
+    see(view, "all-workloads")
+    strategy, reference = (f"#all-workloads .vega-bind select[name={name}]" for name in ("strategy", "reference"))
+    mine, other = (view.run(f"document.querySelector('{select}').value") for select in (strategy, reference))
+    assert view.run(f"document.querySelector(\"{reference} option[value='{mine}']\").disabled")
+    see(view, "all-differences")
+    view.choose("#all-differences .vega-bind select", mine)
+    see(view, "all-workloads")
+    until(view, f"document.querySelector('{reference}').value !== '{mine}'")
+    assert view.run(f"document.querySelector('{strategy}').value") == mine != other
+    assert view.run("document.querySelectorAll('#all-workloads .mark-symbol.role-mark path').length") > 0
+
+
 def test_a_dot_leads_to_the_charts_of_its_workload(view: Browser) -> None:
     see(view, "all-workloads")
     dot = "#all-workloads .mark-symbol.role-mark path"

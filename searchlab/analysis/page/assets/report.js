@@ -37,6 +37,8 @@ function specify(figure) {
     const name = chosen.strategies[param.name];
     if (param.bind.options.includes(name)) param.value = name;
   }
+  const [strategy, reference] = spec.params ?? [];
+  if (reference?.value === strategy?.value && reference) reference.value = reference.bind.options.find((name) => name !== strategy.value);
   return {
     width: paper ? PAPER : figure.querySelector(".plot").clientWidth, autosize: { type: "fit-x", contains: "padding" },
     description: figure.querySelector("h3").textContent, ...spec, data: { values: rows(data[spec.data.name]) },
@@ -68,8 +70,16 @@ async function draw(figure) {
   figure.view = view;
   plot.style.minHeight = "";
   figure.drawn = wanted;
-  for (const select of all(".vega-bind select", plot)) {
+  const selects = all(".vega-bind select", plot);
+  const disable = () => { // a strategy has no difference from itself
+    for (const select of selects) for (const option of select.options) {
+      option.disabled = selects.some((other) => other !== select && other.value === option.value);
+    }
+  };
+  disable();
+  for (const select of selects) {
     select.addEventListener("change", () => {
+      disable();
       chosen.strategies[select.name] = select.value;
       figure.state = figure.drawn = state(); // it has been drawn already, and keeps the focus
       refresh();
