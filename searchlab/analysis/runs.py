@@ -44,7 +44,7 @@ TARGET = 0.95  # the fraction of the best known throughput that counts as conver
 
 
 class BestKnown(msgspec.Struct, frozen=True):
-    """The fastest known program for a workload and the first run, by file name, that found it, or a table's optimum."""
+    """The fastest known program for a workload and the run that found it in the fewest trials, or a table's optimum."""
 
     gflops: float
     seconds: float
@@ -322,7 +322,7 @@ class WorkloadRuns:
             return BestKnown(gflops=self.flops / optimum / 1e9, seconds=optimum)
         if not math.isfinite(fastest):
             return None
-        run = min(succeeded, key=lambda run: (-run.curve[-1], run.file))
+        run = min(succeeded, key=lambda run: (-run.curve[-1], int(np.argmin(run.log.costs)), run.file))
         index = int(np.argmin(run.log.costs))
         return BestKnown(
             gflops=float(run.curve[-1]),

@@ -75,6 +75,7 @@ def page(
                 "id": f"w{number}",
                 "item": item,
                 "charts": charts[item.workload],
+                "knobs": fields["knobs"],
                 "html": Markup(text),
                 "packed": base64.b64encode(zlib.compress(text.encode(), 9)).decode(),
             }

@@ -184,7 +184,9 @@ const fragment = () => location.hash.slice(1);
 // Goes to the place that the address names. Its section and those above it may have been filled since the browser went there.
 function jump() {
   fill(document.getElementById(fragment().split("-")[0]));
-  document.getElementById(fragment())?.scrollIntoView();
+  const target = document.getElementById(fragment());
+  if (target?.matches("details")) target.open = true;
+  target?.scrollIntoView();
 }
 
 // Contents: a column at the side of a wide window, else a list that opens.
