@@ -359,7 +359,7 @@ def suite_build(
 
 @suites.command(name="seal")
 def suite_seal(suite: Directory) -> None:
-    """Complete a suite: write its tables' cards, and the manifest with the SHA-256 of every file."""
+    """Complete a suite: write its tables' cards, a card and metadata for other tools, and the digests of all files."""
     from ..suite.verify import seal
 
     manifest = seal(find_suite(suite).part(None), say)

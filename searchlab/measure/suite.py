@@ -69,6 +69,7 @@ class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         trials: The protocol's budget for a run.
         seeds: The protocol's number of seeds per strategy.
+        faults: Known faults of the data, in sentences.
     """
 
     version: Name
@@ -77,6 +78,7 @@ class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trials: Trials
     seeds: SeedCount
     tables: list[SuiteEntry]
+    faults: list[str] = []
 
     def __post_init__(self) -> None:
         names = [entry.name for entry in self.tables]

@@ -41,6 +41,7 @@ from ..schema import UNREADABLE
 from ..source import source_digest
 from ..tables.info import unsteady
 from .cards import TableCard
+from .dataset import dataset_files
 from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajectory, baselines, read_trajectories
 
 SECONDS = 100.0  # the time limit for replaying, unless all runs are replayed
@@ -94,7 +95,7 @@ def read_manifest(suite: Suite) -> Manifest:
 
 
 def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> Manifest:
-    """Seal ``suite`` by writing each table's card, and the manifest.
+    """Seal ``suite`` by writing each table's card, the suite's own card and metadata, and the manifest.
 
     Raises:
         SearchlabError: If a table is missing, if its times depend on when they were measured, or if a table would move
@@ -113,16 +114,20 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
         cards.mkdir(exist_ok=True)
         for old in cards.glob("*.md"):
             old.unlink()
+        table_cards = []
         for table in suite.tables:
             on_table(table.name)
             card = TableCard(RecordedTable(table))
             if card.info.unsteady:
                 raise SearchlabError(f"{table.name} cannot be sealed: {card.info.unsteady}; rebuild this table")
             write_file(cards / f"{table.entry.name}.md", card.text(), under=suite.directory)
+            table_cards.append(card)
+        for name, text in dataset_files(suite, table_cards).items():
+            write_file(suite.directory / name, text, under=suite.directory)
         files = {name: digest_of(path) for name, path in files_of(suite).items()}
         manifest = Manifest(suite.spec.version, split, split_digest(split), files)
-        text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
-        write_file(suite.directory / MANIFEST, text, under=suite.directory, durable=True)
+        data = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+        write_file(suite.directory / MANIFEST, data, under=suite.directory, durable=True)
     except OSError as error:
         raise SearchlabError(f"cannot write to {suite.directory}: {error.strerror}") from None
     return manifest

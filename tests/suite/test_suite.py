@@ -117,6 +117,21 @@ def test_a_sealed_suite_is_right_and_sealing_is_idempotent(copy: Path) -> None:
     assert before == {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
 
 
+def test_a_sealed_suite_is_a_data_set_that_other_tools_open(sealed: Path) -> None:
+    croissant = json.loads((sealed / "croissant.json").read_text())
+    files = {file["@id"]: file for file in croissant["distribution"]}
+    for record_set in croissant["recordSet"]:
+        (file,) = {field["source"]["fileObject"]["@id"] for field in record_set["field"]}
+        frame = pandas.read_parquet(sealed / files[file]["contentUrl"])
+        assert [field["source"]["extract"]["column"] for field in record_set["field"]] == list(frame.columns)
+        assert files[file]["sha256"] == find_suite(sealed).table(record_set["name"]).digest
+    assert {record_set["name"] for record_set in croissant["recordSet"]} == set(TABLES)
+    card = (sealed / "README.md").read_text()
+    assert card.startswith("---\nlicense: cc0-1.0\n") and "These 4 tables contain 424 measured configs" in card
+    for name, (split, *_) in TABLES.items():
+        assert f"- config_name: {name}\n  data_files:\n  - split: {split}\n    path: tables/{name}.parquet\n" in card
+
+
 def test_every_kind_of_damage_is_named(copy: Path, sealed: Path) -> None:
     def spoilt(name: str, data: bytes | None) -> list[str]:
         path = copy / name

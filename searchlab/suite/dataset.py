@@ -1,0 +1,160 @@
+"""A suite as a data set that other tools open: a card with Hugging Face's metadata, and Croissant metadata.
+
+Sources: Hugging Face, "Dataset Cards" and "Structure your repository"; MLCommons, "Croissant format specification 1.0".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from jinja2 import StrictUndefined, Template
+from pyarrow import parquet
+
+from ..log.format import Header
+from ..measure.suite import Suite
+from ..tables.info import named_values
+from .cards import TableCard
+
+README, CROISSANT = "README.md", "croissant.json"
+COLUMNS = {
+    "config.*": "the value of each knob; empty where a config does not have the knob",
+    "cost": "the time of one execution in seconds, infinite if the config failed",
+    "seconds": "the time of each repeat, in seconds",
+    "failure": "why the config failed, if it did",
+    "message": "the failure's message",
+    "build_seconds": "the CPU time for building the program",
+    "run_seconds": "the elapsed time for checking and timing it",
+    "program": "the structural hash of the program, if there is one",
+}
+"""The columns of a table that matter to other tools, with their meanings."""
+
+_TYPES = {"int64": "sc:Integer", "double": "sc:Float", "bool": "sc:Boolean"}
+_CONTEXT = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{
+        name: f"cr:{name}"
+        for name in [
+            "citeAs",
+            "column",
+            "equivalentProperty",
+            "extract",
+            "field",
+            "fileProperty",
+            "fileObject",
+            "fileSet",
+            "format",
+            "includes",
+            "isLiveDataset",
+            "jsonPath",
+            "key",
+            "md5",
+            "parentField",
+            "path",
+            "recordSet",
+            "references",
+            "regex",
+            "repeated",
+            "replace",
+            "samplingRate",
+            "separator",
+            "source",
+            "subField",
+            "transform",
+        ]
+    },
+}
+"""The context that the specification prescribes, whether or not a suite needs all of its names."""
+
+
+def dataset_files(suite: Suite, cards: Sequence[TableCard]) -> dict[str, str]:
+    """Return the text of the card and of the Croissant metadata of ``suite``, given the ``cards`` of its tables."""
+    headers = [card.recorded.log.header for card in cards]
+    template = Template(
+        (files(__package__ or "") / "dataset.md.jinja").read_text("utf-8"),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    card = template.render(
+        spec=suite.spec,
+        cards=cards,
+        columns=COLUMNS,
+        configs=sum(card.info.configs for card in cards),
+        dates=[_date(card) for card in cards],
+        machines=list(dict.fromkeys(_machine(header) for header in headers)),
+    )
+    croissant = msgspec.json.format(msgspec.json.encode(_croissant(suite, cards)), indent=2)
+    return {README: card, CROISSANT: croissant.decode() + "\n"}
+
+
+def _machine(header: Header) -> str:
+    facts = {name: value for name, value in header.host.items() if name != "load"} | header.machine
+    return named_values(facts) or "a machine that the tables do not record"
+
+
+def _date(card: TableCard) -> str:
+    return datetime.fromtimestamp(card.recorded.log.header.created, UTC).strftime("%Y-%m-%d")
+
+
+def _croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
+    spec, of_split = suite.spec, Counter(card.table.entry.split for card in cards)
+    return {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": spec.version,
+        "description": f"{spec.title}: complete tables of measured configs, {of_split['dev']} for development and "
+        f"{of_split['test']} for testing.",
+        "license": f"https://spdx.org/licenses/{spec.licence}",
+        "version": "1.0.0",
+        "datePublished": max(map(_date, cards)),
+        "citeAs": f"{spec.title}, version {spec.version}; see CITATION.cff",
+        "url": ".",
+        "distribution": [
+            {
+                "@type": "cr:FileObject",
+                "@id": f"{card.table.entry.name}.parquet",
+                "name": f"{card.table.entry.name}.parquet",
+                "contentUrl": f"tables/{card.table.entry.name}.parquet",
+                "encodingFormat": "application/x-parquet",
+                "contentSize": f"{card.table.file.stat().st_size} B",
+                "sha256": card.table.digest,
+            }
+            for card in cards
+        ],
+        "recordSet": [_record_set(card) for card in cards],
+    }
+
+
+def _record_set(card: TableCard) -> dict[str, Any]:
+    name = card.table.entry.name
+    fields = []
+    for column in parquet.read_schema(card.table.file):
+        repeated = pa.types.is_list(column.type)
+        kind = str(column.type.value_type if repeated else column.type)
+        fields.append(
+            {
+                "@type": "cr:Field",
+                "@id": f"{name}/{column.name}",
+                "name": column.name,
+                "dataType": _TYPES.get(kind, "sc:Text"),
+                **({"repeated": True} if repeated else {}),
+                "source": {"fileObject": {"@id": f"{name}.parquet"}, "extract": {"column": column.name}},
+            }
+        )
+    return {"@type": "cr:RecordSet", "@id": name, "name": name, "field": fields}
