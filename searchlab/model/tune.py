@@ -190,7 +190,8 @@ def tune_model(
     settings = settings_for(None, measure)
     resolved = resolve_target(settings.default_target() if target is None else target)
     use_threads_of(resolved)  # before TVM starts its threads to fold constants
-    untuned = lower(to_module(mod, "tune_model"))
+    module = to_module(mod, "tune_model")
+    untuned = lower(module)
     if compile:
         inputs_of(untuned[entry_of(untuned)])  # before any trial, because the model could not run afterwards
     spaces = [space] if isinstance(space, str | Mapping | Plugin | type) else list(space)
@@ -227,8 +228,13 @@ def tune_model(
     applied = apply_history_best(untuned, faster, resolved) if faster else untuned
     comparison = library = None
     if compile:
+        from tvm.relax.transform import DecomposeOpsForInference
+
+        before_tuning = DecomposeOpsForInference()(module)  # what TVM alone would compile
         with machine_alone():
-            comparison, library = compare_models(untuned, applied, resolved, Path(out) / LIBRARY, seed, force=force)
+            comparison, library = compare_models(
+                before_tuning, applied, resolved, Path(out) / LIBRARY, seed, force=force
+            )
         if comparison.is_slower and not force:
             before, after = comparison.seconds
             warn(
