@@ -243,10 +243,8 @@ def _sizes(args: Sequence[Any], count: int) -> tuple[list[int], str]:
 
 
 def _pair(value: Any) -> tuple[int, int]:
-    """Return (height, width) from one or two integers, or from (top, left, bottom, right) with equal opposite sides."""
+    """Return (height, width) from one or two integers."""
     numbers = [value, value] if type(value) is int else list(value)
-    if len(numbers) == 4 and numbers[:2] == numbers[2:]:
-        numbers = numbers[:2]
     if len(numbers) != 2 or not all(type(number) is int for number in numbers):
         raise ValueError(f"expected (height, width), not {value}")
     return numbers[0], numbers[1]
@@ -278,7 +276,8 @@ def _topi_conv2d(args: Sequence[Any]) -> Workload:
     if inner != ci or weight_dtype != dtype or ACCUMULATED_IN[dtype] != out_dtype:
         raise ValueError("unsupported groups or dtypes")
     dilated = _pair(dilation[0]) if dilation else (1, 1)
-    return conv2d(n, h, w, co, ci, kh, kw, _pair(strides), _pair(padding), dilated, dtype)
+    sides: Any = _pair(padding) if type(padding) is int or len(padding) != 4 else tuple(padding)
+    return conv2d(n, h, w, co, ci, kh, kw, _pair(strides), sides, dilated, dtype)
 
 
 def _topi_dense(args: Sequence[Any]) -> Workload:

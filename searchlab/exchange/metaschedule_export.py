@@ -224,7 +224,7 @@ def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
                     first,
                     second,
                     workload.stride,
-                    workload.padding,
+                    workload.all_padding,
                     workload.dilation,
                     workload.groups,
                     out_dtype=workload.out_dtype,

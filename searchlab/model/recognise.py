@@ -35,8 +35,8 @@ def recognise(function: Any, name: str = "") -> Workload | None:
     parts = _parts(function)
     if parts is None:
         return None
-    operands, result, rest = parts
-    shapes = [tuple(int(extent) for extent in buffer.ty.shape) for buffer in (*operands, result)]
+    operands, padded, result, rest = parts
+    shapes = [tuple(int(extent) for extent in buffer.ty.shape) for buffer in (*operands, result, padded)]
     dtypes = {str(operand.ty.dtype.dtype) for operand in operands}
     if len(dtypes) != 1 or not all(shapes):
         return None
@@ -47,8 +47,11 @@ def recognise(function: Any, name: str = "") -> Workload | None:
     return None
 
 
-def _parts(function: Any) -> tuple[list[Any], Any, list[Any]] | None:
-    """Return the two arguments of a function's only reduction, the buffer of its sums, and the other arguments."""
+def _parts(function: Any) -> tuple[list[Any], Any, Any, list[Any]] | None:
+    """Return the two operands of a function's only reduction, the first one with padding, its sums, and the rest.
+
+    The rest are the other arguments. The result is None if the function has no such parts.
+    """
     from tvm import IRModule
     from tvm.s_tir import Schedule
 
@@ -68,21 +71,21 @@ def _parts(function: Any) -> tuple[list[Any], Any, list[Any]] | None:
     if len(operands) != 2 or not all(any(map(operand.same_as, parameters)) for operand in operands):
         return None
     rest = [parameter for parameter in parameters[:-1] if not any(map(parameter.same_as, operands))]
-    return operands, sums[0].writes[0].source, rest
+    return operands, sums[0].reads[0].source, sums[0].writes[0].source, rest
 
 
 def _products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterator[ProductWithEpilogue | BatchMatmul]:
-    """Yield the products without epilogues whose operands and sums have these shapes."""
-    first, second, out = shapes
+    """Yield the products without epilogues whose operands, sums and padded first operand have these shapes."""
+    first, second, out, padded = shapes
     (*batch, m, k), n = first if len(first) > 1 else (1, *first), out[-1]
     for nt in (False, True):
         with suppress(SearchlabError):  # the dtype is not supported
             if second == ((n, k) if nt else (k, n)):
                 yield gemm(math.prod(out[:-1]), n, k, dtype, nt=nt)
-            if len(second) > 2 and second == (*batch, n, k) if nt else (*batch, k, n):
+            if len(second) > 2 and second == ((*batch, n, k) if nt else (*batch, k, n)):
                 yield BatchMatmul(dtype, math.prod(batch), m, n, k, nt)
     if len(first) == len(second) == len(out) == 4:
-        yield from convolutions_between(first, second, out, dtype)
+        yield from convolutions_between(first, second, out, dtype, padded)
 
 
 def _with_epilogue(

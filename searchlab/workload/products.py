@@ -239,7 +239,12 @@ def gemm(
 
 @dataclass(frozen=True)
 class Conv2d(ProductWithEpilogue):
-    """2-D cross-correlation in NCHW with OIHW weights, then optional ``+ bias[co]``, ``+ addend`` and ReLU."""
+    """2-D cross-correlation in NCHW with OIHW weights, then optional ``+ bias[co]``, ``+ addend`` and ReLU.
+
+    Attributes:
+        padding: The number of zeros added at the top, and on the left.
+        excess: How many more zeros are added at the bottom and on the right.
+    """
 
     n: int = 1
     h: int = 1
@@ -252,24 +257,27 @@ class Conv2d(ProductWithEpilogue):
     padding: tuple[int, int] = (0, 0)
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
+    excess: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_sizes("n", "h", "w", "co", "ci", "kh", "kw", "stride", "dilation", "groups")
         self.check_sizes("padding", least=0)
+        if min(self.all_padding) < 0:
+            raise SearchlabError(f"conv2d: padding must be at least 0, not {min(self.all_padding)}")
         if self.co % self.groups or self.ci % self.groups:
             raise SearchlabError(
                 f"conv2d: the channel counts, {self.co} and {self.ci}, must be divisible by the number of groups, "
                 f"{self.groups}"
             )
-        for size, kernel, pad, dilation, axis in (
-            (self.h, self.kh, self.padding[0], self.dilation[0], "height"),
-            (self.w, self.kw, self.padding[1], self.dilation[1], "width"),
+        for size, kernel, dilation, axis in (
+            (self.padded_size[0], self.kh, self.dilation[0], "height"),
+            (self.padded_size[1], self.kw, self.dilation[1], "width"),
         ):
-            if (kernel - 1) * dilation + 1 > size + 2 * pad:
+            if (kernel - 1) * dilation + 1 > size:
                 raise SearchlabError(
                     f"conv2d: the kernel has {axis} {(kernel - 1) * dilation + 1} with dilation, "
-                    f"but the padded image's {axis} is only {size + 2 * pad}"
+                    f"but the padded image's {axis} is only {size}"
                 )
 
     @classmethod
@@ -281,6 +289,7 @@ class Conv2d(ProductWithEpilogue):
         matches = [match for option in options if (match := GEOMETRY.fullmatch(option))]
         geometry: dict[str, Any] = {PAIRS[m[1]]: (int(m[2]), int(m[3] or m[2])) for m in matches if m[1]}
         geometry.update(("groups", int(m[4])) for m in matches if m[4])
+        geometry |= _padding(next((tuple(map(int, m[5].split("x"))) for m in reversed(matches) if m[5]), None))
         base = cls("float32", n=n, h=h, w=w, co=co, ci=ci, kh=kh, kw=kw, **geometry)
         return with_options(base, [option for option in options if not GEOMETRY.fullmatch(option)])
 
@@ -297,17 +306,31 @@ class Conv2d(ProductWithEpilogue):
             return f":{letter}{value[0]}" if value[0] == value[1] else f":{letter}{value[0]}x{value[1]}"
 
         sizes = "x".join(str(v) for v in (self.n, self.h, self.w, self.co, self.ci, self.kh, self.kw))
-        where = pair("s", self.stride, 1) + pair("p", self.padding, 0) + pair("d", self.dilation, 1)
+        padding = pair("p", self.padding, 0) if self.excess == (0, 0) else f":p{'x'.join(map(str, self.all_padding))}"
+        where = pair("s", self.stride, 1) + padding + pair("d", self.dilation, 1)
         return f"{sizes}{where}{f':g{self.groups}' if self.groups > 1 else ''}{self.suffix}"
+
+    @property
+    def all_padding(self) -> tuple[int, int, int, int]:
+        """The numbers of zeros added at the top, on the left, at the bottom and on the right."""
+        (top, left), (below, right) = self.padding, self.excess
+        return top, left, top + below, left + right
+
+    @property
+    def is_padded(self) -> bool:
+        return any(self.all_padding)
+
+    @property
+    def padded_size(self) -> tuple[int, int]:
+        """The height and width of the padded image."""
+        top, left, bottom, right = self.all_padding
+        return self.h + top + bottom, self.w + left + right
 
     @property
     def out_size(self) -> tuple[int, int]:
         """The height and width of the result."""
-        (sy, sx), (py, px), (dy, dx) = self.stride, self.padding, self.dilation
-        return (
-            (self.h + 2 * py - (self.kh - 1) * dy - 1) // sy + 1,
-            (self.w + 2 * px - (self.kw - 1) * dx - 1) // sx + 1,
-        )
+        (sy, sx), (dy, dx), (h, w) = self.stride, self.dilation, self.padded_size
+        return (h - (self.kh - 1) * dy - 1) // sy + 1, (w - (self.kw - 1) * dx - 1) // sx + 1
 
     @property
     def flops(self) -> int:
@@ -329,9 +352,9 @@ class Conv2d(ProductWithEpilogue):
         }
 
     def reference(self, inputs: dict[str, Array]) -> Array:
-        (sy, sx), (py, px), (dy, dx) = self.stride, self.padding, self.dilation
+        (sy, sx), (dy, dx), (top, left, bottom, right) = self.stride, self.dilation, self.all_padding
         oh, ow = self.out_size
-        data = np.pad(inputs["data"].astype(self.exact), ((0, 0), (0, 0), (py, py), (px, px)))
+        data = np.pad(inputs["data"].astype(self.exact), ((0, 0), (0, 0), (top, bottom), (left, right)))
         weight = inputs["weight"].astype(self.exact)
         out = np.zeros((self.n, oh, ow, self.co), self.exact)
         width, height = self.ci // self.groups, self.co // self.groups
@@ -377,11 +400,11 @@ class Conv2d(ProductWithEpilogue):
         from tvm import te
 
         py, px = self.padding
-        if not (py or px):
+        if not self.is_padded:
             return data
         zero = tvm.tirx.const(0, data.dtype)
         return te.compute(
-            (self.n, self.ci, self.h + 2 * py, self.w + 2 * px),
+            (self.n, self.ci, *self.padded_size),
             lambda n, c, y, x: tvm.tirx.if_then_else(
                 tvm.tirx.all(y >= py, y < self.h + py, x >= px, x < self.w + px),
                 data[n, c, y - py, x - px],
@@ -401,7 +424,7 @@ def conv2d(
     kh: int,
     kw: int,
     stride: int | tuple[int, int] = 1,
-    padding: int | tuple[int, int] = 0,
+    padding: int | tuple[int, int] | tuple[int, int, int, int] = 0,
     dilation: int | tuple[int, int] = 1,
     dtype: str = "float32",
     *,
@@ -421,7 +444,8 @@ def conv2d(
         kh: The height of a kernel.
         kw: The width of a kernel.
         stride: A single number or (vertical, horizontal).
-        padding: The number of zeros added on each side, in the same form as ``stride``.
+        padding: The number of zeros added on each side, in the same form as ``stride``, or the four numbers at the top,
+            on the left, at the bottom and on the right.
         dilation: The distance between adjacent kernel elements, in the same form as ``stride``.
         dtype: The type of the images and weights: ``float16``, ``bfloat16``, ``float32``, ``float64``, ``int8``,
             ``uint8`` or ``int16``.
@@ -443,12 +467,26 @@ def conv2d(
     def pair(v: int | tuple[int, int]) -> tuple[int, int]:
         return v if isinstance(v, tuple) else (v, v)
 
-    pairs = pair(stride), pair(padding), pair(dilation)
-    return Conv2d(dtype, bias, add, relu, n, h, w, co, ci, kh, kw, *pairs, groups)
+    pads: Any = _padding(padding) if isinstance(padding, tuple) and len(padding) == 4 else {"padding": pair(padding)}
+    pairs = {"stride": pair(stride), "dilation": pair(dilation), **pads}
+    return Conv2d(dtype, bias, add, relu, n, h, w, co, ci, kh, kw, groups=groups, **pairs)
+
+
+def _padding(sides: tuple[int, ...] | None) -> dict[str, tuple[int, int]]:
+    """Return the fields of a convolution with zeros at the top, on the left, at the bottom and on the right."""
+    if sides is None:
+        return {}
+    top, left, bottom, right = sides
+    return {"padding": (top, left), "excess": (bottom - top, right - left)}
 
 
 def convolutions_between(
-    image: Sequence[int], weights: Sequence[int], result: Sequence[int], dtype: str, **epilogue: bool
+    image: Sequence[int],
+    weights: Sequence[int],
+    result: Sequence[int],
+    dtype: str,
+    padded: Sequence[int] | None = None,
+    **epilogue: bool,
 ) -> Iterator[Conv2d]:
     """Yield the convolutions with these shapes, common ones first.
 
@@ -457,23 +495,36 @@ def convolutions_between(
         weights: The shape of the weights, (co, ci / groups, kh, kw).
         result: The shape of the result, (n, co, rows, columns).
         dtype: The type of the images and weights.
+        padded: The shape of the padded images, if it is known.
         epilogue: See ``bias``, ``add`` and ``relu`` of :func:`conv2d`.
     """
     (n, ci, h, w), (co, width, kh, kw) = image, weights
     if tuple(result[:2]) != (n, co) or ci % width:
         return
-    pairs = product(_windows(h, kh, result[2]), _windows(w, kw, result[3]))
+    rows, columns = (None, None) if padded is None else (padded[2] - h, padded[3] - w)
+    pairs = product(_windows(h, kh, result[2], rows), _windows(w, kw, result[3], columns))
     for vertical, horizontal in sorted(pairs, key=lambda pair: (pair[0] != pair[1], pair)):
-        stride, padding, dilation = zip(vertical, horizontal, strict=True)
+        stride, dilation, _, before, after = zip(vertical, horizontal, strict=True)
         with suppress(SearchlabError):  # sizes below 1, or a type that is not supported
-            groups = ci // width
-            yield conv2d(n, h, w, co, ci, kh, kw, stride, padding, dilation, dtype, groups=groups, **epilogue)
+            sides = before[0], before[1], after[0], after[1]
+            yield conv2d(n, h, w, co, ci, kh, kw, stride, sides, dilation, dtype, groups=ci // width, **epilogue)
 
 
-def _windows(size: int, kernel: int, result: int) -> list[tuple[int, int, int]]:
-    """Return the common (stride, padding, dilation) combinations that reduce ``size`` pixels to ``result``."""
-    common = product(range(1, 5), range(min(kernel, 12) + 1), range(1, 3 if kernel > 1 else 2))
-    return [(s, p, d) for s, p, d in common if (size + 2 * p - (kernel - 1) * d - 1) // s + 1 == result]
+def _windows(size: int, kernel: int, result: int, padding: int | None) -> list[tuple[int, int, int, int, int]]:
+    """Return the combinations that reduce ``size`` pixels to ``result``, if the image has ``padding`` zeros in all.
+
+    Each consists of a stride, a dilation, by how much the numbers of zeros before and after the image differ, and these
+    numbers. If the padding is unknown, only common combinations are returned.
+    """
+    known = padding is not None
+    paddings = [padding] if padding is not None else [2 * each for each in range(min(kernel, 12) + 1)]
+    strides, dilations = range(1, 33 if known else 5), range(1, (33 if known else 3) if kernel > 1 else 2)
+    return [
+        (stride, dilation, abs(total - 2 * before), before, total - before)
+        for stride, total, dilation in product(strides, paddings, dilations)
+        if (size + total - (kernel - 1) * dilation - 1) // stride + 1 == result
+        for before in ({0, total // 2, (total + 1) // 2, total} if known else {total // 2})
+    ]
 
 
 @dataclass(frozen=True)
@@ -538,7 +589,7 @@ class BatchMatmul(Product):
 
 # --- spelling -----------------------------------------------------------------------------------------
 
-GEOMETRY = re.compile(r"(?:([spd])(-?\d+)(?:x(-?\d+))?|g(-?\d+))")
+GEOMETRY = re.compile(r"(?:([spd])(-?\d+)(?:x(-?\d+))?|g(-?\d+)|p(-?\d+(?:x-?\d+){3}))")
 PAIRS = {"s": "stride", "p": "padding", "d": "dilation"}
 
 

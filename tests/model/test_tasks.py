@@ -57,6 +57,9 @@ def test_spaces_say_which_tasks_they_take() -> None:
         "conv2d:1x9x9x4x3x3x3:s2:p1:relu",
         "conv2d:2x9x9x4x3x3x3:add",
         "conv2d:1x9x9x4x3x3x3:p1:bias:add:relu",
+        "conv2d:1x8x8x4x3x3x3:s2:p0x0x1x1:bias:relu",
+        "conv2d:1x12x12x4x6x3x3:p4:d4:g2",
+        "conv2d:1x16x16x4x3x8x8:s8",
     ],
 )
 def test_a_workload_is_recognised(name: str) -> None:

@@ -61,7 +61,7 @@ def even_shares(tasks: int, tiles: int, cores: int) -> int:
 
 def pad(sch: Schedule, workload: Conv2d, in_parallel: bool, block: str = "pad") -> None:
     """Schedule the padded copy of the image, if any: channels in parallel, and rows without bound checks."""
-    if block == "pad" and workload.padding == (0, 0):
+    if block == "pad" and not workload.is_padded:
         return
     image, channel, _, column = sch.get_loops(block)[-4:]
     sch.annotate(column, EDGE, 1)

@@ -200,7 +200,7 @@ class Direct:
 
         In int8, the padding counts (see :mod:`.conv2d_words`).
         """
-        return self.packed and not self.dot and self.workload.padding != (0, 0)
+        return self.packed and not self.dot and self.workload.is_padded
 
     @property
     def _skips_pixels(self) -> bool:
@@ -209,7 +209,7 @@ class Direct:
         Otherwise, each block of channels would read, for example, every second pixel of the image.
         """
         w = self.workload
-        return self.packed and not self.dot and w.kh == w.kw == 1 and w.stride != (1, 1) and w.padding == (0, 0)
+        return self.packed and not self.dot and w.kh == w.kw == 1 and w.stride != (1, 1) and not w.is_padded
 
     def _copy_pixels(self, sch: Schedule, pixels: SBlockRV, in_parallel: bool) -> None:
         """Copy a row of as many channels at once as fill a cache line, so that what is read and written stays in L1."""
@@ -272,7 +272,7 @@ class Direct:
         w = self.workload
         sch = Unchecked(ChannelWords(w, channels).module if self.dot else w.module)
         conv = sch.get_sblock("conv2d")
-        image = None if w.padding == (0, 0) or self.dot else sch.get_sblock("pad")
+        image = None if not w.is_padded or self.dot else sch.get_sblock("pad")
         if self.dot:
             weights = sch.get_sblock("weights")
         else:

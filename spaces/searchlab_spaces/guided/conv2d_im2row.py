@@ -115,7 +115,7 @@ class Im2row:
             named = ("patches", "rows_words")
         else:
             patches, rows = self._as_gemm(sch, conv)
-            named = (f"{'data' if w.padding == (0, 0) else 'pad'}_reindex", "weight_reindex")
+            named = (f"{'pad' if w.is_padded else 'data'}_reindex", "weight_reindex")
         sch.pad_einsum(conv, [1, channels, pixels, step_k])
         panels = sch.cache_read(conv, at_patches := 1 if words else 0, "global")
         if self.columns % pixels or self.reduction % step_k:

@@ -111,7 +111,7 @@ class ChannelWords:
 
         def pixel(n: tvm.tirx.Var, q: tvm.tirx.Var, y: tvm.tirx.PrimExpr, x: tvm.tirx.PrimExpr) -> tvm.tirx.PrimExpr:
             made = word(lambda c: bits(data[n, c, y - py, x - px], w.dtype), w.dtype, q, w.ci)
-            if py or px:
+            if w.is_padded:
                 made = if_then_else(both(y >= py, y < w.h + py, x >= px, x < w.w + px), made, zero)
             return to_unsigned(made, w.dtype)
 
@@ -122,7 +122,7 @@ class ChannelWords:
                 made = word(lambda c: bits(weight[o, c, a, b], w.dtype), w.dtype, q, w.ci)
             return if_then_else(o < w.co, made, zero) if outputs > w.co else made
 
-        image = te.compute((w.n, count, w.h + 2 * py, w.w + 2 * px), pixel, name="image")
+        image = te.compute((w.n, count, *w.padded_size), pixel, name="image")
         weights = te.compute((outputs, count, w.kh, w.kw), taken, name="weights")
         (sy, sx), (dy, dx) = w.stride, w.dilation
         q, a, b = (te.reduce_axis((0, size), name) for size, name in ((count, "q"), (w.kh, "a"), (w.kw, "b")))

@@ -37,6 +37,7 @@ SPELLINGS = [
     "conv2d:1x5x5x17x3x5x5:p4:d2:relu",
     "conv2d:1x7x40x48x33x1x3:p0x1",
     "conv2d:1x40x1x48x33x3x1",  # one column
+    "conv2d:1x8x7x32x16x3x3:s2:p0x0x1x2",  # padding on two sides
     "conv2d:1x14x14x100x64x1x1:s2:p1:bias",  # a padded 1x1
     "conv2d:2x14x14x64x32x1x1:bias:relu",
     "conv2d:1x7x7x64x64x3x3:p1:bias:relu",

@@ -37,6 +37,7 @@ SPACES_AND_OPTIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("guided-conv2d", "conv2d:2x7x8x30x17x3x3:p1:bias:relu", {"blocks": "knobs"}),
     ("guided-conv2d", "conv2d:2x9x8x30x17x1x1:s2x1:relu", {"blocks": "knobs"}),
     ("guided-conv2d", "conv2d:1x9x8x32x17x1x1:s2:p1", {}),
+    ("guided-conv2d", "conv2d:1x8x7x32x16x3x3:s2:p0x0x1x2", {}),
     ("guided-conv2d", "conv2d:2x7x8x30x17x3x3:p1:int8", {"dot": True, "blocks": "knobs"}),
     ("guided-conv2d", "conv2d:1x7x7x32x16x1x1:bias:add:int8", {"dot": True}),
     ("guided-conv2d", "conv2d:1x7x7x30x17x3x3:bfloat16", {"dot": True}),
