@@ -528,7 +528,8 @@ class Gap(NamedTuple):
         value, lower, upper, _ = astuple(self.difference)
         ends = {"lower": short(value if lower is None else lower), "upper": short(value if upper is None else upper)}
         p = "" if self.p is None else p_equals(self.p)
-        return {"first": self.first, "second": self.second, "difference": short(value), **ends, "p": p}
+        pair = {"first": self.first, "second": self.second, "difference": short(value), **ends}
+        return pair | {"p": p, "significant": self.significant}
 
 
 def differences(summary: Summary) -> list[Gap]:
@@ -556,11 +557,10 @@ def _gaps(
 
 def _differences(gaps: Sequence[Gap], styles: LineStyles, where: str) -> Chart:
     names = list(dict.fromkeys(name for gap in gaps for name in (gap.first, gap.second)))
-    colours = [COLOURS[number % len(COLOURS)] for number in range(len(styles.names))]
-    colour = STRATEGY | {"scale": {"domain": styles.names, "range": colours}, "legend": None}
+    colour = STRATEGY | {"scale": {"domain": names, "range": [styles.colour(name) for name in names]}, "legend": None}
     y = STRATEGY | {"sort": {"field": "difference", "op": "max", "order": "descending"}}
     spec = forest_chart(
-        [gap.row() | {"significant": gap.significant} for gap in gaps],
+        [gap.row() for gap in gaps],
         {"reference": ("each strategy minus ", styles.references(names))},
         y,
         colour,
@@ -571,10 +571,7 @@ def _differences(gaps: Sequence[Gap], styles: LineStyles, where: str) -> Chart:
                 "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "text"}},
             }
         ],
-        dots={
-            "fill": {"condition": {"test": "datum.significant"} | colour, "value": "white"},
-            "tooltip": [{"field": "strategy"}, {"field": "text", "title": "difference"}],
-        },
+        dots={"tooltip": [{"field": "strategy"}, {"field": "text", "title": "difference"}]},
     )
     return Chart(
         "differences",
@@ -688,10 +685,11 @@ def _workloads(pairs: Sequence[Row], groups: Sequence[Row], styles: LineStyles) 
     return Chart(
         "workloads",
         "Where it is won or lost",
-        f"on each workload, with 95 % intervals; shaded: practically equal, up to {ROPE:g}; lines: means of groups",
+        f"95 % intervals; a full dot is significant; shaded: practically equal, up to {ROPE:g}; lines: means of groups",
         "The first strategy's area under the curve minus the second's on each workload, over the seeds that both have, "
-        "with its 95 % interval. To the left of 0, the first strategy loses. Workloads are sorted by the difference "
-        "within each group, and groups by their means, which are the vertical lines. Click a dot for the charts of "
-        f"that workload. Shaded: the zone of practical equivalence, for differences of at most {ROPE:g}.",
+        "with its 95 % interval. To the left of 0, the first strategy loses. A filled dot marks a difference that is "
+        "significant after correction. Workloads are sorted by the difference within each group, and groups by their "
+        "means, which are the vertical lines. Click a dot for the charts of that workload. Shaded: the zone of "
+        f"practical equivalence, for differences of at most {ROPE:g}.",
         {"grouped" if view == "all" else f"by {view}": spec(view) for view in views},
     )

@@ -39,14 +39,11 @@ COLOURS = (
     "#00815e",
     "#b95c93",
     "#a06e00",
-    "#2a86bd",
     "#333333",
     "#77771f",
     "#882255",
     "#332288",
 )
-
-# The numbers of colours and dashes differ so that no two of the first 20 strategies look the same.
 DASHES: tuple[list[float], ...] = ([1, 0], [7, 2], [8, 2, 2, 2], [3, 1.5])
 GREY = "#767676"
 WIDTH, HEIGHT, ROW = 520, 300, 20  # in pixels; ROW is the height of a strategy in charts with a row for each
@@ -85,13 +82,24 @@ class LineStyles(NamedTuple):
         ranked += [row.strategy for item in summary.workloads for row in item.strategies]
         ranked = list(dict.fromkeys([*ranked, *names]))
         lit = list(dict.fromkeys([*registered, *ranked]))[:MOST_HIGHLIGHTED]
-        if len(names) > len(COLOURS):  # highlighted strategies get distinct colours
-            names = sorted(names, key=lambda name: (name not in lit, name))
+        subject = registered[0] if registered else None
+        many = len(names) > len(COLOURS)  # highlighted strategies get distinct colours
+        names.sort(key=lambda name: (name != subject, many and name not in lit, name))
         by_difference = sorted(
             summary.answers, key=lambda answer: (math.isnan(answer.difference.value), answer.difference.value)
         )
         opponents = [answer.second for answer in by_difference]
-        return cls(names, registered[0] if registered else None, lit, ranked, opponents)
+        return cls(names, subject, lit, ranked, opponents)
+
+    def colour(self, name: str) -> str:
+        """Return a strategy's colour. Only the first strategy, which is the subject if there is one, has the first."""
+        number = self.names.index(name)
+        return COLOURS[(number - 1) % (len(COLOURS) - 1) + 1 if number else 0]
+
+    def dash(self, name: str) -> list[float]:
+        """Return the dashes of a strategy's line; the next strategies with its colour have others."""
+        number = self.names.index(name)
+        return DASHES[(number + number // (len(COLOURS) - 1)) % len(DASHES)]
 
     def references(self, names: Iterable[str]) -> list[str]:
         """Sort ``names`` as strategies to compare with: opponents in registered contrasts, random search, the best."""
@@ -152,10 +160,9 @@ def line_chart(
     log = first > 0 and last / first >= LOG_FROM
     drawn = {row["strategy"] for row in rows}
     names = [name for name in styles.names if name in drawn]
-    numbers = [styles.names.index(name) for name in names]
     colour, dash = (
-        STRATEGY | {"scale": {"domain": names, "range": [of[number % len(of)] for number in numbers]}}
-        for of in (COLOURS, DASHES)
+        STRATEGY | {"scale": {"domain": names, "range": [style(name) for name in names]}}
+        for style in (styles.colour, styles.dash)
     )
     colour["legend"] = {
         "columns": 1 + (len(names) - 1) // ROWS,
@@ -204,8 +211,7 @@ def line_chart(
     layers.append(line)
     if not by_seed:
         layers.append(_readout(names, x, steps=steps, falling=bool(best), digits=digits))
-    height = max(HEIGHT, 18 * min(len(names), ROWS))
-    chart: Spec = {"data": {"values": rows}, "height": height, "layer": layers}
+    chart: Spec = {"data": {"values": rows}, "height": HEIGHT, "layer": layers}
     if best:
         chart["transform"] = _regret(best, band="lower" in rows[0])
     if relative:
@@ -348,7 +354,7 @@ def forest_chart(
 
     Args:
         pairs: The differences: ``first``, ``second``, ``difference`` (first minus second), ``lower``, ``upper`` and
-            ``p``, a text.
+            ``p``, a text; the dot is full if the difference is ``significant``.
         params: The label and the options of each strategy that the reader chooses: ``reference`` and, in a chart of one
             strategy's differences, ``strategy``.
         y: The encoding of the y axis.
@@ -362,6 +368,8 @@ def forest_chart(
     mirrored = "datum.first === reference"
     other = f"({mirrored} ? datum.second : datum.first)"
     subject = f" && {other} === strategy" if "strategy" in params else ""
+    full = {"test": "datum.significant"} | colour | ({"legend": None} if "field" in colour else {})
+    fill = {"condition": full, "value": "white"}
     interval = "' [' + format(datum.from, '+.3f') + ', ' + format(datum.to, '+.3f') + ']'"
     return {
         "data": {"values": pairs},
@@ -393,8 +401,8 @@ def forest_chart(
                 "encoding": {"y": y, "x": x | {"field": "from"}, "x2": {"field": "to"}, "color": colour},
             },
             {
-                "mark": {"type": "point", "filled": "fill" not in dots, "size": 70, "opacity": 1},
-                "encoding": {"y": y, "x": x, "color": colour} | dots,
+                "mark": {"type": "point", "size": 70, "opacity": 1},
+                "encoding": {"y": y, "x": x, "color": colour, "fill": fill} | dots,
             },
         ],
     }

@@ -61,7 +61,7 @@ def page(
     templates = environment()
     templates.globals |= {
         "numbers": numbers,
-        "colours": len(COLOURS),
+        "colours": {name: COLOURS.index(styles.colour(name)) for name in styles.names},
         "own": styles.subject,
         "area": area_text(summary.by),
         "several": several,

@@ -68,7 +68,7 @@ def test_one_workload_has_differences_and_no_pair_has_none(tmp_path: Path) -> No
     )
 
 
-@pytest.mark.parametrize("number", [3, 9, 14])
+@pytest.mark.parametrize("number", [3, 9, 23])
 def test_six_strategies_are_highlighted_in_colours_of_their_own(tmp_path: Path, number: int) -> None:
     for place in range(number):
         for seed in range(2):
@@ -80,7 +80,9 @@ def test_six_strategies_are_highlighted_in_colours_of_their_own(tmp_path: Path, 
     )
     assert f"s{number - 1:02}" in looks.lit, "the best"
     assert sorted(looks.names) == [f"s{place:02}" for place in range(number)]
-    assert len({looks.names.index(name) % 10 for name in looks.lit}) == len(looks.lit)
+    assert len({looks.colour(name) for name in looks.lit}) == len(looks.lit)
+    assert len({(looks.colour(name), *looks.dash(name)) for name in looks.names}) == number
+    assert [name for name in looks.names if looks.colour(name) == looks.colour("s01")] == ["s01"]
 
 
 def test_a_pair_without_a_test_has_no_interval(tmp_path: Path) -> None:

@@ -71,6 +71,14 @@ def test_lines_have_colours_levels_and_a_shared_start(charts: dict[str, dict[str
     assert {row["seed"] for row in views["each seed"]["data"]["values"]} == {0, 1, 2, 3}
 
 
+def test_only_significant_differences_have_full_dots(charts: dict[str, dict[str, Chart]]) -> None:
+    for key in ("differences", "workloads"):
+        (spec,) = charts[""][key].views.values()
+        for pair in spec["data"]["values"]:
+            assert pair["significant"] == (float((pair["p"] or "1").split()[-1]) <= 0.05), pair
+        assert encodings(spec, "fill")[0]["condition"]["test"] == "datum.significant"
+
+
 def test_steps_have_rows_only_where_they_change(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path, name, 0, [1.0] * 5 + [2.0] * 20)

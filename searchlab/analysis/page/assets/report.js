@@ -8,11 +8,12 @@ const lit = new Set(first); // the highlighted strategies
 const chosen = { views: [], only: false, strategies: {} }; // the latest view comes last; strategies by parameter
 const near = new Set(); // the charts in view, or nearly
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const PAPER = 680; // the width of a chart on paper, in pixels
 let paper = false; // whether the page is being printed
 
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+const narrow = () => !paper && document.body.clientWidth < 620;
 
 // Charts
 
@@ -29,10 +30,13 @@ function specify(figure) {
   let text = JSON.stringify(views[view]);
   if (dark.matches && !paper) colours.forEach((colour, i) => (text = text.replaceAll(colour, css(`--c${i}`))));
   const spec = JSON.parse(text);
+  const highlighted = strategies.filter((strategy) => lit.has(strategy));
   for (const param of (spec.layer ?? []).flatMap((layer) => layer.params ?? [])) {
-    param.value = strategies.filter((strategy) => lit.has(strategy)).map((strategy) => ({ strategy }));
-    if (chosen.only) spec.transform = [...(spec.transform ?? []), { filter: { field: "strategy", oneOf: [...lit] } }];
+    param.value = highlighted.map((strategy) => ({ strategy }));
+    for (const { encoding } of spec.layer) if (encoding?.color?.legend) Object.assign(encoding.color.legend, { values: highlighted, columns: 1 });
   }
+  if (chosen.only && text.includes('"field":"strategy"')) spec.transform = [...(spec.transform ?? []), { filter: { field: "strategy", oneOf: highlighted } }];
+  if (narrow()) spec.layer = spec.layer?.filter((layer) => layer.encoding?.x?.value !== "width"); // texts beside the plot, which its tooltips contain
   for (const param of spec.params ?? []) {
     const name = chosen.strategies[param.name];
     if (param.bind.options.includes(name)) param.value = name;
@@ -40,7 +44,7 @@ function specify(figure) {
   const [strategy, reference] = spec.params ?? [];
   if (reference?.value === strategy?.value && reference) reference.value = reference.bind.options.find((name) => name !== strategy.value);
   return {
-    width: paper ? PAPER : figure.querySelector(".plot").clientWidth, autosize: { type: "fit-x", contains: "padding" },
+    width: paper ? (figure.closest(".grid") ? 440 : 660) : figure.querySelector(".plot").clientWidth, autosize: { type: "fit-x", contains: "padding" },
     description: figure.querySelector("h3").textContent, ...spec, data: { values: rows(data[spec.data.name]) },
   };
 }
@@ -48,11 +52,10 @@ function specify(figure) {
 function configure() {
   const [ink, line] = paper || !dark.matches ? ["#1b1f24", "#e6e9ed"] : [css("--ink"), css("--grid")];
   const font = { labelColor: ink, labelFontSize: 12, titleColor: ink, titleFontSize: 12, titleFontWeight: "normal" };
-  const narrow = !paper && document.body.clientWidth < 620;
   return {
     background: paper ? "white" : css("--card"), font: "system-ui, sans-serif", view: { stroke: null }, text: { fontSize: 12 },
     axis: { ...font, gridColor: line, domainColor: ink, tickColor: ink },
-    legend: { ...font, labelLimit: narrow ? 300 : 220, orient: narrow ? "bottom" : "right" },
+    legend: { ...font, labelLimit: narrow() ? 300 : 220, orient: narrow() ? "bottom" : "right" },
   };
 }
 
@@ -64,7 +67,7 @@ async function draw(figure) {
     actions: { export: true, source: false, compiled: false, editor: false },
     ast: true, // instead of compiling code, which the page's policy forbids
     config: configure(), defaultStyle: false, downloadFileName: figure.id, mode: "vega-lite", renderer: "svg",
-    tooltip: { disableDefaultStyle: true },
+    tooltip: { disableDefaultStyle: true, formatTooltip },
   });
   figure.view?.finalize();
   figure.view = view;
@@ -90,6 +93,14 @@ async function draw(figure) {
     for (const name of view.scale("color").domain()) lit[strategy.includes(name) ? "add" : "delete"](name);
     refresh();
   });
+}
+
+// Returns the highlighted strategies' values, the highest first as in the chart, after what else a tooltip contains.
+function formatTooltip(values, escape) {
+  const value = ([name, text]) => (strategies.includes(name) ? parseFloat(text.replace("\u2212", "-")) : Infinity);
+  const shown = Object.entries(values).filter(([name]) => lit.has(name) || !strategies.includes(name));
+  shown.sort((a, b) => value(b) - value(a) || 0);
+  return `<table>${shown.map(([name, text]) => `<tr><td class="key">${escape(name)}</td><td>${escape(text)}</td></tr>`).join("")}</table>`;
 }
 
 // Returns what a chart's appearance depends on.
