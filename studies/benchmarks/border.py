@@ -690,7 +690,7 @@ WRITERS = {
     "tune": f"tune gemm:16x16x16 --space guided-gemm --policy random --trials 30 --measure {FEW} --log a.jsonl",
     "report": "report results --out out",
     "publish": "report --publish out results",
-    "model tune": f"model tune models.py:mlp --trials 6 --batch 2 --policy random --measure {FEW} --out out",
+    "model tune": f"model tune models.py:mlp --trials 6 --batch 2 --policy random --measure {FEW} --force --out out",
     "hypertune": "hypertune study.toml --policy evolutionary --trials 4 --seeds 2 --fresh-seeds 2 --out out",
     "import": "import gemm_t4.json.gz --workload kernel:gemm@a:1769472flop --out b.jsonl",
     "export": "export model.jsonl --out b.so",

@@ -68,7 +68,7 @@ def decisions(out: Path) -> list[Decision]:
 
 
 def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
-    done = tuned(tmp_path / "mlp", 8, compile=True)
+    done = tuned(tmp_path / "mlp", 8, compile=True, force=True)
     assert sum(len(result.trials) for result in done.results.values()) == 8
     frame = done.to_frame().set_index("task")
     assert list(frame.index) == list(done.results) and frame["trials"].sum() == 8 and not frame["ended"].any()

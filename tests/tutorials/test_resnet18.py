@@ -21,4 +21,5 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     assert len(re.findall(r"^\$ searchlab model tune", text, re.MULTILINE)) == 2
     out = tmp_path / "results" / "tutorials" / "mlp"
     assert sum(len(read_log(path).records) for path in find_logs(out / "tasks")) == 12
-    assert (out / "model.so").is_file() and "its outputs differ by at most" in text
+    assert "its outputs differ by at most" in text
+    assert (out / "model.so").is_file() == ("the tuned model is" in text)  # not if another process slowed it down
