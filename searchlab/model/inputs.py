@@ -27,18 +27,6 @@ class Input(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}{list(self.shape)}"
 
-    def check(self, array: Array, path: Path) -> None:
-        """Raise SearchlabError if ``array``, which was read from ``path``, has another shape or dtype."""
-        if array.shape != self.shape:
-            raise SearchlabError(
-                f"{self.name} in {path} has the shape {list(array.shape)}, but the model takes {list(self.shape)}"
-            )
-        if str(array.dtype) != self.dtype:
-            raise SearchlabError(
-                f"{self.name} in {path} is {array.dtype}, but the model takes {self.dtype}; convert it with "
-                f".astype({self.dtype!r})"
-            )
-
 
 def entry_of(module: tvm.IRModule) -> str:
     """Return ``main`` or the name of the only Relax function. Raises SearchlabError if there are several or none."""
@@ -103,6 +91,26 @@ def read_arrays(path: Path) -> dict[str, Array]:
             ) from None
 
 
+def check_arrays(arrays: Mapping[str, Array], inputs: Sequence[Input], path: Path) -> None:
+    """Raise SearchlabError if an array, which was read from ``path``, is no input, or of another shape or dtype."""
+    expected = {model_input.name: model_input for model_input in inputs}
+    for name, array in arrays.items():
+        if name not in expected:
+            raise SearchlabError(
+                f"{path} contains {name!r}, but the model's inputs are {', '.join(expected)}"
+                f"{did_you_mean(name, expected)}"
+            )
+        shape, dtype = expected[name].shape, expected[name].dtype
+        if array.shape != shape:
+            raise SearchlabError(
+                f"{name} in {path} has the shape {list(array.shape)}, but the model takes {list(shape)}"
+            )
+        if str(array.dtype) != dtype:
+            raise SearchlabError(
+                f"{name} in {path} is {array.dtype}, but the model takes {dtype}; convert it with .astype({dtype!r})"
+            )
+
+
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write a NumPy archive. Arrays of types that NumPy cannot store, such as bfloat16, become float32."""
     with replace_file(path) as file:
@@ -139,14 +147,7 @@ def bind_weights(module: tvm.IRModule, path: Path) -> tvm.IRModule:
     from tvm import relax
 
     entry, arrays = entry_of(module), read_arrays(path)
-    parameters = {parameter.name: parameter for parameter in inputs_of(module[entry])}
-    for name, array in arrays.items():
-        if name not in parameters:
-            raise SearchlabError(
-                f"{path} contains {name!r}, but the model's parameters are {', '.join(parameters)}"
-                f"{did_you_mean(name, parameters)}"
-            )
-        parameters[name].check(array, path)
+    check_arrays(arrays, inputs_of(module[entry]), path)
     return relax.transform.BindParams(entry, arrays)(module)
 
 

@@ -17,14 +17,14 @@ import numpy as np
 
 from ..apply.best import use_threads_of
 from ..arrays import Array
-from ..errors import SearchlabError, did_you_mean, first_line, last_line
+from ..errors import SearchlabError, first_line, last_line
 from ..files import open_file
 from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
 from ..measure.code import device_of
 from ..survival import crash_of
 from ..target import Target, check_runs_here, resolve_target
-from .inputs import Input, entry_of, inputs_of
+from .inputs import Input, check_arrays, entry_of, inputs_of
 
 if TYPE_CHECKING:
     import tvm
@@ -124,18 +124,11 @@ class CompiledModel:
         Raises:
             SearchlabError: If an array is missing, unknown, or of another shape or dtype.
         """
-        names = [item.name for item in self.signature.inputs]
-        for name in arrays:
-            if name not in names:
-                raise SearchlabError(
-                    f"{path} contains {name!r}, but the model's inputs are {', '.join(names)}"
-                    f"{did_you_mean(name, names)}"
-                )
-        for item in self.signature.inputs:
-            if item.name not in arrays:
-                raise SearchlabError(f"{path} lacks the model's input {item}")
-            item.check(arrays[item.name], path)
-        return [arrays[name] for name in names]
+        check_arrays(arrays, self.signature.inputs, path)
+        for model_input in self.signature.inputs:
+            if model_input.name not in arrays:
+                raise SearchlabError(f"{path} lacks the model's input {model_input}")
+        return [arrays[model_input.name] for model_input in self.signature.inputs]
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Return the model's outputs."""
