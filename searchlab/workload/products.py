@@ -516,14 +516,15 @@ def _windows(size: int, kernel: int, result: int, padding: int | None) -> list[t
     Each consists of a stride, a dilation, by how much the numbers of zeros before and after the image differ, and these
     numbers. If the padding is unknown, only common combinations are returned.
     """
-    known = padding is not None
-    paddings = [padding] if padding is not None else [2 * each for each in range(min(kernel, 12) + 1)]
-    strides, dilations = range(1, 33 if known else 5), range(1, (33 if known else 3) if kernel > 1 else 2)
+    if padding is None:
+        paddings, strides, dilations = [2 * each for each in range(min(kernel, 12) + 1)], range(1, 5), range(1, 3)
+    else:
+        paddings, strides, dilations = [padding], range(1, 33), range(1, 33)
     return [
         (stride, dilation, abs(total - 2 * before), before, total - before)
-        for stride, total, dilation in product(strides, paddings, dilations)
+        for stride, total, dilation in product(strides, paddings, dilations if kernel > 1 else [1])
         if (size + total - (kernel - 1) * dilation - 1) // stride + 1 == result
-        for before in ({0, total // 2, (total + 1) // 2, total} if known else {total // 2})
+        for before in ({total // 2} if padding is None else {0, total // 2, (total + 1) // 2, total})
     ]
 
 

@@ -10,15 +10,21 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import SBlockRV
 
 
-def is_transposed(sch: Schedule, gemm: SBlockRV) -> bool:
-    """Return whether the block ``gemm`` reads B as [n, k]."""
-    block = sch.get(gemm)
-    return bool(block.reads[1].region[0].min.same_as(block.iter_vars[1].var))
+def is_transposed(sch: Schedule, product: SBlockRV) -> bool:
+    """Return whether the block ``product``, a GEMM or a batch of them, reads B as [n, k]."""
+    block = sch.get(product)
+    return bool(block.reads[1].region[-2].min.same_as(block.iter_vars[-2].var))
 
 
-def panels(width: int, nt: bool) -> Callable[[Any, Any], tuple[Any, ...]]:
+def panels(width: int, nt: bool) -> Callable[..., tuple[Any, ...]]:
     """Return the index map that stores B in panels of ``width`` columns; ``nt`` says that B is read as [n, k]."""
-    return (lambda j, p: (j // width, p, j % width)) if nt else (lambda p, j: (j // width, p, j % width))
+
+    def packed(*indices: Any) -> tuple[Any, ...]:
+        *batch, first, second = indices
+        j, p = (first, second) if nt else (second, first)
+        return *batch, j // width, p, j % width
+
+    return packed
 
 
 def blocks_after(sch: Schedule, name: str) -> list[SBlockRV]:

@@ -48,8 +48,17 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
     with pick 0, it always is. The last pick decides whether B is packed by a tile's columns, as it always is if it is
     stored as [n, k].
     """
-    block = sch.get_sblock("gemm")
-    i, j, k = sch.get_loops(block)
+    _schedule_product(sch, "gemm")
+
+
+def stochastic_schedule_batch_matmul(sch: Schedule) -> None:
+    """Schedule each product of a batch like ``stochastic_schedule_gemm``, in parallel with the others."""
+    _schedule_product(sch, "batch_matmul")
+
+
+def _schedule_product(sch: Schedule, name: str) -> None:
+    block = sch.get_sblock(name)
+    *batch, i, j, k = sch.get_loops(block)
     loop_order = _pick(sch, 3)
     rows = sch.sample_perfect_tile(i, n=2, max_innermost_factor=ROWS)
     columns = sch.sample_perfect_tile(j, n=2, max_innermost_factor=min(COLUMNS, ELEMENTS // int(sch.get(rows[1]))))
@@ -64,7 +73,7 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
     if pack:
         packed = sch.cache_read(block, 1, "global")
         sch.transform_layout(packed, ("write", 0), panels(v, nt))
-    ends = blocks_after(sch, "gemm")
+    ends = blocks_after(sch, name)
     if loop_order < 2 and not ends:
         ends = [sch.cache_write(block, 0, "global")]
     for before in ends[:-1]:
@@ -73,7 +82,7 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
     j0, j1 = sch.split(j, columns)
     k0, k1 = sch.split(k, depth)
     nest = [(i0, j0, k0), (i0, k0, j0), (j0, k0, i0)][loop_order]
-    sch.reorder(*nest, k1, i1, j1)
+    sch.reorder(*batch, *nest, k1, i1, j1)
     sch.vectorize(j1)
     sch.unroll(i1)
     if unroll:
@@ -87,7 +96,7 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
         _vectorize(sch, sch.get_loops(end)[-1])
     if pack:
         _parallel(sch, sch.get_loops(packed)[0])
-    _parallel(sch, *[(i0, j0), (i0,), (j0,)][loop_order])
+    _parallel(sch, *batch, *[(i0, j0), (i0,), (j0,)][loop_order])
     sch.decompose_reduction(block, k0)
 
 

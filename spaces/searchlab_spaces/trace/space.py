@@ -36,6 +36,7 @@ TraceFunction = Callable[["Schedule"], None]
 
 FUNCTIONS = {
     ("gemm", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_gemm",
+    ("batch-matmul", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_batch_matmul",
     ("conv2d", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_conv2d",
     ("gemm", "cuda"): "searchlab_spaces.trace.cuda:stochastic_schedule_mm_cuda",
     ("conv2d", "cuda"): "searchlab_spaces.trace.cuda:stochastic_schedule_conv2d_cuda",
