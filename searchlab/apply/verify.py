@@ -31,6 +31,7 @@ from ..plugins import trusts
 from ..records import Failure, Trial, first_of_each_program
 from ..space import Choose, Config, Space
 from ..target import Target, resolve_target
+from ..workload.fused import Fused
 from ..workload.products import BatchMatmul, Gemm
 
 if TYPE_CHECKING:
@@ -425,7 +426,7 @@ def _time_numpy(space: Space, settings: LocalSettings) -> Readings:
     workload = space.workload
     if space.target.kind != "llvm" or not isinstance(workload, Gemm | BatchMatmul) or settings.cache == "cold":
         return ()
-    if workload.dtype not in ("float32", "float64"):
+    if workload.dtype not in ("float32", "float64") or isinstance(workload, Fused):
         return ()
     inputs = workload.inputs(0)
     timer = timeit.Timer(lambda: workload.reference(inputs))

@@ -27,7 +27,7 @@ from ..log.programs import ChangedProgram
 from ..log.result import Result
 from ..measure.code import why_not_replayed
 from ..space import Space
-from ..workload import Conv2d, Gemm, Workload
+from ..workload import Conv2d, Fused, Gemm, Workload
 from .metaschedule import FAILED, NOTE, Note, files_of
 
 COPY = "copy"
@@ -173,9 +173,9 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
     """Return a workload's forms in Relax: after LegalizeOps alone, and after FuseOps and FuseTIR.
 
     Each form is a module with one function ``main`` whose blocks are named as in the workload's module. Only GEMM and
-    conv2d have such forms.
+    conv2d have such forms, unless they are followed by operations that the workload does not name.
     """
-    if not isinstance(workload, Gemm | Conv2d):
+    if not isinstance(workload, Gemm | Conv2d) or isinstance(workload, Fused):
         return []
     passes = [relax.transform.FuseTransposeMatmul(), relax.transform.LegalizeOps()]
     legal = tvm.ir.transform.Sequential(passes)(_graph(workload))

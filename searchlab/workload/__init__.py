@@ -2,7 +2,7 @@
 
 from .base import PACK, WORKLOADS, Argument, Packed, Workload, packed_by, rounding
 from .function import Function
-from .fused import fuse
+from .fused import Fused, fuse
 from .kernel import Kernel, kernel
 from .parse import kind_of, logged_workload, named_workload, parse_workload, preset_names
 from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, convolutions_between, gemm
@@ -18,6 +18,7 @@ __all__ = [
     "BatchMatmul",
     "Conv2d",
     "Function",
+    "Fused",
     "Gemm",
     "Kernel",
     "Packed",

@@ -11,6 +11,7 @@ import tvm
 from tvm import relax
 
 import searchlab
+from searchlab.exchange.exports import export_logs
 from searchlab.log.result import load_log
 from searchlab.model.inputs import inputs_of, random_inputs
 from searchlab.model.tasks import Task, lower, tasks_of
@@ -79,6 +80,8 @@ def test_a_log_contains_the_operations(tasks: dict[str, Task], tmp_path: Path, n
     log = tmp_path / "gemm.jsonl"
     searchlab.tune(workload, space="guided-gemm", policy="random", trials=2, log=log, measure=QUICK)
     assert load_log(log).workload == workload
+    export_logs([log], "metaschedule", tmp_path / "db")
+    assert len((tmp_path / "db" / "database_workload.json").read_text().splitlines()) == 1  # no form without GELU
     untuned = lower(models.layers())
     tuned = searchlab.apply_history_best(untuned, log)
     arrays = random_inputs(inputs_of(untuned["forward"]), np.random.default_rng(0))
