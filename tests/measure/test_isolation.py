@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -100,3 +102,49 @@ except PermissionError:
     if output.startswith("False"):
         pytest.skip("this kernel cannot confine signals")
     assert output.split() == ["True", str(-signal.SIGTERM), "refused"]
+
+
+CONFINED = """
+import socket, sys
+from pathlib import Path
+from searchlab.measure.isolation import confine, leave_network
+
+alone = leave_network()
+source, scratch, secret, port = *map(Path, sys.argv[1:4]), int(sys.argv[4])
+if not confine([source, *map(Path, (sys.prefix, sys.base_prefix, "/usr", "/lib", "/proc"))], scratch):
+    sys.exit("no Landlock")
+
+
+def allowed(action):
+    try:
+        action()
+        return True
+    except OSError:
+        return False
+
+
+print(
+    allowed((source / "code.py").read_text),
+    allowed(lambda: (scratch / "own").write_text("x")),
+    allowed(secret.read_text),
+    allowed(lambda: list(secret.parent.iterdir())),
+    allowed(lambda: Path(f"/proc/self/root{secret}").read_text()),
+    allowed(lambda: (source / "more.py").write_text("x")),
+    allowed(lambda: secret.unlink()),
+    alone and allowed(lambda: socket.create_connection(("127.0.0.1", port), 5)),
+)
+"""
+
+
+def test_a_confined_process_reads_only_what_it_may(tmp_path: Path) -> None:
+    for name in ("source", "scratch", "home"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "source" / "code.py").write_text("")
+    (tmp_path / "home" / "secret").write_text("the answers")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        places = [tmp_path / "source", tmp_path / "scratch", tmp_path / "home" / "secret"]
+        done = python("-c", CONFINED, *places, server.getsockname()[1])
+    if "no Landlock" in done.stderr:
+        pytest.skip("this kernel has no Landlock")
+    assert done.stdout.split() == ["True"] * 2 + ["False"] * 6, done.stderr
+    assert (tmp_path / "home" / "secret").exists()

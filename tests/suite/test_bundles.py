@@ -283,7 +283,10 @@ def test_a_policy_that_does_not_search_is_refused(
     (tmp_path / "package" / "hill_climb.py").write_text(constants + HEAD + body)
     follow([words for words in COMMANDS if words[-1] == "dev"], sealed, tmp_path / "package")
     made = submit(tmp_path / "package", tmp_path / "bad.zip", str(sealed))
-    problems = verified(made.path, sealed)[1].problems
+    verification = verified(made.path, sealed)[1]
+    if any("Landlock" in limit for limit in verification.unchecked) and body == READS_OR_REMEMBERS:
+        pytest.skip("without Landlock, the policy can read the table")
+    problems = verification.problems
     assert any(reason in problem for problem in problems), problems
 
 
