@@ -31,7 +31,7 @@ from ..files import write_file
 from ..log.plan import Budget
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
-from ..measure.isolation import confine
+from ..measure.isolation import adopt, confine, kill_children
 from ..measure.suite import Suite, find_suite, installed_suites
 from ..measure.table import TableSettings
 from ..plugins import Plugin, search_path, trust_plugins, trusts
@@ -155,24 +155,28 @@ class ConfinedReplayer(Replayer):
         )
         configs = list(recorded.positions)
         positions: list[int] = []
+        problem = ""
         timer = Timer(RUN_SECONDS, self._process.kill)
         timer.start()
         try:
             answer = self._exchange(request)
-            while answer.ended is None and not answer.error:
+            while answer.ended is None and not (problem := problem or answer.error):
                 proposed = [recorded.positions.get(Config(values), -1) for values in answer.configs]
                 if min(proposed, default=-1) < 0 or len({*positions, *proposed}) < len(positions) + len(proposed):
-                    raise SearchlabError(f"{where}: it proposes a config that is not in the table, or one twice")
+                    problem = "it proposes a config that is not in the table, or one twice"
+                    answer = self._exchange(None)  # ends the run
+                    continue
                 positions += proposed
                 sources = proposed if order is None else order[proposed].tolist()
                 measurements = measurer.measure(searched.space, [configs[position] for position in sources])
                 answer = self._exchange(list(measurements))
+            self._receive()  # the run's processes have ended
         finally:
             timer.cancel()
-            for path in self._folder.iterdir():  # nothing is remembered for the next run
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        if answer.error:
-            raise SearchlabError(f"{where}: {answer.error}")
+        for path in self._folder.iterdir():  # nothing is remembered for the next run
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        if problem:
+            raise SearchlabError(f"{where}: {problem}")
         return Trajectory(seed, tuple(positions), bool(answer.ended))
 
     def difference(self, trajectories: Trajectories, name: str, recorded: Trajectory) -> str:
@@ -187,9 +191,14 @@ class ConfinedReplayer(Replayer):
 
     def _exchange(self, message: Any) -> _Reply:
         """Send a message and return the answer. Raises SearchlabError if the process has ended or sends nonsense."""
-        assert self._process.stdin and self._process.stdout
-        try:
+        assert self._process.stdin
+        with suppress(OSError):  # then there is no answer either
             _send(self._process.stdin, message)
+        return self._receive()
+
+    def _receive(self) -> _Reply:
+        assert self._process.stdout
+        try:
             return msgspec.json.decode(self._process.stdout.readline(_LONGEST), type=_Reply)
         except (OSError, msgspec.MsgspecError):
             raise SearchlabError("the process that runs the bundle's code ended, or answered with nonsense") from None
@@ -335,6 +344,7 @@ def main(alone: bool) -> None:
     confined = confine([path for start in readable for path in _without(start.resolve(), hidden)], writable)
     sys.path += [str(source), str(source / "src")]
     _send(outbox, _Reply(confined=confined, alone=alone))
+    adopt()
     spaces: dict[bytes, SpaceChoice] = {}  # created once, for all forks: they are the suite's, not the bundle's
     while line := inbox.readline():
         request = msgspec.json.decode(line, type=_Request)
@@ -352,6 +362,8 @@ def main(alone: bool) -> None:
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
+        kill_children()  # that the run has left behind
+        _send(outbox, _Reply())
 
 
 def _packages() -> Iterator[Path]:
