@@ -26,7 +26,7 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
 from ..files import find_files, read_bytes, read_text, write_file
 from ..log.format import RESULT, RUNS
-from ..measure.suite import MANIFEST, SPLITS, Name, Split, Suite, digest_of, find_suite, split_of
+from ..measure.suite import SPLITS, Name, Split, Suite, find_suite, split_of
 from ..plugins import Plugin, unregistered_code
 from ..policy import POLICIES
 from ..schema import UNREADABLE, convert
@@ -55,7 +55,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             whether it has learned from other workloads.
         tuned_on: The suites, splits or tables on which its options were tuned or from which it has learned.
         suite: The suite's version.
-        suite_digest: The SHA-256 of the suite's manifest, which contains that of each table.
+        suite_digest: The digest of the suite's protocol, split and tables; see :func:`suite_digest`.
         plugins: For each name in the trajectories that the policy's package registers, its class (``module:Class``).
         areas: The mean area under the curve by split and table.
         files: The SHA-256 of every other file in the bundle.
@@ -176,7 +176,7 @@ def submit(directory: Path, path: Path, where: str = "") -> Bundle:
         track=options.track,
         tuned_on=options.tuned_on,
         suite=suite.spec.version,
-        suite_digest=digest_of(suite.directory / MANIFEST),
+        suite_digest=suite_digest(suite),
         plugins={name: points[name] for name in _names(result) if name in points},
         areas={split: mean_areas(suite, result) for split, result in results.items()},
         files={name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
@@ -203,6 +203,13 @@ def mean_areas(suite: Suite, result: Trajectories) -> dict[str, float]:
     """Return the mean area under the curve on each table, over the seeds."""
     recorded = RecordedTables(suite)
     return {name: round(float(recorded[name].areas(result).mean()), DIGITS) for name in result.tables}
+
+
+def suite_digest(suite: Suite) -> str:
+    """Return a digest of the protocol, split and tables of ``suite``, but not of its baselines and cards."""
+    tables = sorted((table.entry.name, table.entry.split, table.digest) for table in suite.tables)
+    content = msgspec.json.encode([suite.spec.version, suite.spec.trials, suite.spec.seeds, tables])
+    return hashlib.sha256(content).hexdigest()
 
 
 def _read_project(directory: Path) -> tuple[_Project, _Options]:
@@ -295,7 +302,7 @@ def _refusal(path: Path, reason: str) -> SearchlabError:
 def bundle_problems(bundle: Bundle, suite: Suite) -> Iterator[str]:
     """Yield a sentence for each reason to refuse ``bundle``, from its data alone."""
     submission = bundle.submission
-    digest = digest_of(suite.directory / MANIFEST)
+    digest = suite_digest(suite)
     if (submission.suite, submission.suite_digest) != (suite.spec.version, digest):
         yield (
             f"it was made with another suite: {submission.suite} with the digest {submission.suite_digest}, not "
