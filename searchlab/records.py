@@ -50,6 +50,8 @@ class Measurement:
         pruned: Whether the program was timed only once because it was much slower than the run's best program.
         statistic: The statistic of ``seconds`` that serves as the cost.
         connect_seconds: The elapsed time for connecting to a fleet's device and uploading the inputs; not charged.
+        check_seconds: The part of ``run_seconds`` until the first timing: loading the program, its first execution, and
+            checking the result.
 
     Example:
         >>> from searchlab import Measurement
@@ -70,6 +72,7 @@ class Measurement:
     pruned: bool = False
     statistic: Statistic = "median"
     connect_seconds: float = 0.0
+    check_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         if self.message:  # from a plug-in, compiler or candidate, so it may have any length and any characters

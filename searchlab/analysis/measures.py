@@ -305,9 +305,12 @@ class Seconds(msgspec.Struct, frozen=True):
     train: float
     build: float
     run: float
+    features: float
+    check: float
 
 
-TIME_PARTS = Seconds.__struct_fields__[1:]
+TIME_PARTS = ("propose", "train", "build", "run")
+"""The parts whose sum is the total. Features are a part of the first two, and checking is a part of the last."""
 
 
 def interval_text(interval: Interval, digits: int) -> str:
@@ -372,7 +375,9 @@ def _failures(runs: StrategyRuns) -> dict[str, int]:
 
 def _seconds(runs: StrategyRuns) -> Seconds:
     parts = [math.fsum(part) for part in np.concatenate([run.log.charged for run in runs.runs]).T.tolist()]
-    return Seconds(math.fsum(parts), *parts)
+    total = math.fsum(parts)
+    parts += [math.fsum(part) for part in np.concatenate([run.log.parts for run in runs.runs]).T.tolist()]
+    return Seconds(total, *parts)
 
 
 def _failures_text(failures: dict[str, int]) -> str:
@@ -546,6 +551,8 @@ class StrategySummary(Row):
         _seconds,
         Column("seconds", "seconds", Shown.COSTS, path="total"),
         *(Column(f"{part}_seconds", part, Shown.COSTS, path=part) for part in TIME_PARTS),
+        Column("feature_seconds", "incl. features", Shown.COSTS, path="features"),
+        Column("check_seconds", "incl. check", Shown.COSTS, path="check"),
         unit="s",
     )
     failures = OnWorkload(

@@ -95,6 +95,7 @@ class BoundCostModel:
         fit_seconds: The total time spent in :meth:`fit`, measured by ``clock``, including feature extraction.
         train_seconds: The wall time of the latest training.
         predict_seconds: The total wall time of all predictions.
+        feature_seconds: The total time spent on features in :meth:`fit` and predictions, measured by ``clock``.
 
     Example:
         >>> import searchlab
@@ -119,6 +120,7 @@ class BoundCostModel:
         self.train_seconds = 0.0
         self.predict_seconds = 0.0
         self.fit_seconds = 0.0
+        self.feature_seconds = 0.0
         self.clock: Callable[[], float] = time.process_time
         self.started = False
         self.start_rows: TrainingData | None = None
@@ -158,8 +160,9 @@ class BoundCostModel:
             cpu_start, start = self.clock(), time.perf_counter()
             configs = [trial.config for trial in trials]
             self.features.learn(configs)
+            self.feature_seconds += self.clock() - cpu_start
             self._settle(self.features.columns)
-            self.train(self._rows((self.features(configs), scores_of(trials))))
+            self.train(self._rows((self._extract(configs), scores_of(trials))))
             self.best = min(trial.cost for trial in trials)
             self.train_seconds = time.perf_counter() - start
             self.fit_seconds += self.clock() - cpu_start
@@ -184,7 +187,7 @@ class BoundCostModel:
         if self.rows is None or not configs:
             return np.zeros(len(configs))
         start = time.perf_counter()
-        rows = laid_out(self.features, self.features(configs), self.rows.features.shape[1])
+        rows = laid_out(self.features, self._extract(configs), self.rows.features.shape[1])
         predicted = predictions(self.model, rows)
         self.predict_seconds += time.perf_counter() - start
         return predicted
@@ -207,13 +210,19 @@ class BoundCostModel:
         if self.model.uncertainty == "bootstrap" and not self._copies:
             self._copies = [self._train_copy(number, self.rows) for number in range(BOOTSTRAP)]
         start = time.perf_counter()
-        rows = laid_out(self.features, self.features(configs), self.rows.features.shape[1])
+        rows = laid_out(self.features, self._extract(configs), self.rows.features.shape[1])
         if self.model.uncertainty == "bootstrap":
             predicted = np.array([predictions(model, rows) for model in self._copies])
         else:
             predicted = member_predictions(self.model, rows)
         self.predict_seconds += time.perf_counter() - start
         return predicted
+
+    def _extract(self, configs: Sequence[Config]) -> Floats:
+        start = self.clock()
+        rows = self.features(configs)
+        self.feature_seconds += self.clock() - start
+        return rows
 
     def check_uncertainty(self) -> None:
         """Raise SearchlabError if the model cannot estimate uncertainty; the message names models that can."""

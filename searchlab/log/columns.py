@@ -43,7 +43,7 @@ Texts = dict[bytes, bytes]
 """The distinct configs in a set of logs, as JSON text. The runs in a study share most of their configs."""
 
 _FLAGS = ("nearest", "reused", "fill_in")
-_PER_TRIAL = ("costs", "batches", "spent", "failures", *_FLAGS, "sentinels", "counts")
+_PER_TRIAL = ("costs", "batches", "spent", "parts", "failures", *_FLAGS, "sentinels", "counts")
 _KINDS = {None: -1} | {kind: number for number, kind in enumerate(FAILURES)}
 _CONFIG = msgspec.json.Decoder(ConfigJson)
 
@@ -56,6 +56,7 @@ class Columns(LoggedTrials):
         costs: The cost in seconds, or infinity for a failure.
         batches: The number of the trial's batch.
         spent: The seconds spent on proposing, training, building and running, shape (trials, 4).
+        parts: The seconds of these that were spent on features and on checking, shape (trials, 2).
         failures: The position of the kind of failure in :data:`~searchlab.records.FAILURES`, or -1 for none.
         nearest, reused: See :class:`~searchlab.records.Measurement`.
         fill_in: See :class:`~searchlab.log.format.Record`.
@@ -72,6 +73,7 @@ class Columns(LoggedTrials):
     costs: Floats
     batches: Array
     spent: Floats
+    parts: Floats
     failures: Array
     nearest: Array
     reused: Array
@@ -104,6 +106,7 @@ class Columns(LoggedTrials):
             costs=log.costs,
             batches=log.batches.astype(np.int32),
             spent=log.spent,
+            parts=log.parts,
             failures=failures,
             **{name: np.fromiter(map(attrgetter(name), rows), np.bool_, number) for name in _FLAGS},
             configs=objects(configs),
@@ -174,16 +177,16 @@ FEWEST = 200
 STALE = 0.02
 """The largest share of logs that may be missing from the cache without causing the cache to be rewritten."""
 
-_CONFIGS = "configs-4"  # the key of all configs in this version
+_CONFIGS = "configs-5"  # the key of all configs in this version
 _TAIL = 4096  # bytes
 _READINGS = ("counts", "readings")
 _DTYPES = {
-    **dict.fromkeys(("costs", "spent", "sentinels", "readings", "qualities"), "double"),
+    **dict.fromkeys(("costs", "spent", "parts", "sentinels", "readings", "qualities"), "double"),
     **dict.fromkeys(("batches", "counts", "rounds", "configs"), "int32"),
     **dict.fromkeys(_FLAGS, "uint8"),
     "failures": "int8",
 }
-_WIDTHS = {"spent": 4, "qualities": len(METRICS)}
+_WIDTHS = {"spent": 4, "parts": 2, "qualities": len(METRICS)}
 """The widths of the arrays with two dimensions."""
 _COLUMNS = {"log": ("string",)} | {name: (f"list<element: {dtype}>",) for name, dtype in _DTYPES.items()}
 

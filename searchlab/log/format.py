@@ -252,6 +252,9 @@ IDENTITY = (
 SPENT = ("propose_seconds", "train_seconds", "build_seconds", "run_seconds", "connect_seconds")
 """The fields of a record with this type. All except the last are charged."""
 
+PARTS = ("feature_seconds", "check_seconds")
+"""The fields of a record with parts of the times in SPENT: of those of the policy, and of the time for running."""
+
 _MEASURED = [field.name for field in dataclasses.fields(Measurement)]
 
 _Scalar = bool | Integer | float | Text | None
@@ -279,6 +282,7 @@ class Record(
             :class:`~searchlab.policy.Policy`.
         propose_seconds: The trial's share of the CPU time that the policy used to propose the batch.
         train_seconds: The trial's share of the CPU time that the policy used to learn from the previous batch.
+        feature_seconds: The part of both that the cost model used to extract features.
         model: In a batch's last record: how well the batch was predicted.
         sentinel: In some batches' first record: the time of the run's first program just before.
     """
@@ -292,6 +296,7 @@ class Record(
     message: Message = ""
     build_seconds: StepSeconds = 0.0
     run_seconds: StepSeconds = 0.0
+    check_seconds: StepSeconds = 0.0
     connect_seconds: StepSeconds = 0.0
     program: Text = ""
     reused: bool = False
@@ -301,6 +306,7 @@ class Record(
     statistic: Statistic = "median"
     propose_seconds: StepSeconds = 0.0
     train_seconds: StepSeconds = 0.0
+    feature_seconds: StepSeconds = 0.0
     time: Moment = 0.0
     model: ModelQuality | None = None
     sentinel: ExecutionSeconds | None = None
@@ -316,6 +322,7 @@ class Record(
         batch: int | None = None,
         *,
         fill_in: bool = False,
+        feature_seconds: float = 0.0,
     ) -> Self:
         config = trial.config.to_json()
         config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # the same as when read back
@@ -326,6 +333,7 @@ class Record(
             fill_in=fill_in,
             propose_seconds=round(propose_seconds, 7),
             train_seconds=round(train_seconds, 7),
+            feature_seconds=round(feature_seconds, 7),
             time=round(time.time(), 3),
             model=model,
             sentinel=sentinel,
@@ -481,6 +489,7 @@ class LoggedTrials:
     header: Header
     batches: Ints
     spent: Floats
+    parts: Floats
 
     @cached_property
     def starts(self) -> list[int]:
@@ -568,6 +577,10 @@ class Log(LoggedTrials):
     @cached_property
     def spent(self) -> Floats:  # type: ignore[override]
         return np.array(list(map(attrgetter(*SPENT[:4]), self.records)), dtype=np.float64).reshape(-1, 4)
+
+    @cached_property
+    def parts(self) -> Floats:  # type: ignore[override]
+        return np.array(list(map(attrgetter(*PARTS), self.records)), dtype=np.float64).reshape(-1, 2)
 
     @cached_property
     def sentinels(self) -> Floats:

@@ -28,8 +28,8 @@ _SCALARS = {bool: "bool", int: "int64", float: "double", str: "string"}
 _TYPES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("seconds", "at"), (NUMBERS,)),
     **dict.fromkeys(("failure", "message", "program", "statistic"), ("string",)),
-    **dict.fromkeys(("build_seconds", "run_seconds", "connect_seconds"), ("double",)),
-    **dict.fromkeys(("propose_seconds", "train_seconds", "time", "sentinel"), ("double",)),
+    **dict.fromkeys(("build_seconds", "run_seconds", "check_seconds", "connect_seconds"), ("double",)),
+    **dict.fromkeys(("propose_seconds", "train_seconds", "feature_seconds", "time", "sentinel"), ("double",)),
     **dict.fromkeys(("reused", "nearest", "pruned", "fill_in"), ("bool",)),
     "batch": ("int64",),
     _CONFIG: tuple(_SCALARS.values()),

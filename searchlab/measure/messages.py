@@ -214,11 +214,13 @@ class Ran(_Answer, frozen=True):
         seconds: One reading per repeat.
         pruned: Whether repeats were skipped because the program is slow.
         run_seconds: The time spent on checking and timing.
+        check_seconds: The part of it until the first timing.
     """
 
     seconds: Annotated[tuple[ExecutionSeconds, ...], msgspec.Meta(min_length=1)]
     pruned: bool
     run_seconds: StepSeconds
+    check_seconds: StepSeconds = 0.0
 
 
 class Begun(_Answer, frozen=True):

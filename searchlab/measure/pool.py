@@ -536,6 +536,10 @@ class BuildingMeasurer(Measurer):
             measurement = Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
         else:
             measurement = Measurement(
-                answer.seconds, run_seconds=answer.run_seconds, pruned=answer.pruned, statistic=self.settings.statistic
+                answer.seconds,
+                run_seconds=answer.run_seconds,
+                pruned=answer.pruned,
+                statistic=self.settings.statistic,
+                check_seconds=answer.check_seconds,
             )
         return replace(measurement, build_seconds=built.seconds, program=program, connect_seconds=connecting)

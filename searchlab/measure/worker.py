@@ -197,9 +197,10 @@ class Runner:
         seconds = time.perf_counter() - start
         if isinstance(answer, Failed):
             return Failed(answer.failure, answer.message, seconds)
-        return Ran(answer.seconds, answer.pruned, seconds)
+        return Ran(answer.seconds, answer.pruned, seconds, answer.check_seconds)
 
     def _run(self, program: LoadableProgram, best: float) -> Ran | Failed:
+        start = time.perf_counter()
         slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
         (module,) = self.loaded = [program.load()]
         self.packed = []
@@ -212,6 +213,7 @@ class Runner:
             if wrong:
                 return Failed("wrong_answer", wrong)
         self._fill(self.results, self.wrong_values)
+        check_seconds = time.perf_counter() - start
         seconds, pruned = self._time_program(module, inputs, cold, slow)
         if not all(self._possible(duration) for duration in seconds):  # for example, because this machine was suspended
             seconds = self.time(module, inputs, len(seconds))
@@ -224,7 +226,7 @@ class Runner:
                 wrong = self._skipped(module, inputs, min(seconds))
             if wrong:
                 return Failed("wrong_answer", f"when it was executed again, {wrong}")
-        return Ran(seconds, pruned, 0.0)
+        return Ran(seconds, pruned, 0.0, check_seconds)
 
     def _time_program(
         self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], cold: float, slow: float

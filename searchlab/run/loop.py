@@ -196,6 +196,7 @@ class RunLoop:
                     reading,
                     driver.batches - 1,
                     fill_in=config in driver.policy.fill_ins,
+                    feature_seconds=driver.feature_seconds * share,
                 )
             )
             reading = None
@@ -342,7 +343,9 @@ class PolicyDriver:
         self.batches = 0  # the number of proposed batches
         self.batch_size = 0  # the number of configs in the last batch
         self.propose_seconds = 0.0  # the CPU time used to propose the last batch
+        self.feature_seconds = 0.0  # the part of both times that the cost model used for features
         self._predict_seconds = 0.0
+        self._feature_total = 0.0  # what the cost model used for features up to the end of the last batch's proposal
         self._run = run
         self._asked: set[Config] = set()
         self._elsewhere = elsewhere
@@ -368,6 +371,8 @@ class PolicyDriver:
         self.train_seconds += trained_now - trained
         self.propose_seconds = taken - (trained_now - trained)
         self._predict_seconds = predicted_now - predicted
+        total = self.cost_model.feature_seconds if self.cost_model else 0.0
+        self.feature_seconds, self._feature_total = total - self._feature_total, total
         self._check(configs, n)
         self._asked.update(configs)
         self.batch_size = len(configs)
@@ -390,7 +395,9 @@ class PolicyDriver:
         cost_model = self.cost_model
         if cost_model is None or not cost_model.fitted:
             return None
+        before = cost_model.feature_seconds
         predicted = cost_model.predict([trial.config for trial in batch])
+        self._feature_total += cost_model.feature_seconds - before  # this is not charged
         return model_quality(
             predicted,
             scores_of(batch, cost_model.best),

@@ -28,7 +28,7 @@ from searchlab.log.format import read_header, read_log
 from searchlab.run.loop import search
 from searchlab.run.study import Study
 
-CLOCKS = {"propose_seconds": 0.0, "train_seconds": 0.0, "time": 0.0}
+CLOCKS = {"propose_seconds": 0.0, "train_seconds": 0.0, "feature_seconds": 0.0, "time": 0.0}
 
 
 def study_of(table: Path, path: Path, seeds: int, trials: int, only: Sequence[str]) -> Study:

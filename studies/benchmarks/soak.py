@@ -63,7 +63,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "smac": {"challengers": 100, "searches": 2},
 }
 """Options for policies that take seconds per batch. What an interruption loses does not depend on them."""
-CLOCKS = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created", "code"}
+CLOCKS = {"propose_seconds", "train_seconds", "predict_seconds", "feature_seconds", "time", "created", "code"}
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 REFUSED, LOST = 3, 4
 """The exit codes of a process that ends with a sentence, and with anything else that is not a success."""

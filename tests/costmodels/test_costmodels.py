@@ -248,3 +248,4 @@ def test_time_is_taken_of_training_and_predicting() -> None:
     once = bound.predict_seconds
     bound.predict(configs)
     assert bound.train_seconds > 0 and bound.predict_seconds > once > 0
+    assert bound.feature_seconds > 0

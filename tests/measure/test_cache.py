@@ -62,6 +62,7 @@ def test_a_log_records_the_state_of_the_caches(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert read_log(log).header.measure["cache"] == "cold"
     assert any(len(record.seconds) == 2 for record in read_log(log).records)
+    assert all(0 < record.check_seconds < record.run_seconds for record in read_log(log).records if record.seconds)
     with pytest.raises(SearchlabError, match="its measure is"):
         tune("gemm:16x16x16", space="sketch", policy="random", trials=3, log=log, measure={**cold, "cache": "warm"})
 

@@ -35,9 +35,10 @@ def logs(tmp_path: Path) -> Path:
     return folder
 
 
-def run(table: Path, log: Path, warm_start: Any, trials: int = 16) -> Path:
+def run(table: Path, log: Path, warm_start: Any, trials: int = 16, **changes: Any) -> Path:
     measure = {"kind": "table", "path": str(table)}
     options: dict[str, Any] = {"space": SMALL, "policy": "evolutionary", "target": TARGET, "measure": measure}
+    options |= changes
     tune(toys.WORKLOAD, log=log, trials=trials, warm_start=warm_start, **options)
     return log
 
@@ -56,6 +57,13 @@ def test_a_directory_is_equivalent_to_its_logs(logs: Path, table: Path, tmp_path
     run(table, from_files, [logs], trials=24)  # and either can be resumed with the other
     run(table, from_directory, [files[0], logs], trials=24)
     assert decided(from_directory) == decided(from_files)
+
+
+def test_the_time_for_features_is_a_part_of_the_policys(table: Path, tmp_path: Path) -> None:
+    records = read_log(run(table, tmp_path / "a.jsonl", [], trials=32, policy="xgb", cost_model="ridge")).records
+    assert any(record.feature_seconds for record in records)
+    for record in records:
+        assert record.feature_seconds <= record.propose_seconds + record.train_seconds + 1e-6  # they are rounded
 
 
 def test_a_run_continues_as_it_began_in_a_grown_directory(logs: Path, table: Path, tmp_path: Path) -> None:

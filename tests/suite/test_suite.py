@@ -207,7 +207,13 @@ def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Pa
                 log = read_log(results / name / one.strategy / f"seed{run.seed}.jsonl")
                 columns = tables[name].run_columns(one, run)
                 assert columns.header == msgspec.structs.replace(log.header, created=0.0, code={}, defaults={})
-                unlogged = {"propose_seconds": 0.0, "train_seconds": 0.0, "model": None, "fill_in": False}
+                unlogged = {
+                    "propose_seconds": 0.0,
+                    "train_seconds": 0.0,
+                    "feature_seconds": 0.0,
+                    "model": None,
+                    "fill_in": False,
+                }
                 records = tuple(msgspec.structs.replace(record, **unlogged) for record in log.records)
                 expected = Columns.from_log(replace(log, records=records), {})
                 assert bool(columns.ended) == bool(log.ended)

@@ -66,7 +66,7 @@ def write_table(path: Path, space: Space, cost: Cost, *, counted: bool = False) 
 
 def decided(log: Path) -> list[dict[str, Any]]:
     """All of a log that a measurement or the clock did not decide, and what was measured."""
-    timing = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created"}
+    timing = {"propose_seconds", "train_seconds", "predict_seconds", "feature_seconds", "time", "created"}
     return json.loads(
         f"[{','.join(log.read_text().splitlines())}]",
         object_hook=lambda problems: {k: v for k, v in problems.items() if k not in timing},
