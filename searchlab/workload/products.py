@@ -514,7 +514,8 @@ def _windows(size: int, kernel: int, result: int, padding: int | None) -> list[t
     """Return the combinations that reduce ``size`` pixels to ``result``, if the image has ``padding`` zeros in all.
 
     Each consists of a stride, a dilation, by how much the numbers of zeros before and after the image differ, and these
-    numbers. If the padding is unknown, only common combinations are returned.
+    numbers. If the padding is unknown, only common combinations are returned. If there is only one result, all strides
+    are the same.
     """
     if padding is None:
         paddings, strides, dilations = [2 * each for each in range(min(kernel, 12) + 1)], range(1, 5), range(1, 3)
@@ -524,6 +525,7 @@ def _windows(size: int, kernel: int, result: int, padding: int | None) -> list[t
         (stride, dilation, abs(total - 2 * before), before, total - before)
         for stride, total, dilation in product(strides, paddings, dilations if kernel > 1 else [1])
         if (size + total - (kernel - 1) * dilation - 1) // stride + 1 == result
+        and (result > 1 or stride == size + total - (kernel - 1) * dilation)
         for before in ({total // 2} if padding is None else {0, total // 2, (total + 1) // 2, total})
     ]
 
