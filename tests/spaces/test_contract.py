@@ -22,6 +22,7 @@ from searchlab.space import SPACES, Config, Knob, ProductSpace, Space, Value
 from searchlab.target import resolve_target
 from searchlab.workload import packed_by, parse_workload
 from tests.support.spaces.programs import valid_configs
+from tests.support.spaces.targets import UNOPTIMIZED
 
 WORKLOADS = [
     "gemm:64x48x96",
@@ -36,7 +37,7 @@ WORKLOADS = [
 SEEDS = range(3)
 
 
-TARGETS = {"cpu": "native", "cuda": {"kind": "cuda", "arch": "sm_90"}}
+TARGETS = {"cpu": UNOPTIMIZED, "cuda": {"kind": "cuda", "arch": "sm_90"}}
 
 
 VARIANTS = {

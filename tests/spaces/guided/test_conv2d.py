@@ -25,6 +25,7 @@ from searchlab_spaces.guided.common import registers
 from searchlab_spaces.guided.conv2d import GuidedConv2d
 from searchlab_spaces.guided.conv2d_common import accumulators, even_shares
 from searchlab_spaces.guided.packed import Weights
+from tests.support.spaces.targets import UNOPTIMIZED
 
 SPELLINGS = [
     "conv2d:1x8x8x32x16x3x3:p1",  # nothing to pad but the image
@@ -51,7 +52,7 @@ SPELLINGS = [
 
 
 def native(cores: int = 1) -> Target:
-    return resolve_target({"kind": "native", "num-cores": cores})
+    return resolve_target({**UNOPTIMIZED, "num-cores": cores})
 
 
 def some(space: GuidedConv2d, count: int = 2) -> list[Config]:

@@ -26,10 +26,11 @@ from searchlab_spaces.guided.blis_model import KC, Blocking, compute_blocking, e
 from searchlab_spaces.guided.common import FORK, UNROLLED
 from searchlab_spaces.guided.gemm import GuidedGemm
 from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, extents
+from tests.support.spaces.targets import UNOPTIMIZED
 
 
 def native(cores: int = 1) -> Target:
-    return resolve_target({"kind": "native", "num-cores": cores})
+    return resolve_target({**UNOPTIMIZED, "num-cores": cores})
 
 
 def tile(space: GuidedGemm, mr: int, vectors: int) -> Config:

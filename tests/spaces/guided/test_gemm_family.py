@@ -20,6 +20,7 @@ from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.guided.common import UNROLLED, registers
 from searchlab_spaces.guided.gemm import GuidedGemm, Variant
 from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, DIMS, AlgorithmName
+from tests.support.spaces.targets import UNOPTIMIZED
 
 SMALL = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(16 << 10, 8))
 """Caches so small that an awkward little problem has several blocks in every index."""
@@ -108,7 +109,7 @@ def test_every_variant_is_right(variant: Variant, workload: str, measurer: Local
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("loops", ["ijk", "ikj", "jik", "jki", "kij", "kji"])
 def test_the_three_loops_may_be_in_any_order(loops: str, cores: int, measurer: LocalMeasurer) -> None:
-    target = resolve_target({"kind": "native", "num-cores": cores})
+    target = resolve_target({**UNOPTIMIZED, "num-cores": cores})
     space = GuidedGemm(gemm(103, 101, 107, bias=True), target, variant="basic", loops=loops)
     sch = space.schedule(space.config_at(0))
     nest = [sch.get(loop).loop_var.name for loop in sch.get_loops(sch.get_sblock("gemm_update"))]
@@ -140,7 +141,7 @@ def test_variants_without_a_register_tile_follow_the_algorithm(
     ids=lambda options: "-".join(map(str, options.values())),
 )
 def test_parallel_programs_are_right_on_two_threads(options: dict[str, Any], measurer: LocalMeasurer) -> None:
-    target = replace(resolve_target({"kind": "native", "num-cores": 2}), caches=SMALL)
+    target = replace(resolve_target({**UNOPTIMIZED, "num-cores": 2}), caches=SMALL)
     space = GuidedGemm(gemm(103, 101, 107), target, **options)
     assert "T.parallel" in space.schedule(samples(space)[0]).mod.script()
     assert_right(measurer, space)
@@ -162,7 +163,7 @@ def test_published_order_packs_b_in_each_pass_over_k(order: str, nest: list[str]
 
 
 def test_no_loop_is_parallel_where_none_is_wanted() -> None:
-    target = resolve_target({"kind": "native", "num-cores": 2})
+    target = resolve_target({**UNOPTIMIZED, "num-cores": 2})
     alternatives: list[dict[str, Any]] = [{}, {"variant": "basic"}, {"algorithm": "A3C2B0"}]
     for options in alternatives:
         space = GuidedGemm(gemm(512, 512, 512), target, parallel="none", **options)
@@ -217,7 +218,7 @@ OPEN: dict[str, Any] = {"kc": "knob", "tiles": "fitting"}
 def test_panels_packed_by_their_task_and_passes_over_c_are_right(
     workload: str, options: dict[str, Any], threads: int, measurer: LocalMeasurer
 ) -> None:
-    target = replace(resolve_target({"kind": "native", "num-cores": threads}), caches=SMALL)
+    target = replace(resolve_target({**UNOPTIMIZED, "num-cores": threads}), caches=SMALL)
     assert_right(measurer, GuidedGemm(parse_workload(workload), target, **options, **OPEN))
 
 

@@ -18,11 +18,12 @@ from searchlab.space import SPACES, Config, Space
 from searchlab.target import Target, resolve_target
 from searchlab.workload import packed_by, parse_workload
 from searchlab_spaces.guided.words import INSTRUCTIONS
+from tests.support.spaces.targets import UNOPTIMIZED
 
 
 @pytest.fixture(scope="module")
 def native() -> Target:
-    return resolve_target({"kind": "native", "num-cores": 2})
+    return resolve_target({**UNOPTIMIZED, "num-cores": 2})
 
 
 def made(space: str, workload: str, target: Target, **options: Any) -> Space:

@@ -19,10 +19,11 @@ from searchlab.workload import parse_workload
 from searchlab_spaces.guided.conv2d import GuidedConv2d
 from searchlab_spaces.guided.conv2d_winograd import ERROR, transforms
 from tests.support.spaces.programs import assert_right
+from tests.support.spaces.targets import UNOPTIMIZED
 
 
 def native(cores: int = 1) -> Target:
-    return resolve_target({"kind": "native", "num-cores": cores})
+    return resolve_target({**UNOPTIMIZED, "num-cores": cores})
 
 
 def space_of(spelling: str, cores: int = 1) -> GuidedConv2d:

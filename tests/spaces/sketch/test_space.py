@@ -23,6 +23,7 @@ from searchlab_spaces import decisions
 from searchlab_spaces.sketch import Sketch
 from searchlab_spaces.sketch.dag import print_dag
 from tests.support.spaces.programs import assert_right, fingerprints, replayed, valid_configs
+from tests.support.spaces.targets import UNOPTIMIZED
 
 CUDA = Target({"kind": "cuda", "arch": "sm_90", "host": "llvm"})
 CPU_OF_TWO = Target({"kind": "llvm", "num-cores": 2})
@@ -137,7 +138,7 @@ def test_mutation_crossover_json_and_pickle_stay_inside(native: Target) -> None:
 
 def test_one_core_has_no_parallel_loop() -> None:
     for cores, parallel in ((1, False), (2, True)):
-        space = sketches("gemm:64x64x64", resolve_target({"kind": "native", "num-cores": cores}))
+        space = sketches("gemm:64x64x64", resolve_target({**UNOPTIMIZED, "num-cores": cores}))
         config = space.repair({"sketch": 2, "tile_i": (8, 1, 2, 4)}, np.random.default_rng(0))
         assert ("T.parallel" in space.schedule(config).mod.script()) is parallel
 

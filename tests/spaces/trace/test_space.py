@@ -20,6 +20,7 @@ from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.trace import Trace, last_sample
 from searchlab_spaces.trace.cpu import stochastic_schedule_gemm, stochastic_schedule_mm
 from tests.support.spaces.programs import assert_right, fingerprints, replayed, valid_configs
+from tests.support.spaces.targets import UNOPTIMIZED
 
 PADDED = "conv2d:1x9x9x8x4x3x3:p1"
 
@@ -257,7 +258,7 @@ def test_a_decision_that_is_given_is_no_knob(native: Target) -> None:
 )
 @pytest.mark.parametrize("cores", [1, 2])
 def test_shipped_functions_give_the_right_answer(spelling: str, cores: int) -> None:
-    target = resolve_target({"kind": "native", "num-cores": cores})
+    target = resolve_target({**UNOPTIMIZED, "num-cores": cores})
     space = Trace(parse_workload(spelling), target)
     rng = np.random.default_rng(cores)
     for config in (space.sample(rng) for _ in range(4)):
@@ -272,7 +273,7 @@ def test_shipped_functions_give_the_right_answer(spelling: str, cores: int) -> N
 )
 @pytest.mark.parametrize("cores", [1, 2])
 def test_tiled_gemm_gives_the_right_answer(spelling: str, cores: int) -> None:
-    target = resolve_target({"kind": "native", "num-cores": cores})
+    target = resolve_target({**UNOPTIMIZED, "num-cores": cores})
     space = Trace(parse_workload(spelling), target, function=stochastic_schedule_gemm)
     rng = np.random.default_rng(cores)
     for pick in (0, 1, 2):
