@@ -193,6 +193,7 @@ class Head(NamedTuple):
     meaning: str = ""
     unit: str = ""
     words: bool = False  # whether the column contains text instead of numbers
+    higher_is_better: bool = False
 
 
 class Table(NamedTuple):
@@ -220,7 +221,8 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
         best = column.best(defined) if column.best and defined and len(rows) > 1 else None
         are_words = any(isinstance(number, str) for number in defined)
         unit = measure.unit.replace("GFLOPS", words.get("unit", "GFLOPS"))
-        heads.append(Head(column.title.format(**words), column.meaning or measure.meaning, unit, are_words))
+        title, meaning = column.title.format(**words), column.meaning or measure.meaning
+        heads.append(Head(title, meaning, unit, are_words, measure.better is max))
         cells = []
         for row, value, number in zip(rows, values, numbers, strict=True):
             text, missing = ("-", column.missing) if number is None else (column.text(number), "")
@@ -413,12 +415,12 @@ class StrategySummary(Row):
     batch = OnWorkload(
         "The number of configs that the policy proposes at once.",
         lambda runs: runs.header.batch,
-        Column("batch", "batch", Shown.TABLES, if_differs=True),
+        Column("batch", "batch", Shown.TERMINAL, if_differs=True),
     )
     seeds = OnWorkload(
         "The seeds of the runs that are compared.",
         lambda runs: [run.seed for run in runs.compared],
-        Column("seeds", "seeds", Shown.TABLES, path=len),
+        Column("seeds", "seeds", Shown.TERMINAL, path=len),
     )
     interrupted = OnWorkload(
         "The seeds whose runs were stopped before the horizon and are not compared.",
@@ -435,7 +437,7 @@ class StrategySummary(Row):
     trials = OnWorkload(
         "The largest number of trials that at least half of the runs have; a + means that the numbers differ.",
         lambda runs: runs.trials,
-        Column("trials", "trials", Shown.TABLES, 0, beside=lambda _, row: "" if row.complete else "+"),
+        Column("trials", "trials", Shown.TERMINAL, 0, beside=lambda _, row: "" if row.complete else "+"),
     )
     trials_by_seed = OnWorkload("The number of trials of each run.", lambda runs: runs.lengths)
     complete = OnWorkload(
@@ -517,6 +519,7 @@ class StrategySummary(Row):
         "Area under the ECDF of all (seed, target) pairs.",
         lambda runs: ecdf_area(runs.workload.hits[runs.strategy], runs.horizon),
         Column("ecdf_area"),
+        better=max,
     )
     score = OnWorkload(
         "Mean over seeds of the score relative to random search in the same space, in log latency, over the trials "
@@ -532,6 +535,7 @@ class StrategySummary(Row):
             detail=lambda score: interval_text(score, 3),
             beside=lambda _, row: f" ({row.score_first}-{row.score_trials})",
         ),
+        better=max,
     )
     score_by_seed = OnWorkload(
         "The score of each seed.", lambda runs: runs.scores.tolist() if runs.scores is not None else None
@@ -584,6 +588,7 @@ class OverallStrategy(Row):
         "Mean over workloads of the mean area under the curve over seeds, with its 95 % interval for these workloads.",
         lambda rows: mean_of_means_interval([np.array(row.area.by_seed) for row in rows]).within(0, 1),
         *_estimate("area_mean", "mean area", 3, best=max, beside=lambda area, _: interval_text(area, 3)),
+        better=max,
     )
     area_iqm = OverAll(
         "Interquartile mean of the area under the curve over all runs, with its 95 % interval for these workloads.",
@@ -594,11 +599,13 @@ class OverallStrategy(Row):
         "Mean over workloads of the score relative to random search, with its 95 % interval for these workloads.",
         _score_over_all,
         *_estimate("score", "score, trials\n{cutoffs}", 3, beside=lambda score, _: interval_text(score, 3)),
+        better=max,
     )
     ecdf_area = OverAll(
         "Mean over workloads of the area under the ECDF of all (seed, target) pairs.",
         lambda rows: float(np.mean([row.ecdf_area for row in rows])),
         Column("ecdf_area", "ECDF area", Shown.PAGE, 2),
+        better=max,
     )
 
 

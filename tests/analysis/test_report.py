@@ -92,10 +92,8 @@ def test_the_batch_is_shown_where_strategies_differ_in_it(tmp_path: Path) -> Non
         write(tmp_path / name, "a", 0, [1, 2], batch=1)
         write(tmp_path / name, "b", 0, [2, 3], batch=batch)
     shown = {name: rendered(report(tmp_path / name)) for name in ("alike", "different")}
-    pages = {name: (tmp_path / name / "report" / "report.html").read_text() for name in shown}
-    pages = {name: text.partition('<section id="made">')[0] for name, text in pages.items()}  # where it always is
-    assert "batch" in shown["different"] and " 64 " in shown["different"] and "<td>64</td>" in pages["different"]
-    assert "batch" not in shown["alike"] and ">batch</th>" not in pages["alike"]
+    assert "batch" in shown["different"] and " 64 " in shown["different"]
+    assert "batch" not in shown["alike"]
     rows = csv.DictReader((tmp_path / "different" / "report" / "summary.csv").open())
     assert {row["strategy"]: row["batch"] for row in rows} == {"a": "1", "b": "64"}
 

@@ -13,10 +13,12 @@ function compare(a, b) {
   return String(a).localeCompare(String(b), "en", { numeric: true });
 }
 
-// Sorts by the column of a head: ascending, descending, and as the report has it.
+// Sorts by the column of a head: with the best first, with the worst first, and as the report has it.
 function sort(head) {
   const table = head.closest("table");
-  const to = { none: "ascending", ascending: "descending", descending: "none" }[head.getAttribute("aria-sort")];
+  const orders = ["none", "ascending", "descending"];
+  if (head.dataset.first) orders.push(...orders.splice(1, 1));
+  const to = orders[(orders.indexOf(head.getAttribute("aria-sort")) + 1) % 3];
   for (const other of head.parentElement.querySelectorAll("[aria-sort]")) other.setAttribute("aria-sort", "none");
   head.setAttribute("aria-sort", to);
   const way = to === "descending" ? -1 : 1;
