@@ -173,7 +173,7 @@ def line_chart(
     }
     low, high = domain
     x = {"field": "x", "type": "quantitative", "title": x_title} | _scale(log, nice=False)
-    ends = {"domainMin": low, "domainMax": high, "zero": None if best else steps}
+    ends = {"domainMin": low, "domainMax": high, "zero": None if best else False}
     ends = {name: end for name, end in ends.items() if end is not None}
     y = {"field": "y", "type": "quantitative", "title": y_title} | _scale(bool(best), **ends)
     mark = {"clip": True, "interpolate": "step-after" if steps else "linear"}
@@ -364,7 +364,7 @@ def forest_chart(
         layers: Further layers, below the intervals.
         dots: Further channels of the dots' encoding.
     """
-    x: Spec = {"field": "difference", "type": "quantitative", "title": "difference in area"}
+    x: Spec = {"field": "difference", "type": "quantitative", "title": "difference in area", "axis": {"tickCount": 5}}
     mirrored = "datum.first === reference"
     other = f"({mirrored} ? datum.second : datum.first)"
     subject = f" && {other} === strategy" if "strategy" in params else ""

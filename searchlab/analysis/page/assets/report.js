@@ -54,7 +54,7 @@ function configure() {
   const font = { labelColor: ink, labelFontSize: 12, titleColor: ink, titleFontSize: 12, titleFontWeight: "normal" };
   return {
     background: paper ? "white" : css("--card"), font: "system-ui, sans-serif", view: { stroke: null }, text: { fontSize: 12 },
-    axis: { ...font, gridColor: line, domainColor: ink, tickColor: ink },
+    axis: { ...font, gridColor: line, domainColor: ink, tickColor: ink, labelSeparation: 6 },
     legend: { ...font, labelLimit: narrow() ? 300 : 220, orient: narrow() ? "bottom" : "right" },
   };
 }
