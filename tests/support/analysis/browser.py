@@ -131,7 +131,12 @@ class Browser:
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
-        answer = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        try:
+            answer = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        except RuntimeError as error:
+            if "navigated" in str(error):  # the page has just loaded itself again
+                return None
+            raise
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"]))
         return answer["result"].get("value")
