@@ -36,7 +36,7 @@ ENDING = ".zip"
 SUBMISSION, SOURCE, PROJECT, README = "submission.json", "source/", "pyproject.toml", "README.md"
 TEXTS = (".py", ".toml", ".md", ".txt", ".json", ".csv")
 """The endings of source files. Everything in a bundle but its trajectories can be read by a person."""
-MOST_FILES, MOST_BYTES = 200, 32 << 20
+MAX_FILES, MAX_BYTES = 200, 32 << 20
 _NAME = re.compile(r"[A-Za-z0-9_./+-]{1,200}")
 DIGITS = 6
 """The number of decimal places of the areas in a submission."""
@@ -236,7 +236,7 @@ def _names(result: Trajectories) -> list[str]:
 
 def read_bundle(path: Path) -> Bundle:
     """Read a bundle without executing or unpacking anything. Raises SearchlabError if it is not a proper one."""
-    data = read_bytes(path, kind="the bundle", limit=MOST_BYTES)
+    data = read_bytes(path, kind="the bundle", limit=MAX_BYTES)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = dict(_members(archive))
@@ -266,8 +266,8 @@ def read_bundle(path: Path) -> Bundle:
 def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
     """Yield the name and content of each file. Raises ValueError for anything that a bundle must not contain."""
     infos = archive.infolist()
-    if len(infos) > MOST_FILES or sum(info.file_size for info in infos) > MOST_BYTES:
-        raise ValueError(f"it unpacks to more than {MOST_FILES} files or {MOST_BYTES >> 20} MB")
+    if len(infos) > MAX_FILES or sum(info.file_size for info in infos) > MAX_BYTES:
+        raise ValueError(f"it unpacks to more than {MAX_FILES} files or {MAX_BYTES >> 20} MB")
     results = {SUBMISSION, *(f"{split}{RUNS}" for split in SPLITS)}
     seen: set[str] = set()
     for info in infos:
@@ -330,8 +330,8 @@ def _tuning_problems(submission: Submission, suite: Suite) -> Iterator[str]:
         if name.partition("/")[0] == suite.spec.version and name not in (f"{suite.spec.version}/dev", *allowed):
             yield f"it was tuned on {one_line(name)}; only tables of {suite.spec.version}/dev may be used"
     if bool(submission.tuned_on) == (submission.track == "as published"):
-        listed = "lists none" if not submission.tuned_on else f"lists {one_line(', '.join(submission.tuned_on))}"
-        yield f"its class is {submission.track!r}, but tuned_on {listed}"
+        names = f"lists {one_line(', '.join(submission.tuned_on))}" if submission.tuned_on else "lists none"
+        yield f"its class is {submission.track!r}, but tuned_on {names}"
 
 
 def _code_problems(bundle: Bundle) -> Iterator[str]:
@@ -370,8 +370,8 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
                 continue
             for run in runs:
                 table.check(result, run)
-                enough = min(spec.trials, len(table.log.records))
-                if len(run.configs) > spec.trials or (len(run.configs) < enough and not run.ended):
+                required = min(spec.trials, len(table.log.records))
+                if len(run.configs) > spec.trials or (len(run.configs) < required and not run.ended):
                     yield f"its run on {name} with seed {run.seed} has {len(run.configs)} trials, not {spec.trials}"
         except SearchlabError as error:
             yield str(error)

@@ -48,14 +48,14 @@ from .verify import NUMPY_WITHOUT, Case, OnStep, Replayer, ReplayResult, replay_
 RUN_SECONDS = 900.0
 """The time after which a run that is replayed is ended."""
 
-_SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys", "/nix", "/gnu")
+_SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys", "/nix", "/gnu")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
-_KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_LONGEST = 64 << 20  # bytes of a message
+_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_MAX_MESSAGE_BYTES = 64 << 20
 
 
 RANDOM = "random"
-KNOWS = 0.5
+FOREKNOWLEDGE = 0.5
 """The share of a strategy's lead over random search that must not remain if it is told shuffled measurements."""
 
 ROUNDS = 3  # runs over each table, if there is time
@@ -107,7 +107,7 @@ class ConfinedReplayer(Replayer):
         for name, content in self._bundle.source.items():
             write_file(self._source / name, content, under=self._source)
         home = str(self._folder)
-        env = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        env = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         env |= {"PYTHONPATH": search_path(), "PYTHONDONTWRITEBYTECODE": "1", "HOME": home, "TMPDIR": home, **self._env}
         begin = f"from searchlab.measure.isolation import leave_network as leave; alone = leave(); from {__name__} "
         self._process = subprocess.Popen(
@@ -199,7 +199,7 @@ class ConfinedReplayer(Replayer):
     def _receive(self) -> _Reply:
         assert self._process.stdout
         try:
-            return msgspec.json.decode(self._process.stdout.readline(_LONGEST), type=_Reply)
+            return msgspec.json.decode(self._process.stdout.readline(_MAX_MESSAGE_BYTES), type=_Reply)
         except (OSError, msgspec.MsgspecError):
             raise SearchlabError("the process that runs the bundle's code ended, or answered with nonsense") from None
 
@@ -314,7 +314,7 @@ def _foreknowledge(
         return []
     gain, lead = float(np.mean(gains)), float(np.mean(leads))
     by_chance_error = float(np.sqrt(np.sum(variances))) / len(gains)
-    if gain <= max(STANDARD_ERRORS * by_chance_error, KNOWS * lead):
+    if gain <= max(STANDARD_ERRORS * by_chance_error, FOREKNOWLEDGE * lead):
         return []
     says = (
         f"told shuffled measurements, its area still exceeds that of random search by {gain:.3f} in {len(gains)} "
@@ -339,7 +339,7 @@ def main(alone: bool) -> None:
     for name in begin["spaces"]:
         SPACES.load(name)  # once, for all forks, and with TVM
     source, writable, hidden = Path(begin["source"]), Path(begin["writable"]), [Path(path) for path in begin["hidden"]]
-    libraries = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *_SYSTEM]
+    libraries = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *_SYSTEM_FOLDERS]
     readable = [*map(Path, (*libraries, *_DEVICES)), *_packages(), source]
     confined = confine([path for start in readable for path in _without(start.resolve(), hidden)], writable)
     sys.path += [str(source), str(source / "src")]

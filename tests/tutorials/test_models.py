@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from searchlab.model.tasks import load_model, tasks_of
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
@@ -27,3 +29,20 @@ def test_a_transformer_block_is_tunable() -> None:
     assert any(name.startswith("fused-gemm:128x3072x768:nt:add_gelu@") for name in tasks)
     assert sum(task.occurs for task in tasks.values() if "layer_norm" in task.functions[0]) == 2
     assert "sketch" in SPACES.entry_points_by_name() and all(task.workload is not None for task in tasks.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "gflop"),
+    [
+        ("resnet50", 8.2),  # 4.1 billion multiply-adds (torchvision, for strides in the 3x3 convolutions)
+        ("mobilenet_v2", 0.6),  # 300 million multiply-adds (Sandler et al., table 4)
+        ("efficientnet_b0", 1.44),  # 390 million multiply-adds (Tan and Le, table 2), and the polynomials of SiLU
+        ("gpt2", 1.9),
+    ],
+)
+def test_nearly_all_work_of_a_model_is_in_operators(name: str, gflop: float) -> None:
+    tasks = tasks_of(load_model(f"{TUTORIALS / 'models.py'}:{name}"))
+    total = sum(task.flops * task.occurs for task in tasks)
+    assert 1e-9 * total == pytest.approx(gflop, rel=0.06)
+    recognised = sum(task.flops * task.occurs for task in tasks if task.workload and task.workload.op != "tir")
+    assert recognised > 0.97 * total
