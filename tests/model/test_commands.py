@@ -18,9 +18,10 @@ def test_tasks_are_listed() -> None:
     assert done.returncode == 0, done.stderr
     assert "gemm:2x8x16:nt:bias:relu" in done.stdout and "3 tasks, 3 of which can be tuned" in done.stdout
     assert "guided-conv2d has no programs for 3 tasks: space 'guided-conv2d' has programs for" in done.stdout
-    first = json.loads(searchlab("model", "tasks", MLP, "--json").stdout)[0]
-    assert first["task"] == "gemm:2x8x16:nt:bias:relu" and first["occurs"] == 1 and "sketch" in first["spaces"]
-    assert "guided-conv2d" in first["refusals"] and "but not for gemm:2x8x16" in str(first["refusals"])
+    tasks = {task["task"]: task for task in json.loads(searchlab("model", "tasks", MLP, "--json").stdout)}
+    product = tasks["gemm:2x8x16:nt:bias:relu"]
+    assert product["occurs"] == 1 and "sketch" in product["spaces"]
+    assert "guided-conv2d" in product["refusals"] and "but not for gemm:2x8x16" in str(product["refusals"])
 
 
 def test_shares_of_the_time_are_measured() -> None:

@@ -558,7 +558,10 @@ def _gaps(
 def _differences(gaps: Sequence[Gap], styles: LineStyles, where: str) -> Chart:
     names = list(dict.fromkeys(name for gap in gaps for name in (gap.first, gap.second)))
     colour = STRATEGY | {"scale": {"domain": names, "range": [styles.colour(name) for name in names]}, "legend": None}
-    weight = {"condition": {"test": {"field": "value", "equal": styles.subject}, "value": "bold"}, "value": "normal"}
+    weight = {
+        "condition": {"test": {"field": "value", "equal": styles.subject or ""}, "value": "bold"},
+        "value": "normal",
+    }
     order = {"field": "difference", "op": "max", "order": "descending"}
     y = STRATEGY | {"sort": order, "axis": {"labelFontWeight": weight}}
     spec = forest_chart(
