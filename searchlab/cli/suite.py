@@ -204,8 +204,9 @@ def suite_run(
             new = replace(new, test_uses=(uses := count_use(new)))
             if uses > 1:
                 notes.print(
-                    f"note: you have run {uses} strategies on the test split of {part.spec.version}; the protocol "
-                    "allows only one, which is chosen on the dev split, and the result records this number",
+                    f"note: you have run {uses} variants of {new.policy.name} on the test split of "
+                    f"{part.spec.version}; the protocol allows only one, which is chosen on the dev split, and the "
+                    f"result records this number",
                     soft_wrap=True,
                 )
         if unregistered := [name for name in opponents if (new.strategy, name) not in new.contrasts]:

@@ -321,7 +321,7 @@ def bundle_problems(bundle: Bundle, suite: Suite) -> Iterator[str]:
             if getattr(dev, name) != getattr(test, name):
                 yield f"its {name} on the test split is not that on the dev split; only one strategy may be submitted"
     if test and test.test_uses not in (msgspec.UNSET, 1):
-        yield f"its authors ran {test.test_uses} strategies on the test split; the protocol allows one"
+        yield f"its authors ran {test.test_uses} variants of it on the test split; the protocol allows one"
 
 
 def _tuning_problems(submission: Submission, suite: Suite) -> Iterator[str]:

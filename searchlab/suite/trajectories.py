@@ -32,7 +32,7 @@ from ..space import Config
 
 FORMAT = 1
 _TYPES = {"table": ("string",), "seed": ("int64",), "configs": (INTEGERS,), "ended": ("bool",)}
-USES = "test-splits.jsonl"  # the file, in the user's data directory, of strategies that were run over a test split
+USES = "test-splits.jsonl"  # the file, in the user's data directory, of strategies that were run on a test split
 
 
 class Trajectory(msgspec.Struct, frozen=True, array_like=True):
@@ -69,7 +69,7 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     versions: dict[str, str] = {}
     code: dict[str, str] = {}  # the digests of the code of the policy and the cost model, as in the header of a log
-    test_uses: int | msgspec.UnsetType = msgspec.UNSET  # strategies run over the test split so far, including this one
+    test_uses: int | msgspec.UnsetType = msgspec.UNSET  # variants of the policy run on the test split so far
     tables: dict[str, TableRuns]
 
     def __repr__(self) -> str:
@@ -345,18 +345,20 @@ class Use(msgspec.Struct, frozen=True):
     """One line of the file :data:`USES`."""
 
     suite: str
+    policy: str
     strategy: str  # digest of policy, options, cost model, features and batch
     label: str
 
 
 def count_use(result: Trajectories) -> int:
-    """Record that the strategy of ``result`` was run over the test split, and return how many strategies have been.
+    """Record that the strategy of ``result`` was run on the test split, and return how many variants of it have been.
 
-    A strategy counts once, however often it is run. Raises SearchlabError if the file cannot be written.
+    Variants use the same policy with other options or another cost model, features or batch; each counts once, however
+    often it is run. Raises SearchlabError if the file cannot be written.
     """
     path = platformdirs.user_data_path("searchlab") / USES
     identity = msgspec.json.encode([result.policy, result.cost_model, result.features, result.batch])
-    use = Use(result.suite, hashlib.sha256(identity).hexdigest()[:16], result.strategy)
+    use = Use(result.suite, result.policy.name, hashlib.sha256(identity).hexdigest()[:16], result.strategy)
     strategies: set[str] = set()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -366,7 +368,8 @@ def count_use(result: Trajectories) -> int:
             for line in lines.splitlines():
                 with suppress(msgspec.MsgspecError):  # an incomplete line
                     earlier = msgspec.json.decode(line, type=Use)
-                    strategies |= {earlier.strategy} if earlier.suite == use.suite else set()
+                    is_variant = (earlier.suite, earlier.policy) == (use.suite, use.policy)
+                    strategies |= {earlier.strategy} if is_variant else set()
             if use.strategy not in strategies:
                 file.write(b"\n" * (lines[-1:] not in (b"", b"\n")) + msgspec.json.encode(use) + b"\n")
     except OSError as error:

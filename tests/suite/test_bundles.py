@@ -165,7 +165,7 @@ DISHONEST: dict[str, tuple[Callable[[Members], None], str]] = {
         with_result("dev", tables=lambda tables: {TABLE: msgspec.structs.replace(tables[TABLE], digest="0" * 64)}),
         "was run on a different version of mini/gemm-4x5x6-knob-1t",
     ),
-    "the best of three on the test split": (with_result("test", test_uses=3), "ran 3 strategies on the test split"),
+    "the best of three on the test split": (with_result("test", test_uses=3), "ran 3 variants of it on the test split"),
     "other options on the test split": (
         with_result("test", policy=Plugin("hill_climb:HillClimb", {"restart": 0.9})),
         "its policy on the test split is not that on the dev split",

@@ -339,9 +339,12 @@ def test_the_test_split_is_opt_in_and_its_uses_are_counted(
     for restart, uses in ((0.4, 1), (0.4, 1), (0.5, 2)):
         said, result = run(sealed, restart, "--split", "test")
         assert set(result.tables) == set(test) and result.test_uses == uses
-        assert (f"you have run {uses} strategies on the test split" in said) == (uses > 1)
+        assert (f"you have run {uses} variants of mine:HillClimb on the test split" in said) == (uses > 1)
     said, result = run(f"{sealed}/{test[0]}", 0.6)
     assert set(result.tables) == {test[0]} and result.test_uses == 3, "one table of the test split is a use as well"
+    (tmp_path / "other.py").write_text(TOY)
+    done = searchlab("suite", "run", f"{sealed}/{test[0]}", "--policy", "other:HillClimb", "--seeds", "1", cwd=tmp_path)
+    assert done.returncode == 0 and "variants" not in done.stdout, "another policy is no variant"
     refused = searchlab("suite", "run", f"{sealed}/dev", "--policy", "random", "--split", "test")
     assert refused.returncode == 2 and "omit --split test" in refused.stderr
 
