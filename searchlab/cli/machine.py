@@ -46,7 +46,7 @@ def machine_check(
     ]
     say_table(columns, rows, right=columns, title="Noise, and the smallest difference resolved")
     if check.second_core is not None:
-        say(f"while another core is busy, one thread takes {check.second_core:.3g} times as long")
+        say(f"while another core is busy, one thread takes {check.second_core:.2f} times as long")
     if check.mhz is not None:
         low, high = check.mhz
         say(f"clock: {low:.0f} MHz" if low == high else f"clock: {low:.0f} to {high:.0f} MHz")

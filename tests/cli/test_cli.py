@@ -109,14 +109,14 @@ def test_logs_are_reported_on_by_name(study: Path, tmp_path: Path) -> None:
 
 def test_one_seed_one_result_in_every_process(study: Path, tmp_path: Path) -> None:
     """Neither hash randomisation nor the number of threads changes the configs."""
-    study.write_text(STUDY.replace('["random", "evolutionary"]', '["random", "grid", "evolutionary", "xgb", "tpe"]'))
+    study.write_text(STUDY.replace('["random", "evolutionary"]', '["xgb", "tpe"]'))
     seen = []
     for number in (1, 2):
         settings = {"PYTHONHASHSEED": str(number), "OMP_NUM_THREADS": str(number)}
         assert searchlab_process("run", study, "--out", tmp_path / str(number), **settings).returncode == 0
         logs = sorted((tmp_path / str(number)).rglob("*.jsonl"))
         seen.append({path.relative_to(tmp_path / str(number)): decided(path) for path in logs})
-    assert len(seen[0]) == 10 and seen[0] == seen[1]
+    assert len(seen[0]) == 4 and seen[0] == seen[1]
 
 
 def test_an_interrupted_run_says_how_to_go_on_and_does(tmp_path: Path) -> None:

@@ -387,7 +387,7 @@ def test_a_dot_leads_to_the_charts_of_its_workload(view: Browser) -> None:
     assert f"workload: {workload};" in described + ";"
 
 
-LARGE = INLINE + 14
+LARGE = INLINE + 7
 """The number of workloads on a page whose sections are packed, and whose end is far from its start."""
 
 
