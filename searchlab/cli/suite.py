@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -173,7 +174,7 @@ def suite_run(
     Only the policy is run, because the suite contains the baseline runs. The comparisons with the `--against` baselines
     are registered before the first run, and each is tested once across all tables. All other comparisons are in the
     report (`--out`). Develop a policy only on `dev`, then run it once with `--split test`. The result records how many
-    strategies you have run on the test split.
+    variants of the policy you have run on the test split.
     """
     from ..suite.verify import check_baselines
 
@@ -185,7 +186,8 @@ def suite_run(
     shipped = baselines(part)
     named = plugin(policy, option)
     opponents = against.split(",") if against else default_baselines(part, POLICIES.load(named["name"]))
-    check_baselines(part, baselines(part, opponents))  # rejects unknown names before anything runs
+    # Unknown names are rejected before anything runs.
+    check_baselines(part, baselines(part, opponents), partial(err.print, soft_wrap=True))
     entry = {
         **named,
         "batch": batch,
@@ -221,6 +223,7 @@ def suite_run(
             summary = summarize(comparison)
         else:
             write_trajectories(directory / RESULT, new)
+            err.print("writing the report")
             summary = write_report(comparison, directory / "report")
     answer = SuiteAnswer(part, new, summary)
     if as_json:

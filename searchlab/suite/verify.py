@@ -397,12 +397,15 @@ def replay_with(replayer: Replayer, runs: Sequence[Trajectories], digest: str, s
     return ReplayResult(count, len(order), list(filter(None, problems)), problems.count(""))
 
 
-def check_baselines(suite: Suite, shipped: Sequence[Trajectories]) -> None:
+def check_baselines(
+    suite: Suite, shipped: Sequence[Trajectories], say: Callable[[str], None] = lambda text: None
+) -> None:
     """Check that baselines are still what their policies and cost models do, because users compare with them by name.
 
     A baseline is replayed in part if its code has changed since it was recorded, or if the suite does not record the
     code, but only once: the user's cache remembers the code that reproduced it. Baselines that cannot be replayed here,
-    because their plug-ins are missing or not trusted, are not checked.
+    because their plug-ins are missing or not trusted, are not checked. ``say`` is told of each replay, which takes
+    seconds.
 
     Raises:
         SearchlabError: If a replay differs.
@@ -418,6 +421,7 @@ def check_baselines(suite: Suite, shipped: Sequence[Trajectories]) -> None:
         mark = platformdirs.user_cache_path("searchlab") / "baselines" / hashlib.sha256(identity).hexdigest()[:32]
         if mark.exists():
             continue
+        say(f"checking that {baseline.strategy} still proposes what its recorded runs contain, once")
         replayed = replay(suite.part(None), [baseline], digest=mark.name, seconds=CHECK_SECONDS)
         if replayed.problems:
             raise SearchlabError(
