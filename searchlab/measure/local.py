@@ -90,6 +90,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         self._release: Callable[[], object] | None = None  # releases the lock on this machine
 
     def begin(self, seed: int) -> None:
+        super().begin(seed)
         self._kept_code = {}
 
     def close(self) -> None:

@@ -479,6 +479,8 @@ class BuildingMeasurer(Measurer):
         name = self._folder.name if self._folder else ""
         self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, name)
         self._runners = WorkerPool(threads, name, memory_limit_mb)
+
+    def begin(self, seed: int) -> None:
         fork_server()  # it imports TVM while the first batch is proposed
 
     @abstractmethod

@@ -64,7 +64,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None) -> Log
     """
     try:
         with noting_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:
-            if run.budget.complete(run_loop.log) and run_loop.is_current:
+            if run_loop.is_complete:
                 run_loop.replay_rest()
             while run_loop.step():
                 pass
@@ -107,7 +107,8 @@ class RunLoop:
         self._driver: PolicyDriver | None = None
         self._over = False
         self.is_current = run.is_current(self._log.log)  # otherwise, all trials are proposed again and compared
-        measurer.begin(run.seed)
+        if not self.is_complete:
+            measurer.begin(run.seed)
 
     def __enter__(self) -> Self:
         self._log.__enter__()
@@ -120,6 +121,11 @@ class RunLoop:
     def log(self) -> Log:
         """The log so far."""
         return self._log.log
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the log contains all trials, so that there is nothing to propose or measure."""
+        return self.is_current and self._run.budget.complete(self.log)
 
     def step(self, limit: int | None = None) -> Sequence[Trial]:
         """Advance by one batch, and return its trials, or an empty sequence if the run has ended.

@@ -137,7 +137,7 @@ class ConfinedReplayer(Replayer):
         Raises SearchlabError if the strategy fails or breaks its contract.
         """
         recorded = self._recorded[name]
-        searched, measurer = self._table(name)
+        space_choice, measurer = self._table(name)
         submission = self._bundle.submission
         where = f"{trajectories.strategy} over {recorded.table.name} with seed {seed}"
         model = trajectories.cost_model
@@ -168,7 +168,7 @@ class ConfinedReplayer(Replayer):
                     continue
                 positions += proposed
                 sources = proposed if order is None else order[proposed].tolist()
-                measurements = measurer.measure(searched.space, [configs[position] for position in sources])
+                measurements = measurer.measure(space_choice.space, [configs[position] for position in sources])
                 answer = self._exchange(list(measurements))
             self._receive()  # the run's processes have ended
         finally:

@@ -317,7 +317,7 @@ class Replayer:
     def replayed(self, trajectories: Trajectories, name: str, seed: int) -> Trajectory:
         """Run the strategy of ``trajectories`` over the table ``name``."""
         table = self._recorded[name]
-        searched, measurer = self._table(name)
+        space_choice, measurer = self._table(name)
         log = self._folder / "replay.jsonl"
         log.unlink(missing_ok=True)
         features = trajectories.features if trajectories.cost_model else ""
@@ -327,7 +327,7 @@ class Replayer:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchlabWarning)  # the original run already issued these warnings
             run = plan_run(
-                searched,
+                space_choice,
                 strategy,
                 table.table.settings(),
                 Budget(trajectories.trials),
@@ -352,9 +352,9 @@ class Replayer:
     def _table(self, name: str) -> tuple[SpaceChoice, Measurer]:
         if name not in self._tables:
             table = self._recorded[name].table
-            searched = choose_table_space(table)
-            measurer = self._reasons_to_end.enter_context(table.settings().make(searched.space.target, {}))
-            self._tables[name] = searched, measurer
+            space_choice = choose_table_space(table)
+            measurer = self._reasons_to_end.enter_context(table.settings().make(space_choice.space.target, {}))
+            self._tables[name] = space_choice, measurer
         return self._tables[name]
 
 

@@ -142,8 +142,8 @@ def test_a_confined_process_reads_only_what_it_may(tmp_path: Path) -> None:
     (tmp_path / "source" / "code.py").write_text("")
     (tmp_path / "home" / "secret").write_text("the answers")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        places = [tmp_path / "source", tmp_path / "scratch", tmp_path / "home" / "secret"]
-        done = python("-c", CONFINED, *places, server.getsockname()[1])
+        paths = [tmp_path / "source", tmp_path / "scratch", tmp_path / "home" / "secret"]
+        done = python("-c", CONFINED, *paths, server.getsockname()[1])
     if "no Landlock" in done.stderr:
         pytest.skip("this kernel has no Landlock")
     assert done.stdout.split() == ["True"] * 2 + ["False"] * 6, done.stderr
