@@ -228,11 +228,67 @@ class GaussianProcess:
 
     def predict(self, rows: Floats) -> tuple[Floats, Floats]:
         """Return the mean and the standard deviation, without noise, at ``rows``; both of shape (n,)."""
-        covariance = matern(squared_distances(rows / self.lengths[self.knobs], self._scaled))
-        mean = self.mean + covariance @ self._weights
+        posterior = self.posterior(rows)
+        return posterior.mean, posterior.deviation
+
+    def posterior(self, rows: Floats) -> Posterior:
+        """Return the joint posterior at ``rows``, without noise."""
+        scaled = rows / self.lengths[self.knobs]
+        covariance = matern(squared_distances(scaled, self._scaled))
         explained = solve_triangular(self._factor, covariance.T, lower=True, check_finite=False)
-        variance = np.maximum(1 - np.einsum("ij,ij->j", explained, explained), 1e-12)
-        return mean, np.sqrt(self.variance * variance)
+        return Posterior(scaled, self.mean + covariance @ self._weights, explained, self.variance, self.noise)
+
+    def leave_one_out(self) -> tuple[Floats, Floats]:
+        """Return the mean and the standard deviation, with noise, at each training row if it is left out; both (n,).
+
+        The hyperparameters are those for all rows (equations 5.10 to 5.12).
+        """
+        precision = np.diag(cho_solve((self._factor, True), np.eye(len(self.values))))
+        return self.values - self._weights / precision, np.sqrt(self.variance / precision)
+
+
+class Posterior:
+    """The joint posterior of a Gaussian process at n rows, without noise.
+
+    Args:
+        scaled: The rows, divided by the length scales.
+        mean: The posterior mean, of shape (n,).
+        explained: A matrix of shape (m, n) whose Gram matrix is the prior covariance less the posterior covariance,
+            both relative to the signal variance.
+        variance: The signal variance.
+        noise: The noise variance, relative to the signal variance.
+    """
+
+    def __init__(self, scaled: Floats, mean: Floats, explained: Floats, variance: float, noise: float) -> None:
+        self.mean = mean
+        self._scaled = scaled
+        self._explained = explained
+        self._variance = variance
+        self._noise = noise
+
+    @property
+    def deviation(self) -> Floats:
+        """The standard deviation, of shape (n,)."""
+        unexplained = np.maximum(1 - np.einsum("ij,ij->j", self._explained, self._explained), 1e-12)
+        deviation: Floats = np.sqrt(self._variance * unexplained)
+        return deviation
+
+    def believe(self, index: int) -> None:
+        """Add an observation of the mean at row ``index``, which leaves the mean as it is, in O(nm)."""
+        prior = matern(squared_distances(self._scaled, self._scaled[[index]]))[:, 0]
+        covariance = prior - self._explained.T @ self._explained[:, index]
+        row = covariance / math.sqrt(max(covariance[index], 0.0) + self._noise)
+        self._explained = np.vstack([self._explained, row])
+
+    def sample(self, count: int, rng: np.random.Generator) -> Floats:
+        """Draw ``count`` functions, of shape (count, n)."""
+        prior = matern(squared_distances(self._scaled, self._scaled))
+        covariance = prior - self._explained.T @ self._explained + 1e-6 * np.eye(len(prior))
+        values, vectors = np.linalg.eigh(covariance)  # rounding may make the matrix indefinite
+        # The signs of eigenvectors, which differ between BLAS kernels, do not affect the symmetric root.
+        root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+        draws: Floats = self.mean + math.sqrt(self._variance) * rng.standard_normal((count, len(prior))) @ root
+        return draws
 
 
 def squared_distances(a: Floats, b: Floats) -> Floats:

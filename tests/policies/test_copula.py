@@ -119,7 +119,7 @@ def test_runs_without_a_success_are_skipped() -> None:
     assert len(policy.ask(8)) == 8
 
 
-@pytest.mark.parametrize("policy", ["copula", "gp-prior"])
+@pytest.mark.parametrize("policy", ["copula", "gp-prior", "rgpe"])
 def test_a_run_receives_the_trials_of_other_shapes_and_resumes(policy: str, native: Target, tmp_path: Path) -> None:
     def tuned(shape: str, log: str, trials: int = 8, **options: Any) -> list[Any]:
         table = tmp_path / f"table-{shape}.jsonl"

@@ -1,0 +1,159 @@
+"""Transfer from other workloads with a ranking-weighted ensemble of Gaussian processes (RGPE).
+
+Sources: Feurer, Letham and Bakshy, "Scalable meta-learning for Bayesian optimization using ranking-weighted Gaussian
+process ensembles" (AutoML workshop at ICML 2018), and its preprint, arXiv 1802.02219 (version 1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from searchlab.arrays import Floats
+from searchlab.options import Count
+from searchlab.policy import Origin
+from searchlab.records import Trial
+from searchlab.space import Config, Space
+
+from .acquisition import expected_improvement
+from .gaussian_process import GaussianProcess, lognormal_prior, select
+from .gp_prior import NEAR, GpPrior, standardise
+
+FEW = 3
+"""The number of trials below which the weights are equal."""
+
+RANKED = 64
+"""The maximum number of trials whose ranking is compared, because the loss takes quadratic time."""
+
+
+class Rgpe(GpPrior):
+    """Expected improvement under an ensemble of Gaussian processes: one for each earlier run, and one for this run.
+
+    The ensemble's mean is the weighted sum of the processes' means, and its variance that of their variances, with
+    squared weights. The weight of a process is the probability that it ranks this run's trials best: it is the fraction
+    of samples in which no other process misranks fewer pairs of trials. A process of an earlier run predicts these
+    trials without having seen them, so that of this run predicts each trial from the others. Processes of earlier runs
+    that rank the trials much worse than that of this run get no weight.
+
+    Each slot in a batch is filled with the candidate that has the largest expected improvement; all processes then
+    treat their own predictions for this candidate as measurements. Without a warm start from other workloads, this is
+    ``gp-prior`` without a prior mean.
+
+    Args:
+        n_startup: The number of random trials if there is no warm start. With one, the trials after that number are
+            random until two have succeeded.
+        points: The number of random candidates per batch.
+        neighbours: The number of candidates per batch near the fastest trials.
+        memory: The maximum number of trials to model, for each run: the fastest ones fill half, and the most recent of
+            the others fill the rest.
+        samples: The number of samples that determine the weights.
+    """
+
+    origin = Origin(
+        "RGPE",
+        "2018",
+        "Feurer et al., Scalable meta-learning for Bayesian optimization, arXiv 1802.02219v1",
+        "reproduction",
+        (
+            "the processes are those of gp-prior: logarithms of costs, typed knobs, and a prior over length scales",
+            "candidates are random configs and mutations of the fastest trials",
+            "the best trial is the one with the best prediction, and batches are filled by kriging believer",
+            "the first three trials are selected by the processes of earlier runs alone, with equal weights",
+            "the weights are determined by at most 64 trials, and each process models at most 128",
+        ),
+    )
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        n_startup: Count = 8,
+        points: Count = 500,
+        neighbours: Count = 200,
+        memory: Count = 128,
+        samples: Count = 256,
+    ) -> None:
+        super().__init__(space, seed=seed, n_startup=n_startup, points=points, neighbours=neighbours, memory=memory)
+        self.samples = samples
+        self._sources: list[GaussianProcess] = []
+
+    def transfer(self, tasks: Sequence[tuple[Space, Sequence[Trial]]]) -> None:
+        with self._threads.limit(limits=1):
+            self._sources = [
+                self._process(trials) for _, trials in tasks if any(math.isfinite(trial.cost) for trial in trials)
+            ]
+
+    def _process(self, trials: Sequence[Trial]) -> GaussianProcess:
+        trials = select(sorted(trials, key=lambda trial: trial.cost), self.memory)
+        rows = self.encoding([trial.config for trial in trials])
+        return GaussianProcess(
+            rows, standardise([trial.cost for trial in trials]), self.encoding.knobs, lognormal_prior
+        )
+
+    def _first(self, n: int, rng: np.random.Generator) -> list[Config]:
+        return self._batch(n, rng) if self._sources and len(self.trials) < self.n_startup else []
+
+    def _batch(self, n: int, rng: np.random.Generator) -> list[Config]:
+        ranked = sorted(self.trials, key=lambda trial: trial.cost)
+        candidates = self._candidates(ranked[:NEAR], rng) if ranked else self.space.sample_new(rng, self.points, {})
+        worked = sum(math.isfinite(trial.cost) for trial in ranked)
+        processes, weights = self._sources, np.ones(len(self._sources))
+        if not self._sources or (len(ranked) >= FEW and worked >= 2):
+            processes = [*self._sources, self._process(self.trials)]
+            weights = self._weights(processes, rng)
+        used = np.flatnonzero(weights)
+        weights = weights[used] / weights[used].sum()
+        rows = self.encoding([*candidates, *(trial.config for trial in ranked)])
+        posteriors = [processes[i].posterior(rows) for i in used]
+        means = sum(w * posterior.mean for w, posterior in zip(weights, posteriors, strict=True))
+        best = float(means[len(candidates) :].min(initial=means.mean()))
+        new = np.arange(len(rows)) < len(candidates)
+        batch = []
+        for _ in range(min(n, len(candidates))):
+            deviation = np.sqrt(sum((w * p.deviation) ** 2 for w, p in zip(weights, posteriors, strict=True)))
+            gains = expected_improvement(means, deviation, best)
+            index = int(np.argmax(np.where(new, gains, -np.inf)))
+            new[index] = False
+            batch.append(candidates[index])
+            best = min(best, float(means[index]))
+            for posterior in posteriors:
+                posterior.believe(index)
+        return batch
+
+    def _weights(self, processes: Sequence[GaussianProcess], rng: np.random.Generator) -> Floats:
+        """Return the probability that each process, the last of which is this run's, misranks the fewest pairs."""
+        target = processes[-1]
+        chosen = slice(None) if len(target.values) <= RANKED else np.sort(rng.permutation(len(target.values))[:RANKED])
+        rows, values = target.rows[chosen], target.values[chosen]
+        mean, deviation = (of_row[chosen] for of_row in target.leave_one_out())
+        left_out = mean + deviation * rng.standard_normal((self.samples, len(values)))
+        losses = [
+            _misranked(draws, draws, values)
+            for draws in (p.posterior(rows).sample(self.samples, rng) for p in processes[:-1])
+        ]
+        losses.append(_misranked(left_out, np.broadcast_to(values, left_out.shape), values))
+        return ranking_weights(np.array(losses))
+
+
+def _misranked(draws: Floats, others: Floats, values: Floats) -> Floats:
+    """Return the number of pairs that each sample misranks, of shape (samples,)."""
+    faster = draws[:, :, None] < others[:, None, :]
+    counts: Floats = (faster ^ (values[:, None] < values)).sum(axis=(1, 2))
+    return counts
+
+
+def ranking_weights(losses: Floats) -> Floats:
+    """Return the weights of processes with the misranking ``losses``, of shape (processes, samples).
+
+    Each sample adds to the weight of the process with the smallest loss; of several, to that of the last process, which
+    is this run's, or else to that of the first. To prevent the dilution of this run's weight by many bad processes, a
+    process whose median loss exceeds the 95th percentile of the last process's losses gets no weight.
+    """
+    losses = losses.astype(float)
+    losses[np.median(losses, axis=1) > np.percentile(losses[-1], 95)] = np.inf
+    losses[-1] -= 0.5
+    weights: Floats = np.bincount(np.argmin(losses, axis=0), minlength=len(losses)) / losses.shape[1]
+    return weights
