@@ -191,6 +191,8 @@ class RunSettings(MeasureSettings, frozen=True):
         cache: Whether a program's arguments are in the caches from its previous execution (``"warm"``), or are removed
             before each execution (``"cold"``). On CPUs, the first argument always stays in the caches: in a model, the
             previous layer has just written it. If arguments are removed, ``min_repeat_ms`` includes the time for this.
+        confirm: Whether a program that is faster than the run's best is timed once more, with as many repeats. All
+            repeats count, so a program that was only lucky is not mistaken for the best.
     """
 
     number: Repeats = 1
@@ -204,6 +206,7 @@ class RunSettings(MeasureSettings, frozen=True):
     workers: Annotated[int, Between(0, 1024)] = 0
     statistic: Statistic = "median"
     cache: Literal["warm", "cold"] = "warm"
+    confirm: bool = False
 
     not_identity: ClassVar[tuple[str, ...]] = ("workers",)
 
@@ -216,10 +219,16 @@ class RunSettings(MeasureSettings, frozen=True):
         """Check whether ``measurements`` contains a measurement of ``program`` that this run can use.
 
         A pruned measurement can be used only if this run would also prune the program, given ``best``, the run's lowest
-        cost so far.
+        cost so far, and one that is to be confirmed only if another run has done so.
         """
         measured = measurements.get(program)
-        return measured is not None and not (measured.pruned and not measured.cost > self.prune_factor * best)
+        if measured is None or (measured.pruned and not measured.cost > self.prune_factor * best):
+            return False
+        return len(measured.seconds) > self.repeat or not self.is_confirmed(measured.cost, best)
+
+    def is_confirmed(self, cost: float, best: float) -> bool:
+        """Check whether a program with this ``cost`` is timed once more, given the run's lowest cost so far."""
+        return self.confirm and cost < best < math.inf
 
     def for_worker(self) -> RunSettings:
         """Return only the settings that a worker process needs, namely those that all kinds of measurement share."""

@@ -144,7 +144,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         def run(program: str, best: float) -> Measurement:
             code = built[program].code
             answer = self._ask(space, messages.RunProgram(code, best), self.settings.run_timeout, Ran)
-            if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat:
+            if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat * (1 + self.settings.confirm):
                 self._runners.close()
                 answer = Failed("crash", "the running process sent more times than requested")
             measurement = self._measurement(program, built[program], answer)

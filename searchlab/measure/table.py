@@ -47,6 +47,8 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         missing: What to do if a config is not in the logs: end the study ("refuse"), or use the measurement of the
             "nearest" config in the logs.
         noise: Whether to resample each measurement's repeats from the recorded ones, using the run's seed.
+        confirm: With ``noise``, whether the repeats of a config that is faster than the run's best are resampled once
+            more; see :class:`.RunSettings`.
         statistic: The statistic over the repeats that is used as the cost, whichever one the logs were recorded with.
         name: The name of a table in a suite. If it is set, logs record the name and the digest instead of the path, so
             they do not depend on the suite's location. Reports then compare the runs on each table separately.
@@ -56,6 +58,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
     path: str | list[str]
     missing: Literal["refuse", "nearest"] = "refuse"
     noise: bool = False
+    confirm: bool = False
     statistic: Statistic = "median"
     name: str = ""
     digest: str = ""
@@ -208,7 +211,10 @@ class TableMeasurer(Measurer):
         table = self._table(space)
         for config in configs:
             measurement = table.measurement(config) or self._nearest(table, config)
-            yield self._noisy(config, measurement) if self.settings.noise else measurement
+            if self.settings.noise:
+                measurement = self._noisy(config, measurement, best)
+            best = min(best, measurement.cost)
+            yield measurement
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         """Return each config's features. Rows are kept for later runs, which are likely to search the same configs."""
@@ -319,13 +325,18 @@ class TableMeasurer(Measurer):
             )
         return replace(table.measurements[table.nearest.index(config)], nearest=True)
 
-    def _noisy(self, config: Config, measurement: Measurement) -> Measurement:
+    def _noisy(self, config: Config, measurement: Measurement, best: float) -> Measurement:
         if len(measurement.seconds) < 2:
             return measurement
         rng = np.random.default_rng([self._seed, zlib.crc32(json.dumps(config.to_json()).encode())])
         count = len(measurement.seconds)
-        indices = rng.integers(count, size=count)
-        return replace(measurement, seconds=tuple(measurement.seconds[i] for i in indices))
+        sample = tuple(measurement.seconds[i] for i in rng.integers(count, size=count))
+        noisy = replace(measurement, seconds=sample)
+        if not (self.settings.confirm and noisy.cost < best < math.inf):
+            return noisy
+        sample += tuple(measurement.seconds[i] for i in rng.integers(count, size=count))
+        timing = measurement.run_seconds - measurement.check_seconds
+        return replace(measurement, seconds=sample, run_seconds=measurement.run_seconds + timing)
 
 
 class _Table:

@@ -29,6 +29,7 @@ from ..errors import InvalidConfig, SearchlabError, cut, text_of
 from ..machine.host import start_tvm_threads
 from ..options import plain
 from ..plugins import line_of
+from ..records import cost_of
 from ..space import Config, Space
 from ..workload import Packed, Workload, program_hash
 from ..workload.base import results_of
@@ -184,7 +185,8 @@ class Runner:
         """Pack the arguments that a program takes packed, check the program's result, and time the program.
 
         If the checked run, or else the first repeat, takes more than ``prune_factor`` times ``best`` (in seconds), and
-        further readings confirm this, the program is pruned: it is not timed again.
+        further readings confirm this, the program is pruned: it is not timed again. If it is faster than ``best``, it
+        is timed once more where the settings say so (``confirm``).
         """
         start = time.perf_counter()
         try:
@@ -215,6 +217,8 @@ class Runner:
         self._fill(self.results, self.wrong_values)
         check_seconds = time.perf_counter() - start
         seconds, pruned = self._time_program(module, inputs, cold, slow)
+        if self.settings.is_confirmed(cost_of(seconds, None, self.settings.statistic), best):
+            seconds += self.time(module, inputs, len(seconds))
         if not all(self._possible(duration) for duration in seconds):  # for example, because this machine was suspended
             seconds = self.time(module, inputs, len(seconds))
         for duration in seconds:

@@ -27,6 +27,7 @@ RUN = {
     "memory_limit_mb": 4096,
     "statistic": "median",
     "cache": "warm",
+    "confirm": False,
 }
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import gzip
+import math
 import shutil
+import statistics
 from collections import Counter
 from pathlib import Path
 
@@ -271,6 +273,22 @@ def test_noise_draws_from_the_repeats_and_a_seed_decides_it(tmp_path: Path) -> N
     other = {trial.config: trial.measurement for trial in read_log(run(tmp_path / "other.jsonl", 2, 60)).trials}
     both = [(trial.measurement, other[trial.config]) for trial in read_log(whole).trials if trial.config in other]
     assert any(a != b for a, b in both)
+
+
+def test_a_config_faster_than_the_best_is_sampled_once_more(tmp_path: Path) -> None:
+    table, space = write_table(tmp_path / "table.jsonl", toys.Small(), noisy), toys.Small()
+    configs = [config for _, config in zip(range(40), space.enumerate(), strict=False)]
+    settings = TableSettings(str(table), noise=True, confirm=True)
+    measured = list(TableMeasurer(settings).measure(space, configs))
+    best, confirmed = math.inf, 0
+    for measurement, config in zip(measured, configs, strict=True):
+        first = statistics.median(measurement.seconds[:3])
+        assert len(measurement.seconds) == (6 if first < best < math.inf else 3), config
+        confirmed += len(measurement.seconds) == 6
+        best = min(best, measurement.cost)
+    assert confirmed > 1
+    plain = TableMeasurer(TableSettings(str(table), noise=True)).measure(space, configs)
+    assert [m.seconds[:3] for m in measured] == [m.seconds for m in plain]
 
 
 # --- the target ---------------------------------------------------------------------------------------
