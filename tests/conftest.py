@@ -17,6 +17,7 @@ from searchlab.machine.cuda import gpu_name
 from searchlab.machine.lock import MACHINE, VARIABLE
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.target import Target, resolve_target
+from tests.support.language_model import LanguageModel, serve
 
 # A test that is slow on a machine with other work is not wrong, and half of the usual examples take half of the time.
 settings.register_profile("searchlab", deadline=None, max_examples=50)
@@ -63,6 +64,15 @@ def trusting() -> Iterator[None]:
     """Logs may name spaces and cost models of tests, which no installed package registers."""
     with searchlab.trust_plugins():
         yield
+
+
+@pytest.fixture(scope="session")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageModel]:
+    """The endpoint of the policies that ask a language model, and a directory for their cassettes."""
+    with serve() as model, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEARCHLAB_LLM_URL", model.url)
+        patch.setenv("SEARCHLAB_LLM_CASSETTE", str(tmp_path_factory.mktemp("cassettes")))
+        yield model
 
 
 @pytest.fixture(scope="session")

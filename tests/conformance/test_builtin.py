@@ -26,6 +26,8 @@ from searchlab.target import resolve_target
 from searchlab.workload import WORKLOADS, parse_workload
 from tests.support.policies import IN_SKETCH, OPTIONS, strategies
 
+pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
+
 NOT_FOR_ALL = {"index", "bounded-time", "state-is-what-was-told"}
 """Checks that may have nothing to say."""
 

@@ -11,6 +11,8 @@ from searchlab_policies.hybrid_vndx import HybridVndx
 from tests.support import toys
 from tests.support.policies import IN_SKETCH, LEARN_NOTHING, names, space_for, start
 
+pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
+
 
 def proposed(name: str, where: str, cost: toys.Cost, trials: int = 48, seed: int = 1) -> list[Config]:
     return [trial.config for trial in toys.run(start(name, where, seed), cost, trials)]

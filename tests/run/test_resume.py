@@ -57,6 +57,8 @@ import json, os, signal, sys, time
 import optuna, xgboost  # so that a run starts at once; no thread has run in this process when it forks
 from pathlib import Path
 from tests.run.test_resume import run
+
+pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
 for line in sys.stdin:
     size, delay, policy, space, table, log = json.loads(line)
     pid = os.fork()

@@ -34,6 +34,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gp-prior": {"points": 50, "neighbours": 20, "memory": 32},
     "rgpe": {"points": 50, "neighbours": 20, "memory": 32, "samples": 32},
     "gp": {"memory": 32, "candidates": 16, "local_searches": 2},
+    "llm": {"model": "stub"},
+    "llm-seeded": {"model": "stub", "then": "evolutionary"},
     "smac": {"n_startup": 16, "memory": 32, "challengers": 32, "searches": 1, "plateau": 1, "trees": 4},
 }
 CPU = Target({"kind": "llvm", "num-cores": 2})

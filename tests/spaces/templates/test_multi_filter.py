@@ -29,6 +29,8 @@ from searchlab_spaces.templates.knobs import OptionKnob
 from searchlab_spaces.templates.multi_filter import FilteredProduct, MultiFilter
 from tests.support import policies, toys
 
+pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
+
 
 class Filtered(FilteredProduct):
     """Knobs a, b, ... of 1, 2, ... choices, of which a condition on the values of some are left."""
