@@ -32,6 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "baco": {"points": 32, "searches": 1, "memory": 32},
     "lfbo": {"n_startup": 24, "neighbours": 50},
     "gp-prior": {"points": 50, "neighbours": 20, "memory": 32},
+    "gp-2": {"points": 50, "neighbours": 20, "memory": 32},
     "rgpe": {"points": 50, "neighbours": 20, "memory": 32, "samples": 32},
     "gp": {"memory": 32, "candidates": 16, "local_searches": 2},
     "llm": {"model": "stub"},

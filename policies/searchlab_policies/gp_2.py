@@ -1,0 +1,94 @@
+"""The second version of `gp-prior`: fewer parts, and tiles that are also compared for equality.
+
+Sources: as for :mod:`.gp_prior`, without the averaging over two processes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from searchlab.arrays import Floats
+from searchlab.space import Config, Space, Value
+
+from .acquisition import expected_improvement
+from .gaussian_process import Encoding, GaussianProcess, lognormal_prior, select
+from .gp_prior import NEAR, GpPrior, standardise
+
+MOST_TILES = 256
+"""The maximum number of choices of a tile that are compared for equality, because each becomes a column."""
+
+
+class Gp2(GpPrior):
+    """Expected improvement under a Gaussian process that compares tiles by their factors and for equality.
+
+    As in `gp-prior`, the process models the logarithm of the cost with a length scale for each knob, the candidates for
+    a batch are random configs and mutations of the fastest trials, and the process treats its own prediction for a
+    selected candidate as a measurement. There are two differences:
+
+    - Two tiles that are not equal are at least a constant apart, however close their factors are. Whether vectors fit
+      and loops have tails is a property of each tile, so a process that is smooth in the factors is misled.
+    - With a warm start from other workloads, the trees that are trained on them only select the first trials. They are
+      not a prior mean, whose weight fell too slowly where other workloads were misleading.
+
+    Args:
+        n_startup: The number of trials before the process is used.
+        points: The number of random candidates per batch.
+        neighbours: The number of candidates per batch near the fastest trials.
+        memory: The maximum number of trials to model: the fastest ones fill half, and the most recent of the others
+            fill the rest. The time to fit the process grows with the cube of this number.
+    """
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        return EqualityOfTiles(self.space)
+
+    def _batch(self, n: int, rng: np.random.Generator) -> list[Config]:
+        trials = select(sorted(self.trials, key=lambda trial: trial.cost), self.memory)
+        candidates = self._candidates(trials[:NEAR], rng)
+        if not candidates:
+            return []
+        rows, values = self.encoding([trial.config for trial in trials]), standardise([trial.cost for trial in trials])
+        process = GaussianProcess(rows, values, self.encoding.knobs, lognormal_prior)
+        others, best = self.encoding(candidates), float(values.min())
+        left = np.ones(len(candidates), dtype=bool)
+        batch = []
+        for _ in range(min(n, len(candidates))):
+            mean, deviation = process.predict(others)
+            index = int(np.argmax(np.where(left, expected_improvement(mean, deviation, best), -np.inf)))
+            left[index] = False
+            batch.append(candidates[index])
+            process.believe(others[index], float(mean[index]))
+            best = min(best, float(mean[index]))
+        return batch
+
+
+class EqualityOfTiles(Encoding):
+    """An encoding with more columns for each tile, which add 1 to the squared distance between tiles that differ."""
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(space)
+        knobs = space.knobs_of(space.probe())
+        self._tiles: dict[str, dict[Value, int]] = {
+            name: {choice: i for i, choice in enumerate(knob.choices)}
+            for name, knob in knobs.items()
+            if knob.kind == "tile" and 2 < len(knob.choices) <= MOST_TILES
+        }
+        indices = list(knobs)
+        for name, choices in self._tiles.items():
+            self.knobs = np.append(self.knobs, [indices.index(name)] * len(choices))
+
+    def __call__(self, configs: Sequence[Config]) -> Floats:
+        equal = [self._equality([config.get(name) for config in configs], i) for name, i in self._tiles.items()]
+        return np.hstack([super().__call__(configs), *equal])
+
+    @staticmethod
+    def _equality(values: Sequence[Value | None], choices: dict[Value, int]) -> Floats:
+        columns = np.zeros((len(values), len(choices)))
+        for row, value in zip(columns, values, strict=True):
+            if value in choices:
+                row[choices[value]] = math.sqrt(0.5)
+        return columns
