@@ -8,7 +8,7 @@ Apache TVM 0.17: ``sketch_policy.cc`` and the mutation rules in ``sketch_policy_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from searchlab.policy import Origin, OwnModel
 from searchlab.space import Config, Space
 
 from .model_guided import BestConfigs, ModelGuided, chances
+
+Scores = Callable[[Sequence[Config]], Floats]
+"""Maps programs to their scores, of shape (n,)."""
 
 WEIGHTS = {
     "llvm": {"tile": 0.9, "unroll": 0.04, "location": 0.05, "parallel": 0.01, "sketch": 0.0, "other": 0.1},
@@ -99,7 +102,7 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         first = self._first_generation(rng)
         at_random = int(n * self.epsilon)
         random_configs = [first[i] for i in rng.integers(len(first), size=3 * at_random)]
-        best = self._evolve(first, 2 * n, rng)
+        best = self._evolve(first, 2 * n, self.generations, self._scores(rng), rng)
         return [*best[: n - at_random], *random_configs, *best[n - at_random :]]
 
     def _first_generation(self, rng: np.random.Generator) -> list[Config]:
@@ -108,14 +111,22 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         ranked = sorted(self.trials, key=lambda trial: trial.cost)
         return [*configs, *(trial.config for trial in ranked[: int(self.population * self.measured_ratio)])]
 
-    def _evolve(self, population: Sequence[Config], n: int, rng: np.random.Generator) -> list[Config]:
-        """Return the ``n`` new configs with the best scores in all generations, best first (``EvolutionarySearch``)."""
+    def _scores(self, rng: np.random.Generator) -> Scores:
+        """Return the function that scores programs: the cost model or, until it is trained, random numbers."""
         predicted: dict[Config, float] = {}
+        if self._ready():
+            return lambda configs: self.predict_scores(configs, predicted)
+        return lambda configs: rng.random(len(configs))
+
+    def _evolve(
+        self, population: Sequence[Config], n: int, generations: int, score: Scores, rng: np.random.Generator
+    ) -> list[Config]:
+        """Return the ``n`` new configs with the best scores in all generations, best first (``EvolutionarySearch``)."""
         best = BestConfigs(n, self.seen)
-        for generation in range(self.generations + 1):
-            scores = self.predict_scores(population, predicted) if self._ready() else rng.random(len(population))
+        for generation in range(generations + 1):
+            scores = score(population)
             best.offer(population, scores)
-            if generation < self.generations:
+            if generation < generations:
                 population = self._children(population, scores, rng)
         return [config for _, _, config in sorted(best.entries(), reverse=True)]
 

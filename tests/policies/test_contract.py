@@ -9,7 +9,7 @@ from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab_policies.hybrid_vndx import HybridVndx
 from tests.support import toys
-from tests.support.policies import IN_SKETCH, LEARN_NOTHING, names, space_for, start
+from tests.support.policies import IN_PROGRAMS, LEARN_NOTHING, names, space_for, start
 
 pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
 
@@ -29,7 +29,7 @@ def test_what_it_is_told_matters(name: str) -> None:
     assert same == (name in LEARN_NOTHING)
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name.values[0] not in IN_SKETCH])
+@pytest.mark.parametrize("name", [name for name in names() if name.values[0] not in IN_PROGRAMS])
 def test_parameters_with_restrictions_are_searched(name: str) -> None:
     def cost(config: Config) -> Measurement:
         return toys.successful_measurement(1e-3 * (1 + sum(config[f"x{i}"] for i in range(5))))  # type: ignore[misc]

@@ -28,6 +28,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "pretrained": {"chains": 16, "steps": 10},
     "evolutionary-model": {"population": 32},
     "ansor": {"population": 24, "n_startup": 24},
+    "pruner": {"population": 12, "drafted": 4, "draft_generations": 1, "n_startup": 24},
     "metaschedule": {"population": 12, "generations": 1, "n_startup": 24},
     "baco": {"points": 32, "searches": 1, "memory": 32},
     "lfbo": {"n_startup": 24, "neighbours": 50},
@@ -63,6 +64,9 @@ SKETCHES: dict[str, Callable[[], Space]] = {
 }
 IN_SKETCH = ("metaschedule",)
 """Policies that refuse toys: for traces of TVM's samples alone."""
+
+IN_PROGRAMS = (*IN_SKETCH, "pruner")
+"""Policies that refuse spaces without programs."""
 
 SAME = ("autotvm-random", "autotvm-grid", "autotvm-xgb-rank", "pretrained")
 

@@ -1,0 +1,96 @@
+"""A static analysis that knows what a machine is good at drafts what the cost model selects from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlab.arrays import Floats
+from searchlab.costmodel import BoundCostModel
+from searchlab.costmodel.features import KnobFeatures, make_features
+from searchlab.errors import UnsupportedSpace
+from searchlab.space import Config, Space
+from searchlab.target import Cache, Target
+from searchlab.workload import parse_workload
+from searchlab_costmodels.pack_sum import PackSum
+from searchlab_costmodels.xgboost import XGBoost
+from searchlab_policies.pruner import BLOCKS, THREADS, UNROLLED, Pruner, SymbolAnalyzer, used
+from searchlab_spaces.templates import KnobTemplate
+from tests.support import toys
+from tests.support.policies import CPU, restricted
+
+SPACE = KnobTemplate(parse_workload("gemm:64x64x64"), CPU)
+BASE = {"tile_i": (8, 1, 8), "tile_j": (4, 1, 16), "tile_k": (16, 4), "pack_b": 0}
+
+
+def policy(space: Space, **options: Any) -> Pruner:
+    model = BoundCostModel(PackSum(seed=0, rounds=20), make_features("per-store", space))
+    return Pruner(
+        space,
+        seed=0,
+        cost_model=model,
+        **{"population": 8, "drafted": 4, "draft_generations": 1, "n_startup": 8, **options},
+    )
+
+
+def speeds(*configs: dict[str, Any]) -> Floats:
+    features = make_features("per-store", SPACE)
+    return SymbolAnalyzer(CPU, 1)(features([Config({**BASE, **config}) for config in configs]))
+
+
+def test_idle_lanes_idle_cores_and_spilt_registers_take_time() -> None:
+    base, lanes, cores, registers = speeds(
+        {}, {"tile_j": (32, 1, 2)}, {"tile_i": (1, 8, 8), "tile_j": (1, 4, 16)}, {"tile_i": (1, 1, 64)}
+    )
+    assert base > max(lanes, cores, registers)
+
+
+def test_small_caches_take_time() -> None:
+    rows = make_features("per-store", SPACE)([Config({**BASE, "tile_i": (64, 1, 1)})])
+    small, large = (Target(CPU.spec, (Cache(size, 8), Cache(2 * size, 8))) for size in (128, 1 << 20))
+    assert SymbolAnalyzer(small, 1)(rows) < SymbolAnalyzer(large, 1)(rows)
+
+
+def gpu(**columns: Any) -> Floats:
+    """Return the features of a kernel with one store."""
+    store = np.zeros(164)
+    store[0] = np.log2(1e6 + 1)
+    for part, value in ((BLOCKS, columns.get("blocks", 320)), (THREADS, columns.get("threads", 256))):
+        store[part] = [np.log2(value + 1), 1.0, 1.0]
+    store[UNROLLED] = np.log2(columns.get("unrolled", 1) + 1)
+    return store
+
+
+@pytest.mark.parametrize("slower", [{"blocks": 321}, {"blocks": 2}, {"threads": 257}, {"unrolled": 512}])
+def test_partial_waves_partial_warps_and_spilling_slow_a_gpu(slower: dict[str, int]) -> None:
+    fast, slow = SymbolAnalyzer(Target({"kind": "cuda"}), 80)(np.array([gpu(), gpu(**slower)]))
+    assert fast > slow
+
+
+def test_a_config_without_a_program_is_not_drafted() -> None:
+    assert SymbolAnalyzer(CPU, 1)(np.full((2, 2 * 164), np.nan)).tolist() == [0.0, 0.0]
+    assert policy(toys.Large()).ask(4)  # random ones fill the batch
+
+
+def test_places_are_used_in_whole_waves() -> None:
+    assert used(np.array([1.0, 8.0, 9.0]), 8).tolist() == [0.125, 1.0, 0.5625]
+
+
+def test_batches_are_drawn_from_the_draft_and_then_from_the_model() -> None:
+    space = KnobTemplate(parse_workload("gemm:64x64x64"), CPU)
+    pruner = policy(space, epsilon=0.0)
+    estimate = pruner._estimate
+    at_random = estimate([space.sample(np.random.default_rng(1)) for _ in range(8)])
+    batch = pruner.ask(4)
+    assert np.median(estimate(batch)) > np.median(at_random)
+    pruner.tell(toys.trials_of(batch, toys.smooth))
+    pruner.tell(toys.trials_of(pruner.ask(4), toys.smooth))
+    assert pruner.cost_model.fitted and len(set(pruner.ask(4)) - set(pruner.seen)) == 0
+
+
+def test_a_space_without_programs_is_refused() -> None:
+    space = restricted()
+    with pytest.raises(UnsupportedSpace, match="have none"):
+        Pruner(space, seed=0, cost_model=BoundCostModel(XGBoost(seed=0), KnobFeatures(space)))
