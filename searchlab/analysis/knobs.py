@@ -107,13 +107,13 @@ def measured_spaces(costs: Mapping[tuple[str, bytes], Sequence[float]], flops: i
     for space, configs in sorted(by_space.items()):
         throughput = gflops(np.array([cost for _, cost in configs]), flops)
         names = {name: None for config, _ in configs for name in config}
-        knobs = {name: objects([_text(config, name) for config, _ in configs]) for name in names}
+        knobs = {name: objects([knob_text(config, name) for config, _ in configs]) for name in names}
         if throughput.any():
             spaces.append(MeasuredSpace(space, knobs, throughput))
     return spaces
 
 
-def _text(config: Mapping[str, Any], knob: str) -> str:
+def knob_text(config: Mapping[str, Any], knob: str) -> str:
     if knob not in config:
         return "-"
     value = config[knob]

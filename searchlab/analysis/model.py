@@ -148,6 +148,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     standing: Standing | None = None  # None with fewer than two strategies
     verdict: str
     notes: list[str]
+    explanations: list[str] = []  # on the only workload: why strategies are significantly worse than the leader
 
     def words(self, target: float) -> dict[str, str]:
         """Return the words to insert into column titles; see :func:`~searchlab.analysis.measures.table`."""
@@ -159,7 +160,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class PairClaims(msgspec.Struct, frozen=True):
-    """The claims that compare the best strategy with one other."""
+    """The claims that compare two strategies: those of a registered contrast, or the best strategy and another."""
 
     first: str
     second: str
@@ -185,6 +186,7 @@ class ContrastAnswer(msgspec.Struct, frozen=True):
     verdict: str
     says: str  # one sentence with the effect, its interval, and p on these workloads and on workloads like these
     difference: Difference
+    why: str = ""  # why the worse of the two loses, if a test is significant
 
 
 class Comparand(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,7 +244,7 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     workloads: list[str]
     strategies: list[OverallStrategy]  # largest mean area first
     contrasts: list[Contrast]  # each pair by area over shared seeds, tested for a difference on these workloads
-    claims: list[PairClaims]  # the best strategy against each other one, starting with the next best
+    claims: list[PairClaims]  # registered contrasts, then the best strategy against each other, the next best first
     ranks: dict[str, float]  # average ranks by mean area on each workload; 1 for a strategy that is best everywhere
     standing: Standing
     verdict: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ from ..log.format import Header
 from ..log.plan import Budget
 from ..stats.curves import (
     Band,
+    area_over_seconds,
     band_over_seconds,
     band_over_trials,
     gflops,
@@ -40,6 +42,8 @@ MEASURED_GAIN = 0.01
 By = Literal["trials", "seconds"]
 """What strategies are compared over: the area under the curve over trials, or over charged seconds."""
 
+PARTS = 8  # number of parts into which the budget is divided
+NEAR = 1.05  # a trial with at most this many times the lowest cost so far is near the best
 TARGET = 0.95  # the fraction of the best known throughput that counts as converged
 
 
@@ -95,6 +99,19 @@ class LoggedRun:
     def reaches(self, trials: int) -> bool:
         """Return whether the run has at least this many trials, or has ended and so keeps its best."""
         return self.log.trials >= trials or self.log.ended is not None
+
+
+class BudgetParts(NamedTuple):
+    """What a strategy did in each eighth of the trials, or seconds, that are compared: means over seeds, shape (8,).
+
+    Shares are fractions of the trials there. Without trials there, or if the space's median is unknown, they are NaN.
+    """
+
+    area: Floats  # mean of the best throughput so far, as a fraction of the best known
+    near: Floats  # share of trials at most 5 % slower than the fastest trial so far
+    slow: Floats  # share of trials that are slower than the median of the space
+    failed: Floats  # share of failed trials
+    filled: Floats  # share of trials whose configs were drawn at random because the policy had proposed too few
 
 
 @dataclass(frozen=True)
@@ -182,6 +199,30 @@ class StrategyRuns:
         return [run for run in self.runs if run.reaches(self.trials)]
 
     @cached_property
+    def parts(self) -> BudgetParts:
+        """What the runs that are compared did in each part of the budget."""
+        horizon, best = self.horizon, self.workload.best_gflops
+        draws = self.workload.draws.get(self.space)
+        median = math.exp(draws.median) if draws else math.nan
+        by_seconds = self.workload.by == "seconds" and self.workload.seconds_horizon > 0
+        budget = self.workload.seconds_horizon if by_seconds else float(horizon)
+        elapsed = self.elapsed if by_seconds else np.tile(np.arange(float(horizon)), (len(self.compared), 1))
+        ends = budget * np.arange(1, PARTS + 1) / PARTS
+        totals = [end * float(area_over_seconds(self.curves, elapsed, end, best).mean()) for end in ends]
+        shares = np.full((4, PARTS, len(self.compared)), np.nan)
+        for number, run in enumerate(self.compared):
+            costs = run.log.costs[:horizon]
+            failed = np.isinf(costs)
+            near = (costs <= NEAR * run.lowest[:horizon]) & ~failed
+            slow = np.where(failed, 0.0, costs > median) if draws else np.full(len(costs), np.nan)
+            filled = run.log.fill_in[:horizon]
+            parts = np.floor(PARTS * elapsed[number, : len(costs)] / budget)
+            for part in range(PARTS):
+                if (within := parts == part).any():
+                    shares[:, part, number] = [kind[within].mean() for kind in (near, slow, failed, filled)]
+        return BudgetParts(np.diff(totals, prepend=0.0) * PARTS / budget, *mean_of_defined(shares, axis=2))
+
+    @cached_property
     def band_over_trials(self) -> Band:
         """The band over all trials of the strategy, including those beyond the horizon."""
         return band_over_trials(pad_curves([run.curve for run in self._complete], self.trials))
@@ -191,6 +232,13 @@ class StrategyRuns:
         """The band over all trials of the strategy, including those beyond the horizon."""
         curves, elapsed = ([getattr(run, name) for run in self._complete] for name in ("curve", "elapsed"))
         return band_over_seconds(pad_curves(curves, self.trials), pad_curves(elapsed, self.trials))
+
+
+def mean_of_defined(values: Floats, axis: int | tuple[int, ...] | None = None) -> Floats:
+    """Return the mean of the numbers that are not NaN, or NaN if there are none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanmean(values, axis=axis))
 
 
 def pad_curves(values: Sequence[Floats], trials: int) -> Floats:

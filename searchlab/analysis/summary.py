@@ -15,7 +15,7 @@ from ..arrays import Floats
 from ..log.plan import Claim
 from ..stats.inference import FEWEST_WORKLOADS, ROPE, Difference, bayesian_signed_rank, no_answer, paired_difference
 from ..stats.intervals import DECIMALS, Sample, share_interval
-from ..stats.ranks import average_ranks, rounded
+from ..stats.ranks import ALPHA, average_ranks, rounded
 from .claims import claim_verdicts
 from .contrasts import (
     Key,
@@ -54,6 +54,7 @@ from .verdict import (
     standing_of_first,
     verdict,
 )
+from .why import explain
 from .words import area_text, counted, listed
 
 OTHERS = "workloads like these"  # the name of the test for a claim about other workloads
@@ -90,10 +91,14 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         standing = standing_of_first([row.strategy for row in rows], compared, tests) if len(rows) > 1 else None
         over_table = any(run.log.header.table for run in runs.runs)
         text = verdict(rows, standing, TARGET, area=area, so_far=bool(runs.waiting), is_suite_table=over_table)
-        workloads.append(msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text))
-    answered = answers(tests.registered, workloads, combined, adjusted, area)
+        behind = standing.behind if standing and len(drafts) == 1 else ()
+        why = [explain(name, rows[0].strategy, [runs]) for name in behind]
+        workloads.append(
+            msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text, explanations=why)
+        )
+    answered = answers(tests.registered, workloads, combined, adjusted, area, comparison)
     waiting = any(item.waiting for item in comparison.values())
-    overall = _overall(combined, adjusted, answered, by, so_far=waiting) if combined else None
+    overall = _overall(combined, adjusted, answered, comparison, so_far=waiting) if combined else None
     return Summary(
         TARGET,
         workloads,
@@ -224,6 +229,12 @@ class Together:
     strategies: list[OverallStrategy]
     pairs: dict[tuple[str, str], Pair]
 
+    def pair(self, first: str, second: str) -> Pair | None:
+        """Return two strategies in this order, or None if one of them did not run on every workload."""
+        if pair := self.pairs.get((second, first)):
+            return replace(pair, difference=pair.difference.reversed(), means=-pair.means)
+        return self.pairs.get((first, second))
+
     @property
     def p(self) -> dict[Key, float]:
         """The p-value of each test, for claims about these workloads and for claims about others like them."""
@@ -298,42 +309,65 @@ def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySumm
 
 
 def _overall(
-    combined: Together, adjusted: Mapping[Key, float], answered: Sequence[ContrastAnswer], by: By, *, so_far: bool
+    combined: Together,
+    adjusted: Mapping[Key, float],
+    answered: Sequence[ContrastAnswer],
+    comparison: ComparedRuns,
+    *,
+    so_far: bool,
 ) -> Overall:
     """Return the comparison over all workloads. ``so_far`` states whether some runs have not begun yet."""
     workloads, strategies = combined.workloads, combined.strategies
+    by = comparison[workloads[0].workload].by
     names = [strategy.strategy for strategy in strategies]
     rows = [item.by_strategy for item in workloads]
     compared = with_adjusted("", (pair.contrast for pair in combined.pairs.values()), adjusted)
     means = np.array([[row[name].area.value for name in names] for row in rows])
-    pair_claims = [_claims(pair, adjusted) for (first, _), pair in combined.pairs.items() if first == names[0]]
-    pairs_answered = {frozenset((item.first, item.second)) for item in answered}
+    pairs = {frozenset((item.first, item.second)): (item.first, item.second) for item in answered}
+    of_best = {frozenset((names[0], name)): (names[0], name) for name in names[1:]}
+    pair_claims = {
+        pair: _claims(*ordered, combined, adjusted, comparison) for pair, ordered in (of_best | pairs).items()
+    }
     so_far = so_far or not all(row[name].complete for row in rows for name in names)
     standing = standing_of_first(names, compared)
     sentences = [over_all(strategies, standing, len(workloads), area_text(by), so_far=so_far)]
-    if frozenset(names[:2]) not in pairs_answered:
-        sentences.append(pair_claims[0].headline)
+    if frozenset(names[:2]) not in pairs:
+        sentences.append(pair_claims[frozenset(names[:2])].headline)
     sentences += dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note)
     return Overall(
         workloads=[item.workload for item in workloads],
         strategies=strategies,
         contrasts=compared,
-        claims=pair_claims,
+        claims=[pair_claims[pair] for pair in pairs | of_best],
         ranks=dict(zip(names, average_ranks(rounded(means)).tolist(), strict=True)),
         standing=standing,
         verdict=" ".join(sentences + _left_out(workloads, names, by)),
     )
 
 
-def _claims(pair: Pair, adjusted: Mapping[Key, float]) -> PairClaims:
-    names, difference = (pair.contrast.first, pair.contrast.second), pair.corrected(adjusted)
+def _claims(
+    first: str, second: str, combined: Together, adjusted: Mapping[Key, float], comparison: ComparedRuns
+) -> PairClaims:
+    pair = combined.pair(first, second)
+    assert pair is not None
+    names, difference = (first, second), pair.corrected(adjusted)
     says = claims(*names, difference)
     equivalence = None
     if difference.workloads >= FEWEST_WORKLOADS and not difference.clusters:  # the test assumes independent workloads
         equivalence = bayesian_signed_rank(pair.means)
         says.append(equivalence_claim(*names, equivalence, ROPE))
+    says += filter(None, [_explain(*names, difference, comparison)])
     shown = difference if difference.workloads else None
     return PairClaims(*names, shown, says, headline(*names, difference), equivalence)
+
+
+def _explain(first: str, second: str, difference: Difference, comparison: ComparedRuns) -> str:
+    """Return why the worse of two strategies loses, or "" if the difference is not significant."""
+    p = difference.on_these.p
+    if p is None or p > ALPHA:
+        return ""
+    loser, winner = (second, first) if difference.value > 0 else (first, second)
+    return explain(loser, winner, list(comparison.values()))
 
 
 def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str], by: By) -> list[str]:
@@ -363,6 +397,7 @@ def answers(
     combined: Together | None,
     adjusted: Mapping[Key, float],
     area: str,
+    comparison: ComparedRuns,
 ) -> list[ContrastAnswer]:
     """Answer the registered contrasts.
 
@@ -373,21 +408,20 @@ def answers(
             missing from it and are skipped. With a single workload, it is None, and the test on that workload is used.
         adjusted: The corrected p-values of all tests.
         area: The name of the area by which strategies are compared.
+        comparison: The runs.
     """
     answered = []
     for first, second in registered:
         difference = None
         if combined is None:
             difference = _alone(first, second, workloads[0]) if len(workloads) == 1 else None
-        elif pair := combined.pairs.get((first, second)):
+        elif pair := combined.pair(first, second):
             difference = pair.corrected(adjusted)
-        elif pair := combined.pairs.get((second, first)):
-            difference = pair.corrected(adjusted).reversed()
         if difference is not None:
             word = answer_word(difference)
-            answered.append(
-                ContrastAnswer(first, second, word, answer(first, second, word, difference, area), difference)
-            )
+            says = answer(first, second, word, difference, area)
+            why = _explain(first, second, difference, comparison)
+            answered.append(ContrastAnswer(first, second, word, says, difference, why))
     return answered
 
 

@@ -53,3 +53,7 @@ def number_ranges(numbers: Iterable[int]) -> str:
     ]
     texts = [f"{bounds[0]} to {bounds[-1]}" if len(bounds) > 2 else ", ".join(map(str, bounds)) for bounds in ranges]
     return ", ".join(texts)
+
+
+def percent(fraction: float) -> str:
+    return f"{100 * fraction:.0f} %"

@@ -137,7 +137,7 @@ def test_eleven_workloads_carry_a_claim_on_others(tmp_path: Path) -> None:
     first, second = summary.overall.claims
     assert (first.first, first.second, second.second) == ("a", "b", "c")
     assert first.headline.startswith("On workloads like these, if these are a fair sample of them, a minus b is +0.0")
-    assert first.headline in summary.overall.verdict and len(first.says) == 4
+    assert first.headline in summary.overall.verdict and len(first.says) == 5
     assert first.equivalence is not None and first.equivalence.better > 0.95
     page = html.unescape((tmp_path / "report" / "report.html").read_text())
     assert all(sentence in page for sentence in (*first.says, *second.says, summary.family.says))

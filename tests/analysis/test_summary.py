@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.analysis.charts.figures import all_charts, budget_parts
+from searchlab.analysis.charts.figures import all_charts
 from searchlab.analysis.charts.vegalite import LineStyles
 from searchlab.analysis.model import Outcome, Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
@@ -446,7 +446,7 @@ def test_runs_limited_by_seconds_are_compared_over_seconds(tmp_path: Path) -> No
     charts = all_charts(summary, runs, LineStyles.from_summary(summary, runs))[WORKLOAD]
     assert next(iter(charts["convergence"].views)) == "seconds", "the first view shows what is tested"
     for group in runs[WORKLOAD].strategies.values():
-        assert budget_parts(group).area.mean() == pytest.approx(item.by_strategy[group.strategy].area.value)
+        assert group.parts.area.mean() == pytest.approx(item.by_strategy[group.strategy].area.value)
 
 
 def test_the_area_over_trials_is_compared_on_demand(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
 from itertools import combinations
@@ -14,20 +13,20 @@ import numpy as np
 from ...arrays import Floats
 from ...log.columns import METRICS as FIELDS
 from ...records import FAILURES
-from ...stats.curves import Band, area_over_seconds, band_at, ecdf, performance_ratios
+from ...stats.curves import Band, band_at, ecdf, performance_ratios
 from ...stats.inference import ROPE, paired_difference
 from ...stats.intervals import Interval
 from ...stats.ranks import ALPHA
 from ..knobs import MOST_VALUES, MeasuredSpace
 from ..measures import AREA, SECONDS, TIME_PARTS, TRIALS, StrategySummary
 from ..model import Contrast, Overall, Summary, WorkloadSummary
-from ..runs import ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns
+from ..runs import PARTS, BudgetParts, ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns, mean_of_defined
 from ..summary import paired_areas
 from ..words import counted, listed, p_equals
 from .vegalite import (
-    COLOURS,
     FLOOR,
     GREY,
+    GROUPS,
     ROW,
     STRATEGY,
     Chart,
@@ -47,8 +46,6 @@ from .vegalite import (
 BY_TRIALS, BY_SECONDS, SEEDS = "trials", "seconds", "each seed"  # the keys of views
 AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))  # keys, and labels of the x axes
 POINTS = 120  # maximum number of points in a line; a longer run is sampled
-PARTS = 8  # number of parts into which the budget is divided
-NEAR = 1.05  # a trial with at most this many times the lowest cost so far is near the best
 TWO_LINES = 28  # height of a row with a name of two lines, in pixels
 KNOBS = 6  # maximum number of knobs whose values are shown, the most important ones
 
@@ -72,7 +69,7 @@ def all_charts(summary: Summary, comparison: ComparedRuns, styles: LineStyles) -
 
 def workload_charts(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> list[Chart]:
     """Return the charts of a workload whose runs have trials. Some of their views may be empty."""
-    parts = {name: budget_parts(group) for name, group in runs.strategies.items()}
+    parts = {name: group.parts for name, group in runs.strategies.items()}
     charts = [
         _convergence(item, runs, styles),
         *_budget_charts(parts, styles),
@@ -291,50 +288,6 @@ def _model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
     return bands
 
 
-class BudgetParts(NamedTuple):
-    """What a strategy did in each eighth of the trials, or seconds, that are compared: means over seeds, shape (8,).
-
-    Shares are fractions of the trials there. Without trials there, or if the space's median is unknown, they are NaN.
-    """
-
-    area: Floats  # mean of the best throughput so far, as a fraction of the best known
-    near: Floats  # share of trials at most 5 % slower than the fastest trial so far
-    slow: Floats  # share of trials that are slower than the median of the space
-    failed: Floats  # share of failed trials
-    filled: Floats  # share of trials whose configs were drawn at random because the policy had proposed too few
-
-
-def budget_parts(group: StrategyRuns) -> BudgetParts:
-    """Return what a strategy did on one workload."""
-    horizon, best = group.horizon, group.workload.best_gflops
-    draws = group.workload.draws.get(group.space)
-    median = math.exp(draws.median) if draws else math.nan
-    by_seconds = group.workload.by == "seconds" and group.workload.seconds_horizon > 0
-    budget = group.workload.seconds_horizon if by_seconds else float(horizon)
-    elapsed = group.elapsed if by_seconds else np.tile(np.arange(float(horizon)), (len(group.compared), 1))
-    ends = budget * np.arange(1, PARTS + 1) / PARTS
-    totals = [end * float(area_over_seconds(group.curves, elapsed, end, best).mean()) for end in ends]
-    shares = np.full((4, PARTS, len(group.compared)), np.nan)
-    for number, run in enumerate(group.compared):
-        costs = run.log.costs[:horizon]
-        failed = np.isinf(costs)
-        near = (costs <= NEAR * run.lowest[:horizon]) & ~failed
-        slow = np.where(failed, 0.0, costs > median) if draws else np.full(len(costs), np.nan)
-        filled = run.log.fill_in[:horizon]
-        parts = np.floor(PARTS * elapsed[number, : len(costs)] / budget)
-        for part in range(PARTS):
-            if (within := parts == part).any():
-                shares[:, part, number] = [kind[within].mean() for kind in (near, slow, failed, filled)]
-    return BudgetParts(np.diff(totals, prepend=0.0) * PARTS / budget, *_mean(shares, axis=2))
-
-
-def _mean(values: Floats, axis: int | tuple[int, ...]) -> Floats:
-    """Return the mean of the numbers that are not NaN, or NaN if there are none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(np.nanmean(values, axis=axis))
-
-
 def _budget_charts(by_strategy: Mapping[str, BudgetParts], styles: LineStyles) -> list[Chart]:
     """Return the charts of where in the budget strategies differ, and of what their trials were."""
 
@@ -465,7 +418,7 @@ def overall_charts(
     names = [row.strategy for row in overall.strategies]
     groups = {name: [comparison[item.workload].strategies[name] for item in workloads] for name in names}
     parts = {
-        name: BudgetParts(*_mean(np.array([budget_parts(group) for group in of_one]), axis=0))
+        name: BudgetParts(*mean_of_defined(np.array([group.parts for group in of_one]), axis=0))
         for name, of_one in groups.items()
     }
     return [
@@ -648,11 +601,11 @@ def _workloads(pairs: Sequence[Row], groups: Sequence[Row], styles: LineStyles) 
             "type": "nominal",
             "title": None,
             "sort": order,
-            "scale": {"range": list(COLOURS)},
+            "scale": {"range": list(GROUPS)},
             "legend": {"columns": 1, "symbolOpacity": 1, "symbolLimit": 0},
         }
         if not properties:
-            colour = {"value": COLOURS[0]}
+            colour = {"value": GROUPS[0]}
         mean = {"field": "mean", "type": "quantitative"}
         return forest_chart(
             pairs,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from zlib import crc32
 
 from ...files import file_name, write_file
 from ...stats.inference import ROPE
@@ -45,12 +46,15 @@ COLOURS = (
     "#332288",
 )
 DASHES: tuple[list[float], ...] = ([1, 0], [7, 2], [8, 2, 2, 2], [3, 1.5])
+GROUPS = ("#3d8c95", "#8c6d4f", "#6b7c93", "#8a6a8f", "#6f8a3a", "#b0614a")  # of what is not a strategy
 GREY = "#767676"
 WIDTH, HEIGHT, ROW = 520, 300, 20  # in pixels; ROW is the height of a strategy in charts with a row for each
 ROWS = 22  # maximum number of strategies in a column of a legend
 STRATEGY: Spec = {"field": "strategy", "type": "nominal", "title": None}
 HIGHLIGHTED = {"param": "highlighted", "empty": False}
 MOST_HIGHLIGHTED = 6  # maximum number of strategies that are highlighted initially
+OTHERS = len(COLOURS) - 1  # number of colours of strategies other than the subject
+SALT = "28301"  # with it, the best and the most usual baselines have different colours
 LOG_FROM = 100.0  # an axis is logarithmic if its last value is at least this many times its first value
 FLOOR = 0.1  # the smallest regret that is drawn, in percent: a tenth of the measurement noise
 
@@ -68,7 +72,7 @@ class Chart(NamedTuple):
 class LineStyles(NamedTuple):
     """The order and highlighting of strategies in all charts and tables."""
 
-    names: list[str]  # in the order that determines their colours
+    names: list[str]  # the subject first, then in alphabetical order
     subject: str | None  # the first strategy of the first registered contrast
     lit: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
     ranking: list[str]  # best first
@@ -83,8 +87,7 @@ class LineStyles(NamedTuple):
         ranked = list(dict.fromkeys([*ranked, *names]))
         lit = list(dict.fromkeys([*registered, *ranked]))[:MOST_HIGHLIGHTED]
         subject = registered[0] if registered else None
-        many = len(names) > len(COLOURS)  # highlighted strategies get distinct colours
-        names.sort(key=lambda name: (name != subject, many and name not in lit, name))
+        names.sort(key=lambda name: (name != subject, name))
         by_difference = sorted(
             summary.answers, key=lambda answer: (math.isnan(answer.difference.value), answer.difference.value)
         )
@@ -92,19 +95,35 @@ class LineStyles(NamedTuple):
         return cls(names, subject, lit, ranked, opponents)
 
     def colour(self, name: str) -> str:
-        """Return a strategy's colour. Only the first strategy, which is the subject if there is one, has the first."""
-        number = self.names.index(name)
-        return COLOURS[(number - 1) % (len(COLOURS) - 1) + 1 if number else 0]
+        """Return a strategy's colour, which is the same in all reports: see :func:`usual_style`.
+
+        The subject alone has the first colour. If two highlighted strategies have the same colour, the second one has
+        the next colour that none of them has.
+        """
+        if name == self.subject:
+            return COLOURS[0]
+        used: dict[int, str] = {}
+        for other in sorted(set(self.lit) - {self.subject}):
+            number, _ = usual_style(other)
+            free = [(number + shift) % OTHERS for shift in range(OTHERS)]
+            used[next((number for number in free if number not in used), number)] = other
+        of_lit = {other: number for number, other in used.items()}
+        return COLOURS[1 + of_lit.get(name, usual_style(name)[0])]
 
     def dash(self, name: str) -> list[float]:
-        """Return the dashes of a strategy's line; the next strategies with its colour have others."""
-        number = self.names.index(name)
-        return DASHES[(number + number // (len(COLOURS) - 1)) % len(DASHES)]
+        """Return the dashes of a strategy's line, which are the same in all reports."""
+        return DASHES[0 if name == self.subject else usual_style(name)[1]]
 
     def references(self, names: Iterable[str]) -> list[str]:
         """Sort ``names`` as strategies to compare with: opponents in registered contrasts, random search, the best."""
         first = [*self.opponents, RANDOM, *self.ranking]
         return sorted(names, key=first.index)
+
+
+def usual_style(strategy: str) -> tuple[int, int]:
+    """Return the indices of a strategy's colour and dashes, which depend only on its name."""
+    number = crc32(f"{SALT}{strategy}".encode())
+    return number % OTHERS, number // OTHERS % len(DASHES)
 
 
 class Level(NamedTuple):
@@ -326,7 +345,7 @@ def _readout(names: Sequence[str], x: Spec, *, steps: bool, falling: bool, digit
 def bar_chart(rows: Sequence[Row], parts: Sequence[str], quantity: str) -> Spec:
     """Return a stacked bar for each strategy. ``rows`` have a ``strategy``, a ``part`` and a ``value``."""
     names = list(dict.fromkeys(row["strategy"] for row in rows))
-    colours = {"domain": list(parts), "range": list(COLOURS[: len(parts)])}
+    colours = {"domain": list(parts), "range": list(GROUPS[: len(parts)])}
     return {
         "data": {"values": rows},
         "height": ROW * len(names),
@@ -417,7 +436,7 @@ def share_chart(rows: Sequence[Row], name: str, quantity: str) -> Spec:
         "data": {"values": rows},
         "height": ROW * len(rows),
         "layer": [
-            {"mark": {"type": "bar", "color": COLOURS[0]}, "encoding": {"x": x, "y": y}},
+            {"mark": {"type": "bar", "color": GROUPS[0]}, "encoding": {"x": x, "y": y}},
             {
                 "mark": {"type": "text", "align": "left", "dx": 4, "color": GREY},
                 "encoding": {"x": x, "y": y, "text": text},
@@ -435,7 +454,7 @@ def box_chart(rows: Sequence[Row], name: str, unit: str) -> Spec:
 
     def layer(mark: Spec, start: str, end: str = "") -> Spec:
         encoding: Spec = {"y": y, "x": x | {"field": start}, "tooltip": tooltip}
-        return {"mark": mark | {"color": COLOURS[0]}, "encoding": encoding | ({"x2": {"field": end}} if end else {})}
+        return {"mark": mark | {"color": GROUPS[0]}, "encoding": encoding | ({"x2": {"field": end}} if end else {})}
 
     return {
         "data": {"values": rows},

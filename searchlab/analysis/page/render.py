@@ -30,7 +30,7 @@ from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..measures import Row, Shown, table
 from ..model import BestProgram, PairClaims, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
-from ..words import area_text, listed, number_ranges, number_text, p_equals
+from ..words import area_text, listed, number_ranges, number_text, p_equals, percent
 
 INLINE = 4  # with more workloads, sections are compressed until the reader opens them
 WATCH = "watch.js"  # the script of pages that are served
@@ -125,7 +125,7 @@ def environment() -> Environment:
         "number": number_text,
         "speed": partial(speed, digits=",.1f"),
         "json": json.dumps,
-        "percent": lambda value: f"{100 * value:.0f} %",
+        "percent": percent,
     }
     return made
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from searchlab.analysis import read_runs, summarize
 from searchlab.analysis.charts.figures import (
     POINTS,
-    budget_parts,
     differences,
     sample,
     workload_differences,
@@ -81,8 +80,17 @@ def test_six_strategies_are_highlighted_in_colours_of_their_own(tmp_path: Path, 
     assert f"s{number - 1:02}" in looks.lit, "the best"
     assert sorted(looks.names) == [f"s{place:02}" for place in range(number)]
     assert len({looks.colour(name) for name in looks.lit}) == len(looks.lit)
-    assert len({(looks.colour(name), *looks.dash(name)) for name in looks.names}) == number
     assert [name for name in looks.names if looks.colour(name) == looks.colour("s01")] == ["s01"]
+
+
+def test_a_strategy_has_the_same_colour_in_all_reports() -> None:
+    baselines = ["random", "evolutionary", "xgb", "tpe", "gp-prior", "baco", "cmaes", "evolutionary-model"]
+    styles = LineStyles(baselines, None, baselines, baselines, [])
+    assert len({*map(styles.colour, baselines)}) == len(baselines)
+    for names in (baselines[:2], ["mine", *baselines], [*baselines, *(f"s{number}" for number in range(30))]):
+        others = LineStyles(names, "mine", names[:6], names, [])
+        for name in set(names) & set(baselines):
+            assert (others.colour(name), others.dash(name)) == (styles.colour(name), styles.dash(name))
 
 
 def test_a_pair_without_a_test_has_no_interval(tmp_path: Path) -> None:
@@ -99,7 +107,7 @@ def test_the_area_is_the_mean_of_its_eighths(tmp_path: Path) -> None:
         write(tmp_path, "random", seed, np.random.default_rng(seed).exponential(1, 40).tolist())
     runs = read_runs(tmp_path)
     (row,) = summarize(runs).workloads[0].strategies
-    parts = budget_parts(runs[WORKLOAD].strategies["random"])
+    parts = runs[WORKLOAD].strategies["random"].parts
     assert parts.area.shape == (8,) and parts.area.mean() == pytest.approx(row.area.value)
 
 
@@ -107,7 +115,7 @@ def test_trials_are_near_the_best_slow_or_failed(tmp_path: Path) -> None:
     """The median of random search is 2 GFLOPS."""
     write(tmp_path, "random", 0, [1, 2, 3] * 5 + [2])
     write(tmp_path, "a", 0, ["crash", 5, 5, 4.9, 5, 1, 5, 3, "crash", "crash", 10, 9, 1, 1, 10, 2])
-    parts = budget_parts(read_runs(tmp_path)[WORKLOAD].strategies["a"])
+    parts = read_runs(tmp_path)[WORKLOAD].strategies["a"].parts
     assert parts.near.tolist() == [0.5, 1, 0.5, 0.5, 0, 0.5, 0, 0.5], "5 is not near once 10 is found"
     assert parts.slow.tolist() == [0, 0, 0.5, 0, 0, 0, 1, 0]
     assert parts.failed.tolist() == [0.5, 0, 0, 0, 1, 0, 0, 0]
@@ -115,7 +123,7 @@ def test_trials_are_near_the_best_slow_or_failed(tmp_path: Path) -> None:
 
 def test_a_budget_of_few_trials_has_empty_eighths(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 2, 4])
-    parts = budget_parts(read_runs(tmp_path)[WORKLOAD].strategies["a"])
+    parts = read_runs(tmp_path)[WORKLOAD].strategies["a"].parts
     assert parts.area.mean() == pytest.approx((1 + 2 + 4) / 3 / 4) and np.isnan(parts.slow).all()
     assert parts.near[~np.isnan(parts.near)].tolist() == [1, 1, 1], "a part without trials has no share"
 

@@ -1,0 +1,112 @@
+"""Why a strategy loses to another: where in the budget, on which workloads, and how its trials differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+
+import msgspec
+import numpy as np
+
+from ..arrays import Floats
+from .knobs import knob_text
+from .runs import PARTS, BudgetParts, StrategyRuns, WorkloadRuns, mean_of_defined
+from .words import listed, percent
+
+MOST = 2 / 3  # the share of a difference that arises in the part of the budget that an explanation names
+LONGEST = PARTS / 2  # a longer part is not named
+LEAST = 0.05  # the smallest difference between two shares of trials that explains anything
+FACTS = 2  # maximum number of workloads, of kinds of trials, and of knobs to consider
+
+KINDS = {
+    "near": "near the best so far",
+    "slow": "slower than half of the space",
+    "failed": "failed",
+    "filled": "random fill-ins",
+}
+"""The name of the trials in each share of :class:`~searchlab.analysis.runs.BudgetParts`."""
+
+WHEN = "{loser} falls behind {winner} {part}{where}."
+TRIALS = "Its trials{there}: {kinds}."
+KNOB = "{share} of its trials{where} had {knob} = {value}, as in the fastest config ({winner}: {other})."
+
+
+def explain(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> str:
+    """Return in which part of the budget and where the ``loser`` falls behind, and how its trials differ there."""
+    pairs = [
+        (item, item.strategies[loser], item.strategies[winner])
+        for item in items
+        if {loser, winner} <= item.strategies.keys()
+    ]
+    if not pairs:
+        return ""
+    # The axes are workloads, strategies, fields of BudgetParts, and parts of the budget.
+    parts = np.array([[behind.parts, ahead.parts] for _, behind, ahead in pairs])
+    lost = parts[:, 1, 0] - parts[:, 0, 0]
+    if not lost.sum() > 0:
+        return ""
+    order = np.argsort(-lost.sum(axis=1))
+    worst = [f"{pairs[index][0].workload} ({-lost[index].mean():+.3f})" for index in order[:FACTS]]
+    start, end = _part_of_most(lost.mean(axis=0))
+    when = WHEN.format(
+        loser=loser,
+        winner=winner,
+        part=_part_text(start, end),
+        where=f", most on {listed(worst)}" if len(pairs) > 1 else "",
+    )
+    own, other = mean_of_defined(parts[:, :, 1:, start:end], axis=(0, 3)).tolist()
+    shares = zip(BudgetParts._fields[1:], own, other, strict=True)
+    differ = [(abs(first - second), kind, first, second) for kind, first, second in shares]
+    kinds = [
+        f"{percent(first)} {KINDS[kind]} ({winner}: {percent(second)})"
+        for difference, kind, first, second in sorted(differ, reverse=True)
+        if difference >= LEAST
+    ][:FACTS]
+    item, behind, ahead = pairs[order[0]]
+    where = f" on {item.workload}" * (len(pairs) > 1)
+    sentences = [
+        when,
+        TRIALS.format(there=" there" * (end - start < PARTS), kinds=listed(kinds)) if kinds else "",
+        _missed_value(item, behind, ahead, winner, where),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _part_of_most(lost: Floats) -> tuple[int, int]:
+    """Return the start and the end of the shortest part of the budget in which most of the difference arises."""
+    parts = sorted(combinations(range(PARTS + 1), 2), key=lambda part: part[1] - part[0])
+    start, end = next(part for part in parts if lost[slice(*part)].sum() >= MOST * lost.sum())
+    return (start, end) if end - start <= LONGEST else (0, PARTS)
+
+
+def _part_text(start: int, end: int) -> str:
+    if end - start == PARTS:
+        return "throughout the budget"
+    if start == 0:
+        return f"in the first {percent(end / PARTS)} of the budget"
+    return f"between {percent(start / PARTS)} and {percent(end / PARTS)} of the budget"
+
+
+def _missed_value(item: WorkloadRuns, behind: StrategyRuns, ahead: StrategyRuns, winner: str, where: str) -> str:
+    """Return the value of an important knob in the fastest config that one strategy tried less often than the other."""
+    space = next((space for space in item.spaces if space.space == behind.space == ahead.space), None)
+    if space is None:
+        return ""
+    fastest = space.throughput.argmax()
+    values = {knob: space.knobs[knob][fastest] for knob in list(space.importances)[:FACTS]}
+    shares = [
+        (knob, value, _share_with(behind, knob, value), _share_with(ahead, knob, value))
+        for knob, value in values.items()
+    ]
+    knob, value, own, other = max(shares, key=lambda share: share[3] - share[2], default=("", "", 0.0, 0.0))
+    if other - own < LEAST:
+        return ""
+    return KNOB.format(share=percent(own), where=where, knob=knob, value=value, winner=winner, other=percent(other))
+
+
+def _share_with(runs: StrategyRuns, knob: str, value: str) -> float:
+    """Return the share of the trials that are compared in which ``knob`` has this ``value``."""
+    configs = Counter(config for run in runs.compared for config in run.log.configs[: runs.horizon].tolist())
+    having = sum(number for config, number in configs.items() if knob_text(msgspec.json.decode(config), knob) == value)
+    return having / configs.total()

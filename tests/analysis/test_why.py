@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from searchlab.analysis import read_runs
+from searchlab.analysis.why import explain
+from tests.support.analysis.logs import WORKLOAD, write
+
+OTHER = "gemm:100x100x500"
+
+
+def test_a_loss_is_explained_by_part_workload_and_trials(tmp_path: Path) -> None:
+    for seed in range(2):
+        for workload, first in ((WORKLOAD, 1.0), (OTHER, 4.0)):
+            write(tmp_path, "quick", seed, [10.0] * 16, workload=workload)
+            write(tmp_path, "slow", seed, [first, "crash", "crash", first, *[10.0] * 12], workload=workload)
+    runs = list(read_runs(tmp_path).values())
+    says = explain("slow", "quick", runs)
+    assert says.startswith("slow falls behind quick in the first 25 % of the budget, most on gemm:100x100x50 (-0.2")
+    assert "50 % failed (quick: 0 %)" in says
+    assert explain("quick", "slow", runs) == "" and explain("quick", "none", runs) == ""
+
+
+def test_a_value_that_the_loser_hardly_tried_is_named(tmp_path: Path) -> None:
+    for seed in range(2):
+        for name, tried in (("quick", 12), ("slow", 2)):
+            shared = [*["fast"] * tried, *["other"] * (16 - tried)]
+            write(
+                tmp_path,
+                name,
+                seed,
+                [10.0 if of == "fast" else 1.0 + (name == "quick") for of in reversed(shared)],
+                shared=shared[::-1],
+            )
+    says = explain("slow", "quick", list(read_runs(tmp_path).values()))
+    assert says.endswith("12 % of its trials had of = fast, as in the fastest config (quick: 75 %).")
