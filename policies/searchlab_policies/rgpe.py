@@ -98,7 +98,9 @@ class Rgpe(GpPrior):
 
     def _batch(self, n: int, rng: np.random.Generator) -> list[Config]:
         ranked = sorted(self.trials, key=lambda trial: trial.cost)
-        candidates = self._candidates(ranked[:NEAR], rng) if ranked else self.space.sample_new(rng, self.points, {})
+        candidates = (
+            self._candidates(ranked[:NEAR], rng) if ranked else self.space.sample_new(rng, self.points, self.seen)
+        )
         worked = sum(math.isfinite(trial.cost) for trial in ranked)
         processes, weights = self._sources, np.ones(len(self._sources))
         if not self._sources or (len(ranked) >= FEW and worked >= 2):

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from searchlab.arrays import Floats
-from searchlab.costmodel import BoundCostModel
+from searchlab.costmodel import BoundCostModel, scores_of
+from searchlab.costmodel.bound import OtherTask
 from searchlab.costmodel.features import KnobFeatures, make_features
 from searchlab.errors import UnsupportedSpace
+from searchlab.records import Measurement
 from searchlab.space import Config, Space
 from searchlab.target import Cache, Target
 from searchlab.workload import parse_workload
 from searchlab_costmodels.pack_sum import PackSum
+from searchlab_costmodels.pretrained import Pretrained
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.pruner import BLOCKS, THREADS, UNROLLED, Pruner, SymbolAnalyzer, used
 from searchlab_spaces.templates import KnobTemplate
@@ -94,3 +97,16 @@ def test_a_space_without_programs_is_refused() -> None:
     space = restricted()
     with pytest.raises(UnsupportedSpace, match="have none"):
         Pruner(space, seed=0, cost_model=BoundCostModel(XGBoost(seed=0), KnobFeatures(space)))
+
+
+def test_a_model_of_another_shape_selects_the_first_batch() -> None:
+    def cost(config: Config) -> Measurement:
+        return toys.successful_measurement(1e-3 * sum(config["tile_j"]))
+
+    other = KnobTemplate(parse_workload("gemm:32x64x64"), CPU)
+    configs = [other.sample(np.random.default_rng(seed)) for seed in range(8)]
+    model = BoundCostModel(Pretrained(seed=0), make_features("per-store", SPACE))
+    model.pretrain([OtherTask(other, configs, scores_of(toys.trials_of(configs, cost)))])
+    pruner = Pruner(SPACE, seed=0, cost_model=model, population=8, drafted=4, draft_generations=1, epsilon=0.0)
+    best = pruner.cost_model.predict(pruner.ask(2))
+    assert best.min() >= np.median(model.predict([SPACE.sample(np.random.default_rng(seed)) for seed in range(8)]))
