@@ -1,6 +1,7 @@
-"""The second version of `gp-prior`: fewer parts, and tiles that are also compared for equality.
+"""The second version of `gp-prior`: fewer parts, first trials that are far apart, and tiles compared for equality.
 
-Sources: as for :mod:`.gp_prior`, without the averaging over two processes.
+Sources: as for :mod:`.gp_prior`, without the averaging over two processes; Johnson et al., "Minimax and Maximin
+Distance Designs" (1990), for the first trials.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from searchlab.arrays import Floats
 from searchlab.space import Config, Space, Value
 
 from .acquisition import expected_improvement
-from .gaussian_process import Encoding, GaussianProcess, lognormal_prior, select
+from .gaussian_process import Encoding, GaussianProcess, lognormal_prior, select, squared_distances
 from .gp_prior import NEAR, GpPrior, standardise
 
 MOST_TILES = 256
@@ -27,8 +28,10 @@ class Gp2(GpPrior):
 
     As in `gp-prior`, the process models the logarithm of the cost with a length scale for each knob, the candidates for
     a batch are random configs and mutations of the fastest trials, and the process treats its own prediction for a
-    selected candidate as a measurement. There are two differences:
+    selected candidate as a measurement. There are three differences:
 
+    - The first trials are far apart: each is the random config whose distance from the nearest of the others is
+      largest. Tiles do not count, because the outermost ones are hardly ever fast.
     - Two tiles that are not equal are at least a constant apart, however close their factors are. Whether vectors fit
       and loops have tails is a property of each tile, so a process that is smooth in the factors is misled.
     - With a warm start from other workloads, the trees that are trained on them only select the first trials. They are
@@ -36,15 +39,33 @@ class Gp2(GpPrior):
 
     Args:
         n_startup: The number of trials before the process is used.
-        points: The number of random candidates per batch.
+        points: The number of random candidates per batch, including the first ones.
         neighbours: The number of candidates per batch near the fastest trials.
         memory: The maximum number of trials to model: the fastest ones fill half, and the most recent of the others
             fill the rest. The time to fit the process grows with the cube of this number.
     """
 
     @cached_property
-    def encoding(self) -> Encoding:
+    def encoding(self) -> EqualityOfTiles:
         return EqualityOfTiles(self.space)
+
+    def _first(self, n: int, rng: np.random.Generator) -> list[Config]:
+        """Return configs that are fast on other workloads, or without those, configs that are far apart."""
+        if self._learnt is not None:
+            return super()._first(n, rng)
+        candidates = self.space.sample_new(rng, self.points, self.seen)
+        if len(candidates) <= n:
+            return candidates
+        rows = self.encoding.without_tiles([*self.seen, *candidates])
+        distances = squared_distances(rows, rows[len(self.seen) :])
+        nearest = distances[: len(self.seen)].min(axis=0, initial=np.inf)
+        batch = []
+        for _ in range(n):
+            index = int(np.argmax(nearest))
+            batch.append(candidates[index])
+            nearest = np.minimum(nearest, distances[len(self.seen) + index])
+            nearest[index] = -1.0
+        return batch
 
     def _batch(self, n: int, rng: np.random.Generator) -> list[Config]:
         trials = select(sorted(self.trials, key=lambda trial: trial.cost), self.memory)
@@ -77,6 +98,7 @@ class EqualityOfTiles(Encoding):
             for name, knob in knobs.items()
             if knob.kind == "tile" and 2 < len(knob.choices) <= MOST_TILES
         }
+        self._plain = ~np.isin(self.knobs, [i for i, knob in enumerate(knobs.values()) if knob.kind == "tile"])
         indices = list(knobs)
         for name, choices in self._tiles.items():
             self.knobs = np.append(self.knobs, [indices.index(name)] * len(choices))
@@ -84,6 +106,10 @@ class EqualityOfTiles(Encoding):
     def __call__(self, configs: Sequence[Config]) -> Floats:
         equal = [self._equality([config.get(name) for config in configs], i) for name, i in self._tiles.items()]
         return np.hstack([super().__call__(configs), *equal])
+
+    def without_tiles(self, configs: Sequence[Config]) -> Floats:
+        """Return the columns of the knobs that are not tiles."""
+        return super().__call__(configs)[:, self._plain]
 
     @staticmethod
     def _equality(values: Sequence[Value | None], choices: dict[Value, int]) -> Floats:

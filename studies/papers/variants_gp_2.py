@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -10,9 +10,11 @@ import numpy as np
 from variants_gp_prior import flat_prior, logarithms
 
 from searchlab.arrays import Floats
+from searchlab.space import Config
 from searchlab_policies import gp_2
-from searchlab_policies.gaussian_process import Encoding, GaussianProcess
-from searchlab_policies.gp_2 import Gp2
+from searchlab_policies.gaussian_process import GaussianProcess
+from searchlab_policies.gp_2 import EqualityOfTiles, Gp2
+from searchlab_policies.gp_prior import GpPrior
 
 
 class Changed(Gp2):
@@ -32,11 +34,34 @@ class Deaf(GaussianProcess):
         pass
 
 
+class RandomFirst(Gp2):
+    """gp-2 whose first trials are random."""
+
+    def _first(self, n: int, rng: np.random.Generator) -> list[Config]:
+        return GpPrior._first(self, n, rng)
+
+
+class Factors(EqualityOfTiles):
+    """An encoding that compares tiles by their factors alone."""
+
+    def __call__(self, configs: Sequence[Config]) -> Floats:
+        rows = super().__call__(configs)
+        return np.where(np.arange(rows.shape[1]) < len(self._plain), rows, 0.0)
+
+
+class SpreadTiles(EqualityOfTiles):
+    """An encoding in which tiles count for the distances between the first trials."""
+
+    def without_tiles(self, configs: Sequence[Config]) -> Floats:
+        return self(configs)
+
+
 def changed(name: str, **changes: Any) -> type[Changed]:
     return type(name, (Changed,), {"changes": changes, "__module__": __name__})
 
 
-FactorsOnly = changed("FactorsOnly", EqualityOfTiles=Encoding)
+FactorsOnly = changed("FactorsOnly", EqualityOfTiles=Factors)
+SpreadAll = changed("SpreadAll", EqualityOfTiles=SpreadTiles)
 FlatPrior = changed("FlatPrior", lognormal_prior=flat_prior)
 PlainLogarithms = changed("PlainLogarithms", standardise=logarithms)
 NoBelief = changed("NoBelief", GaussianProcess=Deaf)
@@ -44,6 +69,8 @@ NoBelief = changed("NoBelief", GaussianProcess=Deaf)
 PARTS: Mapping[str, str | type | tuple[str, Mapping[str, Any]]] = {
     "gp-2": "gp-2",
     "gp-prior": "gp-prior",
+    "first trials at random": RandomFirst,
+    "tiles count for the distances between the first trials": SpreadAll,
     "tiles only by their factors": FactorsOnly,
     "without the prior of length scales": FlatPrior,
     "slow programs count like fast ones": PlainLogarithms,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from searchlab.policy import Policy
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from searchlab_policies.gaussian_process import squared_distances
+from searchlab_policies.gaussian_process import Encoding, squared_distances
 from searchlab_policies.gp_2 import EqualityOfTiles, Gp2
 from searchlab_policies.random import Random
 from searchlab_spaces.parameters import Parameters
@@ -27,6 +28,15 @@ def test_different_tiles_are_apart_and_order_still_counts() -> None:
         squared_distances(by_tile, by_tile)[0], 1 + squared_distances(by_number, by_number)[0] - np.eye(4)[0]
     )
     assert encoding.knobs.tolist() == [0, 0, 0, 1, 1, 0, 0, 0, 0]
+
+
+def test_its_first_trials_are_farther_apart_than_random_ones() -> None:
+    def nearest(policy: Policy) -> float:
+        rows = encoding(policy.ask(8))
+        return float((squared_distances(rows, rows) + 100 * np.eye(8)).min())
+
+    encoding = Encoding(toys.Large())
+    assert nearest(Gp2(toys.Large(), seed=0)) > 2 * nearest(Random(toys.Large(), seed=0))
 
 
 @pytest.mark.parametrize("warm", [False, True])
