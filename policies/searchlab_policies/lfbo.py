@@ -2,9 +2,9 @@
 
 Sources: Song et al., "A General Recipe for Likelihood-free Bayesian Optimization" (ICML 2022), whose weighted
 classification with utility ``max(tau - y, 0)`` approximates the expected improvement; ``LFBOPatternSearch`` in
-``helion/autotuner/surrogate_pattern_search.py`` of pytorch/helion, at commit ef091f41 (August 2026), where Helion's
-default is its successor, ``LFBOTreeSearch``. Its authors found four faults in a study of 468 runs and corrected them in
-pull request 3518; pull request 3524 added a final descent.
+``helion/autotuner/surrogate_pattern_search.py`` of pytorch/helion, at commit ef091f41 (August 2026). Helion's default
+is now its successor, ``LFBOTreeSearch``, the policy ``lfbo-tree``. Its authors found four faults in a study of 468 runs
+and corrected them in pull request 3518; pull request 3524 added a final descent.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         self.fixed = variant == "fixed"
         self._descents = polish if self.fixed else 0
         self._descended_to = math.inf
+        self.generation = 0  # the number of generations that have been measured
         self._searches: list[Copy] | None = None  # None until the random trials have been measured
         self._visited: dict[Config, None] = {}
         self._queue: list[Config] = []
@@ -148,6 +149,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
             self._searches = [Copy(trial, self.patience) for trial in works[: self.copies]]
         else:
             self._searches = [copy for copy in self._searches if self._move(copy)]
+            self.generation += 1
         self._visited.update(self.seen)
         forest = self._train()
         self._searches = [copy for copy in self._searches if self._select(copy, forest, rng)]
@@ -168,7 +170,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
 
     def _select(self, copy: Copy, forest: RandomForestClassifier | None, rng: np.random.Generator) -> bool:
         """Select the neighbours of ``copy`` to measure in this generation, and return whether there are any."""
-        neighbours = [near(self.space, copy.current.config, self.radius, rng) for _ in range(self.neighbours)]
+        neighbours = self._draw(copy.current.config, forest, rng)
         candidates = [config for config in dict.fromkeys(neighbours) if config not in self._visited]
         if self.fixed:
             count = max(1, int((len(candidates) + 1) * self.selected) - 1)
@@ -181,6 +183,10 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
             copy.kept = copy.current.config in best
             copy.selected = [config for config in best if config != copy.current.config] if len(best) > 1 else []
         return bool(copy.selected)
+
+    def _draw(self, config: Config, forest: RandomForestClassifier | None, rng: np.random.Generator) -> list[Config]:
+        """Draw the neighbours of ``config`` from which to select. They may include ``config``, or repeat others."""
+        return [near(self.space, config, self.radius, rng) for _ in range(self.neighbours)]
 
     def _best(
         self, configs: Sequence[Config], n: int, forest: RandomForestClassifier | None, rng: np.random.Generator
@@ -241,11 +247,12 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         yield from step_neighbours(self.space, config, rng)
         knobs = self.space.knobs(config)
         steps = {knob.name: knob.adjacent(config[knob.name]) for knob in knobs}
-        for a, b in combinations([knob for knob in knobs if _is_tile(knob)], 2):
+        for a, b in combinations([knob for knob in knobs if is_tile(knob)], 2):
             for first in steps[a.name]:
                 for second in steps[b.name]:
                     yield self.space.repair({**config, a.name: first, b.name: second}, rng)
 
 
-def _is_tile(knob: Knob) -> bool:
+def is_tile(knob: Knob) -> bool:
+    """Return whether a knob is a tile, the counterpart of Helion's block sizes."""
     return knob.role == "tile" or knob.kind == "tile"

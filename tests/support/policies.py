@@ -32,6 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "metaschedule": {"population": 12, "generations": 1, "n_startup": 24},
     "baco": {"points": 32, "searches": 1, "memory": 32},
     "lfbo": {"n_startup": 24, "neighbours": 50},
+    "lfbo-tree": {"n_startup": 24, "neighbours": 30, "selected": 0.5},
     "gp-prior": {"points": 50, "neighbours": 20, "memory": 32},
     "gp-2": {"points": 50, "neighbours": 20, "memory": 32},
     "rgpe": {"points": 50, "neighbours": 20, "memory": 32, "samples": 32},

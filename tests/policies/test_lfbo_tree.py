@@ -1,0 +1,65 @@
+"""LFBO tree search: neighbours follow single trees of the forest. What it shares is tested with LFBO pattern search."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from searchlab.space import Knob
+from searchlab_policies.lfbo import is_tile
+from searchlab_policies.lfbo_tree import LfboTree, within
+from searchlab_policies.neighbours import distance
+from searchlab_policies.random import Random
+from tests.support import toys
+
+FIRST = 30
+"""The number of random trials."""
+
+
+def started() -> LfboTree:
+    """A policy that has been told its random trials and its first generation."""
+    policy = LfboTree(toys.Large(), seed=0, neighbours=60)
+    toys.run(policy, toys.smooth, FIRST, FIRST)
+    policy.tell(toys.trials_of(policy.ask(1000), toys.smooth, FIRST))
+    return policy
+
+
+def test_it_beats_random_search() -> None:
+    tree, chance = LfboTree(toys.Large(), seed=0), Random(toys.Large(), seed=0)
+    bests = [min(trial.cost for trial in toys.run(policy, toys.smooth, 110)) for policy in (tree, chance)]
+    assert bests[0] < 0.8 * bests[1]
+
+
+def test_the_first_generation_is_drawn_as_in_pattern_search() -> None:
+    policy = LfboTree(toys.Large(), seed=0, neighbours=60)
+    toys.run(policy, toys.smooth, FIRST, FIRST)
+    fastest = [trial.config for trial in sorted(policy.trials, key=lambda trial: trial.cost)[:2]]
+    assert all(min(distance(config, start) for start in fastest) <= 2 for config in policy.ask(1000))
+
+
+def test_a_neighbour_is_at_least_as_good_to_its_tree() -> None:
+    """Only knobs that the tree tests on the config's path change, and one tile."""
+    policy = started()
+    forest = policy._train()
+    assert forest is not None
+    config = min(policy.trials, key=lambda trial: trial.cost).config
+    knobs = policy.space.knobs(config)
+    rng = np.random.default_rng(0)
+    changed = 0
+    for tree in forest.estimators_[:20]:
+        row = policy.space.features(config)
+        path = policy._knobs_on_path(knobs, dict(config), row, tree, np.random.default_rng(0))
+        tested = policy._knobs_on_path([k for k in knobs if not is_tile(k)], dict(config), row, tree, rng)
+        assert len(path) >= len(tested) and any(is_tile(knob) for knob in path)
+        neighbour = policy._improve(config, knobs, tree, np.random.default_rng(0))
+        assert {name for name in config if config[name] != neighbour[name]} <= {knob.name for knob in path}
+        rows = np.float32([policy.space.features(c) for c in (config, neighbour)])
+        before, after = tree.predict_proba(rows)[:, 1]
+        assert after >= before
+        changed += neighbour != config
+    assert changed > 10
+
+
+def test_values_within_a_radius_are_in_the_order_of_distance() -> None:
+    assert within(Knob("number", [1, 2, 4, 8, 16, 32]), 8, 2) == [4, 16, 2, 32]
+    assert within(Knob("word", ["a", "b", "c"]), "b", 2) == ["a", "c"]
+    assert within(Knob("tile", [(8, 1), (4, 2), (2, 4), (1, 8)]), (8, 1), 1) == [(4, 2)]
