@@ -35,7 +35,8 @@ class LfboTree(Lfbo):
 
     Args:
         n_startup: The number of random trials before the first generation (in Helion 100, or 30 at low effort).
-        copies: The number of best configs from which a copy of the search starts (in Helion 5, or 2 at low effort).
+        copies: The number of best configs from which a copy of the search starts. With fewer copies, the search
+            ends sooner.
         neighbours: The number of neighbours that a copy draws in a generation; see ``lfbo``.
         radius: The maximum number of steps by which a knob changes, and of knobs in the first generation.
         selected: The fraction of the neighbours to measure.
@@ -52,7 +53,7 @@ class LfboTree(Lfbo):
         "relative",
         (
             "checked against the source, not against recorded runs, which would require a GPU",
-            "30 random trials and 2 copies, as at Helion's low effort, because runs have a few hundred trials",
+            "30 random trials first instead of 100",
             "a knob that no tree tests is added only if it is a tile; Helion also adds the number of warps",
             "a step moves a prime factor of a tile; illegal configs are repaired",
             "no trial is measured again, there is no limit on generations, and a generation's trials are measured best "
@@ -66,7 +67,7 @@ class LfboTree(Lfbo):
         *,
         seed: int,
         n_startup: Count = 30,
-        copies: Count = 2,
+        copies: Count = 5,
         neighbours: Count = 200,
         radius: Count = 2,
         selected: Annotated[float, Between(1e-6, 1)] = 0.1,

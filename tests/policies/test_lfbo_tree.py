@@ -32,7 +32,7 @@ def test_it_beats_random_search() -> None:
 def test_the_first_generation_is_drawn_as_in_pattern_search() -> None:
     policy = LfboTree(toys.Large(), seed=0, neighbours=60)
     toys.run(policy, toys.smooth, FIRST, FIRST)
-    fastest = [trial.config for trial in sorted(policy.trials, key=lambda trial: trial.cost)[:2]]
+    fastest = [trial.config for trial in sorted(policy.trials, key=lambda trial: trial.cost)[:5]]
     assert all(min(distance(config, start) for start in fastest) <= 2 for config in policy.ask(1000))
 
 
