@@ -198,6 +198,14 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
                 f"{row.strategy} produces the same run from each of {len(row.trials_by_seed)} seeds, so it counts as "
                 f"one run, without an interval or a test."
             )
+    groups = item.strategies.values()
+    seeds = [{run.seed for run in (group.runs if group.one_run else group.compared)} for group in groups]
+    if rows and (missing := set.union(*seeds) - (common := set.intersection(*seeds))):
+        lacking = [group.strategy for group, own in zip(groups, seeds, strict=True) if missing - own]
+        notes.append(
+            f"Seeds common to all strategies: {len(common)} of {len(common | missing)}; some are missing for "
+            f"{listed(lacking)}. Means are over all seeds of a strategy, and differences over those of both."
+        )
     return notes
 
 

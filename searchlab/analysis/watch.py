@@ -49,16 +49,15 @@ class _Look(NamedTuple):
 
 
 class StudyProgress:
-    """The progress of the runs whose logs are in ``directory``.
+    """The progress of the runs whose logs are in ``directory``, which need not exist yet.
 
-    Raises SearchlabError if the directory does not exist.
+    Raises SearchlabError if it is not a directory.
     """
 
     def __init__(self, directory: Path) -> None:
-        if not directory.is_dir():
-            what = "is not a directory" if directory.exists() else "does not exist"
+        if directory.exists() and not directory.is_dir():
             raise SearchlabError(
-                f"{directory} {what}; run the study first, or pass the directory that contains its logs, such as "
+                f"{directory} is not a directory; pass the directory that contains a study's logs, such as "
                 f"results/STUDY"
             )
         self.directory = directory
@@ -95,7 +94,8 @@ class StudyProgress:
         statuses = [look.status for look in self.looks.values()]
         states = Counter(look.state for look in self.looks.values())
         if not statuses:
-            return "There are no runs here yet."
+            missing = f"{self.directory} does not exist yet; the report appears when the study begins."
+            return "There are no runs here yet." if self.directory.exists() else missing
         runs = counted(len(statuses), "log")
         shown: list[State] = ["running", "damaged"]
         if self.plan:  # otherwise, it is unknown whether a run is complete
@@ -158,7 +158,7 @@ class WatchServer(ThreadingHTTPServer):
         port: The port on which to serve the page, or 0 for any free port.
 
     Raises:
-        SearchlabError: If the directory does not exist, or the port cannot be used.
+        SearchlabError: If ``directory`` is a file, or the port cannot be used.
     """
 
     def __init__(self, directory: Path, read: Callable[[Path], ComparedRuns], port: int = 0) -> None:

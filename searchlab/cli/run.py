@@ -16,7 +16,7 @@ from ..analysis.watch import WatchServer
 from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
 from ..log.forecast import RunStatus, duration, forecast, total_left
-from ..log.writer import OtherRun
+from ..log.writer import OtherRun, is_locked
 from ..options import Jobs, Seed, Trials
 from ..plugins import is_registered, reference_of, unregistered_code
 from ..run.open import open_runs
@@ -192,6 +192,8 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
         ),
     )
     trials, seconds = total_left(forecasts)
+    if seconds:
+        seconds /= max(1, sum(is_locked(run.log) for run in own_runs))  # as on the page of searchlab watch
     say(
         f"{len(runs)} runs, {sum(forecast.complete for forecast in forecasts)} of them complete in {directory}; "
         f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: "

@@ -197,11 +197,17 @@ def test_progress_survives_plans_from_strangers(tmp_path: Path, name: str) -> No
 
 
 def test_only_a_directory_can_be_watched(tmp_path: Path) -> None:
-    with pytest.raises(SearchlabError, match="does not exist; run the study first, or pass the directory"):
-        StudyProgress(tmp_path / "none")
     (tmp_path / "file").touch()
     with pytest.raises(SearchlabError, match="is not a directory"):
         StudyProgress(tmp_path / "file")
+
+
+def test_a_study_that_has_not_begun_is_waited_for(tmp_path: Path) -> None:
+    progress = StudyProgress(tmp_path / "study")
+    assert str(progress).endswith("study does not exist yet; the report appears when the study begins.")
+    write(tmp_path / "study", "a", 0, [3, 2, 1])
+    progress.look()
+    assert str(progress) == "1 log; 3 trials done"
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------
@@ -341,7 +347,6 @@ def test_a_report_on_a_running_study_tells_its_progress(logs: Path) -> None:
 
 @pytest.mark.parametrize(("number", "argument"), [(signal.SIGINT, "results/study"), (signal.SIGTERM, "study.toml")])
 def test_the_command_ends_with_a_sentence(tmp_path: Path, number: signal.Signals, argument: str) -> None:
-    assert searchlab("watch", argument, cwd=tmp_path).returncode == 2
     write(tmp_path / "results/study", "a", 0, [3, 2, 1])
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     (tmp_path / "study.toml").write_text(

@@ -55,6 +55,7 @@ HIGHLIGHTED = {"param": "highlighted", "empty": False}
 MOST_HIGHLIGHTED = 6  # maximum number of strategies that are highlighted initially
 OTHERS = len(COLOURS) - 1  # number of colours of strategies other than the subject
 SALT = "28301"  # with it, the best and the most usual baselines have different colours
+WIDEST = 2.0  # the end of a drawn interval, as a multiple of the largest difference in the chart
 LOG_FROM = 100.0  # an axis is logarithmic if its last value is at least this many times its first value
 FLOOR = 0.1  # the smallest regret that is drawn, in percent: a tenth of the measurement noise
 
@@ -383,6 +384,8 @@ def forest_chart(
         layers: Further layers, below the intervals.
         dots: Further channels of the dots' encoding.
     """
+    # With two seeds, an interval may be a hundred times as wide as the difference: it ends at the edge.
+    limit = max(WIDEST * max(abs(pair["difference"]) for pair in pairs), 2 * ROPE)
     x: Spec = {"field": "difference", "type": "quantitative", "title": "difference in area", "axis": {"tickCount": 5}}
     mirrored = "datum.first === reference"
     other = f"({mirrored} ? datum.second : datum.first)"
@@ -405,6 +408,8 @@ def forest_chart(
                 "(datum.p ? ', ' + datum.p : '')",
                 "as": "text",
             },
+            {"calculate": f"max(datum.from, -{limit:.3g})", "as": "left"},
+            {"calculate": f"min(datum.to, {limit:.3g})", "as": "right"},
             *transform,
         ],
         "layer": [
@@ -417,7 +422,7 @@ def forest_chart(
             *layers,
             {
                 "mark": {"type": "rule", "size": 2},
-                "encoding": {"y": y, "x": x | {"field": "from"}, "x2": {"field": "to"}, "color": colour},
+                "encoding": {"y": y, "x": x | {"field": "left"}, "x2": {"field": "right"}, "color": colour},
             },
             {
                 "mark": {"type": "point", "size": 70, "opacity": 1},
