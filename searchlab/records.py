@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from .console import one_line
+from .console import milliseconds, one_line
 from .errors import cut, encodable
 from .space import Config
 
@@ -128,6 +128,9 @@ class Trial:
     index: int
     config: Config
     measurement: Measurement
+
+    def __repr__(self) -> str:
+        return f"<Trial {self.index}: {self.measurement.failure or milliseconds(self.cost)} with {self.config!r}>"
 
     @property
     def cost(self) -> float:

@@ -52,12 +52,31 @@ TRACEBACK = "--traceback"
 TRUST = "--trust"
 
 
+UsageError: Any = typer.BadParameter.__base__
+"""What Typer raises for words that it cannot read."""
+
+
 class LazyGroup(TyperGroup):
     """A group that lists the entries of :data:`COMMANDS`, and imports a subcommand when it is called or completed."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            if type(error).__name__ == "NoArgsIsHelpError":
+                raise
+            words = error.ctx.command_path.removeprefix(ctx.command_path) if error.ctx else ""
+            raise SearchlabError(f"{_sentence_of(error.format_message())} (see searchlab{words} --help)") from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, placeholder, rest = super().resolve_command(ctx, args)
         return name, placeholder and _import_command(str(name)), rest
+
+
+def _sentence_of(message: str) -> str:
+    """Return a message of Typer as a sentence, without what pydantic adds."""
+    text = message.removesuffix(".").replace("Value error, ", "").replace(": Input should be ", ": it must be ")
+    return text[:1].lower() + text[1:].partition(", unable to parse")[0]
 
 
 def _import_command(name: str) -> Any:

@@ -81,7 +81,7 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, n
     texts = [""] * len(bests) if show is Show.config else [program_text(best, show.value) for best in bests]
     if as_json:
         records = [
-            _record(best) | ({show.value: text} if text else {}) for best, text in zip(bests, texts, strict=True)
+            best_record(best) | ({show.value: text} if text else {}) for best, text in zip(bests, texts, strict=True)
         ]
         say_json(records if several else records[0])
         return
@@ -115,7 +115,8 @@ def _best_by_workload(directory: Path) -> list[Best]:
     return [load_log(path).best for _, path in least.values()]
 
 
-def _record(best: Best) -> dict[str, Any]:
+def best_record(best: Best) -> dict[str, Any]:
+    """Return the fastest program as JSON shows it."""
     log = best.result.log
     return {
         "file": str(log.path),

@@ -12,6 +12,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from ..analysis import read_runs
+from ..analysis.contrasts import seeds_needed
 from ..analysis.watch import WatchServer
 from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
@@ -23,6 +24,8 @@ from ..run.open import open_runs
 from ..run.plan import Run, in_shard, parse_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
+from ..stats.ranks import ALPHA
+from .logs import best_record
 from .report import Full, read_study_runs, report_on_study, show_report
 from .terminal import (
     AsJson,
@@ -199,6 +202,11 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
         f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: "
         f"{f'{unknown}, since {reason}' if seconds is None else duration(seconds)}"
     )
+    if pairs := [" against ".join(pair) for pair in study.spec.contrasts]:
+        say(
+            f"to be tested: {', '.join(pairs)}. A significant difference on one workload needs at least "
+            f"{seeds_needed(ALPHA / len(pairs))} seeds; the study has {len({run.seed for run in all_runs})}"
+        )
 
 
 def tune(
@@ -233,6 +241,7 @@ def tune(
     measure: MeasureSpec = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> None:
     """Search one workload in one space with one policy. To resume or extend a run, repeat the command."""
     with interruptible():
@@ -252,8 +261,11 @@ def tune(
             warm_start=warm_start or [],
             discard=discard,
             measure=json_object(measure, "--measure"),
-            progress=progress_console(quiet, verbose),
+            progress=progress_console(quiet, verbose, err if as_json else out),
         )
+    if as_json:
+        say_json(best_record(result.best))
+        return
     done, best = len(result.trials), result.best
     if ended := result.log.ended:
         say(f"the run ended after {done}{f' of {trials}' if trials else ''} trials: {ended.reason}")
