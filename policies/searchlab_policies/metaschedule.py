@@ -62,7 +62,7 @@ class MetaSchedule(NeverTwice):
         "tvm.s_tir.meta_schedule: search_strategy/evolutionary_search, cost_model/xgb_model, mutator",
         "original",
         (
-            "the cost model is trained after every batch (adaptive_training=False); TVM waits for 20 % more trials",
+            "the cost model is trained before every batch (adaptive_training=False); TVM waits for 20 % more trials",
             "one thread; random scores are drawn with the policy's seed",
             "two programs are the same if their configs are; TVM compares modules",
             "programs that are in no searchlab space are omitted",
@@ -115,11 +115,11 @@ class MetaSchedule(NeverTwice):
             except InvalidConfig:
                 continue
             self._programs.append((trial, schedule))
-        if len(self._programs) >= self.n_startup:
-            self._train(self._programs[self._trained_on :])
-            self._trained_on = len(self._programs)
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        if len(self._programs) >= max(self.n_startup, self._trained_on + 1):
+            self._train(self._programs[self._trained_on :])
+            self._trained_on = len(self._programs)
         measured = self._best(int(self.population * self.measured_ratio))
         sample_count = self.population - len(measured)
         samples = self._draw_programs(sample_count, rng)

@@ -179,23 +179,23 @@ def test_the_search_never_sees_what_is_held_out(tmp_path: Path) -> None:
 
 
 def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(study: Study, tmp_path: Path) -> None:
-    plan = plan_hypertune(study, PLANTED, options={"aim": [0.01, 1], "idle": [0, 3]}, **QUICK)
+    plan = plan_hypertune(study, PLANTED, options={"aim": [0.01, 1], "idle": [0, 3]}, **{**QUICK, "trials": 5})
     whole = plan.run(tmp_path / "whole")
     told: list[int] = []
 
     def interrupt(*_: object) -> None:
         told.append(0)
-        if len(told) == 17:
+        if len(told) == 7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         plan.run(tmp_path / "parts", interrupt)
-    assert sum(map(len, trials_in(tmp_path / "parts").values())) == 17
+    assert sum(map(len, trials_in(tmp_path / "parts").values())) == 7
     assert plan.run(tmp_path / "parts") == whole == plan.run()
     assert trials_in(tmp_path / "parts") == trials_in(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("lives", [1, 4, 9, 40])
+@pytest.mark.parametrize("lives", [1, 9, 40])
 def test_killed_search_is_resumed_exactly(
     lives: int, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,7 +214,7 @@ def test_killed_search_is_resumed_exactly(
 
 
 def test_it_goes_on_with_more_trials(study: Study, tmp_path: Path) -> None:
-    for out, counts in (("steps", (5, 12)), ("whole", (12,))):
+    for out, counts in (("steps", (3, 6)), ("whole", (6,))):
         for trials in counts:
             plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **{**QUICK, "trials": trials}).run(tmp_path / out)
     assert trials_in(tmp_path / "steps") == trials_in(tmp_path / "whole")
@@ -286,7 +286,8 @@ def test_a_full_disk_is_one_sentence_and_the_search_resumes(study: Study, tmp_pa
 
 def test_the_seed_decides_what_is_tried(study: Study, tmp_path: Path) -> None:
     for seed in (0, 1):
-        plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **QUICK, seed=seed).run(tmp_path / str(seed))
+        quick = {**QUICK, "trials": 4, "seed": seed}
+        plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **quick).run(tmp_path / str(seed))
     first, second = (trials_in(tmp_path / seed)["on all workloads"] for seed in "01")
     assert [params for params, _ in first[:1]] == [params for params, _ in second[:1]] == [{"aim": 0.05}]
     assert not {params["aim"] for params, _ in first[1:]} & {params["aim"] for params, _ in second[1:]}

@@ -19,6 +19,7 @@ from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
+from tests.support.cli import searchlab
 from tests.support.measure.hostile import Hostile, Telltale
 
 WORKLOAD = parse_workload("gemm:8x8x8")
@@ -123,11 +124,10 @@ def test_time_for_which_processes_are_stopped_does_not_count(also_parent: bool) 
 # --- the whole program, interrupted --------------------------------------------------------------------
 
 
-def tune(log: Path, scratch: Path) -> subprocess.Popen[str]:
+def tune(words: list[str], scratch: Path) -> subprocess.Popen[str]:
     scratch.mkdir(exist_ok=True)
-    words = ["tune", "gemm:96x96x96", "--space", "knob-template", "--policy", "random", "--trials", "500", "--log"]
     return subprocess.Popen(
-        [sys.executable, "-m", "searchlab", *words, str(log)],
+        [sys.executable, "-m", "searchlab", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -148,7 +148,8 @@ def tune(log: Path, scratch: Path) -> subprocess.Popen[str]:
 )
 def test_a_signal_at_any_moment_ends_it_cleanly(tmp_path: Path, moment: str, number: signal.Signals) -> None:
     log, scratch = tmp_path / "a.jsonl", tmp_path / "scratch"
-    process = tune(log, scratch)
+    words = ["tune", "gemm:96x96x96", "--space", "knob-template", "--policy", "random", "--log", str(log), "--trials"]
+    process = tune([*words, "500"], scratch)
     us = psutil.Process(process.pid)
 
     def reached() -> bool:
@@ -173,4 +174,7 @@ def test_a_signal_at_any_moment_ends_it_cleanly(tmp_path: Path, moment: str, num
     assert not list(scratch.iterdir())
     if moment == "running":
         assert "all measurements are kept" in output
-        assert read_log(log).records
+        assert f"Continue with: searchlab {' '.join(words)} 500" in output.replace("\n", " ")
+        done = len(read_log(log).records)
+        assert searchlab(*words, done + 1).returncode == 0
+        assert len(read_log(log).records) == done + 1

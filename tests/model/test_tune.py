@@ -34,6 +34,7 @@ from searchlab.plugins import execute_file
 from searchlab.run import progress
 from tests.model import models
 from tests.support.cli import searchlab as searchlab_cli
+from tests.support.spaces.targets import UNOPTIMIZED
 
 QUICK = {"kind": "local", "repeat": 1, "min_repeat_ms": 1, "finalists": 0}
 
@@ -52,6 +53,7 @@ def tuned(out: Path, trials: int = 24, **options: Any) -> TunedModel:
             "policy": "random",
             "space": "knob-template",
             "measure": QUICK,
+            "target": UNOPTIMIZED,
             "compile": False,
             "progress": False,
             **options,
@@ -198,6 +200,8 @@ def test_a_process_that_was_killed_is_resumed(tmp_path: Path) -> None:
         "knob-template",
         "--scheduler",
         "round-robin",
+        "--target",
+        json.dumps(UNOPTIMIZED),
         "--measure",
         json.dumps(QUICK),
         "--out",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,7 +73,7 @@ def test_a_drawn_program_is_that_of_the_config_read_from_it(space: Any) -> None:
     made = space()
     assert isinstance(made, TracedSpace)
     configs = set()
-    for seed in range(1, 25):
+    for seed in range(1, 13):
         try:
             schedule = made.draw(seed)
             config = made.config_of(schedule)
@@ -82,7 +83,7 @@ def test_a_drawn_program_is_that_of_the_config_read_from_it(space: Any) -> None:
         assert structural_equal(schedule.mod, made.schedule(config).mod)
         assert made.config_of(made.draw(seed)) == config, "the same seed, the same program"
         configs.add(config)
-    assert len(configs) > 3
+    assert len(configs) > 1
 
 
 @every_space
@@ -90,7 +91,7 @@ def test_a_config_is_read_back_from_its_program(space: Any) -> None:
     made = space()
     rng = np.random.default_rng(0)
     read = 0
-    for config in (made.sample(rng) for _ in range(20)):
+    for config in (made.sample(rng) for _ in range(10)):
         try:
             schedule = made.schedule(config)
         except InvalidConfig:
@@ -155,8 +156,8 @@ def test_finds_better_than_random_search() -> None:
     def best(trials: list[Trial]) -> float:
         return min(trial.cost for trial in trials)
 
-    bests = [best(toys.run(policy(sketch(), seed, population=48), tiles_cost, 64, 16)) for seed in (0, 1)]
-    by_chance = [best(toys.run(Random(sketch(), seed=seed), tiles_cost, 64)) for seed in range(8)]
+    bests = [best(toys.run(policy(sketch(), seed, population=24), tiles_cost, 48, 16)) for seed in (0, 1)]
+    by_chance = [best(toys.run(Random(sketch(), seed=seed), tiles_cost, 48)) for seed in range(8)]
     assert np.median(bests) < np.median(by_chance)
 
 
@@ -164,7 +165,8 @@ def test_measured_programs_are_proposed_once_in_any_encoding() -> None:
     """Two configs whose compute locations TVM takes for the same are one program."""
     space = sketch(CONV2D)
     rng = np.random.default_rng(1)
-    spelled = [config for config in (space.sample(rng) for _ in range(200)) if space.canonical(config) != config][:20]
+    sampled = (space.sample(rng) for _ in range(200))
+    spelled = list(islice((config for config in sampled if space.canonical(config) != config), 8))
     assert spelled
     searching = policy(space, n_startup=8)
     searching.tell(toys.trials_of(spelled, tiles_cost))
@@ -179,7 +181,7 @@ def test_trials_without_a_program_are_ignored() -> None:
 
 
 def test_where_everything_fails_it_goes_on() -> None:
-    assert len(toys.run(policy(sketch()), toys.all_invalid, 32)) == 32
+    assert len(toys.run(policy(sketch()), toys.all_invalid, 24)) == 24
 
 
 def test_a_small_space_is_proposed_wholly() -> None:

@@ -43,8 +43,9 @@ def _as_a_process_of_its_own(cwd: Path | None) -> Iterator[None]:
         finally:
             signal.signal(signal.SIGTERM, handler)
             if cwd is not None:
+                below = f"{folder.resolve()}{os.sep}"
                 for name, module in list(sys.modules.items()):
-                    if (getattr(module, "__file__", None) or "").startswith(f"{folder.resolve()}{os.sep}"):
+                    if (getattr(module, "__file__", None) or "").startswith(below):
                         del sys.modules[name]
 
 
