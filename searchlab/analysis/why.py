@@ -20,15 +20,15 @@ LEAST = 0.05  # the smallest difference between two shares of trials that explai
 FACTS = 2  # maximum number of workloads, of kinds of trials, and of knobs to consider
 
 KINDS = {
-    "near": "near the best so far",
-    "slow": "slower than half of the space",
+    "near": "were near the best so far",
+    "slow": "were slower than the space's median",
     "failed": "failed",
-    "filled": "random fill-ins",
+    "filled": "were random fill-ins",
 }
-"""The name of the trials in each share of :class:`~searchlab.analysis.runs.BudgetParts`."""
+"""What is true of the trials in each share of :class:`~searchlab.analysis.runs.BudgetParts`."""
 
 WHEN = "{loser} falls behind {winner} {part}{where}."
-TRIALS = "Its trials{there}: {kinds}."
+TRIALS = "Of its trials{there}, {kinds}."
 KNOB = "{share} of its trials{where} had {knob} = {value}, as in the fastest config ({winner}: {other})."
 
 
