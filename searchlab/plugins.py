@@ -83,7 +83,7 @@ class PluginKind(Generic[T]):
         if name not in points and ":" not in name:
             hint = did_you_mean(name, points)
             raise SearchlabError(
-                f"unknown {self.title} {name!r}{hint}{' ' if hint.endswith('?') else '. '}A {self.title} from "
+                f"unknown {self.title} {name!r}{hint}{' ' if hint.endswith('?') else '. '}Each {self.title} of "
                 f"another package must be installed and registered under {self.group!r}"
             )
 

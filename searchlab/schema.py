@@ -126,6 +126,10 @@ def _wrong(data: Any, where: str, kind: Any, text: str) -> str:
         with suppress(msgspec.ValidationError):
             msgspec.convert([data], kind)
             hint = f"; write a list: [{msgspec.json.encode(data).decode()}]"
+    if isinstance(data, list) and data:
+        with suppress(msgspec.ValidationError):
+            msgspec.convert(data[0], kind)
+            hint = f"; specify only one, such as {msgspec.json.encode(data[0]).decode()}"
     return f"{where.lstrip('.')} cannot be {data!r}{hint}" if where else problem
 
 

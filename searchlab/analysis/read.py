@@ -16,7 +16,7 @@ from ..errors import SearchlabError, encodable, warn
 from ..files import find_files
 from ..log.columns import Columns, Texts, read_logs
 from ..log.format import LOGS, Log, find_logs, workload_name
-from ..log.plan import PLAN, Budget, Claim, read_plan
+from ..log.plan import PLAN, UNLIMITED, Budget, Claim, read_plan
 from ..log.result import largest_drift
 from ..log.writer import is_locked
 from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
@@ -44,7 +44,8 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True, by:
         *where: Logs and directories. If this is a single directory, the names of logs are relative to it.
         everything: Whether to read all logs and trials in a study's directory.
         readings: Whether the individual readings are needed; see :func:`~searchlab.log.columns.read_logs`.
-        by: Whether strategies are compared over trials or seconds. By default, over seconds if these limit all runs.
+        by: Whether strategies are compared over trials or seconds. By default, over seconds if these limit all runs,
+            and at least one run has reached the limit or there is no limit of trials.
 
     Raises:
         SearchlabError: If there are no logs, if a log is unreadable, or if logs are not comparable: two logs of one
@@ -74,7 +75,11 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True, by:
     if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
         _warn(more, "some logs contain more trials than are now part of the study, which are skipped")
     names = [encodable((log.path.relative_to(directory) if directory else log.path).as_posix()) for log in within]
-    if by is None and all(budget.seconds is not None for budget in budgets.values()):
+    # Where trials are limited, too, a limit in seconds that no run has reached says nothing about time.
+    unreached = all(budget.trials < UNLIMITED for budget in budgets.values()) and not any(
+        log.ended and log.ended.seconds for log in within
+    )
+    if by is None and not unreached and all(budget.seconds is not None for budget in budgets.values()):
         by = "seconds"
     return group_runs(
         zip(within, names, strict=True),

@@ -16,8 +16,10 @@ from ..analysis.contrasts import seeds_needed
 from ..analysis.watch import WatchServer
 from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
+from ..executors.contract import jobs_here
 from ..log.forecast import RunStatus, duration, forecast, total_left
 from ..log.writer import OtherRun, is_locked
+from ..machine.host import available_cores
 from ..options import Jobs, Seed, Trials
 from ..plugins import is_registered, reference_of, unregistered_code
 from ..run.open import open_runs
@@ -110,6 +112,8 @@ def run(
         notes.print(f"note: {reason}", soft_wrap=True)
     if dry_run:
         is_local = executor is None and loaded.spec.executor is None
+        if is_local:  # refuses what the run would refuse
+            jobs_here(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())
         _say_forecast(loaded, in_shard(runs, part, parts), directory, is_local, as_json)
         return
     failed = summary = None

@@ -870,7 +870,10 @@ def decode_log(path: Path, data: bytes) -> Log:
     """Decode the log whose bytes are ``data``. Raises SearchlabError at the first problem."""
     is_table = path.suffix == PARQUET
     if not is_table and b'"searchlab_log"' not in data.partition(b"\n")[0] and not START.startswith(data):
-        raise SearchlabError(f'{path} is not a searchlab log: its first line has no "searchlab_log"')
+        raise SearchlabError(
+            f'{path} is not a searchlab log: its first line has no "searchlab_log"; convert the files of other tuners '
+            f"with `searchlab import`"
+        )
     return _collect(path, scan(path, data), len(data) if is_table else data.rfind(b"\n") + 1)
 
 

@@ -135,7 +135,7 @@ def tune_model(
     measure: Settings | Mapping[str, Any] | None = None,
     compile: bool = True,
     force: bool = False,
-    progress: bool | Console | None = None,
+    progress: bool | Console = True,
     on_round: Callable[[Decision], None] | None = None,
 ) -> TunedModel:
     """Tune the tasks of a Relax model, and insert their best programs into it.
@@ -340,7 +340,7 @@ def _take_turns(
     header: DecisionsHeader,
     budget: int,
     out: Path,
-    progress: bool | Console | None,
+    progress: bool | Console,
     on_round: Callable[[Decision], None] | None,
 ) -> tuple[Sequence[Decision], dict[str, Result], list[float]]:
     """Advance ``runs`` as ``scheduler`` decides until they have ``budget`` trials.

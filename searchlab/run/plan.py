@@ -56,12 +56,18 @@ def space_spec(
 ) -> PluginSpec | Space:
     """Return ``space`` or, if it is a mapping from knobs to values, the space :data:`PARAMETERS` with these options.
 
-    Raises SearchlabError if there are options but no such mapping, or the mapping is empty.
+    Raises SearchlabError if there are options but no such mapping, or the mapping is empty or contains a range.
     """
     options = {name: v for name, v in (("restrictions", restrictions), ("schedule", schedule)) if v}
     if isinstance(space, Mapping) and not isinstance(space.get("name"), str | type | Space):
         if not space:
             raise SearchlabError('the space has no knobs; pass at least one with its values, such as {"x": [1, 2, 4]}')
+        for name, values in space.items():
+            if isinstance(values, tuple) and len(values) == 2 and all(isinstance(value, float) for value in values):
+                raise SearchlabError(
+                    f"{name!r} is {values!r}, which may be meant as a range; list all values, such as "
+                    f"numpy.linspace{(*values, 5)}.tolist(), or only these two, {list(values)!r}"
+                )
         return {"name": PARAMETERS, "options": {"parameters": dict(space), **options}}
     if options:
         raise SearchlabError(

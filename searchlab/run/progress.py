@@ -174,28 +174,24 @@ def log_trials(run: Run) -> OnTrial:
     return on_trial
 
 
-def open_progress(
-    progress: bool | Console | None, runs: Sequence[Run] = ()
-) -> AbstractContextManager[RunProgress | None]:
+def open_progress(progress: bool | Console, runs: Sequence[Run] = ()) -> AbstractContextManager[RunProgress | None]:
     """Return a context that shows progress, or that yields None if none is to be shown.
 
     Args:
-        progress: True to show bars on standard error (or below the notebook cell), and False to show none. With None,
-            bars are shown only in a terminal or in a notebook with ipywidgets. Pass a console to show the bars there.
-            Where bars cannot be drawn, a line is printed from time to time instead.
+        progress: True to show bars on standard error (or below the notebook cell), and False to show none. Pass a
+            console to show the bars there. Where bars cannot be drawn, a line is printed from time to time instead.
         runs: The runs whose progress is shown.
     """
     if not isinstance(progress, Console):
         console = Terminal(stderr=True)
         if console.is_jupyter and find_spec("ipywidgets") is None:
             console = Terminal(stderr=True, force_jupyter=False, force_terminal=False)  # cannot redraw a moving bar
-        is_visible = console.is_terminal or console.is_jupyter if progress is None else progress
-        progress = console if is_visible else None
-    return RunProgress(progress, runs) if progress else nullcontext()
+        progress = progress and console
+    return RunProgress(progress, runs) if isinstance(progress, Console) else nullcontext()
 
 
 @contextmanager
-def show_progress(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -> Iterator[OnRun]:
+def show_progress(progress: bool | Console, runs: Sequence[Run], on_run: OnRun) -> Iterator[OnRun]:
     """Yield a function that shows the progress of ``runs``, logs their trials, and calls ``on_run``.
 
     For ``progress``, see :func:`open_progress`.

@@ -639,7 +639,7 @@ class Study:
         executor: Executor | str | Mapping[str, Any] | None = None,
         shard: tuple[int, int] = (1, 1),
         discard: bool = False,
-        progress: bool | Console | None = None,
+        progress: bool | Console = True,
     ) -> Results:
         """Execute all incomplete runs in the study.
 
@@ -663,8 +663,9 @@ class Study:
                 their logs into the same directory.
             discard: Whether to rename logs that their runs cannot continue, because they belong to different runs or
                 because code has changed and no longer reproduces them, and to start these runs again.
-            progress: Pass False to hide the progress bars. By default, they are shown in a terminal and in a notebook
-                with ipywidgets. Pass a rich console to show them there.
+            progress: Pass False to hide the progress, which is a bar for each run on standard error or below a
+                notebook's cell, and a line from time to time where bars cannot be drawn. Pass a rich console to show it
+                there.
 
         Returns:
             All runs, in planned order.

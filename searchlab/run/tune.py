@@ -42,7 +42,7 @@ def tune(
     warm_start: Source | Sequence[Source] = (),
     discard: bool = False,
     on_trial: OnTrial | None = None,
-    progress: bool | Console | None = None,
+    progress: bool | Console = True,
     restrictions: Sequence[str | Callable[..., Any]] = (),
     schedule: Callable[..., Any] | None = None,
 ) -> Result:
@@ -79,8 +79,8 @@ def tune(
         on_trial: Called as ``on_trial(trial, replayed)`` for every trial in order. ``replayed`` is True if the trial
             was already in the log when the run began. To stop the run, raise an exception: the trial is kept, the
             exception propagates, and the same call resumes the run. The return value is ignored.
-        progress: Pass False to hide the progress bar. By default, it is shown in a terminal and in a notebook with
-            ipywidgets. Pass a rich console to show it there.
+        progress: Pass False to hide the progress, which is a bar on standard error or below a notebook's cell, and a
+            line from time to time where bars cannot be drawn. Pass a rich console to show it there.
         restrictions: Conditions that all configs satisfy if ``space`` is a mapping from knobs to values: expressions
             such as ``"x * y <= 1024"``, or functions of knobs such as ``lambda x, y: x * y <= 1024``.
         schedule: A function ``schedule(sch, config)`` that transforms ``sch``, a schedule of the workload's program, if

@@ -53,7 +53,7 @@ def suite_study(
     return Study.from_dict(spec | ({"seeds": seeds} if seeds else {}))
 
 
-def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Console | None = None) -> Trajectories:
+def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Console = True) -> Trajectories:
     """Run the policy of a :func:`suite_study`. Logs are written to ``out``, from which a later call resumes.
 
     For ``jobs`` and ``progress``, see :meth:`~searchlab.run.study.Study.run`. Raises SearchlabError if the input is

@@ -140,7 +140,7 @@ def build_table(
     target: str | Mapping[str, Any] | Target | None = None,
     measure: Settings | Mapping[str, Any] | None = None,
     passes: int | None = None,
-    progress: bool | Console | None = None,
+    progress: bool | Console = True,
 ) -> Result:
     """Measure all configs of a space, or a random sample, into a table. To resume, call this function again.
 

@@ -205,7 +205,7 @@ def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
             raise SearchlabError(f"parameters: the name of a parameter must be a string, not {name!r:.200}")
         values = [tuple(value) if isinstance(value, list) else value for value in choices] if _is_list(choices) else []
         if not values:
-            raise SearchlabError(f"parameters: {name!r} must be a list of values, not {choices!r:.200}")
+            raise SearchlabError(f"parameters: {name!r} must be a list of at least one value, not {choices!r:.200}")
         seen: set[Value] = set()
         for value in values:
             if not _is_value(value):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from searchlab.analysis import read_runs, summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.plan import PLAN, Budget, PlannedRun, read_plan, write_plan
+from searchlab.log.plan import PLAN, UNLIMITED, Budget, PlannedRun, read_plan, write_plan
 from searchlab.log.writer import LogWriter, compress
 from tests.support.analysis.logs import WORKLOAD, header, write
 from tests.support.cli import searchlab
@@ -80,6 +81,16 @@ def test_a_budget_cuts_where_the_run_would_have_ended(study: dict[tuple[str, int
         "by then counts" in notes
     )
     assert "1 run of a ended after 6 of 8 trials, because 3 trials had brought no gain of more than 1 %" in notes
+
+
+def test_a_limit_in_seconds_that_no_run_reached_does_not_count(
+    study: dict[tuple[str, int], Path], tmp_path: Path
+) -> None:
+    for seconds, trials, by in ((1e6, 8, "trials"), (2.5, 8, "seconds"), (1e6, UNLIMITED, "seconds")):
+        limits = {"seconds": seconds, "trials": trials}
+        write_plan(tmp_path, [planned(path, tmp_path, *of, **limits) for of, path in study.items()])
+        with warnings.catch_warnings(action="ignore"):  # of trials that are no longer part of the study
+            assert {item.by for item in read_runs(tmp_path).values()} == {by}
 
 
 def test_each_study_below_a_directory_has_its_own_plan(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:

@@ -266,6 +266,7 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
         ({"trials": "many"}, "trials cannot be 'many'"),
         ({"trials": "64"}, "trials cannot be '64'; write the number without quotes: 64"),
         ({"seeds": "3"}, "seeds cannot be '3'; write the number without quotes: 3"),
+        ({"suite": ["v1/dev", "v1/test"]}, 'suite cannot be .*; specify only one, such as "v1/dev"'),
         ({"workloads": "gemm:8x8x8"}, "workloads cannot be 'gemm:8x8x8'; write a list: .\"gemm:8x8x8\"."),
         ({"measure": {"path": "a.jsonl"}}, "the key 'kind' is missing in measure; it must be one of"),
         ({"measure": {"repaet": 2}}, "unknown key 'repaet' in measure .*did you mean 'repeat'"),
