@@ -303,6 +303,12 @@ def watch(
     if study.suffix == ".toml":
         directory = logs_of(study)
         read = partial(read_study_runs, Study.load(study))
+    may_begin = study.suffix == ".toml" and not (study.parent / directory).is_dir()
+    if not (may_begin or directory.exists()):
+        raise SearchlabError(
+            f"{directory} does not exist; run the study first, or pass the study file, or the directory that contains "
+            f"its logs, such as results/STUDY"
+        )
     with suppress(KeyboardInterrupt), WatchServer(directory, read, port) as server:
         say(server.lines[0])
         say(f"the report: {server.url} (Ctrl-C closes the page; the study continues)")
