@@ -38,6 +38,7 @@ PLUG_INS = [(title, name) for title, (kind, _) in KINDS.items() for name in kind
 OTHER_VALUES = {
     ("policy", "bandit", "arms"),
     ("policy", "chain", "arms"),
+    ("policy", "llm-seeded", "then"),
     ("policy", "chain", "trials"),
     ("space", "knob-template", "template"),
     ("space", "parameters", "parameters"),

@@ -22,6 +22,8 @@ from tests.support import toys
 from tests.support.logs import decided, write_table
 from tests.support.policies import OPTIONS, space_for, strategies
 
+pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
+
 TRIALS = 40
 SPACES = ("dependent", "small")
 
@@ -58,7 +60,6 @@ import optuna, xgboost  # so that a run starts at once; no thread has run in thi
 from pathlib import Path
 from tests.run.test_resume import run
 
-pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
 for line in sys.stdin:
     size, delay, policy, space, table, log = json.loads(line)
     pid = os.fork()

@@ -245,7 +245,7 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
             {"policies": [{"name": "random", "features": "knob"}]},
             "policy 'random' does not use a cost model; omit features = 'knob'",
         ),
-        ({"policies": ["random"], "cost_models": ["xgbost"]}, "'xgbost'; did you mean 'xgboost'\\? A cost model"),
+        ({"policies": ["random"], "cost_models": ["xgbost"]}, "'xgbost'; did you mean 'xgboost'\\? Each cost model"),
         (
             {"features": "program"},
             "unknown key 'features' .*it belongs in an entry of 'policies' or an entry of 'cost_",
@@ -266,7 +266,6 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
         ({"trials": "many"}, "trials cannot be 'many'"),
         ({"trials": "64"}, "trials cannot be '64'; write the number without quotes: 64"),
         ({"seeds": "3"}, "seeds cannot be '3'; write the number without quotes: 3"),
-        ({"suite": ["v1/dev", "v1/test"]}, 'suite cannot be .*; specify only one, such as "v1/dev"'),
         ({"workloads": "gemm:8x8x8"}, "workloads cannot be 'gemm:8x8x8'; write a list: .\"gemm:8x8x8\"."),
         ({"measure": {"path": "a.jsonl"}}, "the key 'kind' is missing in measure; it must be one of"),
         ({"measure": {"repaet": 2}}, "unknown key 'repaet' in measure .*did you mean 'repeat'"),
@@ -305,6 +304,11 @@ def test_errors_in_a_study_are_reported_before_anything_runs(
     with pytest.raises(SearchlabError, match=message):
         Study.from_dict({**BASE, **change}, tmp_path).run(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_study_has_only_one_suite() -> None:
+    with pytest.raises(SearchlabError, match="suite cannot be .*; specify only one, such as .v1/dev."):
+        Study.from_dict({"suite": ["v1/dev", "v1/test"], "policies": ["random"]})
 
 
 def test_a_study_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
@@ -451,15 +455,14 @@ def test_the_frame_of_a_study_identifies_each_run(base: dict[str, Any], tmp_path
     assert (works["repeats"].map(len) > 0).all() and len(works) < len(frame)
 
 
-def test_progress_is_shown_on_request(
+def test_progress_is_shown_unless_it_is_hidden(
     base: dict[str, Any], tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     study = Study.from_dict({**base, "policies": ["random"]}, tmp_path)
     study.run(tmp_path / "a", progress=False)
-    study.run(tmp_path / "b")  # no terminal here
     assert capfd.readouterr() == ("", "")
-    study.run(tmp_path / "c", progress=True)
+    study.run(tmp_path / "b")  # no terminal here
     assert "the study: 80 of 80 done" in capfd.readouterr().err
 
 
