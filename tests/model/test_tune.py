@@ -325,7 +325,8 @@ def test_a_slower_model_is_exported_only_if_forced(wasteful: tuple[Path, TunedMo
     out, library = tmp_path / "mlp", tmp_path / "mlp" / LIBRARY
     shutil.copytree(wasteful[0], out)
     options = ["--trials", 4, "--batch", 2, "--policy", "random", "--space", f"{__name__}:Wasteful", "--out", out]
-    command = ["model", "tune", f"{models.__file__}:mlp", *options, "--measure", json.dumps(QUICK)]
+    options += ["--target", json.dumps(UNOPTIMIZED), "--measure", json.dumps(QUICK)]
+    command = ["model", "tune", f"{models.__file__}:mlp", *options]
     for log in (out / UNTUNED).iterdir():  # as if the untuned programs had been measured wrongly
         log.write_text(re.sub(r'"seconds":\[.*?\]', '"seconds":[1.0]', log.read_text()))
     done = searchlab_cli(*command, "--scheduler", "round-robin")

@@ -108,9 +108,9 @@ PACKED = base64.b64encode(zlib.compress(b"\x00\x7f")).decode()
 @pytest.mark.parametrize(
     ("parameters", "listed", "why"),
     [
-        ({"x": []}, "", "must be a list of values"),
+        ({"x": []}, "", "must be a list of at least one value"),
         ({"x": [1, True]}, "", "contains True twice"),
-        ({"x": "abc"}, "", "must be a list of values"),
+        ({"x": "abc"}, "", "must be a list of at least one value"),
         ({"x": [None]}, "", "contains None"),
         ({"x": [float("nan")]}, "", "contains nan"),
         ({"x": [1, 2]}, "no base64", "damaged"),
