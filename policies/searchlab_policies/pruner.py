@@ -175,8 +175,8 @@ class SymbolAnalyzer:
         vector, unrolled = np.maximum(stores[:, :, VECTOR], 1), np.maximum(stores[:, :, UNROLLED], 1)
         registers = unrolled * np.ceil(vector / lanes)
         available = 32 if self._target.simd_bytes == 64 else 16
-        cores = self._target.cores * used(np.maximum(stores[:, :, PARALLEL], 1), self._target.cores)
-        rate = 2 * lanes * used(vector, lanes) * cores / np.maximum(registers / available, 1)
+        cores = self._target.cores * utilization(np.maximum(stores[:, :, PARALLEL], 1), self._target.cores)
+        rate = 2 * lanes * utilization(vector, lanes) * cores / np.maximum(registers / available, 1)
         arithmetic = operations(stores) * reuse_penalty(stores) / rate
         buffers = by_buffer(stores)
         footprint = buffers[..., UNIQUE_BYTES].sum(axis=-1, keepdims=True)
@@ -197,9 +197,9 @@ class SymbolAnalyzer:
         warps = np.ceil(threads / WARP)
         few = blocks < self._multiprocessors
         units = blocks * np.where(few, np.minimum(warps, WARPS_AT_ONCE), 1)
-        places = self._multiprocessors * np.where(few, WARPS_AT_ONCE, 1)
+        slots = self._multiprocessors * np.where(few, WARPS_AT_ONCE, 1)
         registers = np.maximum(stores[:, :, [VECTOR, UNROLLED, VIRTUAL_THREADS]], 1).prod(axis=-1)
-        rate = used(threads, WARP) * used(units, places) / np.maximum(registers / GPU_REGISTERS, 1)
+        rate = utilization(threads, WARP) * utilization(units, slots) / np.maximum(registers / GPU_REGISTERS, 1)
         count = operations(stores)
         copied = by_buffer(stores)[..., BYTES].max(axis=-1)
         times: Floats = np.where(count > 0, count * reuse_penalty(stores) / rate, copied * OPERATIONS_PER_BYTE)
@@ -228,7 +228,7 @@ def reuse_penalty(stores: Floats) -> Floats:
     return penalty
 
 
-def used(work: Floats, places: Floats | int) -> Floats:
-    """Return the fraction of ``places`` that is used if as many as possible are used at a time for ``work``."""
-    fraction: Floats = work / (np.ceil(work / places) * places)
+def utilization(work: Floats, slots: Floats | int) -> Floats:
+    """Return the fraction of ``slots`` that is used if as many as possible are used at a time for ``work``."""
+    fraction: Floats = work / (np.ceil(work / slots) * slots)
     return fraction

@@ -128,9 +128,9 @@ class Rgpe(GpPrior):
     def _weights(self, processes: Sequence[GaussianProcess], rng: np.random.Generator) -> Floats:
         """Return the probability that each process, the last of which is this run's, misranks the fewest pairs."""
         target = processes[-1]
-        chosen = slice(None) if len(target.values) <= RANKED else np.sort(rng.permutation(len(target.values))[:RANKED])
-        rows, values = target.rows[chosen], target.values[chosen]
-        mean, deviation = (of_row[chosen] for of_row in target.leave_one_out())
+        subset = slice(None) if len(target.values) <= RANKED else np.sort(rng.permutation(len(target.values))[:RANKED])
+        rows, values = target.rows[subset], target.values[subset]
+        mean, deviation = (of_row[subset] for of_row in target.leave_one_out())
         left_out = mean + deviation * rng.standard_normal((self.samples, len(values)))
         losses = [
             _misranked(draws, draws, values)

@@ -19,7 +19,7 @@ from searchlab.workload import parse_workload
 from searchlab_costmodels.pack_sum import PackSum
 from searchlab_costmodels.pretrained import Pretrained
 from searchlab_costmodels.xgboost import XGBoost
-from searchlab_policies.pruner import BLOCKS, THREADS, UNROLLED, Pruner, SymbolAnalyzer, used
+from searchlab_policies.pruner import BLOCKS, THREADS, UNROLLED, Pruner, SymbolAnalyzer, utilization
 from searchlab_spaces.templates import KnobTemplate
 from tests.support import toys
 from tests.support.policies import CPU, restricted
@@ -78,10 +78,10 @@ def test_a_config_without_a_program_is_not_drafted() -> None:
 
 
 def test_places_are_used_in_whole_waves() -> None:
-    assert used(np.array([1.0, 8.0, 9.0]), 8).tolist() == [0.125, 1.0, 0.5625]
+    assert utilization(np.array([1.0, 8.0, 9.0]), 8).tolist() == [0.125, 1.0, 0.5625]
 
 
-def test_batches_are_drawn_from_the_draft_and_then_from_the_model() -> None:
+def test_batches_come_from_the_draft_and_then_from_the_model() -> None:
     space = KnobTemplate(parse_workload("gemm:64x64x64"), CPU)
     pruner = policy(space, epsilon=0.0)
     estimate = pruner._estimate
