@@ -58,7 +58,7 @@ WRITES = (
 @pytest.fixture(scope="module")
 def measurer(native: Target) -> Iterator[LocalMeasurer]:
     settings = LocalSettings(
-        repeat=1, min_repeat_ms=0, memory_limit_mb=400, build_timeout=2.0, run_timeout=0.5, finalists=0, sentinel=0
+        repeat=1, min_repeat_ms=0, memory_limit_mb=400, build_timeout=2.0, run_timeout=1.5, finalists=0, sentinel=0
     )
     with LocalMeasurer(settings, native, {}, 1) as made:
         yield made
