@@ -235,8 +235,8 @@ class GaussianProcess:
         """Return the joint posterior at ``rows``, without noise."""
         scaled = rows / self.lengths[self.knobs]
         covariance = matern(squared_distances(scaled, self._scaled))
-        explained = solve_triangular(self._factor, covariance.T, lower=True, check_finite=False)
-        return Posterior(scaled, self.mean + covariance @ self._weights, explained, self.variance, self.noise)
+        projection = solve_triangular(self._factor, covariance.T, lower=True, check_finite=False)
+        return Posterior(scaled, self.mean + covariance @ self._weights, projection, self.variance, self.noise)
 
     def leave_one_out(self) -> tuple[Floats, Floats]:
         """Return the mean and the standard deviation, with noise, at each training row if it is left out; both (n,).
@@ -253,37 +253,37 @@ class Posterior:
     Args:
         scaled: The rows, divided by the length scales.
         mean: The posterior mean, of shape (n,).
-        explained: A matrix of shape (m, n) whose Gram matrix is the prior covariance less the posterior covariance,
+        projection: A matrix of shape (m, n) whose Gram matrix is the prior covariance less the posterior covariance,
             both relative to the signal variance.
         variance: The signal variance.
         noise: The noise variance, relative to the signal variance.
     """
 
-    def __init__(self, scaled: Floats, mean: Floats, explained: Floats, variance: float, noise: float) -> None:
+    def __init__(self, scaled: Floats, mean: Floats, projection: Floats, variance: float, noise: float) -> None:
         self.mean = mean
         self._scaled = scaled
-        self._explained = explained
+        self._projection = projection
         self._variance = variance
         self._noise = noise
 
     @property
     def deviation(self) -> Floats:
         """The standard deviation, of shape (n,)."""
-        unexplained = np.maximum(1 - np.einsum("ij,ij->j", self._explained, self._explained), 1e-12)
+        unexplained = np.maximum(1 - np.einsum("ij,ij->j", self._projection, self._projection), 1e-12)
         deviation: Floats = np.sqrt(self._variance * unexplained)
         return deviation
 
     def believe(self, index: int) -> None:
         """Add an observation of the mean at row ``index``, which leaves the mean as it is, in O(nm)."""
         prior = matern(squared_distances(self._scaled, self._scaled[[index]]))[:, 0]
-        covariance = prior - self._explained.T @ self._explained[:, index]
+        covariance = prior - self._projection.T @ self._projection[:, index]
         row = covariance / math.sqrt(max(covariance[index], 0.0) + self._noise)
-        self._explained = np.vstack([self._explained, row])
+        self._projection = np.vstack([self._projection, row])
 
     def sample(self, count: int, rng: np.random.Generator) -> Floats:
         """Draw ``count`` functions, of shape (count, n)."""
         prior = matern(squared_distances(self._scaled, self._scaled))
-        covariance = prior - self._explained.T @ self._explained + 1e-6 * np.eye(len(prior))
+        covariance = prior - self._projection.T @ self._projection + 1e-6 * np.eye(len(prior))
         values, vectors = np.linalg.eigh(covariance)  # rounding may make the matrix indefinite
         # The signs of eigenvectors, which differ between BLAS kernels, do not affect the symmetric root.
         root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T

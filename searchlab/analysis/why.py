@@ -28,7 +28,7 @@ KINDS = {
 """What is true of the trials in each share of :class:`~searchlab.analysis.runs.BudgetParts`."""
 
 WHEN = "{loser} falls behind {winner} {part}{where}."
-TRIALS = "Of its trials{there}, {kinds}."
+TRIALS = "Of its trials{scope}, {kinds}."
 KNOB = "{share} of its trials{where} had {knob} = {value}, as in the fastest config ({winner}: {other})."
 
 
@@ -67,7 +67,7 @@ def explain(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> str:
     where = f" on {item.workload}" * (len(pairs) > 1)
     sentences = [
         when,
-        TRIALS.format(there=" there" * (end - start < PARTS), kinds=listed(kinds)) if kinds else "",
+        TRIALS.format(scope=" there" * (end - start < PARTS), kinds=listed(kinds)) if kinds else "",
         _missed_value(item, behind, ahead, winner, where),
     ]
     return " ".join(filter(None, sentences))
