@@ -113,12 +113,17 @@ def test_finished_parts_are_kept_and_others_repeated(tmp_path: Path, capsys: pyt
         ran.append("broken")
         raise SearchlabError("the process died")
 
-    chosen = [("fine", fine), ("late", late), ("broken", broken)]
+    def defective(end: float) -> dict[str, Any]:
+        ran.append("defective")
+        raise ZeroDivisionError
+
+    chosen = [("late", late), ("broken", broken), ("defective", defective), ("fine", fine)]
     for again in range(2):
         results, missing = cuda.run_parts(chosen, tmp_path, math.inf)
-        assert results == {"fine": {"value": 1}} and missing == ["late", "broken"]
-        assert ran == ["fine", "late", "broken", "late", "broken"][: 3 + 2 * again]
-    assert "broken: the process died" in capsys.readouterr().err
+        assert results == {"fine": {"value": 1}} and missing == ["late", "broken", "defective"]
+        assert ran == ["late", "broken", "defective", "fine", "late", "broken", "defective"][: 4 + 3 * again]
+    printed = capsys.readouterr().err
+    assert "broken: the process died" in printed and "ZeroDivisionError" in printed
     assert cuda.run_parts([("other", fine)], tmp_path, time.monotonic() - 1) == ({}, ["other"])
 
 
@@ -131,18 +136,17 @@ def test_the_table_has_aims_failures_and_what_is_not_whole() -> None:
 
     result = {
         "workload": "gemm:64x64x64",
-        "policy": "xgb",
         "problems": {},
         "searches": [searched("sketch", invalid=3), searched("trace"), searched("knob-template", crash=64)],
         "rows": [row("sketch", 1.0, 0.95), row("trace", 2.0, 0.5), row("cuBLAS", 0.95, 1.0)],
     }
     text = cuda.table({"tests": {"counts": {"passed": 3}, "failed": []}, "one": result}, ["another"])
     assert "tests that need a GPU: 3 passed" in text
-    cells = {line.split()[2]: line for line in text.splitlines() if line.startswith("gemm:64x64x64 ")}
+    cells = {line.split()[1]: line for line in text.splitlines() if line.startswith("gemm:64x64x64 ")}
     assert "0.9 of cuBLAS: met" in cells["sketch"] and "invalid 3" in cells["sketch"]
     assert "0.9 of cuBLAS: missed" in cells["trace"]
     assert "crash 64" in cells["knob-template"] and "aim" not in cells["cuBLAS"]
-    assert "gemm:64x64x64, xgb, knob-template, crash: why" in text
+    assert "gemm:64x64x64, knob-template, crash: why" in text
     assert "incomplete: another" in text
 
 
