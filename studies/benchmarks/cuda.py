@@ -6,9 +6,9 @@
 
 ``--all`` runs these parts in order: it describes the machine, runs the tests that need a GPU (one program of each
 space, and candidates that crash), and, for each workload, searches each space with 64 trials of xgb. The best programs
-are then timed in turn with PyTorch's (float32 without TF32; see cuda_timing.py). In the rest of the time, it measures
-random configs of GEMM into tables. If workloads are passed, they replace the default ones, and the tests and tables are
-skipped. Without PyTorch, no ratios are computed.
+are then timed in turn with PyTorch's (float32 without TF32; see cuda_timing.py). Programs are also timed with warm and
+with cold caches. In the rest of the time, random configs of GEMM are measured into tables. If workloads are passed,
+they replace the default ones, and the other parts are skipped. Without PyTorch, no ratios are computed.
 
 Each part writes a file to ``--out`` when it ends, and each search writes a log. An error in one part does not affect
 the others. When the time is up, a table of the results so far is printed and written to table.txt and table.json. Run
@@ -43,8 +43,9 @@ from searchlab.errors import InvalidConfig, SearchlabError, first_line
 from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_arch, gpu_name
 from searchlab.machine.host import available_cores
 from searchlab.measure.code import compile_program, reason
-from searchlab.space import SPACES, Space
-from searchlab.target import Target
+from searchlab.measure.settings import LocalSettings
+from searchlab.space import SPACES, Config, Space
+from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
 
 HERE = Path(__file__).resolve().parent
@@ -54,13 +55,12 @@ WORKLOADS = (
     "conv2d:1x7x7x512x512x3x3:p1",  # AutoTVM's tutorial
     "conv2d:1x7x7x512x512x3x3:p1:bias:relu",  # Ansor's tutorial
     "gemm:1024x1024x1024",
-    "resnet50/conv2.2b",
-    "resnet50/conv3.2c",
-    "resnet50/conv4.1b",
-    "gemm:4096x4096x4096",
 )
 POLICY = "xgb"
 FAMILIES = ("knob-template", "sketch", "trace")
+
+CACHES = ("gemm:16x4096x4096", "gemm:1024x1024x1024", "conv2d:1x7x7x512x512x3x3:p1")
+"""The workloads of a program that is timed with warm and with cold caches: the first is limited by memory."""
 
 TABLE = "gemm:1024x1024x1024"
 CONFIGS = 2000  # random configs per table
@@ -68,7 +68,7 @@ CONFIGS = 2000  # random configs per table
 AIMS = {"conv2d": ("cuDNN", 1.0), "gemm": ("cuBLAS", 0.9)}
 """By operator: the library, and the minimum ratio of its time to ours that the spaces should reach."""
 
-MEASURE = {"kind": "local", "repeat": 5, "min_repeat_ms": 10, "build_timeout": 30, "run_timeout": 5}
+MEASURE: dict[str, Any] = {"repeat": 5, "min_repeat_ms": 10, "build_timeout": 30, "run_timeout": 5}
 BATCH = 16
 TRIES = 1000  # random configs, at least one of which should be valid
 
@@ -91,6 +91,8 @@ def parts(workloads: Sequence[str], options: argparse.Namespace) -> Iterator[tup
     for workload in workloads:
         yield slug(workload), partial(searches, workload=workload, options=options)
     if options.all:
+        for workload in CACHES:
+            yield slug(f"caches {workload}"), partial(caches, workload=workload)
         for space in FAMILIES:
             yield f"table-{space}", partial(build_table, space=space, out=options.out)
 
@@ -115,12 +117,27 @@ def gpu_tests(end: float, out: Path) -> dict[str, Any]:
     return {"counts": counts, "failed": [line for line in lines if line.startswith(("FAILED", "ERROR"))]}
 
 
+def caches(end: float, workload: str) -> dict[str, Any]:
+    """Time a program with warm and with cold caches, as searchlab does and with CUDA's events."""
+    answer = beside({"kind": "caches", "workload": workload}, end)
+    config, target = Config(answer.pop("config")), resolve_target("cuda")
+    plugin, _ = SPACES.resolve("trace")
+    space = SPACES.make(plugin, parse_workload(workload), target)
+    for cache in ("warm", "cold"):
+        settings = LocalSettings(**{**MEASURE, "cache": cache})
+        with settings.make(target, {}) as measurer:
+            (measurement,) = measurer.measure(space, [config])
+        if measurement.failure:
+            raise SearchlabError(f"{measurement.failure}: {measurement.message}")
+        answer[f"ms_{cache}_in_searchlab"] = 1e3 * float(np.median(measurement.seconds))
+    return {"cached": workload, **answer}
+
+
 def build_table(end: float, space: str, out: Path) -> dict[str, Any]:
     """Measure random configs of TABLE into a table. Interrupted when the time is up, it continues next time."""
     table = out / f"{slug(TABLE)}-{space}.parquet"
-    measure = json.dumps({key: value for key, value in MEASURE.items() if key != "kind"})
     words = [sys.executable, "-m", "searchlab", "table", "build", TABLE, "--space", space, "--target", "cuda"]
-    words += ["--limit", str(CONFIGS), "--passes", "0", "--measure", measure, "--out", str(table)]
+    words += ["--limit", str(CONFIGS), "--passes", "0", "--measure", json.dumps(MEASURE), "--out", str(table)]
     began = time.monotonic()
     with subprocess.Popen(words) as process:
         try:
@@ -158,7 +175,7 @@ def search(space: str, workload: str, options: argparse.Namespace, end: float) -
             batch=BATCH,
             seed=options.seed,
             target="cuda",
-            measure=MEASURE,
+            measure={"kind": "local", **MEASURE},
             log=log,
             on_trial=on_trial,
         )
@@ -233,6 +250,9 @@ def table(results: dict[str, Any], missing: Sequence[str]) -> str:
     if tests := results.get("tests"):
         counted = ", ".join(f"{count} {kind}" for kind, count in tests["counts"].items())
         lines += [f"tests that need a GPU: {counted or 'pytest failed, see tests.txt'}", *tests["failed"]]
+    for result in results.values():
+        if "cached" in result:
+            lines.append(", ".join(f"{name} {value}" for name, value in result.items()))
     whole = [result for result in results.values() if "searches" in result]
     if whole:
         heads = ("workload", "side", "ms (quartiles)", "GFLOPS", "ratio", "aim", "failures")

@@ -199,18 +199,11 @@ def compare(task: Mapping[str, Any], runtime: CudaRuntime) -> dict[str, Any]:
 
 
 def machine(runtime: CudaRuntime) -> dict[str, Any]:
-    """Describe this machine, and time a program after a rest: the first reading and the others."""
+    """Describe this machine."""
     import tvm
 
     version, device = ctypes.c_int(), tvm.cuda(0)
     runtime.call("cudaDriverGetVersion", ctypes.byref(version))
-    workload, target = parse_workload("gemm:1024x1024x1024"), resolve_target("cuda")
-    plugin, _ = SPACES.resolve("trace")
-    space = SPACES.make(plugin, workload, target)
-    run = program("trace", workload, target, first_valid(space))
-    time.sleep(REST_SECONDS)
-    first, *others = runtime.readings(run, READINGS[1])
-    warm = statistics.median(runtime.readings(run, READINGS[1], flush=False))
     return {
         "gpu": gpu_name(),
         "arch": gpu_arch(),
@@ -219,9 +212,23 @@ def machine(runtime: CudaRuntime) -> dict[str, Any]:
         "driver_cuda": version.value,
         "tvm": tvm.__version__,
         "torch": torch_version(),
+    }
+
+
+def caches(task: Mapping[str, Any], runtime: CudaRuntime) -> dict[str, Any]:
+    """Time a random program of the space ``trace`` after a rest, with a flushed and with a warm L2 cache."""
+    workload, target = parse_workload(task["workload"]), resolve_target("cuda")
+    plugin, _ = SPACES.resolve("trace")
+    config = first_valid(SPACES.make(plugin, workload, target))
+    run = program("trace", workload, target, config)
+    time.sleep(REST_SECONDS)
+    first, *others = runtime.readings(run, READINGS[1])
+    warm = statistics.median(runtime.readings(run, READINGS[1], flush=False))
+    return {
+        "config": config.to_json(),
         "ms_after_rest": first,
         "ms_flushed": statistics.median(others),
-        "ms_warm_cache": warm,
+        "ms_warm": warm,
     }
 
 
@@ -263,7 +270,14 @@ def main() -> None:
     leave_folder()
     task = json.loads(sys.argv[sys.argv.index("--worker") + 1])
     runtime = CudaRuntime(FLUSHES * (tvm.cuda(0).l2_cache_size_bytes or 64 << 20))
-    print(json.dumps(machine(runtime) if task["kind"] == "machine" else compare(task, runtime)))
+    match task["kind"]:
+        case "machine":
+            answer = machine(runtime)
+        case "caches":
+            answer = caches(task, runtime)
+        case _:
+            answer = compare(task, runtime)
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":
