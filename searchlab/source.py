@@ -17,9 +17,9 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from pkgutil import get_importer
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -40,8 +40,8 @@ Its other lines, such as the arguments of ``tune``, may change at any time.
 MOST_NUMBERS = 1000
 """Larger arrays are data rather than code, so only their shapes count."""
 
-_LIBRARIES = {"site-packages", "dist-packages"}
-"""The directories in which distributions are installed."""
+_INSTALLED = {"site-packages", "dist-packages"}
+"""The names of the directories in which distributions are installed by default."""
 
 _STANDARD = Path(os.path.realpath(sysconfig.get_path("stdlib")))
 """The directory of the standard library. A user's module may have the name of one of its modules."""
@@ -85,7 +85,7 @@ def source_digest(*objects: Any) -> str:
         path = _path_of(name)
         if path is None or _is_under(path, CORE):
             continue
-        if _LIBRARIES.intersection(path.parts):
+        if _is_installed(path):
             if package in packages:
                 parts.add(_distribution_digest(package))
         elif not _is_under(path, _STANDARD):
@@ -124,6 +124,19 @@ def _is_under(path: Path, folder: Path) -> bool:
     return str(path).startswith(os.path.join(folder, ""))
 
 
+def _is_installed(path: Path) -> bool:
+    """Return whether a module belongs to an installed distribution, also one from ``pip install --target``."""
+    return not _INSTALLED.isdisjoint(path.parts) or any(
+        _is_under(path, folder) for folder in _folders_of_distributions(tuple(sys.path))
+    )
+
+
+@functools.lru_cache(64)
+def _folders_of_distributions(path: tuple[str, ...]) -> tuple[Path, ...]:
+    folders = (Path(os.path.realpath(entry)) for entry in path if entry)
+    return tuple(folder for folder in folders if any(folder.glob("*.dist-info")))
+
+
 def _has_file(name: str) -> bool:
     return os.path.exists(getattr(sys.modules.get(name), "__file__", None) or "")
 
@@ -145,8 +158,14 @@ def _folders_of(name: str) -> list[str]:
 def _find_module(name: str, path: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """Return the file of a module that has not been imported, and its directories if it is a package."""
     parent = name.rpartition(".")[0]
-    spec = PathFinder.find_spec(name, _folders_of(parent) if parent else list(path))
-    return (spec.origin, tuple(spec.submodule_search_locations or ())) if spec else (None, ())
+    portions: list[str] = []  # of a namespace package; PathFinder requires that its parent has been imported
+    for folder in _folders_of(parent) if parent else path:
+        finder = get_importer(folder)
+        spec = finder.find_spec(name) if finder else None
+        if spec is not None and spec.loader is not None:
+            return spec.origin, tuple(spec.submodule_search_locations or ())
+        portions += spec.submodule_search_locations or () if spec else ()
+    return None, tuple(portions)
 
 
 _imported: dict[str, tuple[object, str]] = {}
@@ -309,9 +328,7 @@ def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
 def _is_users(module: str) -> bool:
     """Return whether a module is neither searchlab's nor in the standard library or an installed distribution."""
     path = _path_of(module)
-    return path is not None and not (
-        _is_under(path, CORE) or _is_under(path, _STANDARD) or _LIBRARIES.intersection(path.parts)
-    )
+    return path is not None and not (_is_under(path, CORE) or _is_under(path, _STANDARD) or _is_installed(path))
 
 
 def _is_private(name: str, value: Any) -> bool:

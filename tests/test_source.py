@@ -156,6 +156,28 @@ def test_helpers_in_packages_without_init_are_seen(folder: Path, imports: str) -
     assert fresh("loose.policy") != digest
 
 
+def test_nested_packages_without_init_are_found_unimported(folder: Path) -> None:
+    write(
+        folder,
+        user="class Policy:\n    def ask(self):\n        import loose.deep.late\n",
+        loose__deep__late="STEP = 1\n",
+    )
+    digest = fresh("user")
+    write(folder, loose__deep__late="STEP = 20\n")
+    assert fresh("user") != digest
+
+
+def test_a_folder_of_pip_target_contains_installed_packages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = folder / "target"
+    (target / "aid-1.0.dist-info").mkdir(parents=True)
+    monkeypatch.syspath_prepend(target)
+    write(target, aid="STEP = 1\n")
+    write(folder, user="class Policy:\n    def ask(self):\n        import aid\n")
+    digest = fresh("user")
+    write(target, aid="STEP = 20\n")
+    assert fresh("user") == digest
+
+
 def test_a_module_named_as_one_of_the_standard_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "this", raising=False)
     write(folder, this="class Policy:\n    step = 1\n")

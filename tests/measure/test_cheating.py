@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import tvm
 from tvm.script import tirx as T
 
 from searchlab.errors import SearchlabError
+from searchlab.measure.code import compile_program, load_objects, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.measure.worker import cases_of, wrong_values
+from searchlab.measure.worker import LoadableProgram, Runner, cases_of, wrong_values
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
@@ -107,3 +110,27 @@ def crashes(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):  # type
 def test_a_function_that_crashes_is_named(native: Target) -> None:
     with pytest.raises(SearchlabError, match="reference result of tir:crashes"):
         measured(native, from_primfunc(crashes), "none")
+
+
+class SharedDevice:
+    """This machine's CPU, but each synchronisation takes 3 ms, as on a GPU that other processes use in turn."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(tvm.cpu(), name)
+
+    def sync(self) -> None:
+        time.sleep(0.003)
+
+
+CHEAT = "computes unless the first element is right"
+
+
+@pytest.mark.parametrize(("size", "cheat", "failure"), [(8, "none", None), (256, CHEAT, "wrong_answer")])
+def test_on_a_shared_device_only_cheats_are_wrong(size: int, cheat: str, failure: str | None, native: Target) -> None:
+    workload = parse_workload(f"gemm:{size}x{size}x{size}")
+    schedule = Cheating(workload, native).schedule(Config({"cheat": cheat}))
+    module = load_objects(to_objects(compile_program(schedule.mod, native)))
+    runner = Runner(workload, LocalSettings(repeat=1, min_repeat_ms=0).for_worker(), tvm.cpu())
+    runner.device = SharedDevice()  # type: ignore[assignment]
+    answer = runner.run(LoadableProgram(lambda: module, {}))
+    assert getattr(answer, "failure", None) == failure, answer
