@@ -114,7 +114,7 @@ def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> _Comparison:
 def _covers(runs: StrategyRuns, claim: Claim) -> bool:
     """Return whether the runs cover the number of trials or seconds that the claim is about."""
     if claim.seconds is not None:
-        return all(run.log.ended or run.elapsed[-1] >= claim.seconds for run in runs.runs)
+        return all(run.ended or run.elapsed[-1] >= claim.seconds for run in runs.runs)
     return claim.trials is None or all(run.reaches(claim.trials) for run in runs.compared)
 
 

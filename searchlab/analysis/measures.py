@@ -367,7 +367,7 @@ def _anytime(runs: StrategyRuns) -> Spread:
 
 
 def _complete(runs: StrategyRuns) -> bool:
-    return all(run.log.trials == runs.trials or (run.log.ended and run.log.trials < runs.trials) for run in runs.runs)
+    return all(run.log.trials == runs.trials or (run.ended and run.log.trials < runs.trials) for run in runs.runs)
 
 
 def _failures(runs: StrategyRuns) -> dict[str, int]:
@@ -448,7 +448,7 @@ class StrategySummary(Row):
     )
     ended = OnWorkload(
         "The number of runs that ended by themselves; they keep their best while the others continue.",
-        lambda runs: sum(run.log.ended is not None for run in runs.runs),
+        lambda runs: sum(bool(run.ended) for run in runs.runs),
     )
     area = OnWorkload(
         "Area under the convergence curve, as a fraction of the best known, over trials or, if seconds limit the runs, "

@@ -96,9 +96,16 @@ class LoggedRun:
         """The seconds charged up to the end of each trial: shape (trials,)."""
         return self.log.elapsed
 
+    @property
+    def ended(self) -> str:
+        """Why the run ended, as a clause, or "" if it can be continued."""
+        if self.log.ended:
+            return self.log.ended.reason
+        return "the imported file has no more" if self.log.header.measure.get("kind") == "imported" else ""
+
     def reaches(self, trials: int) -> bool:
         """Return whether the run has at least this many trials, or has ended and so keeps its best."""
-        return self.log.trials >= trials or self.log.ended is not None
+        return self.log.trials >= trials or bool(self.ended)
 
 
 class BudgetParts(NamedTuple):
@@ -149,7 +156,7 @@ class StrategyRuns:
     @cached_property
     def trials(self) -> int:
         """The strategy's number of trials; see :func:`reach`."""
-        return common_trials(self.runs) or self.horizon
+        return common_trials(self.runs) or max(self.horizon, _of_half(self.lengths))
 
     @cached_property
     def one_run(self) -> bool:
@@ -251,7 +258,7 @@ def common_trials(runs: Sequence[LoggedRun]) -> int:
 
     A few interrupted runs therefore do not shorten the comparison. The result is 0 if all runs have ended.
     """
-    return _of_half([run.log.trials for run in runs if not run.log.ended])
+    return _of_half([run.log.trials for run in runs if not run.ended])
 
 
 def _of_half(counts: Collection[int]) -> int:
@@ -324,7 +331,7 @@ class WorkloadRuns:
         compared over seconds and have all spent them in at least one run, because their trials take different times.
         """
         longest = max((run.log.trials for run in self.runs), default=0)
-        if self.by == "seconds" and all(any(run.log.ended for run in runs) for runs in self.by_strategy.values()):
+        if self.by == "seconds" and all(any(run.ended for run in runs) for runs in self.by_strategy.values()):
             return longest
         reached = [trials for group in self.strategies.values() if (trials := common_trials(group.runs))]
         return min(reached, default=longest)
@@ -346,7 +353,7 @@ class WorkloadRuns:
             float(elapsed[-1])
             for group in self.strategies.values()
             for run, elapsed in zip(group.compared, group.elapsed, strict=True)
-            if not run.log.ended
+            if not run.ended
         ]
         return min(lengths, default=max(budgets, default=0.0) or self.longest)
 

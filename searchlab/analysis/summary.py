@@ -173,8 +173,8 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
         ends: dict[str, list[int]] = {}  # numbers of trials of the runs that ended early, by reason
         for run in item.by_strategy[row.strategy]:
             spent = run.log.ended and run.log.ended.seconds is not None and item.by == "seconds"
-            if run.log.ended and not spent and run.log.trials < item.horizon:
-                ends.setdefault(run.log.ended.reason, []).append(run.log.trials)
+            if run.ended and not spent and run.log.trials < item.horizon:
+                ends.setdefault(run.ended, []).append(run.log.trials)
         for reason, lengths in ends.items():
             span = " to ".join(dict.fromkeys((f"{min(lengths)}", f"{max(lengths)}")))
             notes.append(
@@ -184,7 +184,8 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
     if item.by == "trials" and len({row.trials for row in rows}) > 1:
         longer = listed([f"{row.strategy} completed {row.trials}" for row in rows if row.trials > item.horizon])
         notes.append(
-            f"All are compared over the first {item.horizon} trials, which every strategy has completed: {longer}."
+            f"All are compared over the first {item.horizon} trials, which every strategy has completed: {longer}. "
+            f"To compare more, continue the others."
         )
     for row in rows:
         if row.interrupted:

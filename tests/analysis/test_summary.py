@@ -135,9 +135,26 @@ def test_strategies_are_compared_at_the_common_budget(tmp_path: Path) -> None:
     assert (long.area, long.trials_to_target) == (short.area, short.trials_to_target)
     assert {contrast.adjusted for contrast in item.contrasts if contrast.p is not None} == {1}
     assert item.notes == [
-        "All are compared over the first 4 trials, which every strategy has completed: long completed 8."
+        "All are compared over the first 4 trials, which every strategy has completed: long completed 8. "
+        "To compare more, continue the others."
     ]
     assert "not complete" not in item.verdict
+
+
+@pytest.mark.parametrize("trials", (2, 6))
+def test_an_imported_log_does_not_shorten_the_comparison(tmp_path: Path, trials: int) -> None:
+    """Once, comparing a run with an imported log of three trials ignored all but the run's first three."""
+    write(tmp_path, "autotvm", 0, [1.0] * trials, measure={"kind": "imported"})
+    write(tmp_path, "mine", 0, [1, 2, 3, 4])
+    item = only(tmp_path)
+    assert (item.horizon, item.by_strategy["mine"].trials) == (4, 4)
+    assert item.by_strategy["autotvm"].trials == max(trials, 4)
+    expected = (
+        "ended after 2 of 4 trials, because the imported file has no more; the best program"
+        if trials < 4
+        else "first 4 trials, which every strategy has completed: autotvm completed 6."
+    )
+    assert expected in item.notes[0]
 
 
 def test_equal_runs_from_all_seeds_count_as_one_run(tmp_path: Path) -> None:
