@@ -1,4 +1,4 @@
-"""Derive sketches with MetaSchedule's rules, together with their postprocessors and the threads that they bind.
+"""Derive sketches with MetaSchedule's rules, together with their postprocessors and a GPU's limits on their tiles.
 
 Source: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 4.1,
 as implemented in MetaSchedule: schedule rules are applied to a computation's blocks in post order, and every sequence
@@ -123,8 +123,21 @@ def _postprocs(target: Target) -> list[Postproc]:
 
 
 @dataclass(frozen=True)
-class ThreadLimits:
-    """The limits on the threads that a sketch's tiles may bind on a GPU.
+class SharedBuffer:
+    """A part of an argument that a block of threads loads into shared memory."""
+
+    itemsize: int  # bytes per element, in all its copies: a software pipeline has several
+    strides: tuple[Mapping[int, int], ...]  # for each dimension, the stride of each tile, by its instruction's index
+
+    def size(self, extents: Sequence[int]) -> int:
+        """Return the size in bytes, given the extent of each tile within a block."""
+        shape = (1 + sum(stride * (extents[index] - 1) for index, stride in each.items()) for each in self.strides)
+        return math.prod(shape) * self.itemsize
+
+
+@dataclass(frozen=True)
+class GpuLimits:
+    """The limits that a GPU's threads and shared memory set on a sketch's tiles.
 
     Every tile that these limits exclude leads to a program that MetaSchedule's VerifyGPUCode rejects.
     """
@@ -133,68 +146,133 @@ class ThreadLimits:
     least: int  # the minimum number of threads in a block
     factors: tuple[Mapping[int, str], ...]  # for each sampling instruction, the axis to which each factor is bound
     reach: tuple[int, ...]  # for each instruction, the factor by which later ones can multiply the threads
+    shared: tuple[SharedBuffer, ...]
+    shared_bytes: int  # the maximum shared memory of a block
+    inside: tuple[tuple[int, ...], ...]  # for each instruction, the factors whose iterations share memory
 
     @cached_property
     def start(self) -> tuple[int, ...]:
-        """The extents of the axes before any choice."""
-        return (1,) * len(self.most)
+        """The extents of the axes, and of each tile within a block, before any choice."""
+        return (1,) * (len(self.most) + len(self.inside))
 
-    def after(self, index: int, bound: tuple[int, ...], value: Value) -> tuple[int, ...]:
-        """Return the extents of the axes after the instruction at ``index``, which binds some, has drawn ``value``."""
-        counts = dict(zip(self.most, bound, strict=True))
+    def limits(self, index: int) -> bool:
+        """Return whether the choices of the instruction at ``index`` are limited."""
+        return bool(self.factors[index] or self.inside[index])
+
+    def after(self, index: int, extents: tuple[int, ...], value: Value) -> tuple[int, ...]:
+        """Return the ``extents`` after the instruction at ``index`` has drawn ``value``."""
+        tile = cast(Tile, value)
+        counts = dict(zip(self.most, extents, strict=False))
         for position, axis in self.factors[index].items():
-            counts[axis] *= cast(Tile, value)[position]
-        return tuple(counts.values())
+            counts[axis] *= tile[position]
+        tiles = list(extents[len(self.most) :])
+        tiles[index] = math.prod(tile[position] for position in self.inside[index])
+        return (*counts.values(), *tiles)
 
-    def threads(self, bound: tuple[int, ...]) -> int:
-        """Return the number of threads in a block whose extents are ``bound``."""
-        return dict(zip(self.most, bound, strict=True))[THREAD]
+    def threads(self, extents: tuple[int, ...]) -> int:
+        """Return the number of threads in a block."""
+        return dict(zip(self.most, extents, strict=False))[THREAD]
 
-    def narrow(self, index: int, bound: tuple[int, ...], tiles: Sequence[Tile]) -> list[Tile]:
-        """Return the ``tiles`` within every axis's maximum, and only those with enough threads if there are any."""
-        counted = [(tile, self.after(index, bound, tile)) for tile in tiles]
-        fitting = [
-            (t, after) for t, after in counted if all(n <= m for n, m in zip(after, self.most.values(), strict=True))
-        ]
+    def fits(self, extents: tuple[int, ...]) -> bool:
+        """Return whether threads and shared memory suffice if all other tiles have extent 1."""
+        if any(count > most for count, most in zip(extents, self.most.values(), strict=False)):
+            return False
+        return sum(buffer.size(extents[len(self.most) :]) for buffer in self.shared) <= self.shared_bytes
+
+    def narrow(self, index: int, extents: tuple[int, ...], tiles: Sequence[Tile]) -> list[Tile]:
+        """Return the ``tiles`` that fit, and of these, only those with enough threads if there are any."""
+        results = [(tile, self.after(index, extents, tile)) for tile in tiles]
+        fitting = [(tile, after) for tile, after in results if self.fits(after)]
         enough = [tile for tile, after in fitting if self.threads(after) * self.reach[index] >= self.least]
-        return enough or [tile for tile, _ in fitting]
+        return enough or [tile for tile, _ in fitting] or list(tiles)
 
 
-def thread_limits(trace: Trace, target: Target, choices: Sequence[Sequence[Value]]) -> ThreadLimits:
-    """Return a sketch's limits by following its tiles through splits and fuses to thread bindings.
+def gpu_limits(workload: Workload, trace: Trace, target: Target, choices: Sequence[Sequence[Value]]) -> GpuLimits:
+    """Return a sketch's limits by following its tiles through splits and fuses to thread bindings and shared buffers.
 
     Args:
+        workload: The workload.
         trace: The sketch.
         target: The target.
         choices: The choices of each sampling instruction.
     """
     most = {VTHREAD: MAX_VTHREAD, THREAD: int(target.spec.get("max_threads_per_block", THREADS))}
-    least = 1
+    least = stages = 1
     sampled: dict[Any, tuple[int, int]] = {}
+    tiled: dict[Any, int] = {}  # the instruction that tiles each loop of the computation
     loops: dict[Any, list[tuple[int, int]]] = {}
+    nests: dict[Any, Sequence[Any]] = {}  # the loops of each block
+    names: dict[Any, str] = {}
+    order: Sequence[Any] = ()
+    reads: dict[Any, tuple[Any, int]] = {}  # the reading block and the number of the read, for each shared buffer
     factors: list[dict[int, str]] = []
+    inside: set[tuple[int, int]] = set()
     for inst in trace.insts:
         kind = inst.kind.name
         if kind in decisions.SAMPLING:
             if kind == decisions.PERFECT_TILE:
                 sampled.update((number, (len(factors), position)) for position, number in enumerate(inst.outputs))
+                tiled[inst.inputs[0]] = len(factors)
             factors.append({})
+        elif kind == "GetSBlock":
+            names[inst.outputs[0]] = str(inst.attrs[0])
+        elif kind == "GetLoops":
+            nests[inst.inputs[0]] = inst.outputs
         elif kind == "Split":
             for loop, number in zip(inst.outputs, inst.inputs[1:], strict=True):
                 loops[loop] = [sampled[number]] if number in sampled else []
+        elif kind == "Reorder":
+            order = list(inst.inputs)
         elif kind == "Fuse":
             loops[inst.outputs[0]] = [factor for loop in inst.inputs for factor in loops.get(loop, [])]
         elif kind == "Bind" and (axis := str(inst.attrs[0])) in most:
             for index, position in loops.get(inst.inputs[0], []):
                 factors[index][position] = axis
+                inside.add((index, position))
+        elif kind == "CacheRead" and inst.attrs[1] == "shared":
+            reads[inst.outputs[0]] = inst.inputs[0], int(inst.attrs[0])
+        elif kind == "ComputeAt" and inst.inputs[0] in reads and inst.inputs[1] in order:
+            for loop in order[order.index(inst.inputs[1]) + 1 :]:
+                inside.update(loops[loop])
         elif kind == "Annotate" and inst.attrs[0] == "meta_schedule.thread_extent_low_inclusive":
             least = int(inst.inputs[1])
+        elif kind == "Annotate" and inst.attrs[0] == "software_pipeline_stage":
+            stages = 1 + max(map(int, inst.inputs[1]))
     extents = [
         math.prod(cast(Tile, legal[0])) if THREAD in bound.values() else 1
         for bound, legal in zip(factors, choices, strict=True)
     ]
-    reach = tuple(math.prod(extents[index + 1 :]) for index in range(len(extents)))
-    return ThreadLimits(most, least, tuple(factors), reach)
+    return GpuLimits(
+        most,
+        least,
+        tuple(factors),
+        tuple(math.prod(extents[index + 1 :]) for index in range(len(extents))),
+        tuple(
+            _shared_buffer(workload, names[block], read, [tiled.get(loop) for loop in nests[block]], stages)
+            for block, read in reads.values()
+        ),
+        int(target.spec.get("max_shared_memory_per_block", SHARED_BYTES)),
+        tuple(tuple(position for i, position in sorted(inside) if i == index) for index in range(len(factors))),
+    )
+
+
+def _shared_buffer(
+    workload: Workload, block_name: str, read: int, tiles: Sequence[int | None], copies: int
+) -> SharedBuffer:
+    """Return the buffer that caches a read of a block, whose loops are tiled by the instructions ``tiles``."""
+    from tvm.s_tir import Schedule
+    from tvm.sym import detect_linear_equation
+
+    sch = Schedule(workload.module)
+    block = sch.get(sch.get_sblock(block_name))
+    region = block.reads[read]
+    variables = [axis.var for axis in block.iter_vars]
+    strides = []
+    for dimension in region.region:
+        coefficients = detect_linear_equation(dimension.min, variables)  # empty if the index is not linear
+        pairs = zip(tiles, coefficients, strict=False)
+        strides.append({tile: abs(int(stride)) for tile, stride in pairs if tile is not None and int(stride)})
+    return SharedBuffer(int(region.source.dtype.itemsize) * copies, tuple(strides))
 
 
 def use_of(trace: Trace, sampled: Instruction) -> str:

@@ -23,7 +23,7 @@ from .. import decisions
 from ..gpu_check import check_gpu
 from ..tiles import Tile
 from .dag import print_dag
-from .design import KINDS, SEED, Design, ThreadLimits, derive, structure, thread_limits, use_of
+from .design import KINDS, SEED, Design, GpuLimits, derive, gpu_limits, structure, use_of
 
 if TYPE_CHECKING:
     import tvm
@@ -35,6 +35,10 @@ PROBES = 8
 """The number of random programs to generate from a sketch to determine the range of its compute locations."""
 
 
+MOST_NARROWED = 10_000
+"""The number of narrowed knobs to keep, which together take some 30 MB."""
+
+
 class Sketch(Space):
     """The sketches that MetaSchedule's rules derive from the computation, as in Ansor, with their open choices.
 
@@ -44,8 +48,8 @@ class Sketch(Space):
     the corresponding config. Configs with the same canonical form yield the same program, which a study measures only
     once.
 
-    On a GPU, tiles that need too many or too few threads on their own are not offered; configs that exceed any other
-    limit raise InvalidConfig. Raises UnsupportedWorkload for targets other than ``llvm`` and ``cuda``.
+    On a GPU, tiles that need too many or too few threads, or too much shared memory, are not offered; configs that
+    exceed any other limit raise InvalidConfig. Raises UnsupportedWorkload for targets other than ``llvm`` and ``cuda``.
     """
 
     def __init__(self, workload: Workload, target: Target) -> None:
@@ -67,12 +71,12 @@ class Sketch(Space):
     def decide(self, choose: Choose) -> Config:
         number = cast(int, choose(Knob("sketch", range(len(self._open)), role="sketch")))
         limits = self._limits[number]
-        bound = limits.start
+        extents = limits.start
         made: dict[str, Value] = {"sketch": number}
         for index, knob in enumerate(self._open[number]):
-            if limits.factors[index]:
-                made[knob.name] = value = choose(self._narrow(number, index, bound))
-                bound = limits.after(index, bound, value)
+            if limits.limits(index):
+                made[knob.name] = value = choose(self._narrow(number, index, extents))
+                extents = limits.after(index, extents, value)
             else:
                 made[knob.name] = choose(knob)
         return Config.wrap(made)
@@ -141,10 +145,10 @@ class Sketch(Space):
         return tuple(self._find_knobs(number) for number in range(len(self._design.traces)))
 
     @cached_property
-    def _limits(self) -> tuple[ThreadLimits, ...]:
-        """The limits that the GPU's threads set on the tiles of each sketch."""
+    def _limits(self) -> tuple[GpuLimits, ...]:
+        """The limits that a GPU sets on the tiles of each sketch."""
         return tuple(
-            thread_limits(trace, self.target, [knob.choices for knob in knobs])
+            gpu_limits(self.workload, trace, self.target, [knob.choices for knob in knobs])
             for trace, knobs in zip(self._design.traces, self._open, strict=True)
         )
 
@@ -159,12 +163,14 @@ class Sketch(Space):
             made.append((knob.name, decisions.as_value(inst.kind.name, inst.attrs, sch.trace.get_decision(inst))))
         return Config(made)
 
-    def _narrow(self, number: int, index: int, bound: tuple[int, ...]) -> Knob:
-        """Return a tile's knob, restricted to the tiles that fit the threads ``bound`` by earlier ones."""
-        key = (number, index, bound)
+    def _narrow(self, number: int, index: int, extents: tuple[int, ...]) -> Knob:
+        """Return a tile's knob, restricted to the tiles that fit the ``extents`` of earlier ones."""
+        key = (number, index, extents)
         if key not in self._narrowed:
+            if len(self._narrowed) == MOST_NARROWED:
+                self._narrowed.clear()
             knob = self._open[number][index]
-            tiles = self._limits[number].narrow(index, bound, cast(Sequence[Tile], knob.choices))
+            tiles = self._limits[number].narrow(index, extents, cast(Sequence[Tile], knob.choices))
             self._narrowed[key] = replace(knob, choices=decisions.Choices(tiles))
         return self._narrowed[key]
 
