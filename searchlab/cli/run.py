@@ -21,12 +21,13 @@ from ..log.forecast import RunStatus, duration, forecast, total_left
 from ..log.writer import OtherRun, is_locked
 from ..machine.host import available_cores
 from ..options import Jobs, Seed, Trials
-from ..plugins import is_registered, reference_of, unregistered_code
+from ..plugins import unregistered_code
 from ..run.open import open_runs
 from ..run.plan import Run, in_shard, parse_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
+from ..workload.parse import kind_of
 from .logs import best_record
 from .report import Full, read_study_runs, report_on_study, show_report
 from .terminal import (
@@ -278,9 +279,9 @@ def tune(
         names = ", ".join(str(trial.index) for trial in best.tied)
         say(f"trials {names} are equally fast within the noise, judging by repeated measurements")
     if result.space.has_programs:
-        is_trusted = is_registered(reference_of(type(result.space)))
-        is_trusted = is_trusted and not unregistered_code(result.log.header.space.options)
-        trust = "" if is_trusted else " --trust"
+        header = result.log.header
+        code = [kind_of(header.workload)[0], header.space.name, header.space.options]
+        trust = " --trust" if unregistered_code(code) else ""
         say(f"show the program: searchlab best {log} --show tir{trust}")
 
 

@@ -115,14 +115,20 @@ def test_one_seed_one_result_in_every_process(study: Path, tmp_path: Path) -> No
     assert len(seen[0]) == 4 and seen[0] == seen[1]
 
 
-def test_the_hint_of_tune_works_for_a_function_of_the_user(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "workload, space", [("gemm:8x8x8", "trace,function=columns:split"), ("columns:Own:8x8x8", "sketch")]
+)
+def test_the_hint_of_tune_works_for_code_of_the_user(tmp_path: Path, workload: str, space: str) -> None:
     (tmp_path / "columns.py").write_text(
+        "from searchlab.workload.products import Gemm\n"
+        "class Own(Gemm):\n"
+        "    pass\n"
         "def split(sch):\n"
         "    _, j, _ = sch.get_loops(sch.get_sblock('gemm'))\n"
         "    sch.split(j, sch.sample_perfect_tile(j, n=2))\n"
     )
-    words = ["--space", "trace,function=columns:split", "--policy", "random", "--trials", 2, "--log", "a.jsonl"]
-    done = searchlab("tune", "gemm:8x8x8", *words, cwd=tmp_path)
+    words = ["--space", space, "--policy", "random", "--trials", 2, "--log", "a.jsonl"]
+    done = searchlab("tune", workload, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "show the program: searchlab best a.jsonl --show tir --trust\n" in done.stdout
     assert searchlab("best", "a.jsonl", "--show", "tir", "--trust", cwd=tmp_path).returncode == 0
@@ -416,7 +422,8 @@ def test_a_failed_trial_is_printed_with_its_reason(caplog: pytest.LogCaptureFixt
     caplog.set_level("INFO", logger="searchlab")
     tune("gemm:8x8x8", space=Faulty, policy="grid", log=tmp_path / "a.jsonl", trials=4, progress=False)
     messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == 4 and any("trial 3: build_error: " in message for message in messages), messages
+    assert len(messages) == 5 and any("trial 3: build_error: " in message for message in messages), messages
+    assert messages[4] == f"measuring the fastest programs in {tmp_path / 'a.jsonl'} again"
 
 
 def test_progress_is_printed_in_lines_where_bars_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import io
 import math
 import os
 import re
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import searchlab
 from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning
@@ -85,6 +87,16 @@ FAILURES = {
     "no repeats": ("run_error", "the function returned []; it must return seconds"),
 }
 COSTS = {"works": 1.0, "a mapping": 2.0, "repeats": 3.0, "numpy": 3.0}
+
+
+def test_progress_of_a_run_that_seconds_limit(tmp_path: Path) -> None:
+    """Once, neither the time left nor the trials in the log of a continued run were shown."""
+    shown = io.StringIO()
+    given: dict[str, Any] = {"space": SPACE, "policy": "grid", "batch": 1, "log": tmp_path / "a.jsonl"}
+    tune(cost, **given, trials=2, progress=False)
+    tune(cost, **given, seconds=60, progress=Console(file=shown, force_terminal=True, color_system=None, width=200))
+    assert f"continuing {tmp_path / 'a.jsonl'} from trial 2\n" in shown.getvalue()
+    assert " 0/60 s " in shown.getvalue() and " s trial 7, 2.000 s" in shown.getvalue(), shown.getvalue()
 
 
 @pytest.mark.parametrize("workers", [1, 2])
