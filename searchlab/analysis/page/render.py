@@ -165,6 +165,7 @@ def _section(
         "charts": charts,
         "programs": [program for program in programs if program.workload == item.workload],
         "ranking": table(item.strategies, Shown.PAGE, **item.words(TARGET)),
+        "costs": table(item.strategies, Shown.COSTS),
         "significant": significant_differences(item.contrasts),
         "interval_notes": interval_notes(item.strategies),
         "facts": facts(runs.runs),
