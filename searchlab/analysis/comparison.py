@@ -201,10 +201,6 @@ class Comparison:
         """Return a row for each pair of strategies. ``workload`` is empty in rows over all workloads."""
         return self._frame("contrasts")
 
-    def lead_frame(self) -> pd.DataFrame:
-        """Return a row for each other strategy: how far the best one is ahead of it. Empty for a single workload."""
-        return self._frame("lead")
-
     def published_claims_frame(self) -> pd.DataFrame:
         """Return a row for each published claim and opponent: the verdict, the effect and its interval."""
         return self._frame("published_claims")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple
-from itertools import combinations
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +11,11 @@ import numpy as np
 from ...arrays import Floats
 from ...log.columns import METRICS as FIELDS
 from ...stats.curves import Band, band_at, ecdf
-from ...stats.inference import ROPE, paired_difference
-from ...stats.intervals import Interval
-from ...stats.ranks import ALPHA
+from ...stats.inference import ROPE
 from ..knobs import MOST_VALUES, MeasuredSpace
-from ..measures import AREA, StrategySummary
+from ..measures import AREA
 from ..model import Contrast, Overall, Summary, WorkloadSummary
 from ..runs import PARTS, BudgetParts, ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns, mean_of_defined
-from ..summary import paired_areas
 from ..words import counted, listed, p_equals
 from .vegalite import (
     GREY,
@@ -52,9 +47,11 @@ def all_charts(summary: Summary, comparison: ComparedRuns, styles: LineStyles) -
     charts = {"": overall_charts(summary.overall, summary.workloads, comparison, styles) if summary.overall else []}
     for item in summary.workloads:
         charts[item.workload] = workload_charts(item, comparison[item.workload], styles) if item.strategies else []
-    if gaps := differences(summary):
+    if contrasts := summary.contrasts:
         where = f"average across these {len(summary.workloads)} workloads" if summary.overall else "this workload"
-        charts["" if summary.overall else summary.workloads[0].workload].insert(1, _differences(gaps, styles, where))
+        charts["" if summary.overall else summary.workloads[0].workload].insert(
+            1, _differences(contrasts, styles, where)
+        )
     if len(summary.workloads) > 1 and (pairs := workload_differences(summary)):
         charts[""].append(_workloads(pairs, workload_groups(summary, comparison), styles))
     drawn = {
@@ -374,51 +371,20 @@ def overall_charts(
     return _budget_charts(parts, styles)
 
 
-class Gap(NamedTuple):
-    """The difference in area under the curve between two strategies."""
-
-    first: str
-    second: str
-    difference: Interval  # first minus second; a pair that was not tested has no interval
-    p: float | None  # corrected for all tests in its family
-
-    @property
-    def significant(self) -> bool:
-        return self.p is not None and self.p <= ALPHA
-
-    def row(self) -> Row:
-        value, lower, upper, _ = astuple(self.difference)
-        ends = {"lower": short(value if lower is None else lower), "upper": short(value if upper is None else upper)}
-        p = "" if self.p is None else p_equals(self.p)
-        pair = {"first": self.first, "second": self.second, "difference": short(value), **ends}
-        return pair | {"p": p, "significant": self.significant}
+def _difference_row(contrast: Contrast) -> Row:
+    """Return the difference in area between two strategies; a pair that was not tested has no interval."""
+    interval = contrast.difference.on_these.difference
+    ends = {
+        name: short(interval.value if end is None else end)
+        for name, end in (("lower", interval.lower), ("upper", interval.upper))
+    }
+    p = "" if contrast.adjusted is None else p_equals(contrast.adjusted)
+    pair = {"first": contrast.first, "second": contrast.second, "difference": short(interval.value), **ends}
+    return pair | {"p": p, "significant": contrast.significant}
 
 
-def differences(summary: Summary) -> list[Gap]:
-    """Return the differences between all strategies over all workloads or, with one workload, on it."""
-    items = [item.by_strategy for item in summary.workloads]
-    if summary.overall:
-        return list(_gaps([row.strategy for row in summary.overall.strategies], items, summary.overall.contrasts))
-    return list(_gaps(list(items[0]), items, summary.workloads[0].contrasts)) if len(items) == 1 else []
-
-
-def _gaps(
-    names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], contrasts: Sequence[Contrast]
-) -> Iterator[Gap]:
-    """Iterate over the differences between strategies that share seeds."""
-    p = {frozenset((item.first, item.second)): item.adjusted for item in contrasts}
-    for first, second in combinations(names, 2):
-        areas = paired_areas([row[first] for row in rows], [row[second] for row in rows])
-        difference = paired_difference(*areas).on_these.difference
-        if not math.isnan(difference.value):
-            adjusted = p[frozenset((first, second))]
-            if adjusted is None:  # for example, if the runs do not show how they vary
-                difference = Interval.none(difference.value, "")
-            yield Gap(first, second, difference, adjusted)
-
-
-def _differences(gaps: Sequence[Gap], styles: LineStyles, where: str) -> Chart:
-    names = list(dict.fromkeys(name for gap in gaps for name in (gap.first, gap.second)))
+def _differences(contrasts: Sequence[Contrast], styles: LineStyles, where: str) -> Chart:
+    names = list(dict.fromkeys(name for contrast in contrasts for name in (contrast.first, contrast.second)))
     colour = STRATEGY | {"scale": {"domain": names, "range": [styles.colour(name) for name in names]}, "legend": None}
     weight = {
         "condition": {"test": {"field": "value", "equal": styles.subject or ""}, "value": "bold"},
@@ -427,7 +393,7 @@ def _differences(gaps: Sequence[Gap], styles: LineStyles, where: str) -> Chart:
     order = {"field": "difference", "op": "max", "order": "descending"}
     y = STRATEGY | {"sort": order, "axis": {"labelFontWeight": weight}}
     spec = forest_chart(
-        [gap.row() for gap in gaps],
+        [_difference_row(contrast) for contrast in contrasts],
         {"reference": ("each strategy minus ", styles.references(names))},
         y,
         colour,
@@ -455,9 +421,10 @@ def _differences(gaps: Sequence[Gap], styles: LineStyles, where: str) -> Chart:
 def workload_differences(summary: Summary) -> list[Row]:
     """Return the difference of each pair of strategies on each workload, by its index."""
     return [
-        gap.row() | {"workload": number}
+        _difference_row(contrast) | {"workload": number}
         for number, item in enumerate(summary.workloads)
-        for gap in _gaps(list(item.by_strategy), [item.by_strategy], item.contrasts)
+        for contrast in item.contrasts
+        if contrast.difference.workloads
     ]
 
 

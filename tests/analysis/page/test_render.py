@@ -133,20 +133,6 @@ def test_the_ranking_names_what_is_significantly_different(tmp_path: Path) -> No
         assert names == [["fair, poor"], ["poor", "good"], ["good, fair"]]
 
 
-def test_pairs_with_a_p_of_1_are_folded(tmp_path: Path) -> None:
-    found = np.random.default_rng(1)
-    for workload in ("gemm:8x8x8", "gemm:8x8x9"):
-        for seed in range(6):
-            for name, start in (("good", 9), ("same", 9), ("poor", 1)):
-                write(tmp_path, name, seed, [start + found.uniform(0, 1), 11], workload=workload)
-    report(tmp_path)
-    page = (tmp_path / "report" / "report.html").read_text("utf-8")
-    claims = page.partition('id="claims"')[2].partition("</figure>")[0]
-    shown, _, folded = claims.partition("<summary>1 further pair, p = 1</summary>")
-    assert "minus poor is" in shown and "minus poor is" not in folded
-    assert folded.count("<details") == 1 and "minus same" not in shown and "minus good" not in shown
-
-
 def test_nothing_in_a_log_becomes_markup(tmp_path: Path) -> None:
     changes: dict[str, Any] = {
         "label": HOSTILE,
