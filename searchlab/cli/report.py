@@ -28,7 +28,7 @@ from ..measure.suite import installed_suites
 from ..options import Share, Trials, check_option
 from ..policy import POLICIES, origins
 from ..run.study import Study
-from .terminal import AsJson, SuitePath, logs_of, number, out, say, say_json, say_table
+from .terminal import AsJson, SuitePath, logs_of, number, out, say, say_json, say_table, working
 
 Full = Annotated[bool, Option("--full", help="Print the tables of all workloads, not only what follows from them.")]
 
@@ -109,17 +109,18 @@ def report(
         cards = publish(site, results, lambda out: write_leaderboards(out, named, suite))
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
-    if len(where) == 1 and (where[0] / RESULT).is_file() and not (everything or by):
-        from ..suite.compare import against_baselines  # imported here because other reports do not need suites
+    with working("reading logs and writing the report"):
+        if len(where) == 1 and (where[0] / RESULT).is_file() and not (everything or by):
+            from ..suite.compare import against_baselines  # imported here because other reports do not need suites
 
-        runs, _ = against_baselines(where[0], suite)
-        summary = write_comparison(runs, report_directory(*where, out=directory), figures=figures)
-    elif any(path.suffix == ".toml" for path in where):
-        study, logs = _of_study(where)
-        where = [logs]
-        summary = report_on_study(study, logs, directory, everything=everything, figures=figures, by=by)
-    else:
-        summary = write_report(*where, out=directory, everything=everything, figures=figures, by=by)
+            runs, _ = against_baselines(where[0], suite)
+            summary = write_comparison(runs, report_directory(*where, out=directory), figures=figures)
+        elif any(path.suffix == ".toml" for path in where):
+            study, logs = _of_study(where)
+            where = [logs]
+            summary = report_on_study(study, logs, directory, everything=everything, figures=figures, by=by)
+        else:
+            summary = write_report(*where, out=directory, everything=everything, figures=figures, by=by)
     folder = report_directory(*where, out=directory)
     if latex:
         policies = {row.policy for item in summary.workloads for row in item.strategies}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -56,6 +56,7 @@ from .terminal import (
     say_json,
     say_table,
     speed_and_time,
+    working,
 )
 
 Discard = Annotated[
@@ -132,7 +133,8 @@ def run(
             failed = error
         if parts == 1:
             try:
-                summary = report_on_study(loaded, directory)
+                with nullcontext() if quiet else working("writing the report"):
+                    summary = report_on_study(loaded, directory)
             except SearchlabError:
                 if failed is None:
                     raise
@@ -203,7 +205,7 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     if seconds:
         seconds /= max(1, sum(is_locked(run.log) for run in own_runs))  # as on the page of searchlab watch
     say(
-        f"{len(runs)} runs, {sum(forecast.complete for forecast in forecasts)} of them complete in {directory}; "
+        f"{counted(len(runs), 'run')}, {sum(forecast.complete for forecast in forecasts)} of them complete in {directory}; "
         f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: "
         f"{f'{unknown}, since {reason}' if seconds is None else duration(seconds)}"
     )

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from ..console import Terminal, one_line, speed
+from ..console import PATIENCE, Terminal, one_line, speed, unless_quick
 from ..errors import SearchlabError
 from ..log.forecast import duration
 from ..log.format import read_existing_log
@@ -49,14 +49,16 @@ class RunProgress:
     """A progress bar for each run, and one for the study if it has several runs.
 
     In a study, a run's bar is replaced with the bar of the next run in the same job. All bars disappear if a
-    SearchlabError is raised. If ``console`` cannot draw bars, a line is printed at the beginning and every
-    ``LINE_SECONDS`` instead. A bar counts trials or, if only seconds limit a run, seconds; the bar of a study with such
+    SearchlabError is raised. If ``console`` cannot draw bars, a line is printed after ``PATIENCE`` seconds, and then
+    every ``LINE_SECONDS``. A bar counts trials or, if only seconds limit a run, seconds; the bar of a study with such
     runs counts runs.
     """
 
     def __init__(self, console: Console, runs: Sequence[Run] = ()) -> None:
         self._console = console
-        self._next_line = math.inf if console.is_terminal or console.is_jupyter else 0.0
+        has_bars = console.is_terminal or console.is_jupyter
+        self._next_line = math.inf if has_bars else time.monotonic() + min(PATIENCE, LINE_SECONDS)
+        self._exits = ExitStack()
         self._progress = progress_bars(console)
         self._steps: TaskID | None = None
         self._counts_trials = all(run.trials < UNLIMITED for run in runs)
@@ -115,7 +117,9 @@ class RunProgress:
         self._jobs[job] = run, self._progress.task_ids[-1]
         self._progress.update(self._study, best=f"run {number} of {count}")
         self._show_study()
-        self._print_line(self._study if self._is_study else self._jobs[job][1])
+        if number == 1 and not math.isinf(self._next_line):
+            bar = self._study if self._is_study else self._jobs[job][1]
+            self._exits.enter_context(unless_quick(lambda: self._print_line(bar)))
 
         def on_both(trial: Trial, replayed: bool) -> None:
             on_trial(trial, replayed)
@@ -165,6 +169,7 @@ class RunProgress:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         _show_phase.reset(self._token)
+        self._exits.close()
         if kind is None:
             for run, bar in self._jobs.values():
                 self._end(run, bar)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,7 @@ def test_an_interrupted_run_ends_with_the_same_log(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Write a function ``f`` with the given expression to ``objective.py``."""
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -145,7 +145,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
         importlib.invalidate_caches()
         (tmp_path / "objective.py").write_text(f"# {expression}\ndef f(config):\n    return {expression}\n")
 
-    return write
+    yield write
+    sys.modules.pop("objective", None)
 
 
 def test_an_edited_function_does_not_continue_a_log(module: Callable[[str], None], tmp_path: Path) -> None:
