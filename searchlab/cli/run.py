@@ -205,7 +205,8 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     if seconds:
         seconds /= max(1, sum(is_locked(run.log) for run in own_runs))  # as on the page of searchlab watch
     say(
-        f"{counted(len(runs), 'run')}, {sum(forecast.complete for forecast in forecasts)} of them complete in {directory}; "
+        f"{counted(len(runs), 'run')}, {sum(forecast.complete for forecast in forecasts)} of them complete in "
+        f"{directory}; "
         f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: "
         f"{f'{unknown}, since {reason}' if seconds is None else duration(seconds)}"
     )
