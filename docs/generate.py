@@ -449,3 +449,7 @@ def recording(name: str, first: str) -> tuple[dict[str, str], dict[str, str]]:
     about = re.findall(r"^# (\w+): (.*)\n", head, re.MULTILINE)
     printed = re.sub(r"^# \w+: .*\n", "", head, flags=re.MULTILINE)
     return dict(about), {first: printed, **dict(part.split("\n", 1) for part in parts)}
+
+
+if __name__ == "__main__":
+    write_all()

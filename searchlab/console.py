@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Timer
 from typing import Any
 
 from rich.console import Console
@@ -37,6 +39,22 @@ def milliseconds(seconds: float) -> str:
 def speed(throughput: float, unit: str, digits: str = ".1f") -> str:
     """Return a throughput as text or, if its unit is :data:`RUNS`, the time of one execution."""
     return milliseconds(1 / throughput) if unit == RUNS else f"{throughput:{digits}} {unit}"
+
+
+PATIENCE = 2.0
+"""The number of seconds after which users are told what takes so long, where output is printed in lines."""
+
+
+@contextmanager
+def unless_quick(say: Callable[[], object]) -> Iterator[None]:
+    """Return a context manager that calls ``say`` in another thread if its block takes longer than ``PATIENCE``."""
+    timer = Timer(PATIENCE, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Terminal(Console):

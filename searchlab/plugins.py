@@ -39,6 +39,11 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     name: str
     options: dict[str, Any] = {}
 
+    @property
+    def title(self) -> str:
+        """Its name in figures and tables: of ``module:Class``, only the class."""
+        return self.name.rpartition(":")[2].rpartition(".")[2] if ":" in self.name else self.name
+
     def to_spec(self) -> Plugin:
         """Return the plug-in as logs record it, with plain values as options; a function becomes ``"module:name"``.
 

@@ -18,6 +18,7 @@ from searchlab.machine.lock import MACHINE, VARIABLE
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.target import Target, resolve_target
 from tests.support.language_model import LanguageModel, serve
+from tests.support.spaces.targets import UNOPTIMIZED
 
 # A test that is slow on a machine with other work is not wrong, and half of the usual examples take half of the time.
 settings.register_profile("searchlab", deadline=None, max_examples=50)
@@ -77,7 +78,8 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Languag
 
 @pytest.fixture(scope="session")
 def native() -> Target:
-    return resolve_target("native")
+    """This machine, for tests to which the speed of programs does not matter."""
+    return resolve_target(UNOPTIMIZED)
 
 
 @pytest.fixture(scope="session")

@@ -201,10 +201,6 @@ class Comparison:
         """Return a row for each pair of strategies. ``workload`` is empty in rows over all workloads."""
         return self._frame("contrasts")
 
-    def lead_frame(self) -> pd.DataFrame:
-        """Return a row for each other strategy: how far the best one is ahead of it. Empty for a single workload."""
-        return self._frame("lead")
-
     def published_claims_frame(self) -> pd.DataFrame:
         """Return a row for each published claim and opponent: the verdict, the effect and its interval."""
         return self._frame("published_claims")
@@ -239,13 +235,6 @@ class Comparison:
         """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds."""
         return self._plot(self._item(workload).workload, "convergence", by)
 
-    def plot_regret(self, workload: object = None, *, by: str = BY_TRIALS) -> alt.LayerChart:
-        """Plot how much slower than the best known program the best program so far is, on a logarithmic axis."""
-        item = self._item(workload)
-        if item.best is None:
-            raise SearchlabError(_WITHOUT["ecdf"].format(workload=item.workload))
-        return self._plot(item.workload, "convergence", f"regret by {by}")
-
     def plot_ecdf(self, workload: object = None, *, by: str = BY_TRIALS) -> alt.LayerChart:
         """Plot the fraction of all (seed, target) pairs that have been reached."""
         return self._plot(self._item(workload).workload, "ecdf", by)
@@ -268,10 +257,6 @@ class Comparison:
     def plot_models(self, workload: object = None, *, metric: str = "pairwise_accuracy") -> alt.LayerChart:
         """Plot how well cost models predicted each batch before they were trained on it."""
         return self._plot(self._item(workload).workload, "models", metric)
-
-    def plot_profile(self, *, by: str = BY_TRIALS) -> alt.LayerChart:
-        """Plot the performance profile over all workloads."""
-        return self._plot("", "profile", by)
 
     def plot_differences(self, reference: str | None = None) -> alt.LayerChart:
         """Plot each strategy's area under the curve minus that of a reference, over all workloads.
@@ -365,8 +350,6 @@ class Comparison:
 _WITHOUT = {
     "convergence": "no trials of {workload} have been measured yet",
     "ecdf": "no trials of {workload} have succeeded yet",
-    "profile": "this chart compares strategies across several workloads, but no two strategies share more than one "
-    "workload; run the study on more workloads, or plot one workload with plot_convergence()",
     "differences": "no differences to plot: no two strategies ran on every workload",
     "workloads": "no differences to plot: there is only one workload, or no two strategies share a seed on one",
     "budget": "no trials of {workload} have been measured yet",

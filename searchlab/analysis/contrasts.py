@@ -20,29 +20,28 @@ such p-values with one seed to spare, the rank-sum test is used. Its smallest p-
 faster, and shared trials can only increase its p-values, because they reduce the spread of the rank sum. The choice
 depends only on the numbers of seeds, strategies and workloads, so the error rate of a family remains at most 5 %.
 
-The effect, direction, interval and p-value of a comparison are all computed from the same runs.
+The effect, direction and p-value of a comparison are all computed from the same runs.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, count
 from math import comb
 
 import msgspec
 import numpy as np
 
-from ..arrays import Floats
-from ..stats.intervals import Interval, Sample, improvement, improvement_interval, share_interval
+from ..stats.inference import no_answer, paired_difference
+from ..stats.intervals import Sample, improvement
 from ..stats.ranks import ALPHA, holm, rank_sum_test, rounded, signed_rank
-from .model import PAIRED_T, RANK_SUM, SIGNED_RANK, Contrast, Family
+from .model import OTHERS, PAIRED_T, RANK_SUM, SIGNED_RANK, Contrast, Family
 from .runs import ComparedRuns
 from .words import counted, listed
 
-About = Callable[..., Contrast]
 Runs = Mapping[int, float]
 """The numbers of a strategy's runs, by seed. Higher is better."""
 Level = Callable[[str, str], float]
@@ -62,55 +61,34 @@ def contrasts(runs: Mapping[str, Runs], untested: Mapping[Pair, str], level: Lev
     """
     values = iter(rounded(np.array([value for by_seed in runs.values() for value in by_seed.values()])).tolist())
     runs = {name: {seed: next(values) for seed in by_seed} for name, by_seed in runs.items()}
-    compared: list[Contrast] = []
+    compared = []
     for first, second in combinations(runs, 2):
-        about = partial(Contrast, first=first, second=second)
         a, b = runs[first], runs[second]
-        common = a.keys() & b.keys()
+        common = sorted(a.keys() & b.keys())
+        difference = paired_difference(*pair_by_seed([a], [b]))
+        contrast = Contrast(first=first, second=second, test=RANK_SUM, runs=min(len(a), len(b)), difference=difference)
         if why := untested.get(frozenset((first, second))):
-            compared.append(describe_contrast(about, why, [_sample(a, a)], [_sample(b, b)]))
+            difference = replace(difference, on_these=no_answer(difference.value, why))
+            contrast = msgspec.structs.replace(contrast, test=why, difference=difference)
         elif 2.0 ** (2 - len(common)) <= level(first, second):
-            compared.append(_compare_paired(about, _sample(a, common), _sample(b, common)))
+            effect, p = signed_rank(*(np.array([own[seed] for seed in common]) for own in (a, b)))
+            contrast = msgspec.structs.replace(contrast, test=SIGNED_RANK, runs=len(common), effect=effect, p=p)
         else:
-            compared.append(_compare_unpaired(about, _sample(a, a), _sample(b, b)))
+            samples = [np.array([own[seed] for seed in sorted(own)]) for own in (a, b)]
+            effect = 2 * improvement(*([sample] for sample in samples)) - 1
+            contrast = msgspec.structs.replace(contrast, effect=effect, p=rank_sum_test(*samples))
+        compared.append(contrast)
     return compared
 
 
-def _sample(runs: Runs, seeds: Collection[int]) -> Floats:
-    """Return the numbers of the runs with ``seeds``, in the order of the seeds."""
-    return np.array([runs[seed] for seed in sorted(seeds)])
-
-
-def _compare_paired(about: About, first: Floats, second: Floats) -> Contrast:
-    effect, p = signed_rank(first, second)
-    share = share_interval(float((first > second).sum() + (first == second).sum() / 2), len(first))
-    return make_contrast(about, SIGNED_RANK, len(first), share, effect, p)
-
-
-def _compare_unpaired(about: About, first: Floats, second: Floats) -> Contrast:
-    chance, runs = improvement_interval([first], [second]), min(len(first), len(second))
-    return make_contrast(about, RANK_SUM, runs, chance, 2 * chance.value - 1, rank_sum_test(first, second))
-
-
-def make_contrast(about: About, test: str, runs: int, better: Interval, effect: float, p: float) -> Contrast:
-    """Return the contrast of two strategies that were tested; ``better`` estimates how often the first is better."""
-    return about(
-        test=test,
-        runs=runs,
-        improvement=better.value,
-        lower=better.lower,
-        upper=better.upper,
-        effect=effect,
-        p=p,
-        note=better.note,
+def pair_by_seed(first: Sequence[Runs], second: Sequence[Runs]) -> tuple[Sample, Sample]:
+    """Return the numbers of two strategies on each workload for the same seeds, with NaN where one has no run."""
+    seeds = [sorted({*a, *b}) for a, b in zip(first, second, strict=True)]
+    paired, other = (
+        [np.array([runs.get(seed, math.nan) for seed in own]) for runs, own in zip(strategy, seeds, strict=True)]
+        for strategy in (first, second)
     )
-
-
-def describe_contrast(about: About, why: str, first: Sample, second: Sample) -> Contrast:
-    """Return the contrast of two strategies that were not tested, given their numbers on each workload."""
-    better = improvement(first, second)
-    runs = min(sum(map(len, sample)) for sample in (first, second))
-    return about(test=why, runs=runs, improvement=better, effect=2 * better - 1)
+    return paired, other
 
 
 def seeds_needed(level: float) -> int:
@@ -197,11 +175,28 @@ def named_contrasts(comparison: ComparedRuns) -> dict[tuple[str, str], bool]:
 
 
 def with_adjusted(workload: str, contrasts: Iterable[Contrast], adjusted: Mapping[Key, float]) -> list[Contrast]:
-    return [msgspec.structs.replace(c, adjusted=adjusted.get((workload, c.test, c.first, c.second))) for c in contrasts]
+    corrected = []
+    for contrast in contrasts:
+        on_these, on_others = (
+            adjusted.get((workload, test, contrast.first, contrast.second)) for test in (contrast.test, OTHERS)
+        )
+        difference = replace(
+            contrast.difference,
+            on_these=replace(contrast.difference.on_these, p=on_these),
+            on_others=replace(contrast.difference.on_others, p=on_others),
+        )
+        corrected.append(msgspec.structs.replace(contrast, adjusted=on_these, difference=difference))
+    return corrected
 
 
 def p_values(workload: str, contrasts: Iterable[Contrast]) -> dict[Key, float]:
-    return {(workload, c.test, c.first, c.second): c.p for c in contrasts if c.p is not None}
+    """Return the p-value of each test, for claims about these workloads and for claims about others like them."""
+    return {
+        (workload, test, contrast.first, contrast.second): p
+        for contrast in contrasts
+        for test, p in ((contrast.test, contrast.p), (OTHERS, contrast.difference.on_others.p))
+        if p is not None
+    }
 
 
 def _describe(number: int, registered: Sequence[tuple[str, str]], late: Sequence[tuple[str, str]], area: str) -> str:

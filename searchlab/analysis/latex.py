@@ -9,9 +9,8 @@ from itertools import combinations
 from pathlib import Path
 
 from ..files import write_file
-from .charts.figures import differences
 from .measures import Shown, table
-from .model import Summary
+from .model import Summary, find_difference
 from .verdict import signed
 from .words import p_text
 
@@ -42,7 +41,7 @@ def write_latex(summary: Summary, out: Path, origins: Mapping[str, tuple[str, st
 
 def latex_tables(summary: Summary) -> str:
     """Return the ranking and the contrasts over all workloads, or on the only workload, as ``tabular`` environments."""
-    overall, gaps = summary.overall, {frozenset((gap.first, gap.second)): gap for gap in differences(summary)}
+    overall = summary.overall
     if not overall and len(summary.workloads) > 1:
         return "% There are no tables, because no two strategies share a seed on every workload.\n"
     rows = overall.strategies if overall else summary.workloads[0].strategies
@@ -55,12 +54,12 @@ def latex_tables(summary: Summary) -> str:
     pairs_left = [pair for pair in pairs if pair not in registered and pair[::-1] not in registered]
     contrasts = []
     for first, second in [*registered, *pairs_left]:
-        if (gap := gaps.get(frozenset((first, second)))) is None:
+        if (paired := find_difference(summary.contrasts, first, second)) is None:
             continue
-        difference = gap.difference if gap.first == first else -gap.difference
+        difference = paired.on_these.difference
         ends = difference.lower, difference.upper
         interval = "-" if None in ends else f"[{', '.join(signed(end) for end in ends if end is not None)}]"
-        p = "-" if gap.p is None else p_text(gap.p)
+        p = "-" if paired.on_these.p is None else p_text(paired.on_these.p)
         kind = "registered" if (first, second) in registered else "exploratory"
         contrasts.append([first, second, signed(difference.value), interval, p, kind])
     where = f"across {len(summary.workloads)} workloads" if overall else f"on {summary.workloads[0].workload}"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ..log.plan import Claim
-from ..stats.inference import Difference, Equivalence
+from ..stats.inference import Difference
 from ..stats.ranks import ALPHA
 from .measures import OverallStrategy, Row, StrategySummary
 from .runs import BestKnown, By
@@ -19,7 +19,9 @@ RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
 ONE_RUN, NO_SEED = "one run", "no seed in common"
 FOOTING = "measured in different ways"
 ONE_SEED, NO_NOISE = "one seed in common", "the same difference from every seed"
-"""How two strategies were tested, or why they were not; see :class:`Contrast`."""
+OTHERS = "workloads like these"
+"""How two strategies were tested, or why they were not; see :class:`Contrast`. ``OTHERS`` is the test for a claim about
+other workloads."""
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,23 +33,23 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
             no p-value: "one run" if one of the strategies yields the same run for every seed; "measured in different
             ways" if their targets or protocols differ; or, over several workloads, "no seed in common" or "one seed in
             common" (on at least one workload), or "the same difference from every seed".
-        improvement: The fraction of pairs in which the run of ``first`` is better or, if runs are not paired, the
-            probability that a run of ``first`` is better than one of ``second`` on the same workload. Ties count half.
-        effect: The rank-biserial correlation or, for "paired-t", the mean difference in area. It is in [-1, 1], and
-            positive if ``first`` is better.
+        runs: The number of pairs of runs or, for "rank-sum", of runs of the strategy with fewer runs.
+        difference: The mean difference in area over shared seeds, first minus second, with its 95 % interval for that
+            difference alone. Its p-values are corrected.
+        effect: What the test compares: the rank-biserial correlation or, for "paired-t", the mean difference. It is in
+            [-1, 1], and positive if ``first`` is better.
+        p: The two-sided p-value, not corrected.
+        adjusted: The p-value corrected for all tests in its family; see :class:`Family`.
     """
 
     first: str
     second: str
     test: str
-    runs: int  # number of pairs or, if runs are not paired, of runs of the strategy with fewer runs
-    improvement: float
-    effect: float
-    lower: float | None = None  # lower end of the 95 % interval of the improvement; None if there is no interval
-    upper: float | None = None
-    p: float | None = None  # two-sided, not corrected
-    adjusted: float | None = None  # p-value corrected for all tests in its family; see Family
-    note: str = ""  # why there is no interval
+    runs: int
+    difference: Difference
+    effect: float = 0.0
+    p: float | None = None
+    adjusted: float | None = None
 
     @property
     def significant(self) -> bool:
@@ -58,6 +60,16 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
         if (strategy, other) == (self.first, self.second):
             return self.significant and self.effect > 0
         return (other, strategy) == (self.first, self.second) and self.significant and self.effect < 0
+
+
+def find_difference(contrasts: Iterable[Contrast], first: str, second: str) -> Difference | None:
+    """Return the difference of ``first`` minus ``second``, or None if ``contrasts`` lacks this pair."""
+    for contrast in contrasts:
+        if (contrast.first, contrast.second) == (first, second):
+            return contrast.difference
+        if (contrast.second, contrast.first) == (first, second):
+            return contrast.difference.reversed()
+    return None
 
 
 class Significant(NamedTuple):
@@ -159,17 +171,6 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         return {row.strategy: row for row in self.strategies}
 
 
-class PairClaims(msgspec.Struct, frozen=True):
-    """The claims that compare two strategies: those of a registered contrast, or the best strategy and another."""
-
-    first: str
-    second: str
-    difference: Difference | None  # in area, first minus second, with corrected p-values; None without shared seeds
-    says: list[str]  # on these runs, these workloads and others like them, and on equivalence if there is a result
-    headline: str  # the widest claim that the runs support
-    equivalence: Equivalence | None = None  # None with fewer than 11 workloads, or if they form clusters
-
-
 class ContrastAnswer(msgspec.Struct, frozen=True):
     """The answer to one registered contrast: is ``first`` better than ``second``?
 
@@ -244,10 +245,10 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     workloads: list[str]
     strategies: list[OverallStrategy]  # largest mean area first
     contrasts: list[Contrast]  # each pair by area over shared seeds, tested for a difference on these workloads
-    claims: list[PairClaims]  # registered contrasts, then the best strategy against each other, the next best first
     ranks: dict[str, float]  # average ranks by mean area on each workload; 1 for a strategy that is best everywhere
     standing: Standing
     verdict: str
+    explanations: list[str]  # why strategies are significantly worse than the leader
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -275,6 +276,13 @@ class Summary(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         strategies = {row.strategy for item in self.workloads for row in item.strategies}
         return f"<Summary of {counted(len(strategies), 'strategy')} on {counted(len(self.workloads), 'workload')}>"
+
+    @property
+    def contrasts(self) -> list[Contrast]:
+        """The contrasts over all workloads, or on the only workload, of strategies that have seeds in common."""
+        alone = self.workloads[0].contrasts if len(self.workloads) == 1 else []
+        compared = self.overall.contrasts if self.overall else alone
+        return [contrast for contrast in compared if contrast.difference.workloads]
 
     @property
     def score_cutoffs(self) -> str:

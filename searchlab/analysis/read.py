@@ -119,9 +119,18 @@ def group_runs(
     for workload, log, _ in logs:
         spaces.setdefault(workload, set()).add(log.header.space_name)
     several = any(len(names) > 1 for names in spaces.values())
+    policies: dict[str, set[str]] = {}
+    for _, log, _ in logs:
+        policies.setdefault(log.header.name, set()).add(log.header.policy.name)
+
+    def name_strategy(log: Columns) -> str:
+        is_ambiguous = not log.header.label and len(policies[log.header.name]) > 1
+        name = log.header.policy.name if is_ambiguous else log.header.name
+        return f"{log.header.space_name} / {name}" if several else name
+
     by_workload: dict[str, dict[str, list[LoggedRun]]] = {}
-    for workload, log, file in sorted(logs, key=lambda item: (item[0], _strategy(item[1], several))):
-        run = LoggedRun(workload, _strategy(log, several), log, file, file in running)
+    for workload, log, file in sorted(logs, key=lambda item: (item[0], name_strategy(item[1]))):
+        run = LoggedRun(workload, name_strategy(log), log, file, file in running)
         by_workload.setdefault(workload, {}).setdefault(run.strategy, []).append(run)
     for strategies in by_workload.values():
         for strategy, runs in strategies.items():
@@ -178,10 +187,6 @@ def _of_studies(root: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]:
 def _warn(paths: Sequence[Path], what: str) -> None:
     logs = f"{counted(len(paths), 'log')}, such as {paths[0]}"
     warn(f"{what}: {logs} (use --all to report on everything there)")
-
-
-def _strategy(log: Columns, several_spaces: bool) -> str:
-    return f"{log.header.space_name} / {log.header.name}" if several_spaces else log.header.name
 
 
 def _workload(log: Columns) -> str:

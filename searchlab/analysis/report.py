@@ -51,10 +51,9 @@ def report(
     - ``report.html``: the report as one page that needs no other files and no network.
     - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
     - ``runs.csv.gz``: a row for each run, with the numbers by seed that ``summary.csv`` averages.
-    - ``contrasts.csv.gz``: a row for each pair of strategies and workload. ``workload`` is empty in rows over all
-      workloads.
-    - ``overall.csv``: a row for each strategy over several workloads. ``lead.csv``: a row for each comparison of the
-      best strategy with another.
+    - ``contrasts.csv.gz``: a row for each pair of strategies and workload, with the mean difference in area. In rows
+      over all workloads, ``workload`` is empty, and the columns ``others_`` are about other workloads like these.
+    - ``overall.csv``: a row for each strategy over several workloads.
     - ``published_claims.csv``: a row for each opponent in each published claim of the study.
     - ``programs.csv.gz``: the best program of each run.
     - ``importances.csv``: the importance of each knob on each workload, its number of values, and its value in the
@@ -262,26 +261,14 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "second": "second",
         "test": "test",
         "runs": "runs",
-        "improvement": "improvement",
-        "improvement_lower": "lower",
-        "improvement_upper": "upper",
+        "difference": lambda contrast: contrast.difference.value if contrast.difference.workloads else None,
+        "lower": "difference.on_these.difference.lower",
+        "upper": "difference.on_these.difference.upper",
         "p": "p",
         "adjusted_p": "adjusted",
-    },
-    "lead": {
-        "first": "first",
-        "second": "second",
-        "workloads": "difference.workloads",
-        "difference": "difference.value",
-        "on_these_lower": "difference.on_these.difference.lower",
-        "on_these_upper": "difference.on_these.difference.upper",
-        "on_these_p": "difference.on_these.p",
-        "on_others_lower": "difference.on_others.difference.lower",
-        "on_others_upper": "difference.on_others.difference.upper",
-        "on_others_p": "difference.on_others.p",
-        "better": "equivalence.better",
-        "same": "equivalence.same",
-        "worse": "equivalence.worse",
+        "others_lower": "difference.on_others.difference.lower",
+        "others_upper": "difference.on_others.difference.upper",
+        "others_adjusted_p": "difference.on_others.p",
     },
     "published_claims": {
         "strategy": "claim.strategy",
@@ -319,7 +306,7 @@ RUN_COLUMNS = (
     *("trials_to_target", "seconds_to_target", "failed_trials", "optimum_gflops", "unit"),
 )
 COMPRESSED = ("runs", "contrasts", "programs")  # the tables with a row for each run or pair
-OVER_ALL = ("overall", "lead")  # the tables over all workloads, which are empty for a single workload
+OVER_ALL = ("overall",)  # the tables over all workloads, which are empty for a single workload
 PUBLISHED = "published_claims"  # the table of published claims, which is empty for most studies
 CLAIM_STYLES = {"holds": "green", "fails": "red"}
 
@@ -358,7 +345,6 @@ def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable
         ),
         "programs": Rows(list(COLUMNS["programs"]), (values("programs", record) for record in programs)),
         "overall": Rows(("strategy", "rank", *OverallStrategy.names()), over_all),
-        "lead": Rows(list(COLUMNS["lead"]), (values("lead", record) for record in (overall.claims if overall else ()))),
         PUBLISHED: Rows(
             ("claim", *COLUMNS[PUBLISHED], *Comparand.__struct_fields__),
             (

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import msgspec
 import numpy as np
 
-from ..arrays import Floats
 from ..log.plan import Claim
-from ..stats.inference import FEWEST_WORKLOADS, ROPE, Difference, bayesian_signed_rank, no_answer, paired_difference
-from ..stats.intervals import DECIMALS, Sample, share_interval
+from ..stats.inference import Difference, no_answer, paired_difference
 from ..stats.ranks import ALPHA, average_ranks, rounded
 from .claims import claim_verdicts
 from .contrasts import (
-    Key,
     PageTests,
     contrasts,
-    describe_contrast,
-    make_contrast,
     named_contrasts,
     p_values,
+    pair_by_seed,
     with_adjusted,
 )
 from .measures import AREA, OverallStrategy, StrategySummary, rank_over_all, sort_by_area
@@ -38,17 +32,15 @@ from .model import (
     Contrast,
     ContrastAnswer,
     Overall,
-    PairClaims,
     Summary,
     WorkloadSummary,
+    find_difference,
 )
 from .read import footing_notes
 from .runs import TARGET, By, ComparedRuns, WorkloadRuns
 from .verdict import (
     answer,
     answer_word,
-    claims,
-    equivalence_claim,
     headline,
     over_all,
     standing_of_first,
@@ -56,8 +48,6 @@ from .verdict import (
 )
 from .why import explain
 from .words import area_text, counted, listed
-
-OTHERS = "workloads like these"  # the name of the test for a claim about other workloads
 
 
 def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary:
@@ -70,14 +60,14 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     by: By = next((item.by for item in comparison.values()), "trials")
     area = area_text(by)
     drafts = {item.workload: _workload(item) for item in comparison.values()}
-    combined = together(list(drafts.values()))
+    strategies, over_all_workloads = compare_over_all(list(drafts.values()))
     pairs = [
         (first.strategy, second.strategy)
         for draft in drafts.values()
         for first, second in combinations(draft.strategies, 2)
         if not _no_test(first, second)
     ]
-    of_all = combined.p if combined else {}
+    of_all = p_values("", over_all_workloads)
     named = named_contrasts(comparison)
     registered = [pair for pair, in_time in named.items() if in_time]
     tests = PageTests.from_pairs(pairs, [(first, second) for _, _, first, second in of_all], registered)
@@ -96,9 +86,9 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         workloads.append(
             msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text, explanations=why)
         )
-    answered = answers(tests.registered, workloads, combined, adjusted, area, comparison)
-    waiting = any(item.waiting for item in comparison.values())
-    overall = _overall(combined, adjusted, answered, comparison, so_far=waiting) if combined else None
+    compared = workloads[0].contrasts if len(workloads) == 1 else with_adjusted("", over_all_workloads, adjusted)
+    answered = answers(tests.registered, compared, area, comparison)
+    overall = _overall(workloads, strategies, compared, answered, comparison) if strategies else None
     return Summary(
         TARGET,
         workloads,
@@ -213,77 +203,35 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
 # --- all workloads ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two strategies over all workloads, by area, with uncorrected p-values."""
+def compare_over_all(workloads: Sequence[WorkloadSummary]) -> tuple[list[OverallStrategy], list[Contrast]]:
+    """Compare the strategies that ran on all of several workloads, largest mean area first.
 
-    difference: Difference
-    means: Floats  # mean difference over shared seeds on each workload; NaN without shared seeds
-    contrast: Contrast
-
-    def corrected(self, adjusted: Mapping[Key, float]) -> Difference:
-        names, difference = (self.contrast.first, self.contrast.second), self.difference
-        return replace(
-            difference,
-            on_these=replace(difference.on_these, p=adjusted.get(("", PAIRED_T, *names))),
-            on_others=replace(difference.on_others, p=adjusted.get(("", OTHERS, *names))),
-        )
-
-
-@dataclass(frozen=True)
-class Together:
-    """The strategies that ran on every workload, largest mean area first, and all pairs of them in this order."""
-
-    workloads: Sequence[WorkloadSummary]
-    strategies: list[OverallStrategy]
-    pairs: dict[tuple[str, str], Pair]
-
-    def pair(self, first: str, second: str) -> Pair | None:
-        """Return two strategies in this order, or None if one of them did not run on every workload."""
-        if pair := self.pairs.get((second, first)):
-            return replace(pair, difference=pair.difference.reversed(), means=-pair.means)
-        return self.pairs.get((first, second))
-
-    @property
-    def p(self) -> dict[Key, float]:
-        """The p-value of each test, for claims about these workloads and for claims about others like them."""
-        others = {
-            ("", OTHERS, *names): pair.difference.on_others.p
-            for names, pair in self.pairs.items()
-            if pair.difference.on_others.p is not None
-        }
-        return p_values("", (pair.contrast for pair in self.pairs.values())) | others
-
-
-def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
-    """Compare the strategies that ran on all of several workloads, or return None if no two share seeds on all."""
+    Returns:
+        The strategies, and the contrasts of all pairs in their order, with uncorrected p-values. Both are empty if no
+        two strategies share a seed on every workload.
+    """
     rows = [item.by_strategy for item in workloads]
-    strategies = rank_over_all(rows)
-    if len(workloads) < 2 or len(strategies) < 2:
-        return None
-    pairs = {
-        (first.strategy, second.strategy): _pair(
+    strategies = rank_over_all(rows) if len(workloads) > 1 else []
+    compared = [
+        _contrast_over_all(
             [row[first.strategy] for row in rows],
             [row[second.strategy] for row in rows],
             [item.cluster for item in workloads],
         )
         for first, second in combinations(strategies, 2)
-    }
-    if all(pair.contrast.test == NO_SEED for pair in pairs.values()):
-        return None
-    return Together(workloads, strategies, pairs)
+    ]
+    return ([], []) if all(contrast.test == NO_SEED for contrast in compared) else (strategies, compared)
 
 
-def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], clusters: Sequence[str]) -> Pair:
+def _contrast_over_all(
+    first: Sequence[StrategySummary], second: Sequence[StrategySummary], clusters: Sequence[str]
+) -> Contrast:
     """Compare two strategies over all workloads, given their summaries and the cluster for each workload."""
-    first_areas, second_areas = paired_areas(first, second)
-    difference = paired_difference(first_areas, second_areas, clusters)
-    differences = [minuend - subtrahend for minuend, subtrahend in zip(first_areas, second_areas, strict=True)]
-    paired = [values[~np.isnan(values)] for values in differences]
-    means = np.array([float(values.mean()) if len(values) else math.nan for values in paired])
-    about = partial(Contrast, first=first[0].strategy, second=second[0].strategy)
+    areas = pair_by_seed([row.by_seed(AREA) for row in first], [row.by_seed(AREA) for row in second])
+    difference = paired_difference(*areas, clusters)
     why = next(filter(None, map(_no_test, first, second)), "")
-    if no_seed := difference.workloads < len(first_areas):
+    if difference.workloads < len(first):
+        why = why or NO_SEED
         none = no_answer(difference.value, "The strategies do not have a seed in common on every workload.")
         difference = replace(difference, on_these=none, on_others=none)
     elif why == ONE_RUN:
@@ -293,81 +241,48 @@ def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], c
         none = no_answer(difference.value, "The two were measured in different ways.")
         difference = replace(difference, on_these=none, on_others=none)
     if difference.on_these.p is None:
-        noiseless = ONE_SEED if difference.pairs < 2 else NO_NOISE
-        why = why or (NO_SEED if no_seed else noiseless)
-        samples = [[runs[~np.isnan(runs)] for runs in sample] for sample in (first_areas, second_areas)]
-        return Pair(difference, means, describe_contrast(about, why, *samples))
-    apart = np.round(np.concatenate(paired), DECIMALS)
-    share = share_interval(float((apart > 0).sum() + (apart == 0).sum() / 2), len(apart))
-    return Pair(
-        difference, means, make_contrast(about, PAIRED_T, len(apart), share, difference.value, difference.on_these.p)
+        why = why or (ONE_SEED if difference.pairs < 2 else NO_NOISE)
+    return Contrast(
+        first=first[0].strategy,
+        second=second[0].strategy,
+        test=why or PAIRED_T,
+        runs=sum(int((~np.isnan(own - other)).sum()) for own, other in zip(*areas, strict=True)),
+        difference=difference,
+        effect=difference.value,
+        p=difference.on_these.p,
     )
 
 
-def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySummary]) -> tuple[Sample, Sample]:
-    """Return the areas of two strategies on each workload, by seed, with NaN where a strategy has no run."""
-    first_areas: list[Floats] = []
-    second_areas: list[Floats] = []
-    for first_row, second_row in zip(first, second, strict=True):
-        for row, areas in ((first_row, first_areas), (second_row, second_areas)):
-            by_seed = row.by_seed(AREA)
-            areas.append(
-                np.array([by_seed.get(seed, math.nan) for seed in sorted({*first_row.seeds, *second_row.seeds})])
-            )
-    return first_areas, second_areas
-
-
 def _overall(
-    combined: Together,
-    adjusted: Mapping[Key, float],
+    workloads: Sequence[WorkloadSummary],
+    strategies: list[OverallStrategy],
+    compared: list[Contrast],
     answered: Sequence[ContrastAnswer],
     comparison: ComparedRuns,
-    *,
-    so_far: bool,
 ) -> Overall:
-    """Return the comparison over all workloads. ``so_far`` states whether some runs have not begun yet."""
-    workloads, strategies = combined.workloads, combined.strategies
+    """Return the comparison over all workloads, given the corrected contrasts."""
     by = comparison[workloads[0].workload].by
     names = [strategy.strategy for strategy in strategies]
     rows = [item.by_strategy for item in workloads]
-    compared = with_adjusted("", (pair.contrast for pair in combined.pairs.values()), adjusted)
     means = np.array([[row[name].area.value for name in names] for row in rows])
-    pairs = {frozenset((item.first, item.second)): (item.first, item.second) for item in answered}
-    of_best = {frozenset((names[0], name)): (names[0], name) for name in names[1:]}
-    pair_claims = {
-        pair: _claims(*ordered, combined, adjusted, comparison) for pair, ordered in (of_best | pairs).items()
-    }
-    so_far = so_far or not all(row[name].complete for row in rows for name in names)
+    pairs = [{answer.first, answer.second} for answer in answered]
+    waiting = any(item.waiting for item in comparison.values())
+    so_far = waiting or not all(row[name].complete for row in rows for name in names)
     standing = standing_of_first(names, compared)
     sentences = [over_all(strategies, standing, len(workloads), area_text(by), so_far=so_far)]
-    if frozenset(names[:2]) not in pairs:
-        sentences.append(pair_claims[frozenset(names[:2])].headline)
+    if set(names[:2]) not in pairs:
+        sentences.append(headline(names[0], names[1], compared[0].difference))
     sentences += dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note)
+    items = list(comparison.values())
     return Overall(
         workloads=[item.workload for item in workloads],
         strategies=strategies,
         contrasts=compared,
-        claims=[pair_claims[pair] for pair in pairs | of_best],
         ranks=dict(zip(names, average_ranks(rounded(means)).tolist(), strict=True)),
         standing=standing,
         verdict=" ".join(sentences + _left_out(workloads, names, by)),
+        explanations=[explain(name, names[0], items) for name in standing.behind if {name, names[0]} not in pairs],
     )
-
-
-def _claims(
-    first: str, second: str, combined: Together, adjusted: Mapping[Key, float], comparison: ComparedRuns
-) -> PairClaims:
-    pair = combined.pair(first, second)
-    assert pair is not None
-    names, difference = (first, second), pair.corrected(adjusted)
-    says = claims(*names, difference)
-    equivalence = None
-    if difference.workloads >= FEWEST_WORKLOADS and not difference.clusters:  # the test assumes independent workloads
-        equivalence = bayesian_signed_rank(pair.means)
-        says.append(equivalence_claim(*names, equivalence, ROPE))
-    says += filter(None, [_explain(*names, difference, comparison)])
-    shown = difference if difference.workloads else None
-    return PairClaims(*names, shown, says, headline(*names, difference), equivalence)
 
 
 def _explain(first: str, second: str, difference: Difference, comparison: ComparedRuns) -> str:
@@ -401,43 +316,22 @@ def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str], by: By
 
 
 def answers(
-    registered: Sequence[tuple[str, str]],
-    workloads: Sequence[WorkloadSummary],
-    combined: Together | None,
-    adjusted: Mapping[Key, float],
-    area: str,
-    comparison: ComparedRuns,
+    registered: Sequence[tuple[str, str]], contrasts: Sequence[Contrast], area: str, comparison: ComparedRuns
 ) -> list[ContrastAnswer]:
-    """Answer the registered contrasts.
+    """Answer the registered contrasts, in the study's order.
 
     Args:
-        registered: The contrasts, in the study's order.
-        workloads: The workloads, with corrected contrasts.
-        combined: The comparison over all workloads. Contrasts of strategies that did not run on every workload are
-            missing from it and are skipped. With a single workload, it is None, and the test on that workload is used.
-        adjusted: The corrected p-values of all tests.
+        registered: The contrasts.
+        contrasts: The corrected contrasts over all workloads, or on the only workload. Registered contrasts that are
+            not among them, because a strategy did not run on every workload, are skipped.
         area: The name of the area by which strategies are compared.
         comparison: The runs.
     """
     answered = []
     for first, second in registered:
-        difference = None
-        if combined is None:
-            difference = _alone(first, second, workloads[0]) if len(workloads) == 1 else None
-        elif pair := combined.pair(first, second):
-            difference = pair.corrected(adjusted)
-        if difference is not None:
+        if difference := find_difference(contrasts, first, second):
             word = answer_word(difference)
             says = answer(first, second, word, difference, area)
             why = _explain(first, second, difference, comparison)
             answered.append(ContrastAnswer(first, second, word, says, difference, why))
     return answered
-
-
-def _alone(first: str, second: str, item: WorkloadSummary) -> Difference | None:
-    rows = item.by_strategy
-    if not {first, second} <= rows.keys():
-        return None
-    contrast = next(c for c in item.contrasts if {c.first, c.second} == {first, second})
-    difference = paired_difference(*paired_areas([rows[first]], [rows[second]]))
-    return replace(difference, on_these=replace(difference.on_these, p=contrast.adjusted))

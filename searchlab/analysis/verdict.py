@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from ..stats.inference import ROPE, Answer, Difference, Equivalence
+from ..stats.inference import ROPE, Difference
 from ..stats.intervals import Interval
 from ..stats.ranks import ALPHA
 from .contrasts import PageTests, seeds_needed
@@ -211,54 +211,30 @@ def _number(value: float | None) -> str:
     return "not reached" if value is None else number_text(value)
 
 
-def claims(first: str, second: str, difference: Difference) -> list[str]:
-    """Return a sentence for each claim, narrowest first, or the reason why the runs do not support the claim.
+def headline(first: str, second: str, difference: Difference) -> str:
+    """Return the widest claim that the runs support: on workloads like these, on these workloads, or in these runs.
 
     The p-values of ``difference`` are corrected within their families, but its intervals are not.
     """
     if not difference.workloads:
-        return [difference.on_these.difference.note]
+        return difference.on_these.difference.note
     others = (
         f"On other devices, for these {difference.clusters} kernels, if these devices are a fair sample (for other "
         f"kernels, {difference.clusters} are too few to tell),"
         if difference.clusters
         else "On workloads like these, if these are a fair sample of them,"
     )
-    return [
-        f"In these runs, {first} minus {second} is {signed(difference.value)} in mean area under the curve "
-        f"({tally(difference)}).",
-        _answer("On these workloads,", difference.on_these, first, second),
-        _answer(others, difference.on_others, first, second),
-    ]
+    for where, answer in ((others, difference.on_others), ("On these workloads,", difference.on_these)):
+        if answer.p is not None:
+            effect = effect_text(answer.difference)
+            return f"{where} {first} minus {second} is {effect}; corrected {p_equals(answer.p)}."
+    value = signed(difference.value)
+    return f"In these runs, {first} minus {second} is {value} in mean area under the curve ({tally(difference)})."
 
 
 def tally(difference: Difference | Comparand) -> str:
     """Return on how many workloads the first strategy is better and worse."""
     return f"better on {difference.ahead} of {counted(difference.workloads, 'workload')}, worse on {difference.behind}"
-
-
-def headline(first: str, second: str, difference: Difference) -> str:
-    """Return the sentence for the widest of the :func:`claims` that the runs support."""
-    answers = difference.on_these, difference.on_others
-    sentence, *wider = claims(first, second, difference)
-    supported = [claim for claim, answer in zip(wider, answers, strict=False) if answer.p is not None]
-    return [sentence, *supported][-1]
-
-
-def equivalence_claim(first: str, second: str, equivalence: Equivalence, rope: float) -> str:
-    """Return a sentence with the result of the Bayesian signed-rank test."""
-    return (
-        f"The probability that {first} is better than {second} by more than {number_text(rope)} is "
-        f"{equivalence.better:.2f}, the probability that it is worse by more than that is {equivalence.worse:.2f}, "
-        f"and the probability that they are practically the same is {equivalence.same:.2f}."
-    )
-
-
-def _answer(where: str, answer: Answer, first: str, second: str) -> str:
-    interval = answer.difference
-    if interval.lower is None or interval.upper is None or answer.p is None:
-        return interval.note
-    return f"{where} {first} minus {second} is {effect_text(interval)}; corrected {p_equals(answer.p)}."
 
 
 def effect_text(difference: Interval) -> str:

@@ -35,6 +35,7 @@ from .terminal import (
     say,
     say_json,
     speed_and_time,
+    working,
 )
 
 log = typer.Typer(no_args_is_help=True, help="Check the logs of runs.")
@@ -145,7 +146,8 @@ def verify(
     """
     from ..apply.verify import describe_verification, verify_log
 
-    verified = verify_log(log, top=top, seed=seed)
+    with working(f"building, checking and timing {'the fastest program' if top == 1 else 'programs'} of {log}"):
+        verified = verify_log(log, top=top, seed=seed)
     if as_json:
         say_json(verified.to_json())
     else:

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from ..analysis import Summary, read_runs, report_directory, summarize, summary_table
 from ..analysis import report as write_report
 from ..analysis.charts.vegalite import Format
-from ..analysis.latex import write_latex
+from ..analysis.latex import REFERENCES, TABLES, write_latex
 from ..analysis.power import power_plan
 from ..analysis.publish import Publication, publish, study_result
 from ..analysis.report import write_report as write_comparison
@@ -28,7 +28,7 @@ from ..measure.suite import installed_suites
 from ..options import Share, Trials, check_option
 from ..policy import POLICIES, origins
 from ..run.study import Study
-from .terminal import AsJson, SuitePath, logs_of, number, out, say, say_json, say_table
+from .terminal import AsJson, SuitePath, logs_of, number, out, say, say_json, say_table, working
 
 Full = Annotated[bool, Option("--full", help="Print the tables of all workloads, not only what follows from them.")]
 
@@ -109,17 +109,19 @@ def report(
         cards = publish(site, results, lambda out: write_leaderboards(out, named, suite))
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
-    if len(where) == 1 and (where[0] / RESULT).is_file() and not (everything or by):
-        from ..suite.compare import against_baselines  # imported here because other reports do not need suites
+    with working("reading logs and writing the report"):
+        if len(where) == 1 and (where[0] / RESULT).is_file() and not (everything or by):
+            from ..suite.compare import against_baselines  # imported here because other reports do not need suites
 
-        runs, _ = against_baselines(where[0], suite)
-        summary = write_comparison(runs, report_directory(*where, out=directory), figures=figures)
-    elif any(path.suffix == ".toml" for path in where):
-        study, folder = _of_study(where)
-        where = [folder]
-        summary = report_on_study(study, folder, directory, everything=everything, figures=figures, by=by)
-    else:
-        summary = write_report(*where, out=directory, everything=everything, figures=figures, by=by)
+            runs, _ = against_baselines(where[0], suite)
+            summary = write_comparison(runs, report_directory(*where, out=directory), figures=figures)
+        elif any(path.suffix == ".toml" for path in where):
+            study, logs = _of_study(where)
+            where = [logs]
+            summary = report_on_study(study, logs, directory, everything=everything, figures=figures, by=by)
+        else:
+            summary = write_report(*where, out=directory, everything=everything, figures=figures, by=by)
+    folder = report_directory(*where, out=directory)
     if latex:
         policies = {row.policy for item in summary.workloads for row in item.strategies}
         sources = {
@@ -130,14 +132,18 @@ def report(
             )
             for name, origin in origins(policies).items()
         }
-        write_latex(summary, report_directory(*where, out=directory), sources)
+        write_latex(summary, folder, sources)
     if as_json:
         say_json(summary.to_json())
         return
-    show_report(summary, report_directory(*where, out=directory), full=full)
-    for folder in where:
-        if folder.is_dir() and any(map(is_locked, find_logs(folder))):
-            say(f"{folder}: {StudyProgress(folder)}")
+    show_report(summary, folder, full=full)
+    if figures:
+        say(f"the charts: {folder}/*.{figures}")
+    if latex:
+        say(f"the LaTeX tables: {folder / TABLES}, and what they cite: {folder / REFERENCES}")
+    for path in where:
+        if path.is_dir() and any(map(is_locked, find_logs(path))):
+            say(f"{path}: {StudyProgress(path)}")
 
 
 def _result(directory: Path, suite: str) -> Publication:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,12 +21,13 @@ from ..log.forecast import RunStatus, duration, forecast, total_left
 from ..log.writer import OtherRun, is_locked
 from ..machine.host import available_cores
 from ..options import Jobs, Seed, Trials
-from ..plugins import is_registered, reference_of, unregistered_code
+from ..plugins import unregistered_code
 from ..run.open import open_runs
 from ..run.plan import Run, in_shard, parse_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
+from ..workload.parse import kind_of
 from .logs import best_record
 from .report import Full, read_study_runs, report_on_study, show_report
 from .terminal import (
@@ -55,6 +56,7 @@ from .terminal import (
     say_json,
     say_table,
     speed_and_time,
+    working,
 )
 
 Discard = Annotated[
@@ -131,7 +133,8 @@ def run(
             failed = error
         if parts == 1:
             try:
-                summary = report_on_study(loaded, directory)
+                with nullcontext() if quiet else working("writing the report"):
+                    summary = report_on_study(loaded, directory)
             except SearchlabError:
                 if failed is None:
                     raise
@@ -202,7 +205,8 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     if seconds:
         seconds /= max(1, sum(is_locked(run.log) for run in own_runs))  # as on the page of searchlab watch
     say(
-        f"{len(runs)} runs, {sum(forecast.complete for forecast in forecasts)} of them complete in {directory}; "
+        f"{counted(len(runs), 'run')}, {sum(forecast.complete for forecast in forecasts)} of them complete in "
+        f"{directory}; "
         f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: "
         f"{f'{unknown}, since {reason}' if seconds is None else duration(seconds)}"
     )
@@ -278,9 +282,9 @@ def tune(
         names = ", ".join(str(trial.index) for trial in best.tied)
         say(f"trials {names} are equally fast within the noise, judging by repeated measurements")
     if result.space.has_programs:
-        is_trusted = is_registered(reference_of(type(result.space)))
-        is_trusted = is_trusted and not unregistered_code(result.log.header.space.options)
-        trust = "" if is_trusted else " --trust"
+        header = result.log.header
+        code = [kind_of(header.workload)[0], header.space.name, header.space.options]
+        trust = " --trust" if unregistered_code(code) else ""
         say(f"show the program: searchlab best {log} --show tir{trust}")
 
 

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
 
-from ..console import RUNS, Terminal, milliseconds, one_line, speed
+from ..console import RUNS, Terminal, milliseconds, one_line, speed, unless_quick
 from ..errors import SearchlabError, SearchlabWarning, warn
 from ..options import Batch, number_of
 
@@ -163,6 +163,14 @@ def progress_console(quiet: bool, verbose: bool, console: Terminal = out) -> Ter
         logger.handlers = [handler]
         logger.setLevel(logging.INFO)
     return False if quiet or verbose else err
+
+
+@contextmanager
+def working(on: str) -> Iterator[None]:
+    """Show what the command is doing if it takes long: beside a spinner in a terminal, as a line elsewhere."""
+    is_line = not err.is_terminal
+    with unless_quick(lambda: err.print(f"{on} ...", soft_wrap=True)) if is_line else err.status(Text(on)):
+        yield
 
 
 @contextmanager

@@ -210,12 +210,12 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     @property
     def name(self) -> str:
         """The strategy's name in figures and tables."""
-        return one_line(self.label or self.policy.name)
+        return one_line(self.label or self.policy.title)
 
     @property
     def space_name(self) -> str:
         """The space's name in figures and tables."""
-        return one_line(self.space_label or self.space.name)
+        return one_line(self.space_label or self.space.title)
 
     @property
     def is_table(self) -> bool:

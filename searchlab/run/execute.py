@@ -36,6 +36,7 @@ from ..target import Target
 from .loop import search
 from .open import open_runs
 from .plan import OnRun, OnTrial, Run
+from .progress import announce
 
 LOSSES = 5
 """The number of times that a run may be lost without progress in its log before it counts as failed."""
@@ -97,6 +98,7 @@ def execute(
         runs = open_runs(runs, study or runs, on_this_machine=executor is None)
         for run in runs:
             _recall(run, measurements)
+        _announce_logs(runs)
         on_ready()
         if executor is None:
             outcomes = _search_each(runs, measurers, on_run)
@@ -132,6 +134,17 @@ def _search_each(runs: Sequence[Run], measurers: Measurers, on_run: OnRun) -> Ou
         except SearchlabError as error:
             outcome = error
         yield run, outcome
+
+
+def _announce_logs(runs: Sequence[Run]) -> None:
+    """Announce how many trials are in existing logs, so that they are not measured again."""
+    logs = [run.existing_log for run in runs if run.existing_log and run.existing_log.records]
+    trials = sum(len(log.records) for log in logs)
+    if len(runs) == 1 and logs:
+        complete = f"{runs[0].log} is complete, with {trials} trials"
+        announce(complete if runs[0].budget.complete(logs[0]) else f"continuing {runs[0].log} from trial {trials}")
+    elif logs:
+        announce(f"continuing: {trials:,} trials in {len(logs)} of {len(runs)} logs are not measured again")
 
 
 def _recall(run: Run, measurements_by_conditions: MeasurementsByConditions) -> None:

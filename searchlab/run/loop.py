@@ -33,6 +33,7 @@ from ..stats.random_search import Draws
 from ..workload import Function
 from .open import discard, not_reproduced
 from .plan import OnTrial, Run
+from .progress import announce
 
 DIGITS = 9
 """The number of decimal places to which the logarithms in a header are rounded."""
@@ -300,6 +301,8 @@ class RunLoop:
         if not isinstance(measurer, Remeasurer) or not measurer.finalists:
             return
         if final is None or final.trials != len(self._trials):
+            if not math.isinf(self._best):
+                announce(f"measuring the fastest programs in {self._log.path} again")
             final = measure_finalists(measurer, self._run.space, self._trials)
             if final is not None:
                 self._log.append(final)

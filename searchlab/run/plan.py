@@ -134,7 +134,7 @@ class SpaceChoice:
 
     @property
     def name(self) -> str:
-        return one_line(self.label or self.plugin.name)
+        return one_line(self.label or self.plugin.title)
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Strategy:
 
     @property
     def name(self) -> str:
-        return one_line(self.label or self.policy.name)
+        return one_line(self.label or self.policy.title)
 
     def start(self, space: Space, seed: int) -> tuple[Policy, BoundCostModel | None]:
         """Create the policy, and its cost model if it uses one. Raises SearchlabError if an option is unknown."""

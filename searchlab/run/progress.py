@@ -6,17 +6,21 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
-from ..console import Terminal, one_line, speed
+from ..console import PATIENCE, Terminal, one_line, speed, unless_quick
 from ..errors import SearchlabError
 from ..log.forecast import duration
+from ..log.format import read_existing_log
 from ..log.plan import UNLIMITED
 from ..records import Trial
 from ..workload import Workload
@@ -28,35 +32,68 @@ LOGGER = logging.getLogger("searchlab")
 LINE_SECONDS = 30.0
 """The time between two lines of progress where bars cannot be drawn."""
 
+READING_SECONDS = 1.0
+"""The time between two readings of a log whose charged seconds are shown."""
+
+_show_phase: ContextVar[Callable[[str], None] | None] = ContextVar("show_phase", default=None)
+
+
+def announce(phase: str) -> None:
+    """Log that a phase of runs begins in which no trial ends, and show it where progress is shown."""
+    LOGGER.info(phase)
+    if (show := _show_phase.get()) is not None:
+        show(phase)
+
 
 class RunProgress:
     """A progress bar for each run, and one for the study if it has several runs.
 
     In a study, a run's bar is replaced with the bar of the next run in the same job. All bars disappear if a
-    SearchlabError is raised. If ``console`` cannot draw bars, a line is printed every ``LINE_SECONDS`` instead.
+    SearchlabError is raised. If ``console`` cannot draw bars, a line is printed after ``PATIENCE`` seconds, and then
+    every ``LINE_SECONDS``. A bar counts trials or, if only seconds limit a run, seconds; the bar of a study with such
+    runs counts runs.
     """
 
     def __init__(self, console: Console, runs: Sequence[Run] = ()) -> None:
         self._console = console
-        self._next_line = math.inf if console.is_terminal or console.is_jupyter else time.monotonic() + LINE_SECONDS
+        has_bars = console.is_terminal or console.is_jupyter
+        self._next_line = math.inf if has_bars else time.monotonic() + min(PATIENCE, LINE_SECONDS)
+        self._exits = ExitStack()
         self._progress = progress_bars(console)
         self._steps: TaskID | None = None
-        total = _total(sum(run.trials for run in runs))
+        self._counts_trials = all(run.trials < UNLIMITED for run in runs)
+        total = sum(map(self._size, runs))
         self._is_study = len(runs) > 1
-        self._study = self._progress.add_task("the study", total=total, best="", visible=self._is_study)
-        self._ended = 0  # the planned number of trials in the runs that have ended
+        unit = "" if self._counts_trials else " runs"
+        self._study = self._progress.add_task("the study", total=total, best="", unit=unit, visible=self._is_study)
+        self._ended = 0  # the size of the runs that have ended
         self._jobs: dict[int, tuple[Run, TaskID]] = {}  # each job's current run, and the run's bar
 
-    def start(self, workload: Workload, label: str, trials: int) -> OnTrial:
-        """Add a bar for ``trials`` trials, and return the function that advances it."""
+    def start(
+        self, workload: Workload, label: str, trials: int, seconds: float | None = None, log: Path | None = None
+    ) -> OnTrial:
+        """Add a bar for ``trials`` trials, or for the ``seconds`` charged in ``log``.
+
+        Returns the function that advances it.
+        """
         self._progress.start()
-        task = self._progress.add_task(f"{workload}  {label}", total=_total(trials), best="")
-        best = math.inf
+        limit = None if trials < UNLIMITED else seconds
+        total = trials if trials < UNLIMITED else limit
+        unit = "" if limit is None else " s"
+        task = self._progress.add_task(f"{workload}  {label}", total=total, best="", unit=unit)
+        best, next_reading = math.inf, 0.0
 
         def on_trial(trial: Trial, replayed: bool) -> None:
-            nonlocal best
+            nonlocal best, next_reading
             best = min(best, trial.cost)
-            self._progress.update(task, advance=1, best=_throughput(workload, best))
+            text = _throughput(workload, best)
+            if limit is None:
+                self._progress.update(task, advance=1, best=text)
+            else:
+                self._progress.update(task, best=f"trial {trial.index}, {text}")
+            if limit is not None and log is not None and time.monotonic() > next_reading:
+                self._progress.update(task, completed=min(_charged(log), limit))
+                next_reading = time.monotonic() + READING_SECONDS
             if not self._jobs:
                 self._print_line(task)
 
@@ -66,7 +103,7 @@ class RunProgress:
         """Show that ``done`` out of ``count`` steps are complete, such as the trials for a model."""
         self._progress.start()
         if done == 1 or self._steps is None:
-            self._steps = self._progress.add_task(description, total=count, best=best)
+            self._steps = self._progress.add_task(description, total=count, best=best, unit="")
         self._progress.update(self._steps, completed=done, description=description, best=best)
         self._print_line(self._steps)
 
@@ -75,10 +112,14 @@ class RunProgress:
             finished, bar = self._jobs.pop(job)
             self._end(finished, bar)
             self._progress.remove_task(bar)
-        on_trial = self.start(run.space.workload, f"{run.strategy.name}, seed {run.seed}", run.trials)
+        label = f"{run.strategy.name}, seed {run.seed}"
+        on_trial = self.start(run.space.workload, label, run.trials, run.budget.seconds, run.log)
         self._jobs[job] = run, self._progress.task_ids[-1]
         self._progress.update(self._study, best=f"run {number} of {count}")
         self._show_study()
+        if number == 1 and not math.isinf(self._next_line):
+            bar = self._study if self._is_study else self._jobs[job][1]
+            self._exits.enter_context(unless_quick(lambda: self._print_line(bar)))
 
         def on_both(trial: Trial, replayed: bool) -> None:
             on_trial(trial, replayed)
@@ -87,32 +128,48 @@ class RunProgress:
 
         return on_both
 
+    def show_phase(self, phase: str) -> None:
+        """Print a phase, unless it is that of a single run in a study."""
+        if not (self._is_study and self._jobs):
+            self._console.print(Text(phase), soft_wrap=True)
+
+    def _size(self, run: Run) -> int:
+        """Return what a run contributes to the study's bar."""
+        return run.trials if self._counts_trials else 1
+
     def _end(self, run: Run, bar: TaskID) -> None:
-        """Count the planned trials of a run that has ended, or its completed trials if the plan has no limit."""
-        done = next(int(task.completed) for task in self._progress.tasks if task.id == bar)
-        self._ended += done if _total(run.trials) is None else run.trials
+        self._ended += self._size(run)
+        if not self._counts_trials:  # the run may end at another limit
+            total = self._task(bar).total
+            done = self._task(bar).completed if total is None else min(_charged(run.log), total)
+            self._progress.update(bar, completed=done, total=done)
 
     def _show_study(self) -> None:
-        bars = {task.id: task.completed for task in self._progress.tasks}
-        running = sum(min(bars[bar], run.trials) for run, bar in self._jobs.values())
-        self._progress.update(self._study, completed=self._ended + running)
+        running = sum(self._size(run) * self._task(bar).percentage / 100 for run, bar in self._jobs.values())
+        self._progress.update(self._study, completed=self._ended + round(running, 3))
+
+    def _task(self, bar: TaskID) -> Task:
+        return next(task for task in self._progress.tasks if task.id == bar)
 
     def _print_line(self, bar: TaskID) -> None:
         """Print the state of ``bar`` if it is time for the next line."""
         if time.monotonic() < self._next_line:
             return
         self._next_line = time.monotonic() + LINE_SECONDS
-        task = next(task for task in self._progress.tasks if task.id == bar)
+        task = self._task(bar)
         total = "" if task.total is None else f" of {task.total:,.0f}"
-        parts = [f"{task.completed:,.0f}{total} done", task.fields["best"]]
+        parts = [f"{math.floor(task.completed):,}{total}{task.fields['unit']} done", task.fields["best"]]
         if task.time_remaining:
             parts.append(f"about {duration(task.time_remaining)} left")
         self._console.print(f"{task.description}: {', '.join(part for part in parts if part)}", soft_wrap=True)
 
     def __enter__(self) -> Self:
+        self._token = _show_phase.set(self.show_phase)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        _show_phase.reset(self._token)
+        self._exits.close()
         if kind is None:
             for run, bar in self._jobs.values():
                 self._end(run, bar)
@@ -125,12 +182,20 @@ class RunProgress:
         self._progress.stop()
 
 
+class _Done(MofNCompleteColumn):
+    def render(self, task: Task) -> Text:
+        return super().render(task).append(task.fields["unit"])
+
+
 def progress_bars(console: Console) -> Progress:
-    """Return progress bars that show what is done, the best result (a field ``best`` of each bar) and the time left."""
+    """Return progress bars that show what is done, the best result and the time left.
+
+    The fields of each bar are ``best``, the best result, and ``unit``, the unit of what is done.
+    """
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
+        _Done(),
         TextColumn("{task.fields[best]}", style="bold", markup=False),
         TimeRemainingColumn(),
         console=console,
@@ -138,8 +203,12 @@ def progress_bars(console: Console) -> Progress:
     )
 
 
-def _total(trials: int) -> int | None:
-    return None if trials >= UNLIMITED else trials
+def _charged(log: Path) -> float:
+    """Return the seconds charged in a log so far, or 0 if it cannot be read."""
+    with suppress(SearchlabError):
+        if (existing := read_existing_log(log)) and existing.records:
+            return float(existing.elapsed[-1])
+    return 0.0
 
 
 def _throughput(workload: Workload, seconds: float) -> str:
@@ -163,7 +232,7 @@ def log_trials(run: Run) -> OnTrial:
         LOGGER.info(
             "%s, %s, seed %d, trial %d: %s (best %s) with %s",
             workload,
-            run.strategy.label or run.strategy.name,
+            run.strategy.name,
             run.seed,
             trial.index,
             result,

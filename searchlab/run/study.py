@@ -74,14 +74,14 @@ class PluginEntry(Plugin, frozen=True):
     """A space with options.
 
     Attributes:
-        label: The name to use in figures and tables, if it differs from the plug-in's name.
+        label: The name to use in figures and tables, if it differs from the plug-in's name or class.
     """
 
     label: str = ""
 
     @property
     def title(self) -> str:
-        return self.label or self.name
+        return self.label or super().title
 
 
 class CostModelEntry(PluginEntry, frozen=True):
@@ -351,7 +351,7 @@ def _space(space: Space, entry: dict[str, Any], objects: UserObjects) -> dict[st
     if "options" in entry:
         raise SearchlabError(f"the {space} space already has options; omit options = {entry['options']!r}")
     name = SPACES.name_of(type(space))
-    label = entry.get("label") or name
+    label = entry.get("label") or Plugin(name).title
     spaces = objects.spaces.setdefault(label, {})
     if str(space.workload) in spaces:
         raise SearchlabError(f"two spaces for {space.workload} are called {label!r}; give one of them a unique label")

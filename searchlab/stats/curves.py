@@ -172,16 +172,3 @@ def anytime(so_far: Floats, best: float) -> Floats:
     """
     precision = np.clip(so_far / best - 1, FINEST, COARSEST)
     return np.asarray(1 - (np.log(precision / FINEST) / math.log(COARSEST / FINEST)).mean(axis=-1))
-
-
-def performance_ratios(times: Floats) -> Floats:
-    """Return each strategy's time on each problem divided by that of the quickest strategy, or infinity if unsolved.
-
-    The ECDF of a column is a strategy's performance profile (Dolan and More, "Benchmarking optimization software
-    with performance profiles", Mathematical Programming 91, 2002). If the quickest strategy took no time, the ratio is
-    1 for all strategies that took none, and infinite for the others. ``times`` have shape (problems, strategies).
-    """
-    quickest = times.min(axis=1, keepdims=True)
-    ratios = np.where(np.isfinite(times) & (times == quickest), 1.0, np.inf)
-    np.divide(times, quickest, out=ratios, where=np.isfinite(times) & (quickest > 0))
-    return ratios

@@ -10,12 +10,11 @@ A *sample* is a list of arrays, one per workload, with a number for each run. Hi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-from scipy.special import betainc, betaincc, ndtri, stdtrit
+from scipy.special import betaincc, stdtrit
 
 from ..arrays import Floats
 
@@ -24,7 +23,6 @@ Sample = Sequence[Floats]
 LEVEL = 0.95
 DECIMALS = 12  # decimal places to which areas are compared, because equal areas may differ in their last bits
 _TAIL = (1 - LEVEL) / 2
-_TWO_SIDED_NORMAL = float(ndtri(1 - _TAIL))
 
 
 @dataclass(frozen=True)
@@ -158,41 +156,6 @@ def median_interval(values: Floats) -> Interval:
     return Interval(value, between(lower, above), between(upper, below))
 
 
-def share_interval(count: float, number: int) -> Interval:
-    """Return the proportion ``count`` / ``number`` of runs, with its mid-p interval.
-
-    This is the exact binomial interval in which the observed outcome counts with half its probability. Its coverage is
-    at least 92.7 %; for 5 runs, that of the Clopper-Pearson interval is at least 97.6 % (Berry and Armitage, "Mid-P
-    confidence intervals: a brief review", The Statistician 44(4), 1995). If ties make ``count`` a fraction, the ends
-    are those for the integers below and above it, and the interval is conservative.
-
-    Raises:
-        ValueError: If ``count`` is not between 0 and ``number``, or if ``number`` is less than 1.
-    """
-    if not 0 <= count <= number or number < 1:
-        raise ValueError(f"{count} of {number} is not a share")
-    return Interval(count / number, *_share_ends(math.floor(count), math.ceil(count), number))
-
-
-@lru_cache(maxsize=4096)  # the pairs in a report have few different proportions
-def _share_ends(least: int, most: int, number: int) -> tuple[float, float]:
-    def at_least(count: int, share: float) -> float:
-        return float(betainc(count, number - count + 1, share)) if count <= number else 0.0
-
-    def at_most(count: int, share: float) -> float:
-        return float(betaincc(count + 1, number - count, share)) if count >= 0 else 0.0
-
-    lower = _root(lambda p: (at_least(least, p) + at_least(least + 1, p)) / 2 - _TAIL, 0, 1) if least else 0.0
-    upper = _root(lambda p: (at_most(most - 1, p) + at_most(most, p)) / 2 - _TAIL, 0, 1) if most < number else 1.0
-    return lower, upper
-
-
-def _root(of: Callable[[float], float], low: float, high: float) -> float:
-    from scipy.optimize import brentq  # imported here because reading logs does not need it
-
-    return float(brentq(of, low, high))
-
-
 def improvement(first: Sample, second: Sample) -> float:
     """Return the probability that a run of ``first`` beats one of ``second``, averaged over workloads. Ties count half.
 
@@ -204,43 +167,6 @@ def improvement(first: Sample, second: Sample) -> float:
         below, level_too = (np.searchsorted(ordered, runs, side).sum() for side in ("left", "right"))
         chances.append((below + level_too) / 2 / (len(runs) * len(opponents)))
     return float(np.mean(chances))
-
-
-def improvement_interval(first: Sample, second: Sample) -> Interval:
-    """Return :func:`improvement` with its interval for these workloads, each of which has runs of both.
-
-    The interval contains each probability t that is within 1.96 standard deviations of the observed probability, where
-    the standard deviation is that for t. It therefore stays in [0, 1], and does not collapse to a point if one strategy
-    always wins. On a workload with m and n runs, the variance is
-
-        t (1 - t) / (m n) (1 + (N - 1) ((1 - t) / (2 - t) + t / (1 + t))),   N = (m + n) / 2
-
-    (Newcombe, "Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part 2", Statistics
-    in Medicine 25(4), 2006, method 5). The variance is concave in t, so using one t for all workloads makes the
-    interval too wide rather than too narrow; trials that strategies share have the same effect. There is no interval if
-    equal strategies would yield the most extreme result in more than 5 % of cases.
-    """
-    value = improvement(first, second)
-    sizes = [(len(runs), len(opponents)) for runs, opponents in zip(first, second, strict=True)]
-    if 2 * math.prod(1 / math.comb(m + n, m) for m, n in sizes) > 1 - LEVEL:
-        runs = min(min(pair) for pair in sizes)
-        return Interval.none(value, f"{runs} run{'s' * (runs != 1)} of each strategy: too few for an interval.")
-    return Interval(value, *_improvement_ends(value, tuple(sizes)))
-
-
-@lru_cache(maxsize=4096)  # the pairs in a report have few different probabilities
-def _improvement_ends(value: float, sizes: tuple[tuple[int, int], ...]) -> tuple[float, float]:
-    base = sum(1 / (m * n) for m, n in sizes) / len(sizes) ** 2
-    more = sum(((m + n) / 2 - 1) / (m * n) for m, n in sizes) / len(sizes) ** 2
-
-    def beyond(t: float) -> float:
-        variance = t * (1 - t) * (base + more * ((1 - t) / (2 - t) + t / (1 + t)))
-        return (t - value) ** 2 - _TWO_SIDED_NORMAL**2 * variance
-
-    inside = min(max(value, 1e-9), 1 - 1e-9)  # at 0 and 1 the variance is 0
-    lower = _root(beyond, 0, inside) if value > 0 else 0.0
-    upper = _root(beyond, inside, 1) if value < 1 else 1.0
-    return lower, upper
 
 
 def _are(number: int) -> str:

@@ -26,6 +26,7 @@ from ..errors import SearchlabError
 from ..files import real_path
 from ..log.columns import Columns
 from ..measure.suite import Suite, find_suite
+from ..plugins import Plugin
 from ..policy import POLICIES
 from ..run.study import Study
 from ..stats.random_search import difficulty_trials
@@ -188,7 +189,7 @@ def label_for(policy: str, label: str, taken: Collection[str]) -> str:
     """Return a name for a new policy, for pictures and tables, that differs from those of all baselines."""
     if label in taken:
         raise SearchlabError(f"{label!r} is the name of a baseline; pass a different --label")
-    name = label or policy.rpartition(":")[2].rpartition(".")[2]
+    name = label or Plugin(policy).title
     return f"{name} (new)" if name in taken else name
 
 

@@ -25,13 +25,10 @@ from searchlab.arrays import Floats
 from searchlab.stats.inference import paired_difference
 from searchlab.stats.intervals import (
     Interval,
-    improvement,
-    improvement_interval,
     interquartile_interval,
     interquartile_mean,
     mean_interval,
     median_interval,
-    share_interval,
 )
 
 POOL, POPULATION, OF_EACH = 20_000, 4_000, 32
@@ -80,21 +77,6 @@ class OnTables:
         i = int(self.random.choice(often))
         values = self.pools[i][1].hits
         return median_interval(self._drawn(values, seeds)), self._truth("hits", i, of=lambda: float(np.median(values)))
-
-    def share(self, seeds: int) -> tuple[Interval, float]:
-        reached = np.isfinite(self.pools[self.random.integers(len(self.pools))][1].hits)
-        drawn = self._drawn(reached.astype(np.float64), seeds)
-        return share_interval(int(drawn.sum()), seeds), float(reached.mean())
-
-    def improvement(self, workloads: int) -> Experiment:
-        def experiment(seeds: int) -> tuple[Interval, float]:
-            which = self._some(workloads)
-            runs = [(self.pools[i][1].area, self.pools[i][0].area) for i in which]
-            truth = self._truth("better", *which, of=lambda: float(improvement(*zip(*runs, strict=True))))
-            drawn = [(self._drawn(ours, seeds), self._drawn(theirs, seeds)) for ours, theirs in runs]
-            return improvement_interval(*map(list, zip(*drawn, strict=True))), truth
-
-        return experiment
 
     def difference(self, workloads: int) -> Experiment:
         def experiment(seeds: int) -> tuple[Interval, float]:
@@ -163,9 +145,6 @@ def experiments(tables: list[Floats], random: np.random.Generator) -> dict[str, 
         "interquartile mean of areas, 3 workloads": these.interquartile(3),
         "interquartile mean of areas, 12 workloads": these.interquartile(12),
         "median trials to the target": these.hits,
-        "share of runs that reach it": these.share,
-        "probability of improvement, 1 workload": these.improvement(1),
-        "probability of improvement, 3 workloads": these.improvement(3),
         "mean difference, these 1 workload": these.difference(1),
         "mean difference, these 3 workloads": these.difference(3),
         "mean difference, these 12 workloads": these.difference(12),

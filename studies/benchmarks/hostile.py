@@ -180,11 +180,16 @@ class Misbehaving(ProductSpace):
 def _program(workload: Workload, code: str, steps: int) -> tvm.IRModule:
     """Return a GEMM that first runs the Python ``code``; ``steps`` makes programs distinct."""
     import tvm
+
+    function = _calling(workload, f"{code}\n") if code else _plain(workload, steps)
+    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+
+
+def _plain(workload: Workload, steps: int) -> tvm.tirx.PrimFunc:
     from tvm.script import tirx as T
 
     (n, k), (_, m), _ = workload.shapes.values()
     inner = k // steps
-    run = f"{code}\n"
 
     @T.prim_func(s_tir=True)
     def plain(A: T.Buffer((n, k), "float32"), B: T.Buffer((k, m), "float32"), C: T.Buffer((n, m), "float32")):  # type: ignore[no-untyped-def,valid-type]
@@ -192,6 +197,14 @@ def _program(workload: Workload, code: str, steps: int) -> tvm.IRModule:
             C[i, j] = T.float32(0)
             for outer, rest in T.grid(steps, inner):
                 C[i, j] = C[i, j] + A[i, outer * inner + rest] * B[outer * inner + rest, j]
+
+    return plain
+
+
+def _calling(workload: Workload, run: str) -> tvm.tirx.PrimFunc:
+    from tvm.script import tirx as T
+
+    (n, k), (_, m), _ = workload.shapes.values()
 
     @T.prim_func(s_tir=True)
     def calls(A: T.Buffer((n, k), "float32"), B: T.Buffer((k, m), "float32"), C: T.Buffer((n, m), "float32")):  # type: ignore[no-untyped-def,valid-type]
@@ -203,7 +216,7 @@ def _program(workload: Workload, code: str, steps: int) -> tvm.IRModule:
             for x in range(k):
                 C[i, j] = C[i, j] + A[i, x] * B[x, j]
 
-    return tvm.IRModule({"main": (calls if code else plain).with_attr("global_symbol", "main")})
+    return calls
 
 
 def code_of(mode: str) -> str:

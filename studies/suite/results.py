@@ -19,13 +19,14 @@ from pathlib import Path
 import numpy as np
 
 from searchlab.analysis import summarize
-from searchlab.analysis.measures import OverallStrategy
-from searchlab.analysis.model import PairClaims, Summary, WorkloadSummary
+from searchlab.analysis.contrasts import pair_by_seed
+from searchlab.analysis.measures import AREA, OverallStrategy
+from searchlab.analysis.model import Contrast, Summary, WorkloadSummary
 from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.words import p_text
 from searchlab.log.format import find_logs, read_log
 from searchlab.measure.suite import find_suite
-from searchlab.stats.inference import Answer, paired_difference
+from searchlab.stats.inference import Answer, bayesian_signed_rank, paired_difference
 from searchlab.suite.compare import compare
 from searchlab.suite.trajectories import Trajectories, baselines, collect, read_results
 
@@ -86,30 +87,35 @@ def pairs(summary: Summary) -> str:
     """Return a comparison of the best strategy with each of the others."""
     assert summary.overall is not None
 
+    best = summary.overall.strategies[0].strategy
+
     def cells(answer: Answer) -> str:
         interval = answer.difference
         return f"{with_interval(interval.value, interval.lower, interval.upper)}, p {_p(answer.p)}" if answer.p else ""
 
-    def row(claim: PairClaims) -> list[str]:
-        difference, found = claim.difference, claim.equivalence
-        if difference is None:
-            return [claim.second, "", "", "", ""]
+    def row(contrast: Contrast) -> list[str]:
+        difference = contrast.difference
+        areas = [
+            [item.by_strategy[name].by_seed(AREA) for item in summary.workloads] for name in (best, contrast.second)
+        ]
+        paired = zip(*pair_by_seed(*areas), strict=True)
+        found = bayesian_signed_rank(np.array([np.nanmean(first - second) for first, second in paired]))
         return [
-            claim.second,
+            contrast.second,
             f"{difference.ahead}, {difference.level}, {difference.behind}",
             cells(difference.on_these),
             cells(difference.on_others),
-            f"{found.better:.2f}, {found.same:.2f}, {found.worse:.2f}" if found else "",
+            f"{found.better:.2f}, {found.same:.2f}, {found.worse:.2f}",
         ]
 
     head = [
-        f"{summary.overall.strategies[0].strategy} less ...",
+        f"{best} less ...",
         "higher, same, lower",
         "on these workloads",
         "on workloads like these",
         "better, same, worse",
     ]
-    return markdown(head, map(row, summary.overall.claims))
+    return markdown(head, [row(contrast) for contrast in summary.overall.contrasts if contrast.first == best])
 
 
 def _p(p: float | None) -> str:

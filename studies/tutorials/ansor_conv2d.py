@@ -40,7 +40,7 @@ from searchlab.measure.code import device_of
 from searchlab_spaces.sketch import Sketch
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--small", action="store_true", help="only 14x14x16 and 6 trials, which takes seconds")
+parser.add_argument("--small", action="store_true", help="only 14x14x16, 6 trials and small generations")
 parser.add_argument("--trials", type=int, help="number of trials, before 5 additional ones (64; 6 with --small)")
 parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="directory for the log")
 parser.add_argument("--target", choices=["native", "cuda"], help="target (the GPU if there is one, otherwise the CPU)")
@@ -75,6 +75,7 @@ for number, sketch in enumerate(space.sketches):
 # cost model that is trained on all trials so far, and the best of them are measured. ``features="program"`` is also
 # Ansor's choice: instead of the knobs, the model sees the loops and memory accesses of each store in the program. The
 # first 8 trials are random.
+options = {"n_startup": 8, "population": 32 if args.small else 512}
 log = args.out / f"ansor_conv2d-{'small-' if args.small else ''}{target.kind}.jsonl"
 
 
@@ -89,7 +90,7 @@ def search(trials: int) -> searchlab.Result:
     return searchlab.tune(
         workload,
         space="sketch",
-        policy={"name": "evolutionary-model", "options": {"n_startup": 8}},
+        policy={"name": "evolutionary-model", "options": options},
         features="program",
         trials=trials,
         seed=0,

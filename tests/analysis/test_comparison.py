@@ -66,7 +66,6 @@ FRAMES = {
     "runs": "runs",
     "overall": "overall",
     "contrasts": "contrasts",
-    "lead": "lead",
     "programs": "programs",
 }
 
@@ -103,7 +102,7 @@ def test_frames_are_joined_by_workload_strategy_and_seed(tmp_path: Path) -> None
 def test_numbers_are_numbers_also_where_none_is_known(tmp_path: Path) -> None:
     """One workload has no overall rows, and no score."""
     one = compare(study(tmp_path, seeds=1))
-    assert {len(one.overall_frame()), len(one.lead_frame())} == {0}
+    assert one.overall_frame().empty
     frame = one.strategies_frame().set_index("strategy")
     assert frame["trials_to_target_median"].dtype == float and math.isnan(
         frame.loc["random", "trials_to_target_median"]
@@ -112,9 +111,7 @@ def test_numbers_are_numbers_also_where_none_is_known(tmp_path: Path) -> None:
 
 CHARTS = {
     "convergence": (WORKLOAD, {}, "best GFLOPS so far"),
-    "regret": (OTHER, {"by": "seconds"}, "regret, % over the time of the best known"),
     "ecdf": (OTHER, {"by": "seconds"}, "fraction of all (seed, target) pairs"),
-    "profile": ("", {}, "fraction of all (workload, seed) pairs"),
 }
 
 
@@ -135,7 +132,7 @@ def test_another_reference_is_selected_at_first(comparison: Comparison) -> None:
     assert (default["value"], chosen["value"], chosen["bind"]["options"]) == ("random", "fast", ["random", "fast"])
     strategy, reference = comparison.plot_workloads("random", "fast").to_dict()["params"]
     assert (strategy["value"], reference["value"]) == ("random", "fast")
-    budget, _ = comparison.plot_budget(reference="fast").to_dict()["params"]
+    budget, *_ = comparison.plot_budget(reference="fast").to_dict()["params"]
     assert budget["value"] == "fast"
 
 
@@ -152,7 +149,9 @@ def test_charts_are_restyled_combined_and_saved(comparison: Comparison, tmp_path
     assert "mine" in (tmp_path / "one.svg").read_text()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the legends of both highlight strategies in both
-        both = comparison.plot_convergence(WORKLOAD) | comparison.plot_regret(WORKLOAD) & comparison.plot_profile()
+        both = comparison.plot_convergence(WORKLOAD) | comparison.plot_ecdf(WORKLOAD) & comparison.plot_convergence(
+            OTHER
+        )
         both.save(tmp_path / "all.png")
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
 
@@ -204,7 +203,7 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
             r"nothing to compare: no two strategies searched the same workload; for example, 'random' searched "
             r"gemm:100x100x50, while 'fast' searched gemm:100x100x500; to compare",
         ),
-        (lambda d: compare(d).plot_regret(), "there are 2 workloads; specify one: gemm:100x100x50"),
+        (lambda d: compare(d).plot_ecdf(), "there are 2 workloads; specify one: gemm:100x100x50"),
         (lambda d: compare(d).plot_ecdf("gemm:100x100x5"), "this comparison contains no workload 'gemm:100x100x5'"),
         (lambda d: compare(d).plot_ecdf(OTHER, by="second"), "cannot be drawn by 'second'; did you mean 'seconds'?"),
         (lambda d: compare(d).plot_differences("fasd"), "this comparison contains no strategy 'fasd'"),
@@ -213,10 +212,6 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
             "no two strategies ran on every workload",
         ),
         (lambda d: compare(d).plot_models(OTHER), f"no strategy on {OTHER} has a cost model whose predictions"),
-        (
-            lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_profile(),
-            "no two strategies share more than one",
-        ),
     ],
 )
 def test_bad_input_is_one_sentence(directory: Path, call: Any, message: str) -> None:
@@ -231,7 +226,7 @@ def test_what_has_not_succeeded_is_said(tmp_path: Path, throughputs: list[Any]) 
         write(tmp_path, name, 0, throughputs)
     one = compare(tmp_path)
     assert re.match("No trials have", one.verdict) and len(one.strategies_frame()) == (2 if throughputs else 0)
-    for name in ("regret", "ecdf", *([] if throughputs else ["convergence"])):
+    for name in ("ecdf", *([] if throughputs else ["convergence"])):
         with pytest.raises(SearchlabError, match=WORKLOAD):
             getattr(one, f"plot_{name}")()
 

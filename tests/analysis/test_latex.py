@@ -63,7 +63,9 @@ def test_references_are_escaped() -> None:
 def test_the_command_writes_both_files(tmp_path: Path) -> None:
     for name in ("random", "xgb"):
         write(tmp_path, name, 0, [1, 2])
-    assert searchlab("report", tmp_path, "--latex").returncode == 0
+    done = searchlab("report", tmp_path, "--latex")
+    assert done.returncode == 0, done.stderr
+    assert f"the LaTeX tables: {tmp_path}/report/tables.tex, and what they cite: " in done.stdout
     assert r"\bottomrule" in (tmp_path / "report" / "tables.tex").read_text()
     software, xgb = (tmp_path / "report" / "references.bib").read_text().split("\n\n")
     assert "year = {2026}" in software and "searchlab-xgb" in xgb and "AutoTVM's XGBTuner" in xgb

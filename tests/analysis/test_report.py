@@ -22,8 +22,15 @@ from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import write
 
-CHARTS = ("convergence", "convergence-each-seed", "convergence-regret-by-seconds", "convergence-regret-by-trials")
-CHARTS += ("convergence-seconds", "differences", "ecdf", "ecdf-seconds", "failures", "budget", "time")
+CHARTS = (
+    "convergence",
+    "convergence-each-seed",
+    "convergence-seconds",
+    "differences",
+    "ecdf",
+    "ecdf-seconds",
+    "budget",
+)
 CHARTS += ("importances", "pairs", "trials", "trials-failed", "trials-slow", "values", "values-tile")
 FILES = ["contrasts.csv.gz", "importances.csv", "programs.csv.gz", "report.html", "runs.csv.gz", "summary.csv"]
 FILES += ["summary.json"]

@@ -170,7 +170,8 @@ def test_equal_runs_from_all_seeds_count_as_one_run(tmp_path: Path) -> None:
     tests = {(c.first, c.second): c for c in item.contrasts}
     for (first, second), contrast in tests.items():
         one_run = "grid" in (first, second)
-        assert (contrast.test == "one run", contrast.p is None, contrast.lower is None) == (one_run,) * 3
+        lower = contrast.difference.on_these.difference.lower
+        assert (contrast.test == "one run", contrast.p is None, lower is None) == (one_run,) * 3
         assert not (one_run and contrast.significant)
     assert tests["other", "random"].p == tests["other", "random"].adjusted, "it is the only test"
     assert item.standing is not None and item.standing.untested == {"grid": "one run"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -55,7 +54,8 @@ def test_help_explains_itself() -> None:
 
 
 def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
-    first = searchlab_process("run", study, cwd=tmp_path)
+    """In every process, one seed has one result: neither hash randomisation nor the number of threads matters."""
+    first = searchlab_process("run", study, cwd=tmp_path, PYTHONHASHSEED="7", OMP_NUM_THREADS="2")
     assert first.returncode == 0, first.stderr
     assert "of the best known" in " ".join(first.stdout.split()) and "results/study/report" in first.stdout
     logs = {path: path.read_bytes() for path in (tmp_path / "results" / "study").rglob("*.jsonl")}
@@ -66,6 +66,10 @@ def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
     summary = json.loads(reported.stdout)
     assert {row["strategy"] for row in summary["workloads"][0]["strategies"]} == {"evolutionary", "random"}
     assert (tmp_path / "results" / "study" / "report" / "report.html").exists()
+    assert searchlab("run", study, "--out", tmp_path / "other").returncode == 0
+    for path in logs:
+        other = tmp_path / "other" / path.relative_to(tmp_path / "results" / "study")
+        assert decided(other) == decided(path)
 
 
 def test_the_progress_bar_of_a_study_always_completes(study: Path, tmp_path: Path) -> None:
@@ -104,25 +108,20 @@ def test_logs_are_reported_on_by_name(study: Path, tmp_path: Path) -> None:
     assert (tmp_path / "here" / "report.html").is_file()
 
 
-def test_one_seed_one_result_in_every_process(study: Path, tmp_path: Path) -> None:
-    """Neither hash randomisation nor the number of threads changes the configs."""
-    study.write_text(STUDY.replace('["random", "evolutionary"]', '["xgb", "tpe"]'))
-    seen = []
-    for number, run in (1, searchlab), (2, partial(searchlab_process, PYTHONHASHSEED="7", OMP_NUM_THREADS="2")):
-        assert run("run", study, "--out", tmp_path / str(number)).returncode == 0
-        logs = sorted((tmp_path / str(number)).rglob("*.jsonl"))
-        seen.append({path.relative_to(tmp_path / str(number)): decided(path) for path in logs})
-    assert len(seen[0]) == 4 and seen[0] == seen[1]
-
-
-def test_the_hint_of_tune_works_for_a_function_of_the_user(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "workload, space", [("gemm:8x8x8", "trace,function=columns:split"), ("columns:Own:8x8x8", "sketch")]
+)
+def test_the_hint_of_tune_works_for_code_of_the_user(tmp_path: Path, workload: str, space: str) -> None:
     (tmp_path / "columns.py").write_text(
+        "from searchlab.workload.products import Gemm\n"
+        "class Own(Gemm):\n"
+        "    pass\n"
         "def split(sch):\n"
         "    _, j, _ = sch.get_loops(sch.get_sblock('gemm'))\n"
         "    sch.split(j, sch.sample_perfect_tile(j, n=2))\n"
     )
-    words = ["--space", "trace,function=columns:split", "--policy", "random", "--trials", 2, "--log", "a.jsonl"]
-    done = searchlab("tune", "gemm:8x8x8", *words, cwd=tmp_path)
+    words = ["--space", space, "--policy", "random", "--trials", 2, "--log", "a.jsonl"]
+    done = searchlab("tune", workload, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "show the program: searchlab best a.jsonl --show tir --trust\n" in done.stdout
     assert searchlab("best", "a.jsonl", "--show", "tir", "--trust", cwd=tmp_path).returncode == 0
@@ -416,7 +415,8 @@ def test_a_failed_trial_is_printed_with_its_reason(caplog: pytest.LogCaptureFixt
     caplog.set_level("INFO", logger="searchlab")
     tune("gemm:8x8x8", space=Faulty, policy="grid", log=tmp_path / "a.jsonl", trials=4, progress=False)
     messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == 4 and any("trial 3: build_error: " in message for message in messages), messages
+    assert len(messages) == 5 and any("trial 3: build_error: " in message for message in messages), messages
+    assert messages[4] == f"measuring the fastest programs in {tmp_path / 'a.jsonl'} again"
 
 
 def test_progress_is_printed_in_lines_where_bars_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
 """The code blocks of README, CONTRIBUTING and the pages of ``docs``.
 
-A comment before a block decides how it is tested: ``<!-- test: file NAME -->`` writes it to a file,
-``<!-- test: run -->`` runs the commands of a console block, ``<!-- test: fragment -->`` only parses TOML,
-``<!-- test: keys REASON -->`` reads a study file without planning it, ``<!-- test: output -->`` looks for each line in
-what the commands before have printed, and ``<!-- test: skip REASON -->`` skips a block.
+A comment before a block decides how it is tested: ``<!-- test: file NAME -->`` writes it to a file, ``<!-- test: run
+-->`` runs the commands of a console block, ``<!-- test: fragment -->`` only parses TOML, ``<!-- test: keys REASON -->``
+reads a study file without planning it, ``<!-- test: output WORD... -->`` looks for each line in what the commands
+before have printed, where each WORD may differ, and ``<!-- test: skip REASON -->`` skips a block.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Block:
     language: str
     text: str
     test: str  # "run", "file", "fragment", "keys", "output", "skip", or empty
-    argument: str  # of the test: the name of the file, or the reason
+    argument: str  # of the test: the name of the file, the words of an output that may differ, or the reason
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"

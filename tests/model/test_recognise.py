@@ -16,7 +16,7 @@ from searchlab.log.result import load_log
 from searchlab.model.inputs import inputs_of, random_inputs
 from searchlab.model.tasks import Task, lower, tasks_of
 from searchlab.space import SPACES
-from searchlab.target import Target, resolve_target
+from searchlab.target import Target
 from tests.model import models
 from tests.support.spaces.programs import assert_right
 
@@ -28,11 +28,6 @@ GEMM, DEPTHWISE, DILATED, GROUPED = (
 )
 QUICK = {"kind": "local", "repeat": 1, "min_repeat_ms": 1, "finalists": 0}
 FOR_ALL = {"sketch", "knob-template", "trace"}
-
-
-@pytest.fixture(scope="module")
-def native() -> Target:
-    return resolve_target("native")
 
 
 @pytest.fixture(scope="module")

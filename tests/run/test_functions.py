@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import io
 import math
 import os
 import re
@@ -12,12 +13,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import searchlab
 from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning
@@ -87,6 +89,16 @@ FAILURES = {
 COSTS = {"works": 1.0, "a mapping": 2.0, "repeats": 3.0, "numpy": 3.0}
 
 
+def test_progress_of_a_run_that_seconds_limit(tmp_path: Path) -> None:
+    """Once, neither the time left nor the trials in the log of a continued run were shown."""
+    shown = io.StringIO()
+    given: dict[str, Any] = {"space": SPACE, "policy": "grid", "batch": 1, "log": tmp_path / "a.jsonl"}
+    tune(cost, **given, trials=2, progress=False)
+    tune(cost, **given, seconds=60, progress=Console(file=shown, force_terminal=True, color_system=None, width=200))
+    assert f"continuing {tmp_path / 'a.jsonl'} from trial 2\n" in shown.getvalue()
+    assert " 0/60 s " in shown.getvalue() and " s trial 7, 2.000 s" in shown.getvalue(), shown.getvalue()
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_call_fails_as_a_program_would(workers: int, tmp_path: Path) -> None:
     space = {"how": [*FAILURES, *COSTS]}
@@ -124,7 +136,7 @@ def test_an_interrupted_run_ends_with_the_same_log(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Write a function ``f`` with the given expression to ``objective.py``."""
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -133,7 +145,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
         importlib.invalidate_caches()
         (tmp_path / "objective.py").write_text(f"# {expression}\ndef f(config):\n    return {expression}\n")
 
-    return write
+    yield write
+    sys.modules.pop("objective", None)
 
 
 def test_an_edited_function_does_not_continue_a_log(module: Callable[[str], None], tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_space_object_is_searched_for_its_own_target_only(tmp_path: Path, nati
     with pytest.raises(SearchlabError, match='the space is for the target .*, not for .*"arch": "sm_90"'):
         tune(space.workload, space=space, target={"kind": "cuda", "arch": "sm_90"}, **how)
     assert not how["log"].exists()
-    assert len(tune(space.workload, space=space, target="native", **how).trials) == 1
+    assert len(tune(space.workload, space=space, target=native, **how).trials) == 1
 
 
 def test_a_space_given_as_made_is_the_same_again_from_the_log(tmp_path: Path, native: Target) -> None:

@@ -7,15 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.target import Target, resolve_target
-from tests.support.spaces.targets import UNOPTIMIZED
+from searchlab.target import Target
 
 SETTINGS = LocalSettings(repeat=2, min_repeat_ms=0, build_timeout=90, run_timeout=2)
-
-
-@pytest.fixture(scope="session")
-def native() -> Target:
-    return resolve_target(UNOPTIMIZED)
 
 
 @pytest.fixture(scope="session")

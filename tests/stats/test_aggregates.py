@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from searchlab.arrays import Floats
-from searchlab.stats.curves import ecdf, performance_ratios
 from searchlab.stats.intervals import improvement, interquartile_mean
 
 INF = math.inf
@@ -37,11 +36,3 @@ def test_the_chances_of_two_strategies_add_up(runs_of_one: list[Floats], runs_of
     first, second = runs_of_one[:number], runs_of_other[:number]
     assert improvement(first, second) + improvement(second, first) == pytest.approx(1)
     assert improvement(first, first) == pytest.approx(0.5)
-
-
-def test_profiles_by_hand() -> None:
-    times = np.array([[1, 2], [6, 3], [INF, 5], [INF, INF]])
-    profiles = [ecdf(column, array(1, 2, 99)).tolist() for column in performance_ratios(times).T]
-    assert profiles == [[0.25, 0.5, 0.5], [0.5, 0.75, 0.75]]
-    instant = np.array([[0.0, 0.0], [0.0, 1.0]])
-    assert performance_ratios(instant).tolist() == [[1, 1], [1, INF]], "nothing is twice no time"

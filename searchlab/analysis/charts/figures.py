@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple
-from itertools import combinations
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arrays import Floats
 from ...log.columns import METRICS as FIELDS
-from ...records import FAILURES
-from ...stats.curves import Band, band_at, ecdf, performance_ratios
-from ...stats.inference import ROPE, paired_difference
-from ...stats.intervals import Interval
-from ...stats.ranks import ALPHA
+from ...stats.curves import Band, band_at, ecdf
+from ...stats.inference import ROPE
 from ..knobs import MOST_VALUES, MeasuredSpace
-from ..measures import AREA, SECONDS, TIME_PARTS, TRIALS, StrategySummary
+from ..measures import AREA
 from ..model import Contrast, Overall, Summary, WorkloadSummary
 from ..runs import PARTS, BudgetParts, ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns, mean_of_defined
-from ..summary import paired_areas
 from ..words import counted, listed, p_equals
 from .vegalite import (
-    FLOOR,
     GREY,
     GROUPS,
     ROW,
@@ -35,7 +28,6 @@ from .vegalite import (
     Row,
     Shade,
     Spec,
-    bar_chart,
     box_chart,
     forest_chart,
     heat_map,
@@ -55,9 +47,11 @@ def all_charts(summary: Summary, comparison: ComparedRuns, styles: LineStyles) -
     charts = {"": overall_charts(summary.overall, summary.workloads, comparison, styles) if summary.overall else []}
     for item in summary.workloads:
         charts[item.workload] = workload_charts(item, comparison[item.workload], styles) if item.strategies else []
-    if gaps := differences(summary):
+    if contrasts := summary.contrasts:
         where = f"average across these {len(summary.workloads)} workloads" if summary.overall else "this workload"
-        charts["" if summary.overall else summary.workloads[0].workload].insert(1, _differences(gaps, styles, where))
+        charts["" if summary.overall else summary.workloads[0].workload].insert(
+            1, _differences(contrasts, styles, where)
+        )
     if len(summary.workloads) > 1 and (pairs := workload_differences(summary)):
         charts[""].append(_workloads(pairs, workload_groups(summary, comparison), styles))
     drawn = {
@@ -75,8 +69,6 @@ def workload_charts(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyle
         *_budget_charts(parts, styles),
         _ecdf(item, runs, styles),
         _models(item, runs, styles),
-        _time(item),
-        _failures(item),
         *space_charts(runs.spaces, item.unit),
     ]
     if runs.by == BY_TRIALS:
@@ -167,7 +159,7 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
         goals = {f"best known {best:.1f}": best, share: item.target_gflops}
     levels = [Level(short(value), name) for name, value in goals.items()]
     start, sharing = runs.shared_start
-    views, regrets = {}, {}
+    views = {}
     for key, label in AXES:
         bands = {row.strategy: band_of(runs.strategies[row.strategy], key) for row in item.strategies}
         last = item.horizon if key == BY_TRIALS else math.inf
@@ -177,19 +169,9 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
         rows = [row for name, band in bands.items() for row in _sample(name, band, at)]
         shade = Shade(start, "shared random start") if start and key == BY_TRIALS else None
         views[key] = line_chart(rows, styles, label, f"best {item.unit} so far", levels=levels, shade=shade, digits=1)
-        if best:
-            regrets[f"regret by {key}"] = line_chart(
-                rows,
-                styles,
-                label,
-                "regret, % over the time of the best known",
-                levels=[Level(max(FLOOR, short(100 * (best / level.y - 1))), level.name) for level in levels],
-                best=best,
-                digits=1,
-            )
     if best:
         seeds = [row for name, group in runs.strategies.items() for run in group.runs for row in _seed(name, run)]
-        regrets[SEEDS] = line_chart(seeds, styles, "trials", f"best {item.unit} so far", levels=levels)
+        views[SEEDS] = line_chart(seeds, styles, "trials", f"best {item.unit} so far", levels=levels)
     shaded = ""
     if start:
         shaded = f" Shaded: the first {counted(start, 'trial')}, which {listed(sharing, None)} share for each seed."
@@ -199,9 +181,8 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
         _seeds(item),
         "Best program found so far: the median over seeds, and the band between the quartiles. Higher and "
         "further to the left is better. Seconds include all of a run's work: proposing, training, building and "
-        "running. Regret is how much slower the best program so far is than the best known one, in percent; regret "
-        f"below {FLOOR:g} % is drawn at {FLOOR:g} %.{shaded}",
-        views | regrets,
+        f"running.{shaded}",
+        views,
     )
 
 
@@ -325,40 +306,6 @@ def _budget_charts(by_strategy: Mapping[str, BudgetParts], styles: LineStyles) -
     return [budget, trials]
 
 
-def _time(item: WorkloadSummary) -> Chart:
-    rows = [
-        {"strategy": row.strategy, "part": part, "value": short(getattr(row.seconds, part) / len(row.trials_by_seed))}
-        for row in item.strategies
-        for part in TIME_PARTS
-    ]
-    return Chart(
-        "time",
-        "Where the time went",
-        "mean over seeds of the seconds counted for all trials",
-        "Mean over seeds of the seconds counted for all trials in the logs. Building time is divided by the "
-        "number of workers, and a program that was measured before counts with its recorded time.",
-        {"": bar_chart(rows, TIME_PARTS, "seconds per seed")},
-    )
-
-
-def _failures(item: WorkloadSummary) -> Chart:
-    """Return each strategy's failed trials by kind, in percent of its trials, or no view if no trial has failed."""
-    kinds = [kind for kind in FAILURES if any(row.failures[kind] for row in item.strategies)]
-    rows = [
-        {"strategy": row.strategy, "part": kind, "value": short(100 * row.failures[kind] / sum(row.trials_by_seed))}
-        for row in item.strategies
-        for kind in kinds
-    ]
-    return Chart(
-        "failures",
-        "Failures",
-        "trials without a program that runs and gives the right answer, by kind",
-        "Trials without a program that runs and gives the right answer, by kind, over all seeds. They still count as "
-        "trials.",
-        {"": bar_chart(rows, kinds, "failed trials, %") if kinds else {}},
-    )
-
-
 def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
     """Return the charts of which knobs matter in each space, and of how good their values are."""
     importances: dict[str, Spec] = {}
@@ -421,95 +368,23 @@ def overall_charts(
         name: BudgetParts(*mean_of_defined(np.array([group.parts for group in of_one]), axis=0))
         for name, of_one in groups.items()
     }
-    return [
-        _performance_profile(names, [item.by_strategy for item in workloads], styles),
-        *_budget_charts(parts, styles),
-    ]
+    return _budget_charts(parts, styles)
 
 
-def _performance_profile(
-    names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], styles: LineStyles
-) -> Chart:
-    views: dict[str, Spec] = {}
-    for key, measure in ((BY_TRIALS, TRIALS), (BY_SECONDS, SECONDS)):
-        ratios = performance_ratios(_times(names, rows, measure))
-        at = np.union1d([1.0, 2.0], sample(ratios))
-        views[key] = line_chart(
-            [row for name, own in zip(names, ratios.T, strict=True) for row in _line(name, at, ecdf(own, at))],
-            styles,
-            f"multiple of the quickest strategy's {key}",
-            "fraction of all (workload, seed) pairs",
-            domain=(0.0, 1.0),
-        )
-    return Chart(
-        "profile",
-        "Performance profile",
-        "how often the target was reached within a multiple of what the quickest strategy needed",
-        "The fraction of all workloads and seeds for which a strategy reached the target within this multiple of the "
-        "trials, or seconds, that the quickest strategy needed. The value at 1 shows how often the strategy was the "
-        "quickest, and the value at the right edge shows how often it reached the target at all.",
-        views,
-    )
+def _difference_row(contrast: Contrast) -> Row:
+    """Return the difference in area between two strategies; a pair that was not tested has no interval."""
+    interval = contrast.difference.on_these.difference
+    ends = {
+        name: short(interval.value if end is None else end)
+        for name, end in (("lower", interval.lower), ("upper", interval.upper))
+    }
+    p = "" if contrast.adjusted is None else p_equals(contrast.adjusted)
+    pair = {"first": contrast.first, "second": contrast.second, "difference": short(interval.value), **ends}
+    return pair | {"p": p, "significant": contrast.significant}
 
 
-def _times(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], measure: str) -> Floats:
-    """Return the trials or seconds to the target, infinite if it was not reached: shape (problems, strategies).
-
-    A problem is a workload with a seed for which every strategy has a run.
-    """
-    times = []
-    for row in rows:
-        reached = {name: row[name].by_seed(measure) for name in names}
-        common = set.intersection(*(set(by_seed) for by_seed in reached.values()))
-        times += [[reached[name][seed] for name in names] for seed in sorted(common)]
-    return np.array(times).reshape(-1, len(names))
-
-
-class Gap(NamedTuple):
-    """The difference in area under the curve between two strategies."""
-
-    first: str
-    second: str
-    difference: Interval  # first minus second; a pair that was not tested has no interval
-    p: float | None  # corrected for all tests in its family
-
-    @property
-    def significant(self) -> bool:
-        return self.p is not None and self.p <= ALPHA
-
-    def row(self) -> Row:
-        value, lower, upper, _ = astuple(self.difference)
-        ends = {"lower": short(value if lower is None else lower), "upper": short(value if upper is None else upper)}
-        p = "" if self.p is None else p_equals(self.p)
-        pair = {"first": self.first, "second": self.second, "difference": short(value), **ends}
-        return pair | {"p": p, "significant": self.significant}
-
-
-def differences(summary: Summary) -> list[Gap]:
-    """Return the differences between all strategies over all workloads or, with one workload, on it."""
-    items = [item.by_strategy for item in summary.workloads]
-    if summary.overall:
-        return list(_gaps([row.strategy for row in summary.overall.strategies], items, summary.overall.contrasts))
-    return list(_gaps(list(items[0]), items, summary.workloads[0].contrasts)) if len(items) == 1 else []
-
-
-def _gaps(
-    names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], contrasts: Sequence[Contrast]
-) -> Iterator[Gap]:
-    """Iterate over the differences between strategies that share seeds."""
-    p = {frozenset((item.first, item.second)): item.adjusted for item in contrasts}
-    for first, second in combinations(names, 2):
-        areas = paired_areas([row[first] for row in rows], [row[second] for row in rows])
-        difference = paired_difference(*areas).on_these.difference
-        if not math.isnan(difference.value):
-            adjusted = p[frozenset((first, second))]
-            if adjusted is None:  # for example, if the runs do not show how they vary
-                difference = Interval.none(difference.value, "")
-            yield Gap(first, second, difference, adjusted)
-
-
-def _differences(gaps: Sequence[Gap], styles: LineStyles, where: str) -> Chart:
-    names = list(dict.fromkeys(name for gap in gaps for name in (gap.first, gap.second)))
+def _differences(contrasts: Sequence[Contrast], styles: LineStyles, where: str) -> Chart:
+    names = list(dict.fromkeys(name for contrast in contrasts for name in (contrast.first, contrast.second)))
     colour = STRATEGY | {"scale": {"domain": names, "range": [styles.colour(name) for name in names]}, "legend": None}
     weight = {
         "condition": {"test": {"field": "value", "equal": styles.subject or ""}, "value": "bold"},
@@ -518,7 +393,7 @@ def _differences(gaps: Sequence[Gap], styles: LineStyles, where: str) -> Chart:
     order = {"field": "difference", "op": "max", "order": "descending"}
     y = STRATEGY | {"sort": order, "axis": {"labelFontWeight": weight}}
     spec = forest_chart(
-        [gap.row() for gap in gaps],
+        [_difference_row(contrast) for contrast in contrasts],
         {"reference": ("each strategy minus ", styles.references(names))},
         y,
         colour,
@@ -546,9 +421,10 @@ def _differences(gaps: Sequence[Gap], styles: LineStyles, where: str) -> Chart:
 def workload_differences(summary: Summary) -> list[Row]:
     """Return the difference of each pair of strategies on each workload, by its index."""
     return [
-        gap.row() | {"workload": number}
+        _difference_row(contrast) | {"workload": number}
         for number, item in enumerate(summary.workloads)
-        for gap in _gaps(list(item.by_strategy), [item.by_strategy], item.contrasts)
+        for contrast in item.contrasts
+        if contrast.difference.workloads
     ]
 
 

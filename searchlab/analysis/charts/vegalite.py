@@ -57,7 +57,6 @@ OTHERS = len(COLOURS) - 1  # number of colours of strategies other than the subj
 SALT = "28301"  # with it, the best and the most usual baselines have different colours
 WIDEST = 2.0  # the end of a drawn interval, as a multiple of the largest difference in the chart
 LOG_FROM = 100.0  # an axis is logarithmic if its last value is at least this many times its first value
-FLOOR = 0.1  # the smallest regret that is drawn, in percent: a tenth of the measurement noise
 
 
 class Chart(NamedTuple):
@@ -153,7 +152,6 @@ def line_chart(
     levels: Sequence[Level] = (),
     domain: tuple[float | None, float | None] = (None, None),
     shade: Shade | None = None,
-    best: float = 0.0,
     relative: bool = False,
     steps: bool = True,
     digits: int = 2,
@@ -169,7 +167,6 @@ def line_chart(
         levels: Horizontal lines.
         domain: The ends of the y axis; None to fit the lines.
         shade: The shaded part of the x axis.
-        best: If not 0, regret relative to this throughput is drawn instead of the throughput.
         relative: Whether to draw differences from a strategy that the reader chooses.
         steps: Whether lines change in steps, or are straight.
         digits: The decimal places of the values.
@@ -191,11 +188,12 @@ def line_chart(
         "symbolSize": 400,
         "symbolType": "stroke",
     }
-    low, high = domain
-    x = {"field": "x", "type": "quantitative", "title": x_title} | _scale(log, nice=False)
-    ends = {"domainMin": low, "domainMax": high, "zero": None if best else False}
-    ends = {name: end for name, end in ends.items() if end is not None}
-    y = {"field": "y", "type": "quantitative", "title": y_title} | _scale(bool(best), **ends)
+    x: Spec = {"field": "x", "type": "quantitative", "title": x_title, "scale": {"nice": False}}
+    if log:
+        x |= {"scale": {"nice": False, "type": "log"}, "axis": {"gridOpacity": 0.4, "tickCount": 5}}
+    ends = {"domainMin": domain[0], "domainMax": domain[1], "zero": False}
+    scale = {name: end for name, end in ends.items() if end is not None}
+    y = {"field": "y", "type": "quantitative", "title": y_title, "scale": scale}
     mark = {"clip": True, "interpolate": "step-after" if steps else "linear"}
     by_seed = "seed" in rows[0]
     width: Spec = {"value": 0.8 if by_seed else 1.8}
@@ -208,7 +206,8 @@ def line_chart(
                 "select": {"type": "point", "fields": ["strategy"], "toggle": "true"},
                 "bind": "legend",
                 "value": [{"strategy": name} for name in names if name in styles.lit],
-            }
+            },
+            {"name": "zoom", "select": {"type": "interval", "zoom": "wheel![event.shiftKey]"}, "bind": "scales"},
         ],
         "mark": {"type": "line"} | mark,
         "encoding": {
@@ -230,10 +229,8 @@ def line_chart(
         layers.append({"mark": {"type": "area"} | mark, "encoding": encoding})
     layers.append(line)
     if not by_seed:
-        layers.append(_readout(names, x, steps=steps, falling=bool(best), digits=digits))
+        layers.append(_readout(names, x, steps=steps, digits=digits))
     chart: Spec = {"data": {"values": rows}, "height": HEIGHT, "layer": layers}
-    if best:
-        chart["transform"] = _regret(best, band="lower" in rows[0])
     if relative:
         chart["params"] = [_select("reference", "each strategy minus ", styles.references(names))]
         chart["transform"] = [
@@ -247,29 +244,6 @@ def line_chart(
 def _select(name: str, label: str, options: Sequence[str]) -> Spec:
     """Return a parameter that the reader chooses; on a page, all charts with a parameter of this name follow."""
     return {"name": name, "value": options[0], "bind": {"input": "select", "options": list(options), "name": label}}
-
-
-def _scale(log: bool, **options: Any) -> Spec:
-    """Return a scale and, if it is logarithmic, an axis with few grid lines."""
-    kind = "log" if log else "linear"
-    return {"scale": {"type": kind} | options} | ({"axis": {"gridOpacity": 0.4, "tickCount": 5}} if log else {})
-
-
-def _regret(best: float, *, band: bool) -> list[Spec]:
-    """Return the transforms from throughput to regret. A lower end of 0 would be infinite, so the band ends there."""
-
-    def regret(field: str) -> str:
-        return f"max({FLOOR}, 100 * ({best} / datum.{field} - 1))"
-
-    if not band:
-        return [{"filter": "datum.y > 0"}, {"calculate": regret("y"), "as": "y"}]
-    return [
-        {"filter": "datum.y > 0"},
-        {"calculate": f"datum.lower > 0 ? {regret('lower')} : {regret('y')}", "as": "top"},
-        {"calculate": regret("upper"), "as": "lower"},
-        {"calculate": "datum.top", "as": "upper"},
-        {"calculate": regret("y"), "as": "y"},
-    ]
 
 
 def _shade(shade: Shade | None, unit: str, start: float) -> list[Spec]:
@@ -302,16 +276,20 @@ def _levels(levels: Sequence[Level]) -> list[Spec]:
     return [{"data": {"values": [{}]}, "layer": layers}] if layers else []
 
 
-def _readout(names: Sequence[str], x: Spec, *, steps: bool, falling: bool, digits: int) -> Spec:
+def _readout(names: Sequence[str], x: Spec, *, steps: bool, digits: int) -> Spec:
     """Return invisible areas, each from one point of any line to the next, that show the values of all lines there.
 
-    Steps are held up to the next point: a rising line has its largest value so far. There is no selection, because
+    Steps keep their value up to the next point, which is the largest so far. There is no selection, because
     Altair cannot combine charts with selections in several layers.
     """
-    last_value = {"op": "min" if falling else "max", "field": "y", "as": "y"}
     hold: list[Spec] = [
         {"impute": "y", "key": "x", "groupby": ["strategy"], "value": None},
-        {"window": [last_value], "groupby": ["strategy"], "sort": [{"field": "x"}], "frame": [None, 0]},
+        {
+            "window": [{"op": "max", "field": "y", "as": "y"}],
+            "groupby": ["strategy"],
+            "sort": [{"field": "x"}],
+            "frame": [None, 0],
+        },
     ]
     # Fields are numbered since a name may contain dots, brackets and quotes. Vega-Lite does not escape backslashes.
     field = f"'s' + indexof({json.dumps(names)}, datum.strategy)"
@@ -341,22 +319,6 @@ def _readout(names: Sequence[str], x: Spec, *, steps: bool, falling: bool, digit
 
 
 # Other charts
-
-
-def bar_chart(rows: Sequence[Row], parts: Sequence[str], quantity: str) -> Spec:
-    """Return a stacked bar for each strategy. ``rows`` have a ``strategy``, a ``part`` and a ``value``."""
-    names = list(dict.fromkeys(row["strategy"] for row in rows))
-    colours = {"domain": list(parts), "range": list(GROUPS[: len(parts)])}
-    return {
-        "data": {"values": rows},
-        "height": ROW * len(names),
-        "mark": {"type": "bar", "tooltip": True},
-        "encoding": {
-            "y": STRATEGY | {"sort": names},
-            "x": {"field": "value", "type": "quantitative", "title": quantity},
-            "color": {"field": "part", "type": "nominal", "scale": colours, "title": None},
-        },
-    }
 
 
 def forest_chart(

@@ -28,9 +28,9 @@ from ...plugins import Plugin
 from ...stats.intervals import Interval
 from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..measures import Row, Shown, table
-from ..model import BestProgram, PairClaims, Summary, WorkloadSummary, significant_differences
+from ..model import BestProgram, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
-from ..words import area_text, listed, number_ranges, number_text, p_equals, percent
+from ..words import area_text, listed, number_ranges, number_text, percent
 
 INLINE = 4  # with more workloads, sections are compressed until the reader opens them
 WATCH = "watch.js"  # the script of pages that are served
@@ -97,7 +97,6 @@ def page(
         overall=overall,
         overall_ranking=table(overall.strategies if overall else [], Shown.PAGE, cutoffs=summary.score_cutoffs),
         overall_significant=significant_differences(overall.contrasts if overall else []),
-        pairs_with_p_one=[pair for pair in (overall.claims if overall else ()) if _has_p_one(pair)],
         overall_notes=interval_notes(overall.strategies if overall else ()),
         charts=charts,
         shared=embed_json(share_data(over_all, "all")),
@@ -165,6 +164,7 @@ def _section(
         "charts": charts,
         "programs": [program for program in programs if program.workload == item.workload],
         "ranking": table(item.strategies, Shown.PAGE, **item.words(TARGET)),
+        "costs": table(item.strategies, Shown.COSTS),
         "significant": significant_differences(item.contrasts),
         "interval_notes": interval_notes(item.strategies),
         "facts": facts(runs.runs),
@@ -182,12 +182,6 @@ def important_knobs(chart: Chart | None) -> str:
         then = f", then {listed(others)}" if others else ""
         sentences.append(f"{f'in {space}, ' if space else ''}{first} matters most{then}")
     return "; ".join(sentences)
-
-
-def _has_p_one(pair: PairClaims) -> bool:
-    """Return whether the corrected p-values of the tests of ``pair``, of which there is at least one, are all 1."""
-    answers = (pair.difference.on_these, pair.difference.on_others) if pair.difference else ()
-    return {p_equals(answer.p) for answer in answers if answer.p is not None} == {"p = 1"}
 
 
 def _digest(text: str) -> str:

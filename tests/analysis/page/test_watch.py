@@ -98,7 +98,7 @@ def test_a_report_is_watched_to_the_end_of_its_study(
                 assert browser.run("document.documentElement.scrollWidth") == width
             browser.size(1400)
             browser.click("[data-toggle='0']")
-            browser.choose("#w0-convergence select", "regret by trials")
+            browser.choose("#w0-convergence select", "each seed")
             browser.run("scrollTo(0, 1000)")
             version = browser.run(VERSION)
             go_on.set()
@@ -107,7 +107,7 @@ def test_a_report_is_watched_to_the_end_of_its_study(
                 browser, f"{PROGRESS} === '4 of 4 runs finished; 96 trials done' && {VERSION} !== '{version}'", True
             )
             wait_for(browser, PRESSED, ["false", "true"])
-            wait_for(browser, VIEW, "regret by trials")
+            wait_for(browser, VIEW, "each seed")
             wait_for(browser, "scrollY > 500", True)
             browser.screenshot(tmp_path / "finished.png")
         finally:

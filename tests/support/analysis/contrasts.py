@@ -14,6 +14,6 @@ def contrasts(values: Mapping[str, Runs], untested: Mapping[Pair, str] = {}) -> 
     """The contrasts of a report on nothing but these runs, on one workload, in which lower is better."""
     pairs = [pair for pair in combinations(values, 2) if frozenset(pair) not in untested]
     tests = PageTests.from_pairs(pairs, [], [])
-    better = {name: {seed: -value for seed, value in runs.items()} for name, runs in values.items()}
+    better = {name: {seed: -min(value, 1e6) for seed, value in runs.items()} for name, runs in values.items()}
     comparison = compare(better, untested, tests.level)
     return with_adjusted("w", comparison, tests.adjusted(p_values("w", comparison)))

@@ -31,7 +31,7 @@ function specify(figure) {
   if (dark.matches && !paper) colours.forEach((colour, i) => (text = text.replaceAll(colour, css(`--c${i}`))));
   const spec = JSON.parse(text);
   const highlighted = strategies.filter((strategy) => lit.has(strategy));
-  for (const param of (spec.layer ?? []).flatMap((layer) => layer.params ?? [])) {
+  for (const [param] of (spec.layer ?? []).flatMap((layer) => (layer.params ? [layer.params] : []))) {
     param.value = highlighted.map((strategy) => ({ strategy }));
     for (const { encoding } of spec.layer) if (encoding?.color?.legend) Object.assign(encoding.color.legend, { values: highlighted, columns: 1 });
   }
