@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 from timing import in_process, leave_folder
@@ -70,6 +71,7 @@ AIMS = {"conv2d": ("cuDNN", 1.0), "gemm": ("cuBLAS", 0.9)}
 
 MEASURE: dict[str, Any] = {"repeat": 5, "min_repeat_ms": 10, "build_timeout": 30, "run_timeout": 5}
 BATCH = 16
+TIMING_SECONDS = 30.0  # for timing the best programs and the library
 TRIES = 1000  # random configs, at least one of which should be valid
 
 Part = Callable[[float], dict[str, Any]]
@@ -104,7 +106,8 @@ def machine(end: float) -> dict[str, Any]:
 def gpu_tests(end: float, out: Path) -> dict[str, Any]:
     """Run the tests that need a GPU and count their outcomes. Their output is written to tests.txt."""
     files = [str(file) for file in sorted((ROOT / "tests").rglob("test_*.py")) if "pytest.mark.gpu" in file.read_text()]
-    words = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "--tb=short", "-rfE", "--no-header", *files]
+    report = out / "tests.xml"
+    words = [sys.executable, "-m", "pytest", "-m", "gpu", "--tb=short", "--junitxml", str(report), *files]
     if importlib.util.find_spec("xdist"):
         words += ["-n", "4"]
     with (out / "tests.txt").open("w") as printed:
@@ -112,9 +115,16 @@ def gpu_tests(end: float, out: Path) -> dict[str, Any]:
             subprocess.run(words, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, timeout=left(end))
         except subprocess.TimeoutExpired:
             raise TimeOver from None
-    lines = (out / "tests.txt").read_text().splitlines()
-    counts = {kind: int(count) for count, kind in re.findall(r"(\d+) (\w+)", lines[-1] if lines else "")}
-    return {"counts": counts, "failed": [line for line in lines if line.startswith(("FAILED", "ERROR"))]}
+    if not report.exists():
+        raise SearchlabError(f"pytest failed; see {out / 'tests.txt'}")
+    counts: Counter[str] = Counter()
+    failed = []
+    for case in ElementTree.parse(report).iter("testcase"):
+        outcome = next((child.tag for child in case if child.tag in ("failure", "error", "skipped")), "passed")
+        counts[outcome] += 1
+        if outcome in ("failure", "error"):
+            failed.append(f"{outcome}: {case.get('name')}")
+    return {"counts": counts, "failed": failed}
 
 
 def caches(end: float, workload: str) -> dict[str, Any]:
@@ -151,15 +161,20 @@ def build_table(end: float, space: str, out: Path) -> dict[str, Any]:
 
 
 def searches(end: float, workload: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Search each space, and time the best programs and the library in turn."""
-    found = [search(space, workload, options, end) for space in FAMILIES]
+    """Search each space, and time the best programs and the library in turn, for which each search leaves time."""
+    latest = end - TIMING_SECONDS
+    left(latest)
+    found = []
+    for number, space in enumerate(FAMILIES):
+        now = time.monotonic()
+        found.append(search(space, workload, options, now + max(0.0, latest - now) / (len(FAMILIES) - number)))
     configs = {one["space"]: one.pop("config") for one in found if one["config"]}
     timed = beside({"kind": "compare", "workload": workload, "configs": configs, "rounds": options.rounds}, end)
     return {"workload": workload, "searches": found, **timed}
 
 
 def search(space: str, workload: str, options: argparse.Namespace, end: float) -> dict[str, Any]:
-    """Run a search, and return its best config, if any, and the outcomes of its trials."""
+    """Run a search until ``end``, and return its best config, if any, and the outcomes of its trials."""
 
     def on_trial(trial: searchlab.Trial, replayed: bool) -> None:
         if not replayed and time.monotonic() > end:
@@ -179,6 +194,8 @@ def search(space: str, workload: str, options: argparse.Namespace, end: float) -
             log=log,
             on_trial=on_trial,
         )
+    except TimeOver:
+        result = searchlab.load_log(log)
     except SearchlabError as error:  # continue with the other spaces
         return {"space": space, "trials": 0, "failures": {}, "messages": {"search": str(error)}, "config": None}
     measured = [trial.measurement for trial in result.trials]
@@ -249,7 +266,7 @@ def table(results: dict[str, Any], missing: Sequence[str]) -> str:
         lines += [f"{name}: {value}" for name, value in facts.items()]
     if tests := results.get("tests"):
         counted = ", ".join(f"{count} {kind}" for kind, count in tests["counts"].items())
-        lines += [f"tests that need a GPU: {counted or 'pytest failed, see tests.txt'}", *tests["failed"]]
+        lines += [f"tests that need a GPU: {counted}", *tests["failed"]]
     for result in results.values():
         if "cached" in result:
             lines.append(", ".join(f"{name} {value}" for name, value in result.items()))
