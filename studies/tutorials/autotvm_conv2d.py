@@ -16,8 +16,13 @@ On two idle cores of an AMD EPYC (Zen 5), its output included::
     The result is what numpy computes.
     One run takes 1.5594 ms: 148.3 GFLOPS.
 
-``--target cuda`` has not been run on a GPU yet: its space was inspected, and its published config compiled with nvcc.
-Of 300 random configs of that space, 71 were within the limits of an sm_90, so 20 trials are few.
+With ``--target cuda``, on one NVIDIA H200, 8 of 20 configs exceed a limit of the GPU, and the best program takes
+0.1726 ms (AutoTVM's page: 0.902 ms, on another GPU; with 64 trials: 0.063 ms)::
+
+    [('tile_f', [-1, 2, 1, 2]), ('tile_y', [-1, 1, 7, 1]), ('tile_x', [-1, 1, 1, 7]), ('tile_rc', [-1, 4, 4]),
+     ('tile_ry', [-1, 3, 1]), ('tile_rx', [-1, 3, 1]), ('auto_unroll_max_step', 1500),
+     ('unroll_explicit', 1)],None,9563456
+    One run takes 0.1726 ms: 1339.3 GFLOPS.
 """
 
 # %% Imports and options
