@@ -36,6 +36,7 @@ from .summary import summarize
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST = 12  # the number of strategies that the terminal shows by default
 OUT = Path("results") / REPORT  # the default directory for a report on anything other than a single directory
 
 
@@ -99,7 +100,7 @@ def write_report(
             write_csv(out / f"{name}.csv{'.gz' if name in COMPRESSED else ''}", *rows, under=out)
     if figures:
         save_charts(out, charts, figures)
-    text = page(summary, comparison, charts, styles, best_programs(programs), out)
+    text = page(summary, comparison, charts, styles, best_programs(programs))
     write_file(out / "report.html", text, under=out)
     return summary
 
@@ -109,7 +110,7 @@ def render_report(comparison: ComparedRuns, claims: Sequence[Claim], version: st
     summary = summarize(comparison, claims)
     styles = LineStyles.from_summary(summary, comparison)
     charts = all_charts(summary, comparison, styles)
-    return page(summary, comparison, charts, styles, best_programs(run_programs(comparison)), version=version)
+    return page(summary, comparison, charts, styles, best_programs(run_programs(comparison)), version)
 
 
 def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
@@ -160,7 +161,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
             if item.best.trial is not None and item.best.trial >= item.horizon:
                 finder += f" in trial {item.best.trial}, after the {item.horizon} that are compared"
             title = f"{item.workload}: best known {speed(item.best.gflops, item.unit)}, {finder}"
-        parts.append(_StrategyTable(title, measures.table(item.strategies, Shown.TERMINAL, **words)))
+        parts += _ranking(title, measures.table(item.strategies, Shown.TERMINAL, **words), summary, full=full)
         if texts := item.notes if is_shared else [item.verdict, *item.notes]:
             parts.append(Text(" ".join(texts)))
         if full:
@@ -168,7 +169,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
     if is_shared:
         parts.append(Text(items[0].verdict))
     about_tests = [Text(summary.family.says)] if full or summary.family.late else []
-    return [*parts, *overall_tables(summary), *about_tests]
+    return [*parts, *overall_tables(summary, full=full), *about_tests]
 
 
 def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
@@ -185,7 +186,7 @@ def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
     ]
 
 
-def overall_tables(summary: Summary) -> list[RenderableType]:
+def overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableType]:
     """Return the table and verdict over all workloads, or an empty list if there are none."""
     overall = summary.overall
     if overall is None:
@@ -195,7 +196,18 @@ def overall_tables(summary: Summary) -> list[RenderableType]:
     table.heads.append(measures.Head("average\nrank"))
     for name, cells in table.rows:
         cells.append(Cell(f"{ranks[name]:.2f}"))
-    return [_StrategyTable(f"across all {len(overall.workloads)} workloads", table), Text(overall.verdict)]
+    title = f"across all {len(overall.workloads)} workloads"
+    return [*_ranking(title, table, summary, full=full), Text(overall.verdict)]
+
+
+def _ranking(title: str, table: measures.Table, summary: Summary, *, full: bool) -> list[RenderableType]:
+    """Return the table of strategies: unless ``full``, of the best and of those in registered contrasts."""
+    if full or len(table.rows) <= MOST:
+        return [_StrategyTable(title, table)]
+    registered = {name for answer in summary.answers for name in (answer.first, answer.second)}
+    rows = [row for number, row in enumerate(table.rows) if number < MOST or row[0] in registered]
+    left = f"{len(table.rows) - len(rows)} more strategies are in the report, and shown with --full."
+    return [_StrategyTable(title, table._replace(rows=rows)), Text(left)]
 
 
 @dataclass(frozen=True)
@@ -373,7 +385,9 @@ def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[tuple[Any, 
                 optimum = run.log.header.optimum
                 optimum_gflops = run.log.flops / optimum / 1e9 if optimum else None
                 failed = int((run.log.failures >= 0).sum())
-                yield *labels, *own_areas, best, *own_times, failed, optimum_gflops, run.log.unit
+                numbers = [*own_areas, best, *own_times]
+                digits = [None if number is None else float(f"{number:.9g}") for number in numbers]
+                yield *labels, *digits, failed, optimum_gflops, run.log.unit
 
 
 # --- the best programs ------------------------------------------------------------------------------------------------
