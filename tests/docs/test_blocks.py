@@ -20,6 +20,7 @@ EXECUTED = [
 ]
 
 
+@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are taken in order, in one empty directory and one namespace."""
