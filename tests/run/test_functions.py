@@ -95,7 +95,7 @@ def test_progress_of_a_run_that_seconds_limit(tmp_path: Path) -> None:
     given: dict[str, Any] = {"space": SPACE, "policy": "grid", "batch": 1, "log": tmp_path / "a.jsonl"}
     tune(cost, **given, trials=2, progress=False)
     tune(cost, **given, seconds=60, progress=Console(file=shown, force_terminal=True, color_system=None, width=200))
-    assert f"continuing {tmp_path / 'a.jsonl'} from trial 2\n" in shown.getvalue()
+    assert f"{tmp_path / 'a.jsonl'} continues after 2 trials\n" in shown.getvalue()
     assert " 0/60 s " in shown.getvalue() and " s trial 7, 2.000 s" in shown.getvalue(), shown.getvalue()
 
 
