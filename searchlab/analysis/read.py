@@ -317,6 +317,6 @@ def _resolution_note(runs: Sequence[LoggedRun]) -> str:
     if not close:
         return ""
     return (
-        f"Two measurements of the same program may differ by {number_text(100 * resolution)} % on this machine. The best "
-        f"times of {listed(close)} (medians over the runs) differ from that of {first} by less."
+        f"Two measurements of the same program may differ by {number_text(100 * resolution)} % on this machine. The "
+        f"best times of {listed(close)} (medians over the runs) differ from that of {first} by less."
     )
