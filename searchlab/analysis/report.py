@@ -36,7 +36,7 @@ from .summary import summarize
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST = 12  # the number of strategies that the terminal shows by default
+MOST, MOST_NOTES = 12, 3  # the numbers of strategies, and of sentences below them, that the terminal shows by default
 OUT = Path("results") / REPORT  # the default directory for a report on anything other than a single directory
 
 
@@ -162,7 +162,10 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
                 finder += f" in trial {item.best.trial}, after the {item.horizon} that are compared"
             title = f"{item.workload}: best known {speed(item.best.gflops, item.unit)}, {finder}"
         parts += _ranking(title, measures.table(item.strategies, Shown.TERMINAL, **words), summary, full=full)
-        if texts := item.notes if is_shared else [item.verdict, *item.notes]:
+        texts = [*([] if is_shared else [item.verdict]), *item.notes]
+        if not full and len(texts) > MOST_NOTES:
+            texts[MOST_NOTES:] = ["More notes are in the report, and shown with --full."]
+        if texts:
             parts.append(Text(" ".join(texts)))
         if full:
             parts.append(_StrategyTable("", measures.table(item.strategies, Shown.COSTS, **words)))
@@ -212,18 +215,25 @@ def _ranking(title: str, table: measures.Table, summary: Summary, *, full: bool)
 
 @dataclass(frozen=True)
 class _StrategyTable:
-    """A table of strategies. If it is too wide, the quartiles and intervals next to the numbers are omitted."""
+    """A table of strategies.
+
+    If it is too wide, the quartiles and intervals next to the numbers are omitted, and then the last columns.
+    """
 
     title: str
     content: measures.Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = self._render(beside=True)
+        columns = len(self.content.heads)
+        table = self._render(True, columns)
         if Measurement.get(console, options.update(width=1000), table).maximum > options.max_width:
-            table = self._render(beside=False)
+            table = self._render(False, columns)
+        while columns and Measurement.get(console, options.update(width=1000), table).minimum > options.max_width:
+            columns -= 1
+            table = self._render(False, columns)
         yield table
 
-    def _render(self, beside: bool) -> Table:
+    def _render(self, beside: bool, columns: int) -> Table:
         table = Table(
             title=Text(self.title, "bold") if self.title else None,
             title_justify="left",
@@ -233,7 +243,7 @@ class _StrategyTable:
         longest = max((len(name) for name, _ in self.content.rows), default=0)
         table.add_column("strategy", overflow="fold", min_width=min(longest, 20), max_width=30)
         are_beside = []  # for each column, whether the texts next to its numbers are shown
-        for head in self.content.heads:
+        for head in self.content.heads[:columns]:
             lines = head.title.split("\n")
             about = [line for line in lines if line.startswith(("[", "("))]  # the heading of these texts
             are_beside.append(beside or not about)
@@ -244,7 +254,7 @@ class _StrategyTable:
                 Text(name),
                 *(
                     Text.assemble((cell.text, "bold" if cell.best else ""), cell.beside if is_beside else "")
-                    for cell, is_beside in zip(cells, are_beside, strict=True)
+                    for cell, is_beside in zip(cells, are_beside, strict=False)
                 ),
             )
         return table
