@@ -243,12 +243,14 @@ class _StrategyTable:
         longest = max((len(name) for name, _ in self.content.rows), default=0)
         table.add_column("strategy", overflow="fold", min_width=min(longest, 20), max_width=30)
         are_beside = []  # for each column, whether the texts next to its numbers are shown
-        for head in self.content.heads[:columns]:
+        for index, head in enumerate(self.content.heads[:columns]):
             lines = head.title.split("\n")
             about = [line for line in lines if line.startswith(("[", "("))]  # the heading of these texts
             are_beside.append(beside or not about)
             title = Text("\n".join(line for line in lines if beside or line not in about))
-            table.add_column(title, justify="left" if head.words else "right", no_wrap=not head.words)
+            texts = [cells[index].text + cells[index].beside * are_beside[-1] for _, cells in self.content.rows]
+            width = None if head.words else max(map(len, [*title.plain.split("\n"), *texts]))
+            table.add_column(title, justify="left" if head.words else "right", no_wrap=not head.words, min_width=width)
         for name, cells in self.content.rows:
             table.add_row(
                 Text(name),
