@@ -19,6 +19,8 @@ from tests.support.cli import searchlab, searchlab_process
 from tests.support.logs import decided, write_table
 from tests.support.measure.faulty import Faulty
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 STUDY = """
 workloads = ["gemm:64x64x64"]
 spaces = [{ name = "tests.support.toys:Small", label = "small" }]
