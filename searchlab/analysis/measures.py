@@ -533,8 +533,8 @@ class StrategySummary(Row):
         _seconds,
         Column("seconds", "seconds", Shown.COSTS, path="total"),
         *(Column(f"{part}_seconds", part, Shown.COSTS, path=part) for part in TIME_PARTS),
-        Column("feature_seconds", "incl. features", Shown.COSTS, path="features"),
-        Column("check_seconds", "incl. check", Shown.COSTS, path="check"),
+        Column("feature_seconds", "incl.\nfeatures", Shown.COSTS, path="features"),
+        Column("check_seconds", "incl.\ncheck", Shown.COSTS, path="check"),
         unit="s",
     )
     failures = OnWorkload(
