@@ -18,7 +18,8 @@ help:
 
 # It is installed again when pyproject.toml or the versions change. `make CONSTRAINTS= ...` installs the newest versions.
 .venv/installed: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "searchlab needs Python 3.11 to 3.13, not " + sys.version.split()[0] + "; name another one, for example: make PYTHON=python3.12 quickstart")'
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "searchlab needs Python 3.11 to 3.13, not " + sys.version.split()[0] + "; name another one, for example: make PYTHON=python3.12 quickstart")'
+	@echo "installing searchlab and all that it needs into .venv, which takes a minute or two"
 	$(PYTHON) -m venv .venv
 	$(INSTALL) --upgrade "pip>=25.1"
 	$(INSTALL) $(CONSTRAINTS) --editable .

@@ -38,11 +38,14 @@ def check_fields(settings: msgspec.Struct) -> None:
 
     Fields whose types :func:`~searchlab.options.check_option` cannot check may have any value.
     """
-    for field in msgspec.structs.fields(type(settings)):
+    for field in _fields(type(settings)):
         try:
             check_option(field.encode_name, getattr(settings, field.name), field.type)
         except SearchlabError as error:
             raise ValueError(str(error)) from None
+
+
+_fields = cache(msgspec.structs.fields)  # it evaluates the annotations, which takes longer than all checks
 
 
 def known_part(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, ...]]:

@@ -194,6 +194,14 @@ def native_caches(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cac
     return tuple(levels) if len(levels) >= 2 else GENERIC_CACHES
 
 
+def native_fields() -> dict[str, Any]:
+    """Return what ``"native"`` stands for. Its triple allows a different kind of machine to build the same programs."""
+    from tvm.target import codegen
+
+    triple, cpu = str(codegen.llvm_get_system_triple()), str(codegen.llvm_get_system_cpu())
+    return {"mtriple": triple, "mcpu": cpu, "num-cores": available_cores()}
+
+
 @checks_arguments
 def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     """Return the target that ``spec`` specifies.
@@ -217,7 +225,6 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     if isinstance(spec, Target):
         return spec
     from tvm.target import Target as TvmTarget
-    from tvm.target import codegen
 
     if isinstance(spec, Mapping):
         fields = dict(spec)
@@ -239,9 +246,7 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     caches = _given_caches(fields.pop("caches", None))
     if fields["kind"] == "native":
         caches = caches or native_caches()
-        # Recording the triple allows a different kind of machine to build the same programs.
-        triple, cpu = str(codegen.llvm_get_system_triple()), str(codegen.llvm_get_system_cpu())
-        fields = {"mtriple": triple, "mcpu": cpu, "num-cores": available_cores(), **fields, "kind": "llvm"}
+        fields = {**native_fields(), **fields, "kind": "llvm"}
     if fields["kind"] == "cuda" and "arch" not in fields:
         if (arch := gpu_arch()) is None:
             raise SearchlabError(

@@ -16,7 +16,7 @@ import searchlab
 from searchlab.machine.cuda import gpu_name
 from searchlab.machine.lock import MACHINE, VARIABLE
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.target import Target, resolve_target
+from searchlab.target import Target, native_fields, resolve_target
 from tests.support.language_model import LanguageModel, serve
 from tests.support.spaces.targets import UNOPTIMIZED
 
@@ -80,6 +80,13 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Languag
 def native() -> Target:
     """This machine, for tests to which the speed of programs does not matter."""
     return resolve_target(UNOPTIMIZED)
+
+
+@pytest.fixture
+def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, too, ``"native"`` is the target of :func:`native`."""
+    fields = {**native_fields(), "opt-level": UNOPTIMIZED["opt-level"]}
+    monkeypatch.setattr("searchlab.target.native_fields", lambda: fields)
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,6 @@ WORST_FIRST = ("fails", "undecided", "untested", "holds")
 
 _TITLES = {
     AREA: "area under the curve",
-    "anytime": "area over the curve on a logarithmic scale",
     "best_gflops": "throughput of the best program",
     TRIALS: f"trials to {100 * TARGET:g} % of the best known",
     SECONDS: f"seconds to {100 * TARGET:g} % of the best known",

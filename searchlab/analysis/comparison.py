@@ -235,10 +235,6 @@ class Comparison:
         """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds."""
         return self._plot(self._item(workload).workload, "convergence", by)
 
-    def plot_ecdf(self, workload: object = None, *, by: str = BY_TRIALS) -> alt.LayerChart:
-        """Plot the fraction of all (seed, target) pairs that have been reached."""
-        return self._plot(self._item(workload).workload, "ecdf", by)
-
     def plot_importances(self, workload: object = None, *, space: str = "") -> alt.LayerChart:
         """Plot how much each knob matters. ``space`` is the name of the space if there are several."""
         return self._plot(self._item(workload).workload, "importances", space)
@@ -349,7 +345,6 @@ class Comparison:
 
 _WITHOUT = {
     "convergence": "no trials of {workload} have been measured yet",
-    "ecdf": "no trials of {workload} have succeeded yet",
     "differences": "no differences to plot: no two strategies ran on every workload",
     "workloads": "no differences to plot: there is only one workload, or no two strategies share a seed on one",
     "budget": "no trials of {workload} have been measured yet",

@@ -79,6 +79,7 @@ def _tabular(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     layout = "".join("r" if is_number else "l" for is_number in numeric)
     text = str(frame.to_latex(index=False, escape=True, column_format=layout))
     text = re.sub(r"(?<=[ \[])-(?=\d)", "$-$", text)  # a minus, not a hyphen
+    text = re.sub(r"^\[", "{[}", text, flags=re.MULTILINE)  # not an argument of the line break before it
     return text.replace("<", "$<$").replace(">", "$>$")  # characters that pandas does not escape
 
 

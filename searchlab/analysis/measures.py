@@ -21,20 +21,16 @@ import numpy as np
 from ..arrays import Floats
 from ..records import FAILURES
 from ..stats.curves import (
-    anytime,
     area_over_seconds,
     area_under_curve,
-    ecdf_area,
     expected_running_time,
     hitting_times,
-    penalised_average,
     quartiles,
     seconds_of_hits,
 )
 from ..stats.intervals import (
     DECIMALS,
     Interval,
-    interquartile_interval,
     mean_interval,
     mean_of_means_interval,
     median_interval,
@@ -160,8 +156,12 @@ class Row:
         return [column.number(self.values[measure.name]) for measure, column in self.columns() if column.name]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all values except those of each seed, which are those of the runs."""
-        plain = {name: msgspec.to_builtins(value) for name, value in self.values.items() if name != "score_by_seed"}
+        """Return all values except the protocol and those of each seed, which are those of the runs."""
+        plain = {
+            name: msgspec.to_builtins(value)
+            for name, value in self.values.items()
+            if name not in ("footing", "score_by_seed")
+        }
         for value in plain.values():
             if isinstance(value, dict):
                 value.pop("by_seed", None)
@@ -267,12 +267,11 @@ class TargetTimes(msgspec.Struct, frozen=True):
     lower: float | None  # see median_interval
     upper: float | None
     expected: float | None  # ERT; None if no seed reached the target
-    penalised: float  # PAR-10, with the same budget for all strategies on the workload
     by_seed: list[float | None]  # None if the run ended before it reached the target (censored)
     note: str = ""  # why there is no interval
 
     @classmethod
-    def from_runs(cls, values: Floats, spent: Floats, budget: float, more_values: Floats, more_spent: Floats) -> Self:
+    def from_runs(cls, values: Floats, spent: Floats, more_values: Floats, more_spent: Floats) -> Self:
         """Summarise the amounts that runs needed and spent; ``more_*`` are from interrupted runs, used only for ERT."""
         interval = median_interval(values)
         ert = expected_running_time(np.append(values, more_values), np.append(spent, more_spent))
@@ -283,7 +282,6 @@ class TargetTimes(msgspec.Struct, frozen=True):
             lower,
             upper,
             expected,
-            penalised_average(values, budget),
             list(map(_finite, values.tolist())),
             interval.note,
         )
@@ -340,9 +338,9 @@ def _to_target(runs: StrategyRuns, *, seconds: bool) -> TargetTimes:
     hits = hitting_times(runs.curves, target)
     if seconds:
         values = seconds_of_hits(hits, runs.elapsed)[:, 0]
-        return TargetTimes.from_runs(values, runs.elapsed[:, -1], runs.workload.longest, *interrupted)
+        return TargetTimes.from_runs(values, runs.elapsed[:, -1], *interrupted)
     spent = np.array([float(min(run.log.trials, runs.horizon)) for run in runs.compared])
-    return TargetTimes.from_runs(hits[:, 0], spent, runs.horizon, *interrupted)
+    return TargetTimes.from_runs(hits[:, 0], spent, *interrupted)
 
 
 def _area_by_trials(runs: StrategyRuns) -> SeedMean:
@@ -358,12 +356,6 @@ def _area(runs: StrategyRuns) -> SeedMean:
 def _area_by_seconds(runs: StrategyRuns) -> SeedMean | None:
     seconds, best = runs.workload.seconds_horizon, runs.workload.best_gflops
     return SeedMean.from_values(area_over_seconds(runs.curves, runs.elapsed, seconds, best)) if seconds else None
-
-
-def _anytime(runs: StrategyRuns) -> Spread:
-    best = runs.workload.best_gflops
-    areas = anytime(runs.lowest, runs.workload.flops / best / 1e9).tolist() if best else [0.0] * len(runs.compared)
-    return Spread.from_values(areas)
 
 
 def _complete(runs: StrategyRuns) -> bool:
@@ -485,7 +477,6 @@ class StrategySummary(Row):
             path="expected",
             meaning="Expected trials to the target with restarts, from all trials in the logs.",
         ),
-        Column("trials_par10", path="penalised"),
         unit="trials",
     )
     seconds_to_target = OnWorkload(
@@ -493,7 +484,6 @@ class StrategySummary(Row):
         partial(_to_target, seconds=True),
         *_target_columns("seconds_to_target", "seconds\nto {goal}", detail=lambda reached: reached.censored),
         Column("seconds_ert", path="expected"),
-        Column("seconds_par10", path="penalised"),
         unit="s",
     )
     area_by_trials = OnWorkload(
@@ -507,18 +497,6 @@ class StrategySummary(Row):
         "covers: mean over seeds, with its 95 % interval.",
         _area_by_seconds,
         *_estimate("area_by_seconds_mean"),
-        better=max,
-    )
-    anytime = OnWorkload(
-        "Area over the convergence curve on a logarithmic scale (AOCC): median over seeds.",
-        _anytime,
-        Column("anytime_median", "anytime", Shown.PAGE, 3, "median"),
-        better=max,
-    )
-    ecdf_area = OnWorkload(
-        "Area under the ECDF of all (seed, target) pairs.",
-        lambda runs: ecdf_area(runs.workload.hits[runs.strategy], runs.horizon),
-        Column("ecdf_area"),
         better=max,
     )
     score = OnWorkload(
@@ -555,8 +533,8 @@ class StrategySummary(Row):
         _seconds,
         Column("seconds", "seconds", Shown.COSTS, path="total"),
         *(Column(f"{part}_seconds", part, Shown.COSTS, path=part) for part in TIME_PARTS),
-        Column("feature_seconds", "incl. features", Shown.COSTS, path="features"),
-        Column("check_seconds", "incl. check", Shown.COSTS, path="check"),
+        Column("feature_seconds", "incl.\nfeatures", Shown.COSTS, path="features"),
+        Column("check_seconds", "incl.\ncheck", Shown.COSTS, path="check"),
         unit="s",
     )
     failures = OnWorkload(
@@ -590,21 +568,10 @@ class OverallStrategy(Row):
         *_estimate("area_mean", "mean area", 3, best=max, beside=lambda area, _: interval_text(area, 3)),
         better=max,
     )
-    area_iqm = OverAll(
-        "Interquartile mean of the area under the curve over all runs, with its 95 % interval for these workloads.",
-        lambda rows: interquartile_interval([np.array(row.area.by_seed) for row in rows]).within(0, 1),
-        *_estimate("area_iqm"),
-    )
     score = OverAll(
         "Mean over workloads of the score relative to random search, with its 95 % interval for these workloads.",
         _score_over_all,
         *_estimate("score", "score, trials\n{cutoffs}", 3, beside=lambda score, _: interval_text(score, 3)),
-        better=max,
-    )
-    ecdf_area = OverAll(
-        "Mean over workloads of the area under the ECDF of all (seed, target) pairs.",
-        lambda rows: float(np.mean([row.ecdf_area for row in rows])),
-        Column("ecdf_area", "ECDF area", Shown.PAGE, 2),
         better=max,
     )
 

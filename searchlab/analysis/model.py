@@ -292,11 +292,21 @@ class Summary(msgspec.Struct, frozen=True):
         return " to ".join("-".join(map(str, sorted({min(own), max(own)}))) for own in ends if own)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the summary, without contrasts, as plain dicts, lists, strings and finite numbers."""
+        """Return the summary, without contrasts, as plain dicts, lists, strings and finite numbers, rounded."""
         data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=Row.to_json)
         for item in [*data["workloads"], data["overall"] or {}]:
             item.pop("contrasts", None)
-        return data
+        rounded: dict[str, Any] = _round(data)
+        return rounded
+
+
+def _round(data: Any) -> Any:
+    """Round all floats to six significant digits."""
+    if isinstance(data, dict):
+        return {key: _round(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_round(value) for value in data]
+    return float(f"{data:.6g}") if isinstance(data, float) else data
 
 
 class BestProgram(msgspec.Struct, frozen=True, kw_only=True):

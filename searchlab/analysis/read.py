@@ -20,7 +20,7 @@ from ..log.plan import PLAN, UNLIMITED, Budget, Claim, read_plan
 from ..log.result import largest_drift
 from ..log.writer import is_locked
 from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
-from .words import counted, listed
+from .words import counted, listed, number_text
 
 REPORT = "report"
 """The name of a report's directory, next to its logs. Logs in such a directory are read only if passed explicitly."""
@@ -317,6 +317,6 @@ def _resolution_note(runs: Sequence[LoggedRun]) -> str:
     if not close:
         return ""
     return (
-        f"Two measurements of the same program may differ by {100 * resolution:.2g} % on this machine. The best times "
-        f"of {listed(close)} (medians over the runs) differ from that of {first} by less."
+        f"Two measurements of the same program may differ by {number_text(100 * resolution)} % on this machine. The "
+        f"best times of {listed(close)} (medians over the runs) differ from that of {first} by less."
     )

@@ -36,6 +36,7 @@ from .summary import summarize
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST, MOST_NOTES = 12, 3  # the numbers of strategies, and of sentences below them, that the terminal shows by default
 OUT = Path("results") / REPORT  # the default directory for a report on anything other than a single directory
 
 
@@ -99,7 +100,7 @@ def write_report(
             write_csv(out / f"{name}.csv{'.gz' if name in COMPRESSED else ''}", *rows, under=out)
     if figures:
         save_charts(out, charts, figures)
-    text = page(summary, comparison, charts, styles, best_programs(programs), out)
+    text = page(summary, comparison, charts, styles, best_programs(programs))
     write_file(out / "report.html", text, under=out)
     return summary
 
@@ -109,7 +110,7 @@ def render_report(comparison: ComparedRuns, claims: Sequence[Claim], version: st
     summary = summarize(comparison, claims)
     styles = LineStyles.from_summary(summary, comparison)
     charts = all_charts(summary, comparison, styles)
-    return page(summary, comparison, charts, styles, best_programs(run_programs(comparison)), version=version)
+    return page(summary, comparison, charts, styles, best_programs(run_programs(comparison)), version)
 
 
 def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
@@ -160,15 +161,18 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
             if item.best.trial is not None and item.best.trial >= item.horizon:
                 finder += f" in trial {item.best.trial}, after the {item.horizon} that are compared"
             title = f"{item.workload}: best known {speed(item.best.gflops, item.unit)}, {finder}"
-        parts.append(_StrategyTable(title, measures.table(item.strategies, Shown.TERMINAL, **words)))
-        if texts := item.notes if is_shared else [item.verdict, *item.notes]:
+        parts += _ranking(title, measures.table(item.strategies, Shown.TERMINAL, **words), summary, full=full)
+        texts = [*([] if is_shared else [item.verdict]), *item.notes]
+        if not full and len(texts) > MOST_NOTES:
+            texts[MOST_NOTES:] = ["More notes are in the report, and shown with --full."]
+        if texts:
             parts.append(Text(" ".join(texts)))
         if full:
             parts.append(_StrategyTable("", measures.table(item.strategies, Shown.COSTS, **words)))
     if is_shared:
         parts.append(Text(items[0].verdict))
     about_tests = [Text(summary.family.says)] if full or summary.family.late else []
-    return [*parts, *overall_tables(summary), *about_tests]
+    return [*parts, *overall_tables(summary, full=full), *about_tests]
 
 
 def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
@@ -185,7 +189,7 @@ def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
     ]
 
 
-def overall_tables(summary: Summary) -> list[RenderableType]:
+def overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableType]:
     """Return the table and verdict over all workloads, or an empty list if there are none."""
     overall = summary.overall
     if overall is None:
@@ -195,23 +199,41 @@ def overall_tables(summary: Summary) -> list[RenderableType]:
     table.heads.append(measures.Head("average\nrank"))
     for name, cells in table.rows:
         cells.append(Cell(f"{ranks[name]:.2f}"))
-    return [_StrategyTable(f"across all {len(overall.workloads)} workloads", table), Text(overall.verdict)]
+    title = f"across all {len(overall.workloads)} workloads"
+    return [*_ranking(title, table, summary, full=full), Text(overall.verdict)]
+
+
+def _ranking(title: str, table: measures.Table, summary: Summary, *, full: bool) -> list[RenderableType]:
+    """Return the table of strategies: unless ``full``, of the best and of those in registered contrasts."""
+    if full or len(table.rows) <= MOST:
+        return [_StrategyTable(title, table)]
+    registered = {name for answer in summary.answers for name in (answer.first, answer.second)}
+    rows = [row for number, row in enumerate(table.rows) if number < MOST or row[0] in registered]
+    left = f"{len(table.rows) - len(rows)} more strategies are in the report, and shown with --full."
+    return [_StrategyTable(title, table._replace(rows=rows)), Text(left)]
 
 
 @dataclass(frozen=True)
 class _StrategyTable:
-    """A table of strategies. If it is too wide, the quartiles and intervals next to the numbers are omitted."""
+    """A table of strategies.
+
+    If it is too wide, the quartiles and intervals next to the numbers are omitted, and then the last columns.
+    """
 
     title: str
     content: measures.Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = self._render(beside=True)
+        columns = len(self.content.heads)
+        table = self._render(True, columns)
         if Measurement.get(console, options.update(width=1000), table).maximum > options.max_width:
-            table = self._render(beside=False)
+            table = self._render(False, columns)
+        while columns and Measurement.get(console, options.update(width=1000), table).minimum > options.max_width:
+            columns -= 1
+            table = self._render(False, columns)
         yield table
 
-    def _render(self, beside: bool) -> Table:
+    def _render(self, beside: bool, columns: int) -> Table:
         table = Table(
             title=Text(self.title, "bold") if self.title else None,
             title_justify="left",
@@ -221,18 +243,20 @@ class _StrategyTable:
         longest = max((len(name) for name, _ in self.content.rows), default=0)
         table.add_column("strategy", overflow="fold", min_width=min(longest, 20), max_width=30)
         are_beside = []  # for each column, whether the texts next to its numbers are shown
-        for head in self.content.heads:
+        for index, head in enumerate(self.content.heads[:columns]):
             lines = head.title.split("\n")
             about = [line for line in lines if line.startswith(("[", "("))]  # the heading of these texts
             are_beside.append(beside or not about)
             title = Text("\n".join(line for line in lines if beside or line not in about))
-            table.add_column(title, justify="left" if head.words else "right", no_wrap=not head.words)
+            texts = [cells[index].text + cells[index].beside * are_beside[-1] for _, cells in self.content.rows]
+            width = None if head.words else max(map(len, [*title.plain.split("\n"), *texts]))
+            table.add_column(title, justify="left" if head.words else "right", no_wrap=not head.words, min_width=width)
         for name, cells in self.content.rows:
             table.add_row(
                 Text(name),
                 *(
                     Text.assemble((cell.text, "bold" if cell.best else ""), cell.beside if is_beside else "")
-                    for cell, is_beside in zip(cells, are_beside, strict=True)
+                    for cell, is_beside in zip(cells, are_beside, strict=False)
                 ),
             )
         return table
@@ -373,7 +397,9 @@ def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[tuple[Any, 
                 optimum = run.log.header.optimum
                 optimum_gflops = run.log.flops / optimum / 1e9 if optimum else None
                 failed = int((run.log.failures >= 0).sum())
-                yield *labels, *own_areas, best, *own_times, failed, optimum_gflops, run.log.unit
+                numbers = [*own_areas, best, *own_times]
+                digits = [None if number is None else float(f"{number:.9g}") for number in numbers]
+                yield *labels, *digits, failed, optimum_gflops, run.log.unit
 
 
 # --- the best programs ------------------------------------------------------------------------------------------------

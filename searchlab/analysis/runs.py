@@ -22,9 +22,6 @@ from ..stats.curves import (
     band_over_seconds,
     band_over_trials,
     gflops,
-    hitting_times,
-    precision_targets,
-    seconds_of_hits,
 )
 from ..stats.random_search import EXACT_GAIN, Draws, RandomSearch
 from .knobs import MeasuredSpace, measured_spaces
@@ -398,21 +395,6 @@ class WorkloadRuns:
     def target(self) -> float:
         """The throughput that counts as converged, infinite while nothing has succeeded."""
         return TARGET * self.best.gflops if self.best else math.inf
-
-    @cached_property
-    def targets(self) -> Floats:
-        """The targets of the ECDF in GFLOPS, ascending. There are none while nothing has succeeded."""
-        return precision_targets(self.best.gflops) if self.best else np.empty(0)
-
-    @cached_property
-    def hits(self) -> dict[str, Floats]:
-        """The trials to reach each of :attr:`targets`, or infinity, by strategy: shape (runs, targets)."""
-        return {name: hitting_times(group.curves, self.targets) for name, group in self.strategies.items()}
-
-    @cached_property
-    def hits_in_seconds(self) -> dict[str, Floats]:
-        """The seconds to reach each of :attr:`targets`, or infinity, by strategy: shape (runs, targets)."""
-        return {name: seconds_of_hits(self.hits[name], group.elapsed) for name, group in self.strategies.items()}
 
     @cached_property
     def spaces(self) -> list[MeasuredSpace]:

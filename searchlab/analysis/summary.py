@@ -80,7 +80,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         rows = draft.strategies
         standing = standing_of_first([row.strategy for row in rows], compared, tests) if len(rows) > 1 else None
         over_table = any(run.log.header.table for run in runs.runs)
-        text = verdict(rows, standing, TARGET, area=area, so_far=bool(runs.waiting), is_suite_table=over_table)
+        text = verdict(rows, standing, area=area, so_far=bool(runs.waiting), is_suite_table=over_table)
         behind = standing.behind if standing and len(drafts) == 1 else ()
         why = [explain(name, rows[0].strategy, [runs]) for name in behind]
         workloads.append(

@@ -5,14 +5,13 @@ Each sentence is a fixed text in which facts are filled in; tables and JSON cont
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..stats.inference import ROPE, Difference
 from ..stats.intervals import Interval
 from ..stats.ranks import ALPHA
 from .contrasts import PageTests, seeds_needed
-from .measures import OverallStrategy, StrategySummary, TargetTimes, interval_text
+from .measures import OverallStrategy, StrategySummary, interval_text
 from .model import Comparand, Contrast, Outcome, Standing
 from .words import counted, listed, number_text, p_equals, p_text
 
@@ -110,7 +109,6 @@ def _p(p: Mapping[str, float], bound: Callable[[Collection[float]], float]) -> s
 def verdict(
     rows: Sequence[StrategySummary],
     standing: Standing | None,
-    target: float,
     *,
     area: str = "area under the curve",
     so_far: bool = False,
@@ -118,14 +116,11 @@ def verdict(
 ) -> str:
     """Return the verdict on one workload.
 
-    It begins with the leader's standing by area, followed by the mean areas of the first two strategies and, if any
-    strategy reaches the target with most of its seeds, their median trials to the target. If another strategy leads in
-    seconds, the medians of the seconds follow.
+    It consists of the leader's standing by area and the mean areas of the first two strategies.
 
     Args:
         rows: The strategies, largest mean area first.
         standing: The leader's standing, or None if there is only one strategy.
-        target: The fraction of the best known throughput that counts as converged.
         area: The name of the area by which strategies are compared.
         so_far: Whether some runs have not begun yet. If so, or if seeds have different numbers of trials, the verdict
             says that it may change.
@@ -143,19 +138,7 @@ def verdict(
         alone = f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
         return alone + hint if is_suite_table else alone
     sentences = standing_sentences(standing, area)
-    goal = f"{100 * target:g} % of the best known"
     sentences.append(_mean_areas(rows, area))
-    if all(row.trials_to_target.median is None for row in rows):
-        sentences.append(f"No strategy reaches {goal} in most of its seeds.")
-    else:
-        trials = {row.strategy: _median_text(row.trials_to_target) for row in rows[:2]}
-        sentences.append(_values(f"Median trials to {goal}", trials))
-        timed = sorted(rows, key=_median_seconds)
-        seconds = {row.strategy: _median_text(row.seconds_to_target) for row in timed[:2]}
-        if timed[0] is not rows[0] and len(set(seconds.values())) > 1:
-            sentences.append(_values("The order differs in median seconds", seconds))
-        medians = [row.trials_to_target for row in rows[:2] if not row.one_run]
-        sentences += dict.fromkeys(median.note for median in medians if median.median is not None)
     return _join(sentences, so_far or not all(row.complete for row in rows))
 
 
@@ -181,34 +164,14 @@ def over_all(
 
 
 def _mean_areas(rows: Sequence[StrategySummary] | Sequence[OverallStrategy], area: str) -> str:
-    areas = {row.strategy: number_text(row.area.value, DIGITS) + interval_text(row.area, DIGITS) for row in rows[:2]}
-    return _values(f"Mean {area}", areas)
-
-
-def _values(title: str, texts: Mapping[str, str]) -> str:
-    """Return a sentence such as "Median trials: xgb 21 [18, 26], random 40 [30, 52]."."""
-    return f"{title}: {', '.join(f'{strategy} {text}' for strategy, text in texts.items())}."
+    texts = [
+        f"{row.strategy} {number_text(row.area.value, DIGITS)}{interval_text(row.area, DIGITS)}" for row in rows[:2]
+    ]
+    return f"Mean {area}: {', '.join(texts)}."
 
 
 def _join(sentences: Sequence[str], so_far: bool) -> str:
     return " ".join(filter(None, [*sentences, "Some runs are not complete, so this may change." * so_far]))
-
-
-def _median_text(measure: TargetTimes) -> str:
-    """Format the median with its interval, if it has one, such as "21 [18, 26]"."""
-    if measure.median is None:
-        return f"not reached{measure.censored}"
-    interval = "" if measure.note else f" [{_number(measure.lower)}, {_number(measure.upper)}]"
-    return f"{_number(measure.median)}{interval}"
-
-
-def _median_seconds(row: StrategySummary) -> float:
-    median = row.seconds_to_target.median
-    return math.inf if median is None else median
-
-
-def _number(value: float | None) -> str:
-    return "not reached" if value is None else number_text(value)
 
 
 def headline(first: str, second: str, difference: Difference) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from ..analysis.words import number_text
 from ..errors import warn
 from ..machine.host import observe_load
 from ..machine.noise import REPEATS, write_check
@@ -40,8 +41,8 @@ def machine_check(
         return
     columns = ["threads", "spread", "drift", *(f"{count} repeat{'s' * (count > 1)}" for count in REPEATS)]
     rows = [
-        [noise.threads, *(f"{100 * value:.3g} %" for value in (noise.spread, noise.drift))]
-        + [f"{100 * noise.resolution[count]:.3g} %" if count in noise.resolution else "-" for count in REPEATS]
+        [noise.threads, *(f"{number_text(100 * value)} %" for value in (noise.spread, noise.drift))]
+        + [f"{number_text(100 * noise.resolution[count])} %" if count in noise.resolution else "-" for count in REPEATS]
         for noise in check.noise
     ]
     say_table(columns, rows, right=columns, title="Noise, and the smallest difference resolved")

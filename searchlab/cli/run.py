@@ -109,7 +109,8 @@ def run(
     part, parts = parse_shard(shard) if shard else (1, 1)
     directory = directory or logs_of(study)
     loaded = Study.load(study)
-    runs, left_out = loaded.plan()
+    with nullcontext() if quiet else working("planning the runs"):
+        runs, left_out = loaded.plan()
     for reason in left_out:
         notes.print(f"note: {reason}", soft_wrap=True)
     if dry_run:

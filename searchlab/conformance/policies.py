@@ -38,7 +38,7 @@ from .toys import Cost, all_equal, all_invalid, flaky, run, smooth, successful_m
 
 TINY = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
 """Workloads for which a space is likely to be small enough to be exhausted."""
-FEW = 300
+FEW = 100
 """The maximum number of configs in a space that a policy must exhaust."""
 
 

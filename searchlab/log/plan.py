@@ -139,7 +139,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     against: str | list[str]
     published: str = ""
     relation: Literal["better", "no worse", "level"] = "better"
-    measure: Literal["area", "anytime", "best_gflops", "trials_to_target", "seconds_to_target"] = "area"
+    measure: Literal["area", "best_gflops", "trials_to_target", "seconds_to_target"] = "area"
     trials: Annotated[int, msgspec.Meta(ge=1)] | None = None
     seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
     margin: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01

@@ -140,11 +140,11 @@ def _announce_logs(runs: Sequence[Run]) -> None:
     """Announce how many trials are in existing logs, so that they are not measured again."""
     logs = [run.existing_log for run in runs if run.existing_log and run.existing_log.records]
     trials = sum(len(log.records) for log in logs)
+    complete = sum(bool(run.existing_log and run.budget.complete(run.existing_log)) for run in runs)
     if len(runs) == 1 and logs:
-        complete = f"{runs[0].log} is complete, with {trials} trials"
-        announce(complete if runs[0].budget.complete(logs[0]) else f"continuing {runs[0].log} from trial {trials}")
+        announce(f"{runs[0].log} {'is complete' if complete else 'continues'} after {trials} trials")
     elif logs:
-        announce(f"continuing: {trials:,} trials in {len(logs)} of {len(runs)} logs are not measured again")
+        announce(f"{trials:,} trials are already logged; {complete:,} of {len(runs):,} runs are complete")
 
 
 def _recall(run: Run, measurements_by_conditions: MeasurementsByConditions) -> None:

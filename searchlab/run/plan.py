@@ -62,6 +62,11 @@ def space_spec(
     if isinstance(space, Mapping) and not isinstance(space.get("name"), str | type | Space):
         if not space:
             raise SearchlabError('the space has no knobs; pass at least one with its values, such as {"x": [1, 2, 4]}')
+        if "restrictions" in space:
+            raise SearchlabError(
+                "restrictions would be a knob of the space; specify them beside it (in Python, restrictions=; in a "
+                "study, as an option of the space, which is then { name = 'parameters', options = { ... } })"
+            )
         for name, values in space.items():
             if isinstance(values, tuple) and len(values) == 2 and all(isinstance(value, float) for value in values):
                 raise SearchlabError(

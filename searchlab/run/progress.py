@@ -117,9 +117,8 @@ class RunProgress:
         self._jobs[job] = run, self._progress.task_ids[-1]
         self._progress.update(self._study, best=f"run {number} of {count}")
         self._show_study()
-        if number == 1 and not math.isinf(self._next_line):
-            bar = self._study if self._is_study else self._jobs[job][1]
-            self._exits.enter_context(unless_quick(lambda: self._print_line(bar)))
+        if not self._is_study:
+            self._print_unless_quick(self._jobs[job][1])
 
         def on_both(trial: Trial, replayed: bool) -> None:
             on_trial(trial, replayed)
@@ -151,6 +150,11 @@ class RunProgress:
     def _task(self, bar: TaskID) -> Task:
         return next(task for task in self._progress.tasks if task.id == bar)
 
+    def _print_unless_quick(self, bar: TaskID) -> None:
+        """Print the first line in ``PATIENCE`` seconds, even if no trial ends by then."""
+        if not math.isinf(self._next_line):
+            self._exits.enter_context(unless_quick(lambda: self._print_line(bar)))
+
     def _print_line(self, bar: TaskID) -> None:
         """Print the state of ``bar`` if it is time for the next line."""
         if time.monotonic() < self._next_line:
@@ -165,6 +169,9 @@ class RunProgress:
 
     def __enter__(self) -> Self:
         self._token = _show_phase.set(self.show_phase)
+        if self._is_study:
+            self._progress.start()
+            self._print_unless_quick(self._study)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -149,7 +149,8 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         policies: Policies by name, or with options.
         workloads: Workloads such as ``"gemm:512x512x512"`` or ``"resnet50/conv3.2b"``.
-        spaces: Search spaces by name, or with options. Workloads for which a space has no programs are skipped.
+        spaces: Search spaces by name, or with options. Workloads for which a space has no programs are skipped. A
+            table of knobs with lists of their values, ``{ x = [1, 2, 4] }``, stands for the space ``parameters``.
         suite: A suite of tables (``v1``), one of its splits (``v1/dev``), or a single table (``v1/TABLE``), specified
             by name or by its directory's path. It replaces ``workloads``, ``spaces``, ``target`` and ``measure``, and
             its protocol provides the defaults for ``trials`` and ``seeds``.
@@ -265,6 +266,8 @@ def schema_of_studies() -> dict[str, Any]:
     schema = msgspec.json.schema(StudySpec)
     for settings in (LocalSettings, FunctionSettings):  # their kind follows from the workloads
         schema["$defs"][settings.__name__]["required"].remove("kind")
+    entries = schema["$defs"]["StudySpec"]["properties"]["spaces"]["items"]["anyOf"]
+    entries.append({"type": "object", "additionalProperties": {"type": "array"}})
     return schema
 
 
@@ -325,8 +328,6 @@ def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObje
 
 def _entry(key: str, item: Any, objects: UserObjects) -> Any:
     """Return an entry in the list ``key`` as plain data, or None for a space that an earlier entry already covers."""
-    if key == "spaces" and isinstance(item, Mapping) and not any(isinstance(value, str) for value in item.values()):
-        item = space_spec(item)
     entry = dict(item) if isinstance(item, Mapping) else {"name": item}
     name = entry.get("name")
     if isinstance(name, Space):
@@ -345,6 +346,11 @@ def _entry(key: str, item: Any, objects: UserObjects) -> Any:
             f"module"
         )
     return entry
+
+
+def _has_knobs(item: Any) -> bool:
+    """Return whether an entry in ``spaces`` maps knobs to values."""
+    return isinstance(item, Mapping) and not any(isinstance(value, str | Mapping) for value in item.values())
 
 
 def _space(space: Space, entry: dict[str, Any], objects: UserObjects) -> dict[str, Any] | None:
@@ -437,6 +443,8 @@ class Study:
         if "measure" in data and isinstance(workloads := data.get("workloads"), list | tuple):
             names = [name for name in workloads if isinstance(name, str)]
             data = {**data, "measure": with_kind(data["measure"], names)}
+        if isinstance(spaces := data.get("spaces"), list | tuple):
+            data = {**data, "spaces": [space_spec(item) if _has_knobs(item) else item for item in spaces]}
         if "suite" not in data:
             return cls(convert(data, StudySpec, source), base)
         for name in OF_SUITE:

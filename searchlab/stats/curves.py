@@ -13,10 +13,6 @@ import numpy as np
 
 from ..arrays import Floats
 
-FINEST, COARSEST = 0.01, 10.0
-"""The range of precisions (latency / lowest known latency - 1) that :func:`anytime` covers. 1 % is about the
-measurement noise, and nearly all working programs take at most eleven times the lowest latency."""
-
 
 def gflops(costs: Floats, flops: int) -> Floats:
     """Convert ``costs`` in seconds to throughput in GFLOPS, which is 0 where the cost is infinite."""
@@ -127,48 +123,3 @@ def expected_running_time(hits: Floats, spent: Floats) -> float:
     """
     reached = np.isfinite(hits)
     return float(np.where(reached, hits, spent).sum() / reached.sum()) if reached.any() else math.inf
-
-
-def penalised_average(hits: Floats, budget: float) -> float:
-    """Return PAR-10: the mean of ``hits``, in which a run without a hit counts as ten times ``budget``.
-
-    Use the same ``budget`` for all strategies; otherwise, those whose runs end sooner would be penalised less (Hutter,
-    Hoos, Leyton-Brown and Stuetzle, "ParamILS: an automatic algorithm configuration framework", JAIR 36, 2009).
-    """
-    return float(np.where(np.isfinite(hits), hits, 10 * budget).mean())
-
-
-def precision_targets(best: float, number: int = 51) -> Floats:
-    """Return the targets of an ECDF in GFLOPS, ascending, in equal steps of log precision from COARSEST to FINEST.
-
-    COCO also uses 51 targets, but over a range of precisions that suits analytic functions.
-    """
-    return best / (1 + np.geomspace(COARSEST, FINEST, number))
-
-
-def ecdf(values: Floats, at: Floats) -> Floats:
-    """Return, for each number in ``at``, the fraction of ``values`` (of any shape) that do not exceed it.
-
-    For hits, this is a runtime profile, also called a data profile (More and Wild, "Benchmarking derivative-free
-    optimization algorithms", SIAM Journal on Optimization 20(1), 2009).
-    """
-    return np.searchsorted(np.sort(values, axis=None), at, side="right") / max(1, values.size)
-
-
-def ecdf_area(hits: Floats, horizon: int) -> float:
-    """Return the mean of the ECDF of ``hits`` over trials 1 to ``horizon``: 1 if the first trial hits all targets.
-
-    With denser targets, it approaches :func:`anytime` (Lopez-Ibanez et al., 2024).
-    """
-    return float((np.maximum(horizon + 1 - hits, 0.0) / horizon).mean()) if hits.size else 0.0
-
-
-def anytime(so_far: Floats, best: float) -> Floats:
-    """Return the AOCC: the area over the convergence curve on a logarithmic scale of precision, in [0, 1].
-
-    The precision so_far / best - 1 is clipped to [FINEST, COARSEST], and its logarithm is scaled to [0, 1]. The area is
-    1 minus the mean of this value (Lopez-Ibanez et al., 2024, as in IOHexperimenter, whose bounds are absolute).
-    ``so_far`` is the lowest latency up to each trial, shape (..., trials).
-    """
-    precision = np.clip(so_far / best - 1, FINEST, COARSEST)
-    return np.asarray(1 - (np.log(precision / FINEST) / math.log(COARSEST / FINEST)).mean(axis=-1))

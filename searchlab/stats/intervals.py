@@ -92,43 +92,6 @@ def mean_of_means_interval(sample: Sample) -> Interval:
     return t_interval(value, float(variances.sum()) / len(sample) ** 2, satterthwaite(variances, counts - 1))
 
 
-def interquartile_mean(sample: Sample) -> float:
-    """Return the mean of the middle half of all runs, with a quarter (rounded down) cut off at each end.
-
-    It is more robust than the mean and more efficient than the median (Agarwal, Schwarzer, Castro, Courville and
-    Bellemare, "Deep reinforcement learning at the edge of the statistical precipice", NeurIPS 2021).
-    """
-    runs = np.sort(np.concatenate(sample))
-    cut = len(runs) // 4
-    return float(runs[cut : len(runs) - cut].mean())
-
-
-def interquartile_interval(sample: Sample) -> Interval:
-    """Return :func:`interquartile_mean` with its interval for these workloads, each of which needs at least 2 runs.
-
-    The variance of the trimmed mean is estimated from winsorised runs (Tukey and McLaughlin, "Less vulnerable
-    confidence and significance procedures for location based on a single sample", Sankhya A 25(3), 1963) within each
-    workload, because workloads are fixed and only runs vary. The degrees of freedom are Satterthwaite's, multiplied by
-    the fraction of runs that are not cut off, but at least those of the workload with the fewest runs.
-    """
-    value = interquartile_mean(sample)
-    counts = np.array([len(runs) for runs in sample])
-    if counts.min() < 2:
-        return Interval.none(value, "An interval for an interquartile mean needs 2 runs on each workload.")
-    pooled = np.sort(np.concatenate(sample))
-    number, cut = len(pooled), len(pooled) // 4
-    kept = number - 2 * cut
-    lowest, highest = pooled[cut], pooled[number - cut - 1]
-    squares = np.array([np.var(np.clip(runs, lowest, highest), ddof=1) for runs in sample]) * counts
-    if not squares.any():
-        return Interval.none(
-            value, "The middle half of the runs all give the same number, so they do not show the noise."
-        )
-    variance = squares.sum() * (number - 1) / number / (kept * (kept - 1))
-    df = max(kept / number * satterthwaite(squares, counts - 1), counts.min() - 1)
-    return t_interval(value, float(variance), df)
-
-
 def median_interval(values: Floats) -> Interval:
     """Return the median of independent runs, with its interval. Censored runs are infinite.
 

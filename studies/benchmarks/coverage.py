@@ -25,8 +25,6 @@ from searchlab.arrays import Floats
 from searchlab.stats.inference import paired_difference
 from searchlab.stats.intervals import (
     Interval,
-    interquartile_interval,
-    interquartile_mean,
     mean_interval,
     median_interval,
 )
@@ -59,15 +57,6 @@ class OnTables:
         def experiment(seeds: int) -> tuple[Interval, float]:
             values = getattr(self.pools[self.random.integers(len(self.pools))][0], measure)
             return mean_interval(self._drawn(values, seeds)), float(values.mean())
-
-        return experiment
-
-    def interquartile(self, workloads: int) -> Experiment:
-        def experiment(seeds: int) -> tuple[Interval, float]:
-            which = self._some(workloads)
-            areas = [self.pools[i][0].area for i in which]
-            truth = self._truth("iqm", *which, of=lambda: float(interquartile_mean(areas)))
-            return interquartile_interval([self._drawn(values, seeds) for values in areas]), truth
 
         return experiment
 
@@ -142,8 +131,6 @@ def experiments(tables: list[Floats], random: np.random.Generator) -> dict[str, 
     return {
         "mean area, 1 workload": these.mean("area"),
         "mean log score, 1 workload": these.mean("score"),
-        "interquartile mean of areas, 3 workloads": these.interquartile(3),
-        "interquartile mean of areas, 12 workloads": these.interquartile(12),
         "median trials to the target": these.hits,
         "mean difference, these 1 workload": these.difference(1),
         "mean difference, these 3 workloads": these.difference(3),

@@ -37,10 +37,10 @@ print(comparison.verdict)
 print(comparison.strategies_frame()[["strategy", "trials_to_target_median", "area_mean", "seconds"]])
 
 # %% [markdown]
-# The figures are the same as in the report: the fraction of all targets that each policy has reached, and the best
-# program so far. They are Altair charts: `save` writes one to a file, and a notebook shows the last one in a cell.
+# The figures are the same as in the report: how far each policy is ahead of random search, and the best program so
+# far. They are Altair charts: `save` writes one to a file, and a notebook shows the last one in a cell.
 # `comparison.save("DIR")` writes the complete report.
 
 # %%
-comparison.plot_ecdf().save("results/tutorials/compare/targets.png")
+comparison.plot_differences().save("results/tutorials/compare/differences.png")
 comparison.plot_convergence()

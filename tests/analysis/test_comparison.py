@@ -111,7 +111,7 @@ def test_numbers_are_numbers_also_where_none_is_known(tmp_path: Path) -> None:
 
 CHARTS = {
     "convergence": (WORKLOAD, {}, "best GFLOPS so far"),
-    "ecdf": (OTHER, {"by": "seconds"}, "fraction of all (seed, target) pairs"),
+    "trials": (OTHER, {"share": "slow"}, "trials slower than half of the space, %"),
 }
 
 
@@ -120,7 +120,7 @@ def test_charts_are_those_of_the_report(comparison: Comparison, name: str) -> No
     workload, options, quantity = CHARTS[name]
     spec = getattr(comparison, f"plot_{name}")(*[workload] * bool(workload), **options).to_dict()
     title = spec["title"]["text"]
-    assert title.startswith(workload or "Across all workloads") and ("seconds" in title) == bool(options)
+    assert title.startswith(workload or "Across all workloads") and ("slow" in title) == bool(options)
     assert quantity in {layer.get("encoding", {}).get("y", {}).get("title") for layer in spec["layer"]}
     (data,) = (rows for key, rows in spec["datasets"].items() if key == spec["data"]["name"])
     assert {row["strategy"] for row in data} == {"fast", "random"}
@@ -149,7 +149,7 @@ def test_charts_are_restyled_combined_and_saved(comparison: Comparison, tmp_path
     assert "mine" in (tmp_path / "one.svg").read_text()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the legends of both highlight strategies in both
-        both = comparison.plot_convergence(WORKLOAD) | comparison.plot_ecdf(WORKLOAD) & comparison.plot_convergence(
+        both = comparison.plot_convergence(WORKLOAD) | comparison.plot_budget(WORKLOAD) & comparison.plot_convergence(
             OTHER
         )
         both.save(tmp_path / "all.png")
@@ -203,9 +203,15 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
             r"nothing to compare: no two strategies searched the same workload; for example, 'random' searched "
             r"gemm:100x100x50, while 'fast' searched gemm:100x100x500; to compare",
         ),
-        (lambda d: compare(d).plot_ecdf(), "there are 2 workloads; specify one: gemm:100x100x50"),
-        (lambda d: compare(d).plot_ecdf("gemm:100x100x5"), "this comparison contains no workload 'gemm:100x100x5'"),
-        (lambda d: compare(d).plot_ecdf(OTHER, by="second"), "cannot be drawn by 'second'; did you mean 'seconds'?"),
+        (lambda d: compare(d).plot_convergence(), "there are 2 workloads; specify one: gemm:100x100x50"),
+        (
+            lambda d: compare(d).plot_convergence("gemm:100x100x5"),
+            "this comparison contains no workload 'gemm:100x100x5'",
+        ),
+        (
+            lambda d: compare(d).plot_convergence(OTHER, by="second"),
+            "cannot be drawn by 'second'; did you mean 'seconds'?",
+        ),
         (lambda d: compare(d).plot_differences("fasd"), "this comparison contains no strategy 'fasd'"),
         (
             lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_differences(),
@@ -226,9 +232,8 @@ def test_what_has_not_succeeded_is_said(tmp_path: Path, throughputs: list[Any]) 
         write(tmp_path, name, 0, throughputs)
     one = compare(tmp_path)
     assert re.match("No trials have", one.verdict) and len(one.strategies_frame()) == (2 if throughputs else 0)
-    for name in ("ecdf", *([] if throughputs else ["convergence"])):
-        with pytest.raises(SearchlabError, match=WORKLOAD):
-            getattr(one, f"plot_{name}")()
+    with pytest.raises(SearchlabError, match=WORKLOAD):
+        getattr(one, "plot_importances" if throughputs else "plot_convergence")()
 
 
 def test_frames_and_figures_are_typed() -> None:

@@ -38,10 +38,8 @@ def test_numbers_over_two_workloads(tmp_path: Path) -> None:
     assert (good.strategy, random.strategy) == ("good", "random")
     areas = np.array([(8 + 9 + 9 + seed + 16) / 64 for seed in range(4)] * 2)
     assert good.area.value == pytest.approx(areas.mean())
-    assert good.area_iqm.value == pytest.approx(np.sort(areas)[2:6].mean())
     assert good.area.lower < good.area.value < good.area.upper
     assert good.score is not None and random.score is not None and good.score.value > random.score.value
-    assert good.ecdf_area > random.ecdf_area
     (contrast,) = facts.contrasts
     assert (contrast.first, contrast.second, contrast.runs) == ("good", "random", 8)
     assert contrast.test == "paired-t" and contrast.p is not None and contrast.p < 1e-8

@@ -60,10 +60,10 @@ def only(verdicts: list[ClaimVerdict]) -> ClaimVerdict:
 @pytest.mark.parametrize(
     ("curve", "measure", "verdict"),
     [
-        *((about(1.2, 0.01), measure, "holds") for measure in ("best_gflops", "area", "anytime")),
-        *((about(0.8, 0.01), measure, "fails") for measure in ("best_gflops", "area", "anytime")),
+        *((about(1.2, 0.01), measure, "holds") for measure in ("best_gflops", "area")),
+        *((about(0.8, 0.01), measure, "fails") for measure in ("best_gflops", "area")),
         *((about(1.0, 0.0005), measure, "fails") for measure in ("best_gflops", "area")),  # nothing that matters
-        *((about(1.2, 0.5), measure, "undecided") for measure in ("best_gflops", "anytime")),
+        *((about(1.2, 0.5), measure, "undecided") for measure in ("best_gflops", "area")),
     ],
 )
 def test_three_verdicts(curve: Curve, measure: Any, verdict: str, tmp_path: Path) -> None:

@@ -101,11 +101,11 @@ def test_one_name_for_two_strategies(tmp_path: Path, changes: dict[str, Any]) ->
 
 
 def test_differences_below_the_machines_resolution(tmp_path: Path) -> None:
-    for name, best in (("a", 100), ("b", 99), ("c", 90)):
-        write(tmp_path, name, 0, [1, best], machine={"resolution": 0.04, "checked": "2026-11-27"})
+    for name, best in (("a", 100), ("b", 99), ("c", 40)):
+        write(tmp_path, name, 0, [1, best], machine={"resolution": 1.02, "checked": "2026-11-27"})
     (workload,) = summarize(read_runs(tmp_path)).workloads
     (note,) = [note for note in workload.notes if "may differ by" in note]
-    assert "may differ by 4 % on this machine. The best times of b (medians" in note and "that of a by less" in note
+    assert "may differ by 102 % on this machine. The best times of b (medians" in note and "that of a by less" in note
 
 
 def test_a_resolution_that_is_no_number_is_ignored(tmp_path: Path) -> None:

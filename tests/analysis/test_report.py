@@ -27,8 +27,6 @@ CHARTS = (
     "convergence-each-seed",
     "convergence-seconds",
     "differences",
-    "ecdf",
-    "ecdf-seconds",
     "budget",
 )
 CHARTS += ("importances", "pairs", "trials", "trials-failed", "trials-slow", "values", "values-tile")

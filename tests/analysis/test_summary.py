@@ -213,7 +213,6 @@ def test_a_run_that_ended_early_keeps_its_best_to_the_budget(tmp_path: Path) -> 
     assert stops.area.by_seed == pytest.approx([(1 + 4 * 10) / 50, (1 + 2 + 3 * 5) / 50])
     assert stops.trials_to_target.by_seed == [2, None] and stops.seconds_to_target.by_seed == [2, None]
     assert stops.trials_to_target.expected == 2 + 3, "a restart costs what the run took until it ended"
-    assert stops.trials_to_target.penalised == (2 + 50) / 2
     assert stops.seconds.total == 5 and "not complete" not in item.verdict
     assert item.notes == [
         "2 runs of stops ended after 2 to 3 of 5 trials, because the policy had nothing more to propose; the best "
@@ -244,20 +243,6 @@ def test_if_all_runs_ended_early_the_longest_is_the_budget(tmp_path: Path) -> No
     item = only(tmp_path)
     assert item.horizon == 4 and {row.trials for row in item.strategies} == {4}
     assert item.by_strategy["a"].area.by_seed == pytest.approx([(1 + 2 * 3) / 32])
-
-
-def test_a_run_that_ends_sooner_is_punished_no_less(tmp_path: Path) -> None:
-    """PAR-10 has one budget for all of a workload, in trials and in seconds; ERT counts what each run spent."""
-    write(tmp_path, "short", 0, [1, 1], ended=True)
-    write(tmp_path, "long", 0, [1, 1, 1, 1], spent=(0, 0, 0, 3))
-    write(tmp_path, "good", 0, [1, 10, 1, 1])
-    rows = only(tmp_path).by_strategy
-    assert rows["short"].trials_to_target.penalised == rows["long"].trials_to_target.penalised == 40
-    assert rows["short"].seconds_to_target.penalised == rows["long"].seconds_to_target.penalised == 120
-    assert rows["good"].trials_to_target.penalised == rows["good"].trials_to_target.expected == 2
-    write(tmp_path, "short", 1, [1, 10], ended=True)
-    short = only(tmp_path).by_strategy["short"]
-    assert short.trials_to_target.expected == 4 and short.trials_to_target.penalised == (40 + 2) / 2
 
 
 def test_runs_that_have_yet_to_begin_are_told_in_one_sentence(tmp_path: Path) -> None:

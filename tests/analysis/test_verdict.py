@@ -11,12 +11,12 @@ from tests.support.analysis.logs import write
 Runs = dict[str, list[int | None]]
 
 
-def workload(directory: Path, runs: Runs, seconds: dict[str, float] | None = None) -> WorkloadSummary:
+def workload(directory: Path, runs: Runs) -> WorkloadSummary:
     """Of strategies that find 10 GFLOPS at the given trial of each seed, of eight trials."""
     for name, trials in runs.items():
         for seed, trial in enumerate(trials):
             run = [10.0 if i == trial else 1.0 for i in range(1, 9)]
-            write(directory, name, seed, run, spent=(0, 0, 0, (seconds or {}).get(name, 1.0)))
+            write(directory, name, seed, run)
     return summarize(read_runs(directory)).workloads[0]
 
 
@@ -32,8 +32,7 @@ def test_a_clear_winner(tmp_path: Path) -> None:
     assert (summary.standing.leader, list(summary.standing.behind)) == ("a", ["b"])
     assert summary.verdict == (
         "a is significantly better than b by area under the curve (p = 0.0079). "
-        "Mean area under the curve: a 0.887 [0.789, 0.986], b 0.550 [0.451, 0.649]. "
-        "Median trials to 95 % of the best known: a 2 [1, 3], b 5 [4, 6]."
+        "Mean area under the curve: a 0.887 [0.789, 0.986], b 0.550 [0.451, 0.649]."
     )
 
 
@@ -43,7 +42,6 @@ def test_few_seeds_can_show_nothing(tmp_path: Path) -> None:
     assert facts is not None and facts.outcome is Outcome.TOO_FEW_SEEDS and facts.undecided.keys() == {"b"}
     assert (facts.seeds, facts.seeds_needed) == (3, 4)
     assert summary.verdict.startswith("No winner: a cannot be told apart from b") and "at least 4." in summary.verdict
-    assert summary.verdict.endswith("An interval for a median needs 5 runs; there are 3.")
 
 
 def test_seeds_needed_depend_on_the_tests(tmp_path: Path) -> None:
@@ -55,21 +53,7 @@ def test_seeds_needed_depend_on_the_tests(tmp_path: Path) -> None:
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:
     summary = workload(tmp_path, {"a": [1], "b": [7]})
     assert summary.standing is not None and summary.standing.seeds == 1
-    assert "a 1, b 7. An interval for a median needs 5 runs; there is 1." in summary.verdict
-
-
-def test_another_leader_in_seconds(tmp_path: Path) -> None:
-    trials: Runs = {"a": [1, 2, 5, 2, 4, 5], "b": [4, 4, 4, 5, 3, 4]}
-    summary = workload(tmp_path, trials, {"b": 0.1})
-    assert summary.standing is not None and summary.standing.outcome is Outcome.UNDECIDED
-    assert summary.verdict.startswith("No winner: a cannot be told apart from b by area under the curve (p = 0.5). ")
-    assert summary.verdict.endswith(" The order differs in median seconds: b 0.4 [0.336, 0.464], a 3 [1.36, 5].")
-
-
-def test_medians_that_are_not_reached(tmp_path: Path) -> None:
-    assert ": a 1, b not reached (1 of 3)." in workload(tmp_path / "1", {"a": [1, 1, 1], "b": [2, None, None]}).verdict
-    text = workload(tmp_path / "2", {"a": [1, 2, 2, 3, None], "b": [3, 3, 3, 4, None]}).verdict
-    assert ": a 2 [1, not reached], b 3 [3, not reached]." in text
+    assert summary.verdict.endswith("Mean area under the curve: a 1.000, b 0.325.")
 
 
 def test_a_leader_that_differs_from_some(tmp_path: Path) -> None:
@@ -110,14 +94,6 @@ def test_the_first_of_the_ranking_has_the_largest_mean(tmp_path: Path) -> None:
     values = [row.area.value for row in summary.strategies]
     assert values == [fmean(row.area.by_seed) for row in summary.strategies]
     assert f"Mean area under the curve: a {values[0]:.3f}, b {values[1]:.3f} [" in summary.verdict
-
-
-def test_areas_are_shown_if_hardly_any_seed_reaches_the_target(tmp_path: Path) -> None:
-    text = workload(tmp_path, {"a": [None, None, 8], "b": [None, None, None]}).verdict
-    assert text.endswith(
-        " Mean area under the curve: a 0.138 [0.000, 0.299], b 0.100. "
-        "No strategy reaches 95 % of the best known in most of its seeds."
-    )
 
 
 def test_one_strategy(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """The code blocks of README, CONTRIBUTING and the pages of ``docs``.
 
 A comment before a block decides how it is tested: ``<!-- test: file NAME -->`` writes it to a file, ``<!-- test: run
--->`` runs the commands of a console block, ``<!-- test: fragment -->`` only parses TOML, ``<!-- test: keys REASON -->``
-reads a study file without planning it, ``<!-- test: output WORD... -->`` looks for each line in what the commands
-before have printed, where each WORD may differ, and ``<!-- test: skip REASON -->`` skips a block.
+-->`` runs the commands of a console block, ``<!-- test: fragment -->`` completes a study file, ``<!-- test: keys REASON
+-->`` reads one without planning it, ``<!-- test: output WORD... -->`` looks for each line in what the commands before
+have printed, where each WORD may differ, and ``<!-- test: skip REASON -->`` skips a block.
 """
 
 from __future__ import annotations

@@ -72,4 +72,4 @@ def test_wrong_commands_are_found() -> None:
 def test_every_block_is_understood() -> None:
     for block in BLOCKS:
         assert block.test in ("", "run", "file", "fragment", "keys", "output", "skip"), block
-        assert (block.test in ("file", "keys", "skip")) == bool(block.argument), block
+        assert block.test == "output" or (block.test in ("file", "keys", "skip")) == bool(block.argument), block

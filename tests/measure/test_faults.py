@@ -164,7 +164,7 @@ def test_a_signal_at_any_moment_ends_it_cleanly(tmp_path: Path, moment: str, num
     deadline = time.monotonic() + 60
     while not reached():
         assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(0.05)
     workers = us.children(recursive=True)
     process.send_signal(number)
     output, errors = process.communicate(timeout=30)

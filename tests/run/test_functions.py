@@ -95,7 +95,7 @@ def test_progress_of_a_run_that_seconds_limit(tmp_path: Path) -> None:
     given: dict[str, Any] = {"space": SPACE, "policy": "grid", "batch": 1, "log": tmp_path / "a.jsonl"}
     tune(cost, **given, trials=2, progress=False)
     tune(cost, **given, seconds=60, progress=Console(file=shown, force_terminal=True, color_system=None, width=200))
-    assert f"continuing {tmp_path / 'a.jsonl'} from trial 2\n" in shown.getvalue()
+    assert f"{tmp_path / 'a.jsonl'} continues after 2 trials\n" in shown.getvalue()
     assert " 0/60 s " in shown.getvalue() and " s trial 7, 2.000 s" in shown.getvalue(), shown.getvalue()
 
 
@@ -232,12 +232,17 @@ def test_a_study_file_names_functions(module: Callable[[str], None], tmp_path: P
     frame = searchlab.compare(tmp_path / "out").runs_frame()
     assert sorted(frame["strategy"]) == ["random", "random", "tpe", "tpe"]
     assert set(frame["workload"]) == {"python:objective:f"}
+    knobs = 'workloads = ["python:objective:f"]\npolicies = ["random"]\nspaces = [{ x = [1, 2, 3], y = [1, 2] }]\n'
+    (tmp_path / "knobs.toml").write_text(knobs)
+    (run,), _ = Study.load(tmp_path / "knobs.toml").plan()
+    assert run.space.size() == 6
 
 
 @pytest.mark.parametrize(
     ("workload", "options", "message"),
     [
         (cost, {"space": {}}, "the space has no knobs"),
+        (cost, {"space": {"x": [1, 2], "restrictions": ["x > 1"]}}, "restrictions would be a knob of the space"),
         (cost, {"space": {"x": [1, 1]}}, "'x' contains 1 twice"),
         (cost, {"space": {"x": [1, math.nan]}}, "'x' contains nan"),
         (cost, {"space": {"x": [None]}}, "'x' contains None"),

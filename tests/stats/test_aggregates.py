@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from searchlab.arrays import Floats
-from searchlab.stats.intervals import improvement, interquartile_mean
+from searchlab.stats.intervals import improvement
 
 INF = math.inf
 samples = st.lists(arrays(np.float64, st.integers(1, 8), elements=st.floats(0, 1)), min_size=1, max_size=4)
@@ -17,11 +17,6 @@ samples = st.lists(arrays(np.float64, st.integers(1, 8), elements=st.floats(0, 1
 
 def array(*values: float) -> Floats:
     return np.array(values, dtype=np.float64)
-
-
-def test_aggregates_by_hand() -> None:
-    sample = [array(9, 0, 1, 2), array(3, 4, 5, -7)]
-    assert interquartile_mean(sample) == (1 + 2 + 3 + 4) / 4
 
 
 def test_improvement_by_hand() -> None:

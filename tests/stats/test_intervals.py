@@ -13,7 +13,6 @@ from scipy.stats import beta, binom, ttest_1samp
 from searchlab.arrays import Floats
 from searchlab.stats.intervals import (
     Interval,
-    interquartile_interval,
     mean_interval,
     mean_of_means_interval,
     median_interval,
@@ -49,8 +48,6 @@ def test_no_interval_where_none_would_cover() -> None:
     assert mean_interval(array()).lower is None
     assert "the same number" in mean_interval(np.full(3, 0.1) + array(0, 1e-17, 0)).note
     assert "needs 5 runs; there are 4" in median_interval(array(1, 2, 3, 4)).note
-    assert "2 runs on each" in interquartile_interval([array(1, 2), array(3)]).note
-    assert "the same number" in interquartile_interval([array(1, 1), array(1, 1)]).note
 
 
 def test_medians_lie_between_order_statistics() -> None:
@@ -82,14 +79,6 @@ def test_the_interval_of_a_mean_of_means(sample: list[Floats]) -> None:
         assert twice[1] - twice[0] < ends(interval)[1] - ends(interval)[0]
 
 
-@given(samples)
-def test_an_interquartile_interval_turns_over_with_its_runs(sample: list[Floats]) -> None:
-    interval, turned = interquartile_interval(sample), interquartile_interval([-runs for runs in sample])
-    assert turned.value == pytest.approx(-interval.value)
-    if interval.lower is not None and turned.lower is not None:
-        assert ends(turned) == pytest.approx((-ends(interval)[1], -ends(interval)[0]), abs=1e-9)
-
-
 def test_ends_are_kept_to_where_the_quantity_can_be() -> None:
     assert ends(Interval(0.9, 0.7, 1.1).within(0, 1)) == (0.7, 1)
     assert Interval.none(0.5, "why").within(0, 1) == Interval(0.5, None, None, "why")
@@ -104,18 +93,12 @@ def skewed(random: np.random.Generator, seeds: int) -> Floats:
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-@pytest.mark.parametrize("name", ["mean", "means", "interquartile", "median"])
+@pytest.mark.parametrize("name", ["mean", "means", "median"])
 def test_intervals_cover_what_they_say(name: str, seeds: int) -> None:
     """A small version of studies/benchmarks/coverage.py, on made-up runs: 600 of each."""
-    pooled = np.sort(np.concatenate([np.random.default_rng(1).beta(4, b, 40_000) for b in (1, 2, 3)]))
-    middle = float(pooled[30_000:-30_000].mean())
     experiments: dict[str, Made] = {
         "mean": lambda random: (mean_interval(skewed(random, seeds)), 2 / 3),
         "means": lambda random: (mean_of_means_interval([skewed(random, seeds) for _ in range(3)]), 2 / 3),
-        "interquartile": lambda random: (
-            interquartile_interval([random.beta(4, b, seeds) for b in (1, 2, 3)]),
-            middle,
-        ),
         "median": lambda random: (median_interval(skewed(random, seeds)), float(beta(4, 2).median())),
     }
     if (name, seeds) == ("median", 3):

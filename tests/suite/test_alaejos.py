@@ -13,6 +13,8 @@ import pytest
 from searchlab.run.study import Study
 from tests.support.benchmarks import BENCHMARKS, script
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 GEMM = "gemm:16x16x16"
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from searchlab import load_log
+from tests.support.spaces.targets import UNOPTIMIZED
 
 from .scripts import printed, refusal
 
 
 def test_small_run(tmp_path: Path) -> None:
-    text = printed("ansor_conv2d", "--small", "--target", "native", "--out", str(tmp_path))
+    text = printed("ansor_conv2d", "--small", "--target", json.dumps(UNOPTIMIZED), "--out", str(tmp_path))
     assert "conv2d(n, f, y, x) += (pad[n, rc, (y+ry), (x+rx)]*weight[f, rc, ry, rx])\n" in text
     assert "relu(i0, i1, i2, i3) = max(bias[i0, i1, i2, i3], 0f)\n" in text
     assert "Sketch 0 of 3:" in text and "Sketch 2 of 3:" in text and "sample_perfect_tile" in text

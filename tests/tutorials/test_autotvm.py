@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 
 from searchlab import load_log
+from tests.support.spaces.targets import UNOPTIMIZED
 
 from .scripts import printed, refusal
 
 
 def test_small_run(tmp_path: Path) -> None:
-    text = printed("autotvm_conv2d", "--small", "--target", "native", "--trials", "9", "--out", str(tmp_path))
+    text = printed(
+        "autotvm_conv2d", "--small", "--target", json.dumps(UNOPTIMIZED), "--trials", "9", "--out", str(tmp_path)
+    )
     assert text.count("ConfigSpace (len=") == 2
     # tile_f, tile_y, tile_x, tile_rc, order, unroll, pack_weight
     assert f"ConfigSpace (len={(size := 5 * 4 * 4 * 5 * 6 * 4 * 2)}, range_length={size}, space_map=" in text

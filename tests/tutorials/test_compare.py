@@ -29,7 +29,7 @@ def test_the_script_says_which_policy_is_fastest_and_draws(text: str, folder: Pa
     assert "by area under the curve" in text.splitlines()[0]
     assert {"random", "evolutionary", "xgb"} <= set(text.split())
     assert len(list(folder.rglob("*.jsonl"))) == 24
-    assert (folder / "results/tutorials/compare/targets.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "results/tutorials/compare/differences.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_it_is_short() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from searchlab import load_log
 from searchlab.errors import SearchlabError
 from searchlab.log.format import find_logs
+from tests.support.spaces.targets import UNOPTIMIZED
 
 from .scripts import printed, refusal
 
@@ -22,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def text(folder: Path) -> str:
-    return printed("metaschedule", "--small", "--target", "native", "--out", str(folder))
+    return printed("metaschedule", "--small", "--target", json.dumps(UNOPTIMIZED), "--out", str(folder))
 
 
 def test_traces_by_hand_and_drawn(text: str) -> None:
@@ -66,7 +68,7 @@ def test_a_log_of_a_function_of_the_script_says_so_elsewhere(text: str, folder: 
 
 def test_with_more_trials_it_goes_on(text: str, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    printed("metaschedule", "--small", "--target", "native", "--out", str(tmp_path), "--trials", "5")
+    printed("metaschedule", "--small", "--target", json.dumps(UNOPTIMIZED), "--out", str(tmp_path), "--trials", "5")
     for log in find_logs(folder):
         before, after = (load_log(path).trials for path in (log, tmp_path / log.relative_to(folder)))
         assert len(after) == 5 and after[:4] == before

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arrays import Floats
 from ...log.columns import METRICS as FIELDS
-from ...stats.curves import Band, band_at, ecdf
+from ...stats.curves import Band, band_at
 from ...stats.inference import ROPE
 from ..knobs import MOST_VALUES, MeasuredSpace
 from ..measures import AREA
@@ -67,7 +67,6 @@ def workload_charts(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyle
     charts = [
         _convergence(item, runs, styles),
         *_budget_charts(parts, styles),
-        _ecdf(item, runs, styles),
         _models(item, runs, styles),
         *space_charts(runs.spaces, item.unit),
     ]
@@ -203,27 +202,6 @@ def _seeds(item: WorkloadSummary) -> str:
     if not differ:
         return text
     return f"{text}; {listed(differ)}: the number of trials differs between seeds, so lines end with the shortest run"
-
-
-def _ecdf(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Chart:
-    views: dict[str, Spec] = {}
-    for (key, label), hits in zip(AXES, (runs.hits, runs.hits_in_seconds), strict=True):
-        end = item.horizon if key == BY_TRIALS else runs.longest
-        at = np.union1d(sample(np.concatenate([own.ravel() for own in hits.values()])), [end])
-        rows = [row for name in item.by_strategy for row in _line(name, at, ecdf(hits[name], at))]
-        views[key] = line_chart(
-            rows if item.best else [], styles, label, "fraction of all (seed, target) pairs", domain=(0.0, 1.0)
-        )
-    number = len(runs.targets)
-    return Chart(
-        "ecdf",
-        "Targets reached",
-        f"empirical distribution over seeds and {number} targets, up to within 1 % of the best known",
-        "Empirical distribution of running times: the fraction of all (seed, target) pairs in which the seed has "
-        f"reached the target, for {number} targets from a twelfth of the best known to within 1 % of it. Higher "
-        "is better. Easy and hard targets are visible at once.",
-        views,
-    )
 
 
 def _models(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Chart:

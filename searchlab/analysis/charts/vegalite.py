@@ -68,6 +68,12 @@ class Chart(NamedTuple):
     says: str  # how to read the chart
     views: Mapping[str, Spec]
 
+    @property
+    def height(self) -> int:
+        """The height that a page reserves for the chart, in pixels."""
+        height: int = next(iter(self.views.values()))["height"]
+        return height + 65
+
 
 class LineStyles(NamedTuple):
     """The order and highlighting of strategies in all charts and tables."""

@@ -5,16 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import time
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
-from itertools import groupby
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -32,7 +28,6 @@ from ..model import BestProgram, Summary, WorkloadSummary, significant_differenc
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
 from ..words import area_text, listed, number_ranges, number_text, percent
 
-INLINE = 4  # with more workloads, sections are compressed until the reader opens them
 WATCH = "watch.js"  # the script of pages that are served
 
 
@@ -42,7 +37,6 @@ def page(
     charts: Mapping[str, Mapping[str, Chart]],
     styles: LineStyles,
     programs: Sequence[BestProgram],
-    out: Path | None = None,
     version: str = "",
 ) -> str:
     """Render the page for a summary. Equal arguments yield equal pages.
@@ -53,11 +47,10 @@ def page(
         charts: The charts by workload and key; see :func:`~searchlab.analysis.charts.figures.all_charts`.
         styles: The order and highlighting of strategies.
         programs: The best programs.
-        out: The page's directory, to which links to logs are relative. If it is None, the page contains no links.
         version: The version of a page that is served, which follows its study; see :func:`waiting_page`.
     """
     numbers = {name: number for number, name in enumerate(styles.names)}
-    several, packed = len(summary.workloads) > 1, len(summary.workloads) > INLINE
+    several = len(summary.workloads) > 1
     templates = environment()
     templates.globals |= {
         "numbers": numbers,
@@ -68,7 +61,7 @@ def page(
     }
     sections = []
     for number, item in enumerate(summary.workloads):
-        fields = _section(item, comparison[item.workload], charts[item.workload], programs, f"w{number}", out)
+        fields = _section(item, comparison[item.workload], charts[item.workload], programs, f"w{number}")
         text = templates.get_template("section.html.jinja").render(fields)
         sections.append(
             {
@@ -77,7 +70,6 @@ def page(
                 "charts": charts[item.workload],
                 "knobs": fields["knobs"],
                 "html": Markup(text),
-                "packed": base64.b64encode(zlib.compress(text.encode(), 9)).decode(),
             }
         )
     over_all = {f"all-{key}": chart for key, chart in charts[""].items()}
@@ -93,13 +85,12 @@ def page(
         lit=styles.lit,
         legend=[*styles.lit, *(name for name in styles.names if name not in styles.lit)],
         sections=sections,
-        packed=packed,
         overall=overall,
         overall_ranking=table(overall.strategies if overall else [], Shown.PAGE, cutoffs=summary.score_cutoffs),
         overall_significant=significant_differences(overall.contrasts if overall else []),
         overall_notes=interval_notes(overall.strategies if overall else ()),
         charts=charts,
-        shared=embed_json(share_data(over_all, "all")),
+        shared=compress_json(share_data(over_all, "all")),
         made=strategies(comparison),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
@@ -155,7 +146,6 @@ def _section(
     charts: Mapping[str, Chart],
     programs: Sequence[BestProgram],
     name: str,
-    out: Path | None,
 ) -> dict[str, Any]:
     """Return the values that a section's template needs."""
     return {
@@ -169,8 +159,7 @@ def _section(
         "interval_notes": interval_notes(item.strategies),
         "facts": facts(runs.runs),
         "knobs": important_knobs(charts.get("importances")),
-        "logs": log_links(runs.runs, out),
-        "data": embed_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
+        "data": compress_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
     }
 
 
@@ -192,6 +181,12 @@ def embed_json(data: Any) -> Markup:
     """Return ``data`` as JSON for a script element. Nothing in it can close the element or open a comment."""
     text = json.dumps(msgspec.to_builtins(data), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def compress_json(data: Any) -> str:
+    """Return ``data`` as compressed JSON in base64."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def interval_notes(rows: Sequence[Row]) -> list[str]:
@@ -281,22 +276,3 @@ def _space(header: Header) -> str:
 
 def _device(target: Mapping[str, Any]) -> str:
     return _pairs({name: target[name] for name in ("kind", "mcpu", "arch", "num-cores") if name in target})
-
-
-def log_links(runs: Sequence[LoggedRun], out: Path | None) -> list[tuple[str, list[tuple[int, str, str]]]]:
-    """Return the seed, name and link of each log, by strategy. Links are relative to ``out``, or "" without either."""
-    folders: dict[str, str] = {}
-
-    def link(path: Path) -> str:
-        if out is None or not os.path.isfile(path):
-            return ""
-        folder, name = os.path.split(path)
-        if folder not in folders:
-            folders[folder] = os.path.relpath(folder or ".", out)
-        # A quoted path can neither end its HTML attribute nor begin with a URL scheme.
-        return quote(os.fsencode(os.path.normpath(os.path.join(folders[folder], name))))
-
-    return [
-        (strategy, [(run.seed, run.file, link(run.log.path)) for run in strategy_runs])
-        for strategy, strategy_runs in groupby(runs, lambda run: run.strategy)
-    ]

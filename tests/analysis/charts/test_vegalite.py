@@ -41,7 +41,7 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Char
 
 
 def test_every_chart_is_valid_and_drawn(charts: dict[str, dict[str, Chart]]) -> None:
-    lines = {"convergence", "budget", "trials", "ecdf"}
+    lines = {"convergence", "budget", "trials"}
     assert set(charts[WORKLOAD]) == lines | {"importances", "values", "pairs"}
     assert set(charts[""]) == {"budget", "trials", "differences", "workloads"}
     for chart in [*charts[WORKLOAD].values(), *charts[""].values()]:

@@ -115,7 +115,8 @@ function refresh() {
     button.setAttribute("aria-pressed", String(chosen.only));
     button.hidden = !faint.length;
   }
-  for (const figure of paper ? all("[data-chart]") : near) if (figure.state !== state()) draw(figure);
+  const shown = paper ? Object.keys(specifications).map((id) => document.getElementById(id)) : near;
+  for (const figure of shown) if (figure.state !== state()) draw(figure);
 }
 
 const sheet = new CSSStyleSheet(); // a page may have tens of thousands of rows
@@ -141,82 +142,28 @@ document.addEventListener("change", ({ target }) => {
   refresh();
 });
 
-// Sections. Of many, each is packed until it comes into view, is linked to, or is printed.
-
 const watcher = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) near[isIntersecting ? "add" : "delete"](target);
   refresh();
 }, { rootMargin: "600px 0px" });
 
-// Makes what is in an element work.
-function begin(element) {
-  for (const script of all("script.charts", element)) {
-    const content = JSON.parse(script.textContent);
+// Decompresses the charts' data, and draws the charts as they come into view.
+async function load() {
+  for (const script of all("script.charts")) {
+    const bytes = Uint8Array.from(atob(script.textContent), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const content = await new Response(stream).json();
     Object.assign(data, content.data);
     Object.assign(specifications, content.charts);
+    for (const id of Object.keys(content.charts)) watcher.observe(document.getElementById(id));
   }
-  all("table.sortable", element).forEach(sortable);
-  for (const figure of all("[data-chart]", element)) {
-    const [first] = Object.values(specifications[figure.id]);
-    figure.querySelector(".plot").style.minHeight = `${first.height + 65}px`; // until it is drawn
-    watcher.observe(figure);
-  }
-}
-
-function fill(section) {
-  if (!section?.content) return false;
-  section.innerHTML = section.content;
-  section.content = null;
-  section.classList.remove("packed");
-  begin(section);
-  return true;
-}
-
-const packed = all("section.packed");
-const nearing = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    target.near = isIntersecting;
-    if (isIntersecting) fill(target);
-  }
-}, { rootMargin: "1200px 0px" });
-
-async function unpack() {
-  for (const section of packed) {
-    const bytes = Uint8Array.from(atob(section.querySelector("script").textContent), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    section.content = await new Response(stream).text();
-    if (section.near) fill(section);
-    if (fragment().split("-")[0] === section.id) jump();
-  }
-}
-
-const fragment = () => location.hash.slice(1);
-
-// Goes to the place that the address names. Its section and those above it may have been filled since the browser went there.
-function jump() {
-  fill(document.getElementById(fragment().split("-")[0]));
-  const target = document.getElementById(fragment());
-  if (target?.matches("details")) target.open = true;
-  target?.scrollIntoView();
 }
 
 // Contents: a column at the side of a wide window, else a list that opens.
 
 const toc = document.getElementById("toc");
 const wide = matchMedia("(min-width: 78rem)");
-const links = all("a", toc);
-
-function follow() {
-  const places = links.map((link) => document.getElementById(link.hash.slice(1)).getBoundingClientRect().top);
-  const here = links[Math.max(0, places.findLastIndex((top) => top < 160))];
-  for (const link of links) link.toggleAttribute("aria-current", link === here);
-  if (wide.matches) here.scrollIntoView({ block: "nearest" });
-}
-
-function arrange() {
-  toc.open = wide.matches;
-  follow();
-}
+const arrange = () => (toc.open = wide.matches);
 
 new ResizeObserver(() => {
   const bar = wide.matches ? 0 : document.getElementById("side").offsetHeight;
@@ -226,15 +173,13 @@ new ResizeObserver(() => {
 for (const kind of ["beforeprint", "afterprint"]) {
   window.addEventListener(kind, () => {
     paper = kind === "beforeprint";
-    if (paper) packed.forEach(fill);
     refresh();
   });
 }
-window.addEventListener("hashchange", jump);
-window.addEventListener("scroll", () => requestAnimationFrame(follow), { passive: true });
 wide.addEventListener("change", arrange);
 dark.addEventListener("change", () => refresh());
 arrange();
-begin(document);
-packed.forEach((section) => nearing.observe(section));
-unpack();
+all("table.sortable").forEach(sortable);
+for (const plot of all("[data-height]")) plot.style.minHeight = `${plot.dataset.height}px`; // until it is drawn
+document.getElementById(location.hash.slice(1))?.scrollIntoView();
+load();
