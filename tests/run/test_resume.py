@@ -150,9 +150,9 @@ def test_a_log_can_be_cut_at_any_line_of_its_beginning(tables: Path, tmp_path: P
         assert decided(log) == decided(whole)
 
 
-@pytest.mark.parametrize("policy", strategies())
+@pytest.mark.parametrize("policy", ["random", "evolutionary", "tpe", "one-plus-one", "droplet"])
 def test_an_exhausted_space_ends_the_run(policy: str, tables: Path, tmp_path: Path) -> None:
-    """It ends with the same log when it is cut and continued."""
+    """It ends with the same log when it is cut and continued. The conformance kit exhausts a space by every policy."""
     path = tmp_path / "a.jsonl"
     run(policy, "small", tables, path, trials=1000, batch=16)
     whole = decided(path)
