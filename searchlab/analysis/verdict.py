@@ -15,6 +15,7 @@ from .measures import OverallStrategy, StrategySummary, interval_text
 from .model import Comparand, Contrast, Outcome, Standing
 from .words import counted, listed, number_text, p_equals, p_text
 
+SO_FAR = "Some runs are not complete, so this may change."
 DIGITS = 3  # after the decimal point, for differences of the area under the curve
 WORDS = {
     "better": "better than",
@@ -171,7 +172,7 @@ def _mean_areas(rows: Sequence[StrategySummary] | Sequence[OverallStrategy], are
 
 
 def _join(sentences: Sequence[str], so_far: bool) -> str:
-    return " ".join(filter(None, [*sentences, "Some runs are not complete, so this may change." * so_far]))
+    return " ".join(filter(None, [*sentences, SO_FAR * so_far]))
 
 
 def headline(first: str, second: str, difference: Difference) -> str:

@@ -26,6 +26,7 @@ from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..measures import Row, Shown, table
 from ..model import BestProgram, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
+from ..verdict import SO_FAR
 from ..words import area_text, listed, number_ranges, number_text, percent
 
 WATCH = "watch.js"  # the script of pages that are served
@@ -58,6 +59,7 @@ def page(
         "own": styles.subject,
         "area": area_text(summary.by),
         "several": several,
+        "so_far": SO_FAR,
     }
     sections = []
     for number, item in enumerate(summary.workloads):
