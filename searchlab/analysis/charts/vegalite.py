@@ -9,11 +9,16 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from zlib import crc32
 
+import platformdirs
+
+from ...errors import SearchlabError
 from ...files import file_name, write_file
 from ...stats.inference import ROPE
 from ..model import Summary
@@ -537,7 +542,16 @@ def draw(spec: Spec, kind: Format) -> bytes:
 
 @cache
 def javascript() -> str:
-    """Return the JavaScript that draws specifications, for pages that make no requests. It defines ``vegaEmbed``."""
+    """Return the JavaScript that draws specifications, for pages that make no requests. It defines ``vegaEmbed``.
+
+    It takes two seconds to bundle, so it is kept in the user's cache.
+    """
+    bundle = platformdirs.user_cache_path("searchlab") / f"vega-embed-{version('vl-convert-python')}.js"
+    with suppress(OSError, UnicodeDecodeError):
+        return bundle.read_text("utf-8")
     import vl_convert
 
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    code: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    with suppress(OSError, SearchlabError):  # it is bundled again next time
+        write_file(bundle, code)
+    return code

@@ -10,7 +10,7 @@ from vl_convert import vegalite_to_svg, vegalite_to_vega
 
 from searchlab.analysis import read_runs, summarize
 from searchlab.analysis.charts.figures import all_charts
-from searchlab.analysis.charts.vegalite import COLOURS, Chart, LineStyles, altair_chart, draw, titled
+from searchlab.analysis.charts.vegalite import COLOURS, Chart, LineStyles, altair_chart, draw, javascript, titled
 from tests.support.analysis.logs import WORKLOAD, write
 
 NAMES = ["mine", "random", "a.b[0]", 'it\'s "<b>\\x</b>"']
@@ -94,3 +94,19 @@ def test_charts_are_drawn_without_a_network(charts: dict[str, dict[str, Chart]])
     assert "http" not in str(vegalite_to_vega(chart.views["area"])).replace("https://vega.github.io/schema", "")
     with pytest.raises(ValueError, match="access denied|allowed|External"):
         vegalite_to_svg({"data": {"url": "https://example.org/data.csv"}, "mark": "point"}, allowed_base_urls=[])
+
+
+def test_the_script_is_bundled_once_for_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is bundled again where the user's cache cannot be read or written."""
+    read = javascript.__wrapped__
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    code = read()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "vegaEmbed" in code and read() == code
+    (bundle,) = (tmp_path / "searchlab").iterdir()
+    assert bundle.read_text("utf-8") == code
+    bundle.write_text("from the cache")
+    assert read() == "from the cache"
+    bundle.write_bytes(b"\xff")
+    assert read() == code
