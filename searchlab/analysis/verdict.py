@@ -28,8 +28,8 @@ WORDS = {
 
 STANDINGS = {
     Outcome.AHEAD: "{leader} is significantly better than {behind}{over} by {measure} ({p_behind}).",
-    Outcome.AHEAD_OF_SOME: "{leader} cannot be told apart from {undecided}{over} by {measure} ({p_undecided}), but is "
-    "significantly better than {behind} ({p_behind}).",
+    Outcome.AHEAD_OF_SOME: "{leader} is first{over} by {measure}: it is significantly better than {behind} "
+    "({p_behind}), but cannot be told apart from {undecided} ({p_undecided}).",
     Outcome.UNDECIDED: "No winner{over}: {leader} cannot be told apart from {undecided} by {measure} ({p_undecided}).",
     Outcome.TOO_FEW_SEEDS: "No winner{over}: {leader} cannot be told apart from {undecided} by {measure} with {seeds}; "
     "a significant difference needs at least {seeds_needed}.",

@@ -61,9 +61,8 @@ def test_a_leader_that_differs_from_some(tmp_path: Path) -> None:
     runs: Runs = {"a": [*early], "b": [2, 1, 2, 1, 2, 1, 2, 1, 3, 2], "c": [*late]}
     summary = workload(tmp_path, runs)
     assert summary.standing is not None and summary.standing.outcome is Outcome.AHEAD_OF_SOME
-    assert summary.verdict.startswith(
-        "a cannot be told apart from b by area under the curve (p = 0.78), but is significantly better than c (p = 0.0"
-    )
+    assert summary.verdict.startswith("a is first by area under the curve: it is significantly better than c (p = 0.0")
+    assert "), but cannot be told apart from b (p = 0.78)" in summary.verdict
     facts = standing(tmp_path, {name: [*late] for name in "defgh"})
     assert (list(facts.undecided), len(facts.behind)) == (["b"], 6)
     facts = standing(tmp_path, {name: [1, 2, 2, 1, 1, 2, 1, 2, 2, 2] for name in "ijkl"})

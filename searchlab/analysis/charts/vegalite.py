@@ -60,7 +60,7 @@ HIGHLIGHTED = {"param": "highlighted", "empty": False}
 MOST_HIGHLIGHTED = 6  # maximum number of strategies that are highlighted initially
 OTHERS = len(COLOURS) - 1  # number of colours of strategies other than the subject
 SALT = "28301"  # with it, the best and the most usual baselines have different colours
-WIDEST = 2.0  # the end of a drawn interval, as a multiple of the largest difference in the chart
+WIDEST = 4.0  # the end of a drawn interval, as a multiple of the largest difference in the chart
 LOG_FROM = 100.0  # an axis is logarithmic if its last value is at least this many times its first value
 
 
@@ -357,7 +357,7 @@ def forest_chart(
         layers: Further layers, below the intervals.
         dots: Further channels of the dots' encoding.
     """
-    # With two seeds, an interval may be a hundred times as wide as the difference: it ends at the edge.
+    # With two seeds, an interval may be a hundred times as wide as the difference: an arrow shows that it goes on.
     limit = max(WIDEST * max(abs(pair["difference"]) for pair in pairs), 2 * ROPE)
     x: Spec = {"field": "difference", "type": "quantitative", "title": "difference in area", "axis": {"tickCount": 5}}
     mirrored = "datum.first === reference"
@@ -397,6 +397,21 @@ def forest_chart(
                 "mark": {"type": "rule", "size": 2},
                 "encoding": {"y": y, "x": x | {"field": "left"}, "x2": {"field": "right"}, "color": colour},
             },
+            *(
+                {
+                    "mark": {"type": "text", "text": arrow, "aria": False},
+                    "encoding": {
+                        "y": y,
+                        "x": x | {"field": end},
+                        "color": colour,
+                        "opacity": {"condition": {"test": beyond, "value": 1}, "value": 0},
+                    },
+                }
+                for end, arrow, beyond in (
+                    ("left", "◀", "datum.from < datum.left"),
+                    ("right", "▶", "datum.to > datum.right"),
+                )
+            ),
             {
                 "mark": {"type": "point", "size": 70, "opacity": 1},
                 "encoding": {"y": y, "x": x, "color": colour, "fill": fill} | dots,
