@@ -153,7 +153,7 @@ def test_a_study_names_the_space_alone(tmp_path: Path) -> None:
     options = read_log(next((tmp_path / "results").rglob("seed0.jsonl"))).header.space.options
     assert options["parameters"]["MB"] == [4, 8, 16, 32, 48, 96]
     page = (tmp_path / "results" / "report" / "report.html").read_text()
-    assert "best runs/s so far" in page and "best GFLOPS so far" in page
+    assert "over seeds. Unit: runs/s." in page and "over seeds. Unit: GFLOPS." in page
     with pytest.raises(SearchlabError, match="has no configs for .*specify its parameters"):
         Study.from_dict(
             {"workloads": [KERNEL], "spaces": ["parameters"], "policies": ["random"], "target": "recorded"}
