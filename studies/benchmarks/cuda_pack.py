@@ -11,7 +11,8 @@ must have:
 - nvcc of CUDA 13 on PATH and a C++ compiler, unless ``--nvrtc`` packs NVIDIA's runtime compiler;
 - PyTorch for CUDA, which is too large to pack, for the comparison with cuBLAS and cuDNN.
 
-libcudart.so.13 is included. ``--without`` omits packages that the other machine already has.
+libcudart.so.13 is included. ``--without`` omits packages that the other machine already has: without numpy, scipy,
+scikit-learn, pandas, pyarrow and vl-convert-python, the parts take 87 MB, of which 58 MB are TVM.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ SOURCES = (
     "costmodels",
     "tests",
     "studies/benchmarks",
+    "studies/tutorials",
 )
 """The parts of the repository to pack: everything except recorded results and suites."""
 
