@@ -76,7 +76,7 @@ for number, sketch in enumerate(space.sketches):
 # cost model that is trained on all trials so far, and the best of them are measured. ``features="program"`` is also
 # Ansor's choice: instead of the knobs, the model sees the loops and memory accesses of each store in the program. The
 # first 8 trials are random.
-options = {"n_startup": 8, "population": 32 if args.small else 512}
+options = {"n_startup": 8, **({"population": 32} if args.small else {})}
 log = args.out / f"ansor_conv2d-{'small-' if args.small else ''}{target.kind}.jsonl"
 
 

@@ -155,7 +155,7 @@ class GpuLimits:
         """The extents of the axes, and of each tile within a block, before any choice."""
         return (1,) * (len(self.most) + len(self.inside))
 
-    def limits(self, index: int) -> bool:
+    def restricts(self, index: int) -> bool:
         """Return whether the choices of the instruction at ``index`` are limited."""
         return bool(self.factors[index] or self.inside[index])
 

@@ -74,7 +74,7 @@ class Sketch(Space):
         extents = limits.start
         made: dict[str, Value] = {"sketch": number}
         for index, knob in enumerate(self._open[number]):
-            if limits.limits(index):
+            if limits.restricts(index):
                 made[knob.name] = value = choose(self._narrow(number, index, extents))
                 extents = limits.after(index, extents, value)
             else:

@@ -170,7 +170,7 @@ def test_programs_over_a_gpu_limit_are_not_offered() -> None:
         with pytest.raises(InvalidConfig, match=next(iter(tile))):
             space.schedule(Config({**config, **tile}))
     valid = [_is_valid(space, space.sample(rng)) for _ in range(60)]
-    assert sum(valid) > 50  # drawn without regard to shared memory, 17 were valid, and without regard to threads, 4
+    assert sum(valid) > 50  # drawn without regard to shared memory, 20 were valid, and without regard to threads, 4
 
 
 @pytest.mark.parametrize("spelling", ["gemm:256x192x128:float16", "conv2d:1x28x28x64x32x3x3:p1:s2"])
