@@ -145,10 +145,10 @@ def blis(workload: Gemm) -> Side:
     else:
         operands = (at["A"], k, stride, at["B"], n, stride)
         arguments = (as_is, as_is, m, n, k, alpha, *operands, beta, at["C"], n, stride)
-    function = getattr(library, f"bli_{letter}{'gemv' if 1 in (workload.m, workload.n) else 'gemm'}")
+    kernels, context = _blis_kernels(library)
+    function = getattr(library, f"bli_{letter}{'gemv' if 1 in (workload.m, workload.n) else 'gemm'}_ex")
     function.restype = None
-    library.bli_arch_string.restype = ctypes.c_char_p
-    kernels = library.bli_arch_string(library.bli_arch_query_id()).decode()
+    arguments += (context, None)
     return Side(lambda: function(*arguments), lambda: c, {"version": _blis_version(library), "kernels": kernels})
 
 
@@ -326,6 +326,22 @@ def _library(package: str, pattern: str) -> Path | None:
     except PackageNotFoundError:
         return None
     return next((Path(str(file.locate())) for file in files if re.match(pattern, file.name)), None)
+
+
+def _blis_kernels(library: Any) -> tuple[str, ctypes.c_void_p]:
+    """Return the name of the fastest kernels of BLIS for this CPU, and the context that selects them.
+
+    BLIS selects kernels without vector instructions for CPUs that are newer than itself.
+    """
+    library.bli_arch_string.restype = ctypes.c_char_p
+    library.bli_gks_lookup_nat_cntx.restype = ctypes.c_void_p
+    names = [library.bli_arch_string(index).decode() for index in range(library.bli_arch_query_id() + 1)]
+    name = names[-1]
+    if name == "generic":
+        features = set(Path("/proc/cpuinfo").read_text().split())
+        needed = {"skx": {"avx512f", "avx512dq", "avx512bw", "avx512vl"}, "haswell": {"avx2", "fma"}}
+        name = next((kernels for kernels, flags in needed.items() if kernels in names and flags <= features), name)
+    return name, ctypes.c_void_p(library.bli_gks_lookup_nat_cntx(names.index(name)))
 
 
 def _blis_version(library: Any) -> str:

@@ -20,7 +20,7 @@ def flat_prior(lengths: Floats, noise: float) -> tuple[float, Floats]:
 
 
 def logarithms(costs: Sequence[float]) -> Floats:
-    """Replace :func:`.gp_prior.standardised`: values of slow programs are not compressed."""
+    """Replace :func:`.gp_prior.standardise`: values of slow programs are not compressed."""
     finite = np.isfinite(costs)
     slowest = float(np.max(np.asarray(costs)[finite]))
     values: Floats = np.log(np.maximum(np.where(finite, costs, gp_prior.SLOWER * slowest), SHORTEST))
@@ -76,7 +76,7 @@ def changed(name: str, **changes: Any) -> type[Changed]:
 FlatPrior = changed("FlatPrior", lognormal_prior=flat_prior)
 SharedLength = changed("SharedLength", Encoding=OneLength)
 Untyped = changed("Untyped", Encoding=AllWords)
-PlainLogarithms = changed("PlainLogarithms", standardised=logarithms)
+PlainLogarithms = changed("PlainLogarithms", standardise=logarithms)
 CheapFailures = changed("CheapFailures", SLOWER=1.0)
 NoBelief = changed("NoBelief", ShiftedProcess=Deaf)
 NoTournament = changed("NoTournament", TOURNAMENT=1)
