@@ -1,17 +1,20 @@
 """Compares the times of programs with warm and with cold caches with the times of the model in which they are a layer.
 
-    python studies/caches.py [--models resnet18 transformer] [--layers 6] [--programs 50] [--rounds 5] [--json FILE]
+    python studies/caches.py [--models FILE.py:FUNCTION ...] [--layers 6] [--programs 50] [--rounds 5] [--json FILE]
 
-For each model in studies/tutorials/models.py, random programs of the space ``sketch`` are drawn for each of its tasks.
-Of ``--layers`` tasks, from the one with the most work to the one with the least, ``--programs`` programs each are
-timed: in turn with warm caches, in turn with cold caches, and in turn within the model. There, the other tasks keep the
-fastest of ``--others`` programs, and all calls of the task use the program. A program that took more than ``--slowest``
-times as long as the task's fastest is left out, because no second time is needed to tell that it is slow.
+For each model (by default ResNet-18 and a block of BERT, both in studies/tutorials/models.py), random programs of the
+space ``sketch`` are drawn for each of its tasks. Of ``--layers`` tasks, from the one with the most work to the one with
+the least, ``--programs`` programs each are timed: in turn with warm caches, in turn with cold caches, and in turn within
+the model. There, the other tasks keep the fastest of ``--others`` programs, and all calls of the task use the program. A
+program that took more than ``--slowest`` times as long as the task's fastest is left out, because no second time is
+needed to tell that it is slow.
 
-A row shows Kendall's tau between the times in isolation and the model's time with its 95 % interval (bootstrap over
-programs), and how much longer the model takes with the program that is fastest in isolation than with the best one. The
-last columns are the fastest program's time in isolation relative to its time in the model, which is the difference
-between the model's time with it and with a function that does nothing in its place.
+A row shows Kendall's tau between the times in isolation and those within the model with its 95 % interval (bootstrap
+over programs), and by how much the model is slower with the program that is fastest in isolation than with the one that
+is fastest within the model. The ratio is the fastest program's time in isolation, divided by its time in the model.
+
+Within the model, each call of a program is timed by itself, since the time of the whole model varies by more than a
+small layer takes.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +44,13 @@ from searchlab.machine.host import available_cores, observe_load, start_tvm_thre
 from searchlab.measure.code import compile_program
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.model.inputs import entry_of, inputs_of, random_inputs
-from searchlab.model.tasks import Task, lower, tasks_of
+from searchlab.model.tasks import Task, load_model, lower, tasks_of
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.space import SPACES, Space
 from searchlab.target import Target, resolve_target
 
-sys.path.insert(0, str(Path(__file__).parent / "tutorials"))
-import models
-
+MODELS = Path(__file__).parent / "tutorials" / "models.py"
 RESAMPLES = 2000
 
 
@@ -111,9 +113,14 @@ class Model:
         calls.names = frozenset(name for layer in layers for name in layer.task.functions)
         packed = module.clone()
         packed.update_func(packed.get_global_var(self.entry), calls.visit_expr(module[self.entry]))
-        self.executable = tvm.compile(relax.transform.DeadCodeElimination()(packed), target=target.tvm)
+        self._programs: dict[str, Callable[..., Any]] = {}
+        self._seconds: dict[str, list[float]] = {name: [] for name in calls.names}
         for layer in layers:
-            self.use(layer, self.programs(layer, layer.trials[0]))
+            self._programs |= self.programs(layer, layer.trials[0])
+        for name in calls.names:
+            tvm.register_global_func(global_name(name), partial(self._call, name), override=True)
+        executable = tvm.compile(relax.transform.DeadCodeElimination()(packed), target=target.tvm)
+        self._machine = relax.VirtualMachine(executable, tvm.cpu())
 
     def programs(self, layer: Layer, trial: Trial) -> dict[str, Callable[..., Any]]:
         """Return a trial's program in the place of each of the layer's functions, compiled, by their names."""
@@ -129,28 +136,33 @@ class Model:
             compiled[name] = compile_program(tvm.IRModule({"main": main}), self.target).jit()["main"]
         return compiled
 
-    def use(self, layer: Layer, programs: dict[str, Callable[..., Any]]) -> None:
-        for name, function in programs.items():
-            tvm.register_global_func(global_name(name), function, override=True)
+    def _call(self, name: str, *arguments: Any) -> None:
+        start = time.perf_counter()
+        self._programs[name](*arguments)
+        self._seconds[name].append(time.perf_counter() - start)
 
-    def seconds(self) -> float:
-        """Time one execution, after one that is not timed."""
-        machine = relax.VirtualMachine(self.executable, tvm.cpu())
-        return float(machine.time_evaluator(self.entry, tvm.cpu(), number=1)(*self.inputs).mean)
+    def run(self) -> float:
+        """Return the seconds of an execution."""
+        start = time.perf_counter()
+        self._machine[self.entry](*self.inputs)
+        return time.perf_counter() - start
 
     def time_in_turn(self, layer: Layer, rounds: int) -> tuple[Floats, float]:
-        """Return the model's median time with each of a layer's programs, and without the layer."""
-        nothing = dict.fromkeys(layer.task.functions, lambda *arguments: None)
-        choices = [*(self.programs(layer, trial) for trial in layer.trials), nothing]
+        """Return the median time of each of a layer's programs within the model, and the fastest time of the model."""
+        choices = [self.programs(layer, trial) for trial in layer.trials]
         readings: list[list[float]] = [[] for _ in choices]
+        model = []
         for first in range(rounds):
             for i in range(len(choices)):
                 index = (first + i) % len(choices)
-                self.use(layer, choices[index])
-                readings[index].append(self.seconds())
-        self.use(layer, choices[0])
-        *times, without = (statistics.median(values) for values in readings)
-        return np.array(times), without
+                self._programs |= choices[index]
+                self.run()  # maps memory
+                for name in choices[index]:
+                    self._seconds[name].clear()
+                model.append(self.run())
+                readings[index] += (second for name in choices[index] for second in self._seconds[name])
+        self._programs |= choices[0]
+        return np.array([statistics.median(values) for values in readings]), min(model)
 
 
 def tau_interval(times: Floats, model: Floats, rng: np.random.Generator) -> tuple[float, float, float]:
@@ -163,7 +175,7 @@ def tau_interval(times: Floats, model: Floats, rng: np.random.Generator) -> tupl
 def study(name: str, options: argparse.Namespace, target: Target) -> list[dict[str, Any]]:
     """Return a row for each compared layer of a model."""
     rng = np.random.default_rng(options.seed)
-    module = lower(getattr(models, name)())
+    module = lower(load_model(name))
     tasks = [task for task in tasks_of(module) if "sketch" in task.spaces(target)]
     compared = {
         tasks[round(i)].name for i in np.linspace(0, sum(task.flops > 0 for task in tasks) - 1, options.layers).tolist()
@@ -180,15 +192,20 @@ def study(name: str, options: argparse.Namespace, target: Target) -> list[dict[s
         if layer.task.name not in compared:
             continue
         times = {cache: time_in_turn(layer, cache, target, options.rounds) for cache in ("warm", "cold")}
-        in_model, without = model.time_in_turn(layer, options.rounds)
-        alone = (in_model - without) / layer.task.occurs
-        row = {"model": name, "layer": layer.task.name, "programs": len(in_model), "model_ms": 1e3 * in_model.min()}
+        in_model, whole = model.time_in_turn(layer, options.rounds)
+        row = {
+            "model": name.rpartition(":")[2],
+            "layer": layer.task.name,
+            "programs": len(in_model),
+            "layer_ms": 1e3 * in_model.min(),
+            "model_ms": 1e3 * whole,
+        }
         for cache, seconds in times.items():
             fastest = int(seconds.argmin())
             row |= {
                 f"{cache}_tau": tau_interval(seconds, in_model, rng),
-                f"{cache}_loss": float(in_model[fastest] / in_model.min() - 1),
-                f"{cache}_ratio": float(seconds[fastest] / alone[fastest]),
+                f"{cache}_loss": float(layer.task.occurs * (in_model[fastest] - in_model.min()) / whole),
+                f"{cache}_ratio": float(seconds[fastest] / in_model[fastest]),
             }
         rows.append(row)
         show(row)
@@ -196,7 +213,9 @@ def study(name: str, options: argparse.Namespace, target: Target) -> list[dict[s
 
 
 def show(row: dict[str, Any]) -> None:
-    cells = [f"{row['model']:12} {row['layer'][:44]:44} {row['programs']:8} {row['model_ms']:9.2f}"]
+    cells = [
+        f"{row['model']:12} {row['layer'][:44]:44} {row['programs']:8} {row['layer_ms']:8.3f} {row['model_ms']:8.2f}"
+    ]
     for cache in ("warm", "cold"):
         tau, low, high = row[f"{cache}_tau"]
         cells.append(
@@ -207,7 +226,8 @@ def show(row: dict[str, Any]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=["resnet18", "transformer"], metavar="NAME")
+    models = [f"{MODELS}:resnet18", f"{MODELS}:transformer"]
+    parser.add_argument("--models", nargs="+", default=models, metavar="FILE.py:FUNCTION", help="models to run")
     parser.add_argument("--layers", type=int, default=6, help="number of layers of each model (6)")
     parser.add_argument("--programs", type=int, default=50, help="number of programs of each of these layers (50)")
     parser.add_argument("--others", type=int, default=16, help="number of programs of each other layer (16)")
@@ -223,7 +243,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     target = resolve_target("native")
     start = time.perf_counter()
     sides = "".join(f"  {f'{cache}: tau':20} {'loss':>8} {'ratio':>6}" for cache in ("warm", "cold"))
-    print(f"{'model':12} {'layer':44} programs  model ms{sides}")
+    print(f"{'model':12} {'layer':44} programs layer ms model ms{sides}")
     rows = [row for name in options.models for row in study(name, options, target)]
     print(f"{(time.perf_counter() - start) / 60:.1f} minutes")
     if options.json:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import runpy
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.support.benchmarks import BENCHMARKS, SUITE
 
 TABLE = SUITE / "v1" / "tables" / "gemm-96x96x96-guided-1t.parquet"
+MODELS = Path(__file__).parents[1] / "model" / "models.py"
 RUN = {
     "alarms": "--pages 1 --strategies 2",
     "cpu": f"{TABLE} --seeds 1 --trials 8 --policies random",
@@ -26,12 +28,12 @@ SHOW_HELP = (
 WORKERS = {"cuda_timing"}  # started by other benchmarks
 
 
-def start(name: str, monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+def start(name: str, monkeypatch: pytest.MonkeyPatch, *words: str, folder: Path = BENCHMARKS) -> None:
     """Run a benchmark as if with these words on its command line."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr(sys, "argv", [name, *words])
     try:
-        runpy.run_path(str(BENCHMARKS / f"{name}.py"), run_name="__main__")
+        runpy.run_path(str(folder / f"{name}.py"), run_name="__main__")
     except SystemExit as ended:
         assert not ended.code
 
@@ -41,6 +43,13 @@ def test_it_runs(name: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setenv("TVM_NUM_THREADS", "1")  # which benchmarks set
     start(name, monkeypatch, *words.split())
     assert capsys.readouterr().out
+
+
+def test_caches_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TVM_NUM_THREADS", "1")
+    words = "--layers 1 --programs 3 --others 1 --rounds 1"
+    start("caches", monkeypatch, "--models", f"{MODELS}:mlp", *words.split(), folder=BENCHMARKS.parent)
+    assert "mlp " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", SHOW_HELP)

@@ -25,7 +25,7 @@ def test_every_variant_of_an_ablation_searches(policy: str, parts: str, monkeypa
         searcher = cls(toys.Large(), seed=0, **options)
         if parts == "WARM_PARTS":
             searcher.transfer([(toys.Large(), sources)])
-        trials = toys.run(searcher, toys.smooth, 32)
-        assert len(trials) == 32, label
+        trials = toys.run(searcher, toys.smooth, 24)
+        assert len(trials) == 24, label
         configs.add(tuple(trial.config for trial in trials))
     assert len(configs) == len(variants), "each variant changes the trials"
