@@ -3,11 +3,11 @@
     python studies/caches.py [--models FILE.py:FUNCTION ...] [--layers 6] [--programs 50] [--rounds 5] [--json FILE]
 
 For each model (by default ResNet-18 and a block of BERT, both in studies/tutorials/models.py), random programs of the
-space ``sketch`` are drawn for each of its tasks. Of ``--layers`` tasks, from the one with the most work to the one with
-the least, ``--programs`` programs each are timed: in turn with warm caches, in turn with cold caches, and in turn within
-the model. There, the other tasks keep the fastest of ``--others`` programs, and all calls of the task use the program. A
-program that took more than ``--slowest`` times as long as the task's fastest is left out, because no second time is
-needed to tell that it is slow.
+space ``sketch`` are drawn for each of its tasks. Of ``--layers`` tasks, from the one with the most work to the one
+with the least, ``--programs`` programs each are timed: in turn with warm caches, in turn with cold caches, and in
+turn within the model. There, the other tasks keep the fastest of ``--others`` programs, and all calls of the task use
+the program. A program that took more than ``--slowest`` times as long as the task's fastest is left out, because no
+second time is needed to tell that it is slow.
 
 A row shows Kendall's tau between the times in isolation and those within the model with its 95 % interval (bootstrap
 over programs), and by how much the model is slower with the program that is fastest in isolation than with the one that
