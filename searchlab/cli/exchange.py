@@ -40,8 +40,9 @@ def import_(
     space: Annotated[
         str | None,
         Option(
-            help="The space that the configs belong to, such as `knob-template` [default: for Kernel Tuner, the "
-            "parameters in the file; otherwise none, which is enough for analysis]."
+            help="The space that the configs belong to, such as `knob-template`; for Ansor, `parameters` applies its "
+            "transform steps [default: for Kernel Tuner, the parameters in the file; otherwise none, which is enough "
+            "for analysis]."
         ),
     ] = None,
     option: SpaceOptions = None,

@@ -13,7 +13,6 @@ import numpy as np
 import typer
 from typer import Argument, Option
 
-from ..console import plain
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.columns import read_logs
@@ -33,6 +32,7 @@ from .terminal import (
     out,
     plugin,
     say,
+    say_code,
     say_json,
     speed_and_time,
     working,
@@ -55,6 +55,9 @@ ShowForm = Annotated[
         )
     ),
 ]
+
+LANGUAGES = {"llvm": ("llvm", "llvm"), "source": ("llvm", "cuda"), "kernel": ("gas", "cuda"), "asm": ("gas", "ptx")}
+"""Pygments' names of the languages of texts for CPUs and for GPUs. All others are Python."""
 
 
 # --- the fastest program ------------------------------------------------------------------------------------
@@ -88,7 +91,8 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, n
         return
     for best, text in zip(bests, texts, strict=True):
         if text:
-            print(plain(text))
+            on_cpu, on_gpu = LANGUAGES.get(show.value, ("python", "python"))
+            say_code(text, on_gpu if best.result.log.header.target["kind"] == "cuda" else on_cpu)
             continue
         log = best.result.log
         of = f" of {log.path}" if (several if named is None else named) else ""

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
 
-from ..console import RUNS, Terminal, milliseconds, one_line, speed, unless_quick
+from ..console import RUNS, Terminal, milliseconds, one_line, plain, speed, unless_quick
 from ..errors import SearchlabError, SearchlabWarning, warn
 from ..options import Batch, number_of
 
@@ -108,6 +108,16 @@ Port = Annotated[int, Option(min=0, max=65535, help="The port to listen on; 0 fo
 def say(text: str | Text) -> None:
     """Print a line without wrapping it. Terminals wrap lines themselves, and files should contain the complete line."""
     out.print(text, soft_wrap=True)
+
+
+def say_code(text: str, language: str) -> None:
+    """Print code in one of Pygments' languages, highlighted in a terminal."""
+    if out.is_terminal:
+        from rich.syntax import Syntax
+
+        out.print(Syntax("", language, theme="ansi_dark").highlight(text), soft_wrap=True)
+    else:
+        print(plain(text))
 
 
 def say_json(value: Any) -> None:

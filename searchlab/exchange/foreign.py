@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -52,6 +52,7 @@ class ForeignTask:
     native: Header | None = None  # the header of the log from which it was exported, if searchlab wrote it
     template: str = ""  # the name of the template that made the programs, if the file says so
     space: Plugin | None = None  # the space whose configs the file lists, if it lists them
+    steps: Plugin | None = None  # the space of its transform steps, if they can be applied on request
     partial: bool = False  # whether it seems to list only some of them
     statistic: Statistic = "median"  # the statistic of the repeats that is a trial's cost
     host: dict[str, Any] = field(default_factory=dict)
@@ -62,6 +63,15 @@ class ForeignTask:
         """A fingerprint that is the same in all files about one task, and different from those of searchlab spaces."""
         identity = msgspec.json.encode([self.name, self.target], order="deterministic")
         return f"{self.format}:{hashlib.sha256(identity).hexdigest()[:16]}"
+
+
+class ListsConfigs(Protocol):
+    """A class of spaces that are each defined by a list of configs, which the options encode."""
+
+    @classmethod
+    def options_for(
+        cls, parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]
+    ) -> dict[str, Any]: ...
 
 
 class Reader(NamedTuple):

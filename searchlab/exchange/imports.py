@@ -132,7 +132,7 @@ def import_file(path: Path, out: Path, options: As, format: str | None = None) -
 
 
 def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> ImportedLog:
-    plugin = task.space if options.space is None else _with_template(options.space, task.template)
+    plugin = task.space if options.space is None else _with_options(options.space, task)
     records = [trial.record for trial in task.trials]
     if task.native is not None and plugin is None:
         if options.target is not None:
@@ -189,14 +189,16 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> 
     return ImportedLog(path, header, _number(records), left_out)
 
 
-def _with_template(space: Plugin, template: str) -> Plugin:
-    """Return ``space`` with the installed template of this name, if it is a space of templates that names none."""
+def _with_options(space: Plugin, task: ForeignTask) -> Plugin:
+    """Return ``space`` with the options in the file: the transform steps, or the template if it is installed."""
+    if task.steps is not None and space == Plugin(task.steps.name):
+        return task.steps
     installed = {point.name for point in entry_points_of("searchlab.templates")}
-    if "template" in space.options or template not in installed:
+    if "template" in space.options or task.template not in installed:
         return space
     if "template" not in SPACES.options_of(SPACES.resolve(space)[1]):
         return space
-    return Plugin(space.name, {**space.options, "template": template})
+    return Plugin(space.name, {**space.options, "template": task.template})
 
 
 def _workload(task: ForeignTask, options: As) -> Workload:

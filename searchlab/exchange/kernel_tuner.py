@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ from ..schema import UNREADABLE
 from ..space import PARAMETERS, SPACES, Config, Space, Value
 from ..target import RECORDED
 from ..workload import Workload, kernel, parse_workload
-from .foreign import REPEATED, ForeignTask, ForeignTrial, Reader, is_number, moment, value_of
+from .foreign import REPEATED, ForeignTask, ForeignTrial, ListsConfigs, Reader, is_number, moment, value_of
 
 VERSION = "1.0.0"  # of the T4 schema
 CACHE, T4 = "kernel-tuner-cache", "kernel-tuner"
@@ -85,15 +85,6 @@ MOST_PLAUSIBLE = 1e18
 
 Time = Annotated[float, msgspec.Meta(ge=0, le=1e300)] | None
 Positive = Annotated[float, msgspec.Meta(ge=1e-300, le=1e300)]
-
-
-class ListsConfigs(Protocol):
-    """A class of spaces that are each defined by a list of configs, which the options encode."""
-
-    @classmethod
-    def options_for(
-        cls, parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]
-    ) -> dict[str, Any]: ...
 
 
 class _Cache(msgspec.Struct):

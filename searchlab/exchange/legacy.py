@@ -1,25 +1,28 @@
 """Records from TVM's earlier tuners, AutoTVM and Ansor (``tvm.auto_scheduler``), stored as lines of JSON.
 
 AutoTVM's format versions are 0.1 (``i``, ``r``, ``v``) and 0.2 (``input``, ``config``, ``result``). Its older, pickled
-logs are rejected, because reading one would execute its contents. Ansor's format version is v0.6. Its transform steps
-cannot be expressed as an ``s_tir`` schedule, so a config contains each step as a string, for analysis only.
+logs are rejected, because reading one would execute its contents. Ansor's format version is v0.6. A config contains
+each transform step as a string. In the space ``parameters``, the steps are applied as a schedule.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, cast, runtime_checkable
 
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError
 from ..log.format import Record
+from ..plugins import Plugin
 from ..records import Failure
-from ..space import Config, Space, Value
+from ..space import PARAMETERS, SPACES, Config, Space, Value
+from ..survival import crash_of
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
-from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, records, value_of
+from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, ListsConfigs, Reader, records, value_of
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Measured = tuple[list[Any], int, Seconds, Seconds]  # times, MeasureErrorNo, seconds to measure, seconds since 1970
@@ -144,6 +147,8 @@ AUTOTVM = Reader(
 
 # --- Ansor ------------------------------------------------------------------------------------------------------------
 
+APPLY_STEPS = "searchlab_spaces.ansor_steps:apply_steps"
+
 
 class _AnsorRecord(msgspec.Struct):
     i: tuple[list[Any], tuple[list[Any], list[list[Any]]]]  # the task; stages and transform steps
@@ -169,7 +174,24 @@ def _read_ansor(path: Path) -> list[ForeignTask]:
                 line.fail(f"its transform step {position} has no kind")
             config[f"step{position}_{step[0]}"] = msgspec.json.encode(step[1:]).decode()
         tasks[key].trials.append(_trial(line, config, None, record.r))
-    return list(tasks.values())
+    return [replace(task, steps=_steps_of(task.trials)) for task in tasks.values()]
+
+
+def _steps_of(trials: Sequence[ForeignTrial]) -> Plugin:
+    """Return the space that consists of the trials' steps, with "" for a step that a record does not have."""
+    values: dict[str, dict[Any, None]] = {}
+    for trial in trials:
+        for name, value in trial.record.config.items():
+            values.setdefault(name, {"": None})[value] = None
+    names = sorted(values, key=lambda name: int(name.partition("_")[0].removeprefix("step")))
+    configs = [_with_all_steps(trial, names) for trial in trials]
+    cls = cast("type[ListsConfigs]", SPACES.load(PARAMETERS))
+    options = cls.options_for({name: list(values[name]) for name in names}, configs)
+    return Plugin(PARAMETERS, {**options, "schedule": APPLY_STEPS})
+
+
+def _with_all_steps(trial: ForeignTrial, names: Iterable[str]) -> Config:
+    return Config({name: trial.record.config.get(name, "") for name in names})
 
 
 def _ansor_workload(line: ForeignLine, key: str) -> tuple[Workload | None, str]:
@@ -185,16 +207,23 @@ def _ansor_workload(line: ForeignLine, key: str) -> tuple[Workload | None, str]:
     return workload_of(name, args)
 
 
-def _ansor_config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> NoReturn:
-    raise SearchlabError(
-        "an Ansor record's transform steps cannot be expressed as a schedule in today's TVM, so they are not a "
-        "config of any space; omit --space if you only want to analyse the record"
-    )
+def _ansor_config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
+    assert task.steps is not None
+    config = _with_all_steps(trial, task.steps.options["parameters"])
+    if config not in space:
+        raise SearchlabError(
+            f"an Ansor record's transform steps are not a config of this space; pass --space {PARAMETERS} to apply "
+            "them as a schedule, or omit --space if you only want to analyse the record"
+        )
+    if crash := crash_of(lambda: space.schedule(config)):
+        raise InvalidConfig(f"its transform steps cannot be applied by TVM: {crash}")
+    space.schedule(config)
+    return config
 
 
 ANSOR = Reader(
-    "the schedule, since each step is only a string; hardware parameters, layout rewrites and the host's target; "
-    "Ansor's single time for building and running counts as running",
+    "hardware parameters, layout rewrites and the host's target; Ansor's single time for building and running counts "
+    "as running",
     _read_ansor,
     _ansor_config_in,
 )
@@ -206,17 +235,18 @@ ANSOR = Reader(
 def workload_of(name: str, args: Sequence[Any]) -> tuple[Workload | None, str]:
     """Return the workload for a task's name and arguments in the file, or None and the reason.
 
-    The known tasks are those in TVM's tutorials for AutoTVM and Ansor; TOPI's conv2d in NCHW and dense, of which TopHub
-    publishes logs; and functions called ``gemm`` or ``matmul``, in any namespace. The latter must have three equal
-    sizes, because the order of the sizes varies.
+    The known tasks are those in TVM's tutorials for AutoTVM and Ansor; TOPI's conv2d in NCHW, also depthwise, and
+    dense, of which TopHub publishes logs; and functions called ``gemm`` or ``matmul``, in any namespace. The latter
+    must have three equal sizes, because the order of the sizes varies.
     """
     plain = name.rpartition("/")[2]
     topi = re.sub(r"^topi_(nn|x86)_", "", plain)  # as in format 0.1
     try:
         if plain in ("conv2d_no_batching", "conv2d_layer"):
             return _conv2d(args, fused=plain == "conv2d_layer"), ""
-        if topi == "conv2d" or topi.startswith(("conv2d_nchw", "conv2d_NCHWc", "conv2d_packed.")):
-            return _topi_conv2d(args), ""
+        dense = topi.removeprefix("depthwise_")
+        if dense == "conv2d" or dense.startswith(("conv2d_nchw", "conv2d_NCHWc", "conv2d_packed.")):
+            return _topi_conv2d(args, depthwise=dense != topi), ""
         if topi == "dense" or topi.startswith("dense_"):
             return _topi_dense(args), ""
         if name.startswith("tutorial/matmul"):
@@ -259,11 +289,12 @@ def _conv2d(args: Sequence[Any], fused: bool) -> Workload:
     return conv2d(n, h, w, co, ci, kh, kw, _pair(args[7]), _pair(args[8]), bias=fused, relu=fused)
 
 
-def _topi_conv2d(args: Sequence[Any]) -> Workload:
+def _topi_conv2d(args: Sequence[Any], depthwise: bool) -> Workload:
     """Parse (data, weight, strides, padding[, dilation][, layouts...], out_dtype), as in TOPI.
 
-    Logs in format 0.1 lack the dilation; those for x86 have the number of filters and the kernel's size after the
-    weight. VTA's tensors are packed: for example, ``NCHW1n16c`` has an inner batch of 1 and 16 inner channels.
+    A depthwise weight has the shape (input channels, filters for each, height, width). Logs in format 0.1 lack the
+    dilation; those for x86 have the number of filters and the kernel's size after the weight. VTA's tensors are
+    packed: for example, ``NCHW1n16c`` has an inner batch of 1 and 16 inner channels.
     """
     data, weight, *rest, out_dtype = args
     layouts = [value for value in rest if isinstance(value, str)]
@@ -273,11 +304,14 @@ def _topi_conv2d(args: Sequence[Any]) -> Workload:
         raise ValueError(f"unsupported layouts {layouts} or arguments {dilation[1:]}")
     (n, ci, h, w), dtype = _tensor(data)
     (co, inner, kh, kw), weight_dtype = _tensor(weight)
-    if inner != ci or weight_dtype != dtype or ACCUMULATED_IN[dtype] != out_dtype:
+    groups = 1
+    if depthwise:
+        groups, co, inner = co, co * inner, 1
+    if inner * groups != ci or weight_dtype != dtype or ACCUMULATED_IN[dtype] != out_dtype:
         raise ValueError("unsupported groups or dtypes")
     dilated = _pair(dilation[0]) if dilation else (1, 1)
     sides: Any = _pair(padding) if type(padding) is int or len(padding) != 4 else tuple(padding)
-    return conv2d(n, h, w, co, ci, kh, kw, _pair(strides), sides, dilated, dtype)
+    return conv2d(n, h, w, co, ci, kh, kw, _pair(strides), sides, dilated, dtype, groups=groups)
 
 
 def _topi_dense(args: Sequence[Any]) -> Workload:

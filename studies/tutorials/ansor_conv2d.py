@@ -85,8 +85,8 @@ def search(trials: int) -> searchlab.Result:
 
     def show(trial: searchlab.Trial, replayed: bool) -> None:
         if not replayed:
-            said = trial.measurement.failure or f"{workload.flops / trial.cost / 1e9:7.1f} GFLOPS"
-            print(f"  trial {trial.index:3d}: {said}", flush=True)
+            outcome = trial.measurement.failure or f"{workload.flops / trial.cost / 1e9:7.1f} GFLOPS"
+            print(f"  trial {trial.index:3d}: {outcome}", flush=True)
 
     return searchlab.tune(
         workload,

@@ -82,8 +82,8 @@ variants = {variant: {"variant": variant} for variant in ("basic", "blocked", "p
 packing = {"neither": {"pack_a": False, "pack_b": False}, "B": {"pack_a": False}, "A": {"pack_b": False}}
 algorithms = {algorithm: {"algorithm": algorithm} for algorithm in ALGORITHMS if algorithm != "B3A2C0"}
 spaces = {**variants, **packing, **algorithms, "searched blocks": {"blocks": "knobs"}}
-found = dict(zip(spaces, search("spaces", [name], spaces), strict=True))
-default = found["micro-kernel"]
+by_space = dict(zip(spaces, search("spaces", [name], spaces), strict=True))
+default = by_space["micro-kernel"]
 
 # %% From basic to micro-kernel
 # Each variant adds one step to the previous one. ``basic`` is the three loops of the definition, with j vectorised.
@@ -91,7 +91,7 @@ default = found["micro-kernel"]
 # copies each block into the order in which it is read. ``micro-kernel`` also keeps the micro-tile in registers.
 print(f"Variants, the best of {trials}:")
 for variant in variants:
-    print(line(variant, found[variant]))
+    print(line(variant, by_space[variant]))
 
 # The program itself: the loops around the micro-kernel, from the outermost inwards. Loops named ``ax`` do the
 # packing.
@@ -121,7 +121,7 @@ for mr, nr in ((4, lanes), (8, 2 * lanes), (14, 2 * lanes), (6, 4 * lanes)):
     print(f"  {mr:3}  {nr:3}          {kc:4}  {mc:4}  {nc:5}          {cut.kc:4}  {cut.mc:4}  {cut.nc:4}")
 
 # Does the model leave much to be found? With ``blocks="knobs"``, mc, nc and kc are searched as well.
-knobs = found["searched blocks"].best
+knobs = by_space["searched blocks"].best
 print(f"\nBlocks by the model, and mc, nc and kc searched too, the best of {trials}:")
 print(f"  {default.best.gflops:.1f} and {knobs.gflops:.1f} GFLOPS; the latter with {dict(knobs.config)}")
 
@@ -131,7 +131,7 @@ print(f"  {default.best.gflops:.1f} and {knobs.gflops:.1f} GFLOPS; the latter wi
 # if there are many rows. With ``"knob"`` as the value of an option, the search decides.
 print(f"\nPacked operands, the best of {trials}:")
 for label in packing:
-    print(line(label, found[label]))
+    print(line(label, by_space[label]))
 print(line("both", default))
 
 # %% Algorithms
@@ -141,7 +141,7 @@ print(line("both", default))
 print(f"\nAlgorithms, the best of {trials}:")
 print(line("B3A2C0", default))
 for algorithm in algorithms:
-    print(line(algorithm, found[algorithm]))
+    print(line(algorithm, by_space[algorithm]))
 
 # %% Dtypes
 # The same schedule works for any data type; only the number of elements in a vector differs. int8 is summed in int32,

@@ -164,14 +164,14 @@ print(f"\nAs a space it has {len(configs)} configs, from {configs[0]} to {config
 # %% Random search, by hand
 # Sample, build, time, keep the best. Nothing prevents a program from being sampled twice, a crashing program from
 # ending this process, or unreliable times from going unnoticed.
-found: list[tuple[float, Schedule]] = []
+attempts: list[tuple[float, Schedule]] = []
 print("\nRandom search by hand:")
 for seed in SEEDS:
     drawn = Schedule(workload.module, seed=seed)
     stochastic(drawn)
-    found.append((gflops(drawn), drawn))
-    print(f"  {found[-1][0]:8.2f} GFLOPS, {space.config_of(drawn)}")
-print(f"The best: {max(speed for speed, _ in found):.2f} GFLOPS")
+    attempts.append((gflops(drawn), drawn))
+    print(f"  {attempts[-1][0]:8.2f} GFLOPS, {space.config_of(drawn)}")
+print(f"The best: {max(speed for speed, _ in attempts):.2f} GFLOPS")
 
 
 # %% A larger space

@@ -64,8 +64,8 @@ os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
 # By default, the data are 1,797 digits of 8x8 pixels, enlarged to 28x28.
 train, of_train, test, of_test, names = load_images(args.images)
 trained = MLPClassifier((hidden,), tol=0.01, random_state=0).fit(train, of_train)
-w0, w1 = (one.astype("float32") for one in trained.coefs_)
-b0, b1 = (one.astype("float32") for one in trained.intercepts_)
+w0, w1 = (weights.astype("float32") for weights in trained.coefs_)
+b0, b1 = (biases.astype("float32") for biases in trained.intercepts_)
 
 # %% The model in Relax
 # ``main(x [batch, 784]) -> [batch, 10]`` calls three TensorIR functions: linear0, relu0 and linear1.
@@ -104,8 +104,10 @@ models = {
     "apply_history_best": searchlab.apply_history_best(model, log),
     "MetaScheduleApplyDatabase": by_tvm,
 }
-for name, one in models.items():
-    changed = [function.name_hint for function in one.functions if one[function].attrs.get("tirx.is_scheduled", False)]
+for name, module in models.items():
+    changed = [
+        function.name_hint for function in module.functions if module[function].attrs.get("tirx.is_scheduled", False)
+    ]
     print(f"{name}: tuned are {', '.join(changed) or 'none'} of the model's functions")
 
 # This is linear0 after the replacement, and the function that calls it, which is the same as before. In a notebook,
@@ -144,13 +146,15 @@ print(models["with a library"]["main"].script())
 
 # %% The same predictions
 # The last batch is padded with empty images.
-machines = {name: relax.VirtualMachine(tvm.compile(one, target=target.tvm), tvm.cpu()) for name, one in models.items()}
+machines = {
+    name: relax.VirtualMachine(tvm.compile(module, target=target.tvm), tvm.cpu()) for name, module in models.items()
+}
 filled = np.pad(test, ((0, -len(test) % args.batch), (0, 0))).reshape(-1, args.batch, pixels)
-said = {
+predicted = {
     name: np.concatenate([machine["main"](tvm.runtime.tensor(batch)).numpy() for batch in filled])[: len(test)]
     for name, machine in machines.items()
 }
-digits = {name: scores.argmax(axis=1) for name, scores in said.items()}
+digits = {name: scores.argmax(axis=1) for name, scores in predicted.items()}
 for name in models:
     assert (digits[name] == digits["as it was"]).all(), f"{name} changes what the model says"
     right = (digits[name] == of_test).mean()
@@ -163,15 +167,16 @@ print(draw(test[0]))
 rounds, protocol = (2, {"min_repeat_ms": 1}) if args.small else (9, {"min_repeat_ms": 50})
 arrays = (np.ones((args.batch, pixels), "float32"), w0, b0, np.empty((args.batch, hidden), "float32"))
 operands = [tvm.runtime.tensor(array) for array in arrays]
-whole = {name: machine.time_evaluator("main", tvm.cpu(), **protocol) for name, machine in machines.items()}
+model_timers = {name: machine.time_evaluator("main", tvm.cpu(), **protocol) for name, machine in machines.items()}
 alone = {
-    name: tvm.compile(one["linear0"].with_attr("global_symbol", "main"), target.tvm) for name, one in models.items()
+    name: tvm.compile(module["linear0"].with_attr("global_symbol", "main"), target.tvm)
+    for name, module in models.items()
 }
-first = {name: one.jit().time_evaluator("main", tvm.cpu(), **protocol) for name, one in alone.items()}
+linear0_timers = {name: module.jit().time_evaluator("main", tvm.cpu(), **protocol) for name, module in alone.items()}
 times: dict[str, list[tuple[float, float]]] = {name: [] for name in models}
 for _ in range(rounds):
     for name in models:
-        times[name].append((whole[name](operands[0]).mean * 1e6, first[name](*operands).mean * 1e6))
+        times[name].append((model_timers[name](operands[0]).mean * 1e6, linear0_timers[name](*operands).mean * 1e6))
 for name, measured in times.items():
     model_us, linear0_us = (statistics.median(column) for column in zip(*measured, strict=True))
     print(f"{name}: the model takes {model_us:.2f} us, linear0 alone {linear0_us:.2f} us")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -163,6 +164,9 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
     assert "sch.split" in searchlab("best", log, "--show", "trace").stdout
     assert "@T.prim_func" in searchlab("best", log, "--show", "tir").stdout
     assert "define" in searchlab("best", log, "--show", "source").stdout
+    highlighted = searchlab_process("best", log, "--show", "trace", FORCE_COLOR="1", TERM="xterm").stdout
+    plain = re.sub(r"\x1b\[[\d;]*m", "", highlighted)
+    assert plain != highlighted and plain.rstrip() == searchlab("best", log, "--show", "trace").stdout.rstrip()
 
 
 @pytest.mark.parametrize(

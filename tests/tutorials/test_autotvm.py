@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from searchlab import load_log
+from tests.spaces.templates.test_space import PAGE
 from tests.support.spaces.targets import UNOPTIMIZED
 
 from .scripts import printed, refusal
@@ -22,6 +23,17 @@ def test_small_run(tmp_path: Path) -> None:
     assert f"ConfigSpace (len={(size := 5 * 4 * 4 * 5 * 6 * 4 * 2)}, range_length={size}, space_map=" in text
     assert "ConfigSpace (len=10454400, range_length=10454400, space_map=" in text
     assert "('tile_rc', [-1, 4, 1])" in text and ",None,9881539\n" in text
+    verdicts = re.findall(
+        r"^ *(\d+)  (invalid|build timeout|run error|[\d.]+ GFLOPS) +(valid|invalid: .*)$", text, re.M
+    )
+    assert [int(index) for index, _, _ in verdicts] == [int(line.rpartition(",")[2]) for line in PAGE]
+    outcomes = {(re.sub("[\\d.]+ ", "", outcome), verdict.partition(":")[0]) for _, outcome, verdict in verdicts}
+    assert outcomes == {
+        ("invalid", "invalid"),
+        ("build timeout", "invalid"),
+        ("run error", "valid"),
+        ("GFLOPS", "valid"),
+    }
 
     for index in range(9):
         assert len(re.findall(rf"^  conv2d:.*, xgb, seed 0, trial {index}: .* \(best .*\) with {{", text, re.M)) == 1

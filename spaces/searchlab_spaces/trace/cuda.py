@@ -39,7 +39,7 @@ def stochastic_schedule_mm_cuda(sch: Schedule) -> None:
 
 
 def stochastic_schedule_conv2d_cuda(sch: Schedule) -> None:
-    """Schedule direct convolution (NCHW) with sampled tiles of channels, rows, columns and the reductions.
+    """Schedule direct convolution (NCHW), also in groups, with sampled tiles of all loops but that over images.
 
     Padding is applied when the image is fetched; bias and ReLU are applied when the result is written.
     """

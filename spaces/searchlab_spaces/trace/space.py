@@ -41,6 +41,7 @@ FUNCTIONS = {
     ("gemm", "cuda"): "searchlab_spaces.trace.cuda:stochastic_schedule_mm_cuda",
     ("conv2d", "cuda"): "searchlab_spaces.trace.cuda:stochastic_schedule_conv2d_cuda",
     ("grouped-conv2d", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_grouped_conv2d",
+    ("grouped-conv2d", "cuda"): "searchlab_spaces.trace.cuda:stochastic_schedule_conv2d_cuda",
 }
 
 TRIES = 32

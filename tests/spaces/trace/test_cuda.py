@@ -46,6 +46,7 @@ def inner(config: Config, *names: str) -> int:
         "conv2d:1x8x8x16x8x1x1:relu",
         "conv2d:2x15x13x12x6x3x3:s2:p1:bias:relu",
         "conv2d:1x9x9x8x4x3x3:d2:p2:int8",
+        "conv2d:1x8x6x8x8x3x3:p1:g8:bias",
         "gemm:64x64x64",
         "gemm:31x7x5:bias",
         "gemm:48x40x36:float64:bias:relu",
