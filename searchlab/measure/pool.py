@@ -440,14 +440,23 @@ def check_size(workload: Workload) -> None:
         )
 
 
+def can_flush(target: Target) -> bool:
+    """Return whether TVM can remove a program's arguments from the caches of ``target``."""
+    return target.kind != "llvm" or _architecture_of(target) in FLUSHABLE
+
+
 def check_can_flush(target: Target) -> None:
     """Raise SearchlabError unless TVM can remove a program's arguments from the caches of ``target``."""
-    name = architecture(str(target.spec.get("mtriple") or platform.machine()))
-    if target.kind == "llvm" and name not in FLUSHABLE:
+    if not can_flush(target):
+        name = _architecture_of(target)
         raise SearchlabError(
             f"TVM cannot remove arguments from the caches of {name}, only of {' and '.join(FLUSHABLE)}; use "
             'measure.cache = "warm"'
         )
+
+
+def _architecture_of(target: Target) -> str:
+    return architecture(str(target.spec.get("mtriple") or platform.machine()))
 
 
 class BuildingMeasurer(Measurer):

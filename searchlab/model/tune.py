@@ -21,6 +21,8 @@ from ..log.plan import UNLIMITED, Budget
 from ..log.result import Result
 from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
+from ..measure.local import LocalSettings
+from ..measure.pool import can_flush
 from ..measure.settings import Settings, settings_for
 from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
@@ -158,7 +160,8 @@ def tune_model(
         seed: The seed, which determines everything except the measurements.
         stop_after: Stop tuning a task after this many trials without a gain of more than 1 %. None means no limit.
         target: The target; see :func:`resolve_target`.
-        measure: How to measure, as in a study file.
+        measure: How to measure, as in a study file. The default is ``{"kind": "local", "cache": "cold"}``, but warm on
+            CPUs whose caches TVM cannot flush.
         compile: Whether to compile the model, compare its outputs and times with those of the untuned model, and
             export it as ``model.so``, unless it is slower than the untuned model by more than the noise.
         force: Whether to export the model even if it is slower.
@@ -189,6 +192,8 @@ def tune_model(
     SCHEDULERS.check_options(named.name, scheduler_class, named.options)
     settings = settings_for(None, measure)
     resolved = resolve_target(settings.default_target() if target is None else target)
+    if measure is None:
+        settings = default_settings(resolved)
     use_threads_of(resolved)  # before TVM starts its threads to fold constants
     module = to_module(mod, "tune_model")
     untuned = lower(module)
@@ -253,7 +258,16 @@ def _best_seconds(result: Result) -> float:
 def time_untuned(tasks: Sequence[Task], target: Target) -> list[float]:
     """Return the cost of each task's untuned program in seconds; infinite if it cannot be measured."""
     with ScratchFolder() as folder, closing(Measurers({}, Path())) as measurers:
-        return _measure_untuned(tasks, target, settings_for(None, None), measurers, Path(folder))
+        return _measure_untuned(tasks, target, default_settings(target), measurers, Path(folder))
+
+
+def default_settings(target: Target) -> LocalSettings:
+    """Return how the programs of a model are measured by default.
+
+    Within a model, other layers use the caches between two executions of a program, so its times with cold caches agree
+    with those within the model better than its times with warm caches do (``studies/caches.py``).
+    """
+    return LocalSettings(cache="cold" if can_flush(target) else "warm")
 
 
 def _measure_untuned(

@@ -29,9 +29,10 @@ from searchlab.model.decisions import FILE, Decision
 from searchlab.model.inputs import bind_weights, describe_weights, fix_dimensions, inputs_of, random_inputs
 from searchlab.model.library import CompiledModel
 from searchlab.model.tasks import lower
-from searchlab.model.tune import LIBRARY, LOGS, UNTUNED, TunedModel
+from searchlab.model.tune import LIBRARY, LOGS, UNTUNED, TunedModel, default_settings
 from searchlab.plugins import execute_file
 from searchlab.run import progress
+from searchlab.target import Target
 from tests.model import models
 from tests.support.cli import searchlab as searchlab_cli
 from tests.support.spaces.targets import UNOPTIMIZED
@@ -144,6 +145,15 @@ def test_weights_that_do_not_fit_are_refused(tmp_path: Path, name: str, array: A
     np.savez(tmp_path / "weights.npz", **{name: array})
     with pytest.raises(SearchlabError, match=message):
         bind_weights(models.mlp(), tmp_path / "weights.npz")
+
+
+def test_caches_are_cold_unless_a_user_says_otherwise(tmp_path: Path) -> None:
+    options = {"mod": models.mlp(), "trials": 4, "batch": 4, "policy": "random", "space": "knob-template"}
+    done = searchlab.tune_model(**options, out=tmp_path, target=UNOPTIMIZED, compile=False, progress=False)
+    (result,) = done.results.values()
+    assert result.log.header.measure["cache"] == "cold"
+    foreign = Target({"kind": "llvm", "mtriple": "riscv64-unknown-linux-gnu", "num-cores": 1})
+    assert default_settings(foreign).cache == "warm"
 
 
 def test_a_killed_model_resumes_with_the_same_trials(tmp_path: Path) -> None:
