@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,17 +24,22 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import LoopRV, SBlockRV
 
-UNSUPPORTED = {
-    "CHR": "a cached operand",
-    "CR": "computing at the root",
-    "FFSP": "a split that follows fused splits",
-    "RF": "a factored reduction",
-    "SA": "aligned storage",
-}
-"""The kinds of steps without a counterpart here: mostly those of programs for GPUs."""
+UNSUPPORTED = {"CR": "computing at the root", "RF": "a factored reduction", "SA": "aligned storage"}
+"""The kinds of steps that are not supported."""
 
 ANNOTATIONS = {1: "unroll", 2: "vectorize", 3: "parallel"}
-"""The annotations of loops on CPUs by their numbers in records. Others bind loops to a GPU's threads."""
+"""The annotations of loops by their numbers."""
+
+THREADS = {
+    4: "vthread.x",
+    5: "blockIdx.x",
+    6: "threadIdx.x",
+    7: "blockIdx.y",
+    8: "threadIdx.y",
+    9: "blockIdx.z",
+    10: "threadIdx.z",
+}
+"""The axes of a GPU's threads to which other annotations bind a loop."""
 
 UNROLL = "auto_unroll_max_step$"
 """The pragma that limits the number of statements in an unrolled loop, before that number."""
@@ -51,7 +57,9 @@ class Stage:
     """An argument or a block of the computation, in Ansor's order."""
 
     block: SBlockRV | None = None  # None for an argument
+    buffer: str = ""  # the name of its result
     loops: list[Loop] = field(default_factory=list)
+    is_cached: bool = False  # whether it is a copy of what others read
     awaits_move: bool = False  # whether a step that has not been applied yet moves it into its consumer's loops
     delayed: list[Step] = field(default_factory=list)  # the steps that are applied after that
 
@@ -73,7 +81,7 @@ def apply_steps(sch: Schedule, config: Mapping[str, Value]) -> None:
         config: The steps in order: ``step0_SP`` is a split's arguments in JSON, or "" if the record has no such step.
 
     Raises:
-        InvalidConfig: If a step has no counterpart or cannot be applied; the message names it.
+        InvalidConfig: If a step is not supported or cannot be applied; the message names it.
     """
     stages = _stages(sch)
     lengths: dict[int, Sequence[int]] = {}  # of each split
@@ -84,7 +92,7 @@ def apply_steps(sch: Schedule, config: Mapping[str, Value]) -> None:
         label, _, kind = name.partition("_")
         number = int(label.removeprefix("step"))
         if kind not in _APPLY:
-            raise InvalidConfig(f"step {number} ({UNSUPPORTED.get(kind, kind)}) has no counterpart in the schedule")
+            raise InvalidConfig(f"step {number} ({UNSUPPORTED.get(kind, kind)}) is not supported")
         try:
             position, *arguments = json.loads(str(value))
             stage = stages[position]
@@ -92,51 +100,75 @@ def apply_steps(sch: Schedule, config: Mapping[str, Value]) -> None:
                 lengths[number] = arguments[2]
             elif kind == "FSP":
                 arguments[1] = lengths[arguments[1]]
+            elif kind == "FFSP":
+                arguments[1] = [lengths[split] for split in arguments[1]]
             elif kind == "CA":
                 arguments[0] = stages[arguments[0]]
                 stage.awaits_move = True
-            elif kind == "CHW":
-                stages.insert(position + 1, Stage())
-                arguments[0:0] = [stages[position + 1]]
+            elif kind in ("CHR", "CHW"):
+                if kind == "CHR":
+                    arguments[1] = [stages[reader] for reader in arguments[1]]
+                stages.insert(position + 1, Stage(is_cached=kind == "CHR"))
+                arguments.append(stages[position + 1])
         except (ValueError, TypeError, LookupError, RecursionError):
             raise InvalidConfig(f"step {number} ({kind}) does not fit the {len(stages)} stages: {value}") from None
         steps.append(Step(number, kind, stage, arguments))
-    for step in steps:
-        try:
+    # What is copied to shared memory depends on which loops are bound to threads, so this is applied last.
+    for step in sorted(steps, key=lambda step: step.kind == "CA" and step.stage.is_cached):
+        with _convert_errors(f"step {step.number} ({step.kind})"):
             _apply(sch, step)
-        except (ValueError, TypeError, LookupError, RuntimeError, ArithmeticError) as error:
-            # TVM prints the complete program before the reason.
-            reason = str(error).rpartition("Error message: ")[2].strip().partition("\n")[0]
-            raise InvalidConfig(f"step {step.number} ({step.kind}) cannot be applied: {reason}") from None
-    for stage in stages:
+    if any(stage.awaits_move for stage in stages):
+        raise InvalidConfig("the steps move stages into each other")
+    with _convert_errors("the initialisation of sums"):
+        _initialize_sums(sch, steps)
+
+
+def _initialize_sums(sch: Schedule, steps: Sequence[Step]) -> None:
+    """Initialise sums before their outermost loop and, on a GPU, compute them in registers, as TE does."""
+    binds_threads = any(step.kind == "AN" and step.arguments[1] in THREADS for step in steps)
+    moved = [step.stage for step in steps if step.kind == "CA"]
+    for stage in dict.fromkeys(step.stage for step in steps):
         if stage.block is not None and (reductions := [loop for loop in stage.loops if loop.is_reduction]):
-            sch.decompose_reduction(stage.block, reductions[0].variable)  # as TE initialises sums
+            if binds_threads and stage in moved:
+                sch.set_scope(stage.block, 0, "local")
+            sch.decompose_reduction(stage.block, reductions[0].variable)
+
+
+@contextmanager
+def _convert_errors(title: str) -> Iterator[None]:
+    """Convert errors to InvalidConfig. TVM prints the complete program before the reason, which alone is kept."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, RuntimeError, ArithmeticError) as error:
+        reason = str(error).rpartition("Error message: ")[2].strip().partition("\n")[0]
+        raise InvalidConfig(f"{title} cannot be applied: {reason}") from None
 
 
 def _stages(sch: Schedule) -> list[Stage]:
     """Return the stages in Ansor's order: each block follows the arguments that it is the first to read."""
-    stages = []
-    buffers: set[str] = set()
+    stages: list[Stage] = []
     for block in sch.get_child_blocks(sch.get_sblock("root")):
         for region in sch.get(block).reads:
-            if region.source.name not in buffers:
-                buffers.add(region.source.name)
-                stages.append(Stage())
-        buffers.update(region.source.name for region in sch.get(block).writes)
-        stages.append(Stage(block, _loops(sch, block)))
+            if all(region.source.name != stage.buffer for stage in stages):
+                stages.append(Stage(buffer=region.source.name))
+        stages.append(Stage())
+        _set_block(sch, stages[-1], block)
     return stages
 
 
-def _loops(sch: Schedule, block: SBlockRV) -> list[Loop]:
-    """Return the loops of a block that has not been transformed within its outer loops: one for each axis."""
+def _set_block(sch: Schedule, stage: Stage, block: SBlockRV) -> None:
+    """Let ``stage`` be a block that has not been transformed within its outer loops: with a loop for each axis."""
+    stage.block, stage.buffer = block, sch.get(block).writes[0].source.name
     axes = sch.get(block).iter_vars
     variables = sch.get_loops(block)[-len(axes) :]
-    return [Loop(variable, axis.iter_type == axis.CommReduce) for variable, axis in zip(variables, axes, strict=True)]
+    stage.loops = [
+        Loop(variable, axis.iter_type == axis.CommReduce) for variable, axis in zip(variables, axes, strict=True)
+    ]
 
 
 def _apply(sch: Schedule, step: Step) -> None:
     stage = step.arguments[0] if step.kind == "CA" else step.stage
-    if stage.awaits_move and step.kind != "CHW":
+    if stage.awaits_move and step.kind not in ("CHR", "CHW"):
         stage.delayed.append(step)
     else:
         _APPLY[step.kind](sch, step.stage, *step.arguments)
@@ -157,6 +189,16 @@ def _follow_split(sch: Schedule, stage: Stage, position: int, lengths: Sequence[
     _split(sch, stage, position, 0, [*lengths[: parts - 1], math.prod(lengths[parts - 1 :])], 1)
 
 
+def _follow_fused_split(
+    sch: Schedule, stage: Stage, position: int, splits: Sequence[Sequence[int]], level: int, is_factor: int
+) -> None:
+    # This is the number of threads, even if the loop has fewer iterations.
+    length = math.prod(lengths[level] for lengths in splits)
+    loop = stage.loops[position]
+    parts = sch.split(loop.variable, [None, length] if is_factor else [length, None])
+    stage.loops[position : position + 1] = [Loop(part, loop.is_reduction) for part in parts]
+
+
 def _fuse(sch: Schedule, stage: Stage, positions: Sequence[int]) -> None:
     loops = [stage.loops[position] for position in positions]
     fused = sch.fuse(*(loop.variable for loop in loops))
@@ -169,27 +211,38 @@ def _reorder(sch: Schedule, stage: Stage, order: Sequence[int]) -> None:
 
 
 def _annotate(sch: Schedule, stage: Stage, position: int, annotation: int) -> None:
-    if annotation not in ANNOTATIONS:
-        raise ValueError(f"annotation {annotation} has no counterpart")
-    getattr(sch, ANNOTATIONS[annotation])(stage.loops[position].variable)
+    loop = stage.loops[position].variable
+    if annotation in ANNOTATIONS:
+        getattr(sch, ANNOTATIONS[annotation])(loop)
+    elif annotation in THREADS:
+        sch.bind(loop, THREADS[annotation])
+    else:
+        raise ValueError(f"annotation {annotation} is not supported")
 
 
 def _pragma(sch: Schedule, stage: Stage, position: int, pragma: str) -> None:
     if not pragma.startswith(UNROLL):
-        raise ValueError(f"pragma {pragma!r} has no counterpart")
+        raise ValueError(f"pragma {pragma!r} is not supported")
     loop = stage.loops[position].variable
     sch.annotate(loop, "pragma_auto_unroll_max_step", int(pragma.removeprefix(UNROLL)))
     sch.annotate(loop, "pragma_unroll_explicit", 1)
 
 
-def _cache_write(sch: Schedule, stage: Stage, result: Stage, scope: str) -> None:
-    result.block = sch.cache_write(stage.block, 0, scope)
-    stage.loops, result.loops = _loops(sch, stage.block), _loops(sch, result.block)
+def _cache_write(sch: Schedule, stage: Stage, scope: str, result: Stage) -> None:
+    copy = sch.cache_write(stage.block, 0, scope)
+    _set_block(sch, stage, stage.block)
+    _set_block(sch, result, copy)
+
+
+def _cache_read(sch: Schedule, stage: Stage, scope: str, readers: Sequence[Stage], result: Stage) -> None:
+    blocks = [reader.block for reader in readers]
+    _set_block(sch, result, sch.cache_read(blocks[0], stage.buffer, scope, blocks))
 
 
 def _compute_at(sch: Schedule, stage: Stage, consumer: Stage, position: int) -> None:
     sch.compute_at(stage.block, consumer.loops[position].variable, preserve_unit_loops=True)
-    stage.loops, stage.awaits_move = _loops(sch, stage.block), False
+    _set_block(sch, stage, stage.block)
+    stage.awaits_move = False
     for step in stage.delayed:
         _apply(sch, step)
 
@@ -202,8 +255,10 @@ def _inline(sch: Schedule, stage: Stage) -> None:
 _APPLY: dict[str, Callable[..., None]] = {
     "AN": _annotate,
     "CA": _compute_at,
+    "CHR": _cache_read,
     "CHW": _cache_write,
     "CI": _inline,
+    "FFSP": _follow_fused_split,
     "FSP": _follow_split,
     "FU": _fuse,
     "PR": _pragma,

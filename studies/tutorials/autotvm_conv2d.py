@@ -168,6 +168,7 @@ trials_of_page = {
     6390073: "run error",
     9881539: "144.48 GFLOPS",
 }
+print(f"{'index':>8}  {'AutoTVM':13}  searchlab")
 for index, outcome in trials_of_page.items():
     try:
         original.schedule(original.config_at(index))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from searchlab.workload import Workload, parse_workload
 from tests.support.cli import HEAVY
 from tests.support.cli import imported as imports_of
 from tests.support.exchange import DATA
+from tests.support.spaces.cuda_on_cpu import result_on_cpu
 
 TOPHUB = Path(__file__).parents[1] / "border" / "data" / "tophub" / "llvm.log"
 AUTOTVM, ANSOR, DATABASE = DATA / "autotvm_matmul512.log", DATA / "ansor_gemm512.json", DATA / "metaschedule_gemm512"
@@ -87,10 +89,31 @@ LAYER: list[list[Any]] = [
 """Steps of Ansor's sketch with a fused consumer for the layer of its tutorial, a convolution with bias and ReLU."""
 
 
-def layer(folder: Path, *steps: list[Any]) -> Path:
+GPU_INNER = (*range(3, 20, 5), 22, 25, 28, *range(4, 20, 5))
+GPU_LAYER: list[list[Any]] = [
+    ["CI", 5],
+    *(["SP", 3, *rest, 1] for rest in ((0, 1, [1, 1, 1, 1]), (5, 16, [1, 4, 2, 1]), (10, 8, [1, 2, 1, 1]))),
+    *(["SP", 3, *rest, 1] for rest in ((15, 8, [2, 4, 1, 1]), (20, 8, [2, 1]), (23, 3, [1, 3]), (26, 3, [3, 1]))),
+    ["RE", 3, [*range(0, 20, 5), *range(1, 20, 5), *range(2, 20, 5), 20, 23, 26, 21, 24, 27, *GPU_INNER]],
+    *(["FSP", 6, 4 * axis, 1 + axis, 3] for axis in range(4)),
+    ["RE", 6, [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15]],
+    ["CA", 3, 6, 11],
+    *(["CHR", 2, "shared", [3]], ["CA", 3, 4, 14], ["CHR", 1, "shared", [4]], ["CA", 2, 5, 14], ["CI", 1]),
+    *(["FU", 8, [0, 1, 2, 3]], ["AN", 8, 0, 5], ["FU", 8, [1, 2, 3, 4]], ["AN", 8, 1, 4]),
+    *(["FU", 8, [2, 3, 4, 5]], ["AN", 8, 2, 6]),
+    *(["FU", 4, [0, 1, 2, 3]], ["SP", 4, 0, 96, [1], 1], ["AN", 4, 1, 2]),
+    *(["FFSP", 4, 0, [4, 3, 2, 1], 1, 1], ["AN", 4, 1, 6]),
+    *(["FU", 2, [0, 1, 2, 3]], ["SP", 2, 0, 80, [1], 1], ["AN", 2, 1, 2]),
+    *(["FFSP", 2, 0, [4, 3, 2, 1], 1, 1], ["AN", 2, 1, 6]),
+    ["PR", 5, 0, "auto_unroll_max_step$16"],
+]
+"""Steps of Ansor's sketch for GPUs for the same layer, with the kinds and the order of a real record for NHWC."""
+
+
+def layer(folder: Path, *steps: list[Any], target: str = "llvm -mcpu=x86-64") -> Path:
     """Write a record of a small layer as in Ansor's tutorial: data, pad, weight, conv, bias, add and relu."""
     key = json.dumps(["conv2d_layer", 1, 8, 8, 16, 8, 3, 3, [1, 1], [1, 1]])
-    task = [key, "llvm -mcpu=x86-64", [1, 64, 64, 0, 0, 0, 0, 0], "", 1, []]
+    task = [key, target, [1, 64, 64, 0, 0, 0, 0, 0], "", 1, []]
     path = folder / "layer.json"
     path.write_text(json.dumps({"i": [task, [[], list(steps)]], "r": [[1e-3], 0, 1.0, 1.6e9], "v": "v0.6"}) + "\n")
     return path
@@ -255,18 +278,32 @@ def test_a_convolution_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
     assert_right(schedule, result.workload)
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ runs the CUDA programs on the CPU, and is missing")
+def test_a_gpu_program_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
+    log = imported(
+        layer(tmp_path, *GPU_LAYER, target="cuda -arch=sm_90"), tmp_path / "a.jsonl", space=Plugin("parameters")
+    )
+    result = load_log(log.path)
+    text = str(result.space.schedule(log.trials[0].config).trace)
+    assert all(axis in text for axis in ("blockIdx.x", "vthread.x", "threadIdx.x"))
+    expected = result.workload.reference(result.workload.inputs())
+    actual = result_on_cpu(result.space, log.trials[0].config, tmp_path)
+    np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        (["RF", 3, 16, 1], "step 20 (a factored reduction) has no counterpart in the schedule"),
-        (["AN", 3, 0, 5], "step 20 (AN) cannot be applied: annotation 5 has no counterpart"),
+        (["RF", 3, 16, 1], "step 20 (a factored reduction) is not supported"),
+        (["AN", 3, 0, 11], "step 20 (AN) cannot be applied: annotation 11 is not supported"),
+        (["CA", 6, 3, 0], "the steps move stages into each other"),
         (["SP", 9, 0, 512, [2], 1], "step 20 (SP) does not fit the 7 stages"),
         (["SP", 3, 0, 1, [0], 1], "step 20 (SP) cannot be applied: division by zero"),
         (["SP", 0, 0, 1, [1], 1], "step 20 (SP) cannot be applied: list index out of range"),
         (["FU", 3, [0, 9]], "step 20 (FU) cannot be applied: "),
     ],
 )
-def test_a_step_without_a_counterpart_is_named(step: list[Any], why: str, tmp_path: Path) -> None:
+def test_a_step_that_cannot_be_applied_is_named(step: list[Any], why: str, tmp_path: Path) -> None:
     path = layer(tmp_path, *LAYER, step)
     with pytest.raises(SearchlabError, match=re.escape(f"line 1: {why}")):
         imported(path, tmp_path / "a.jsonl", space=Plugin("parameters"))

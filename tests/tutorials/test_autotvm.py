@@ -27,6 +27,8 @@ def test_small_run(tmp_path: Path) -> None:
         r"^ *(\d+)  (invalid|build timeout|run error|[\d.]+ GFLOPS) +(valid|invalid: .*)$", text, re.M
     )
     assert [int(index) for index, _, _ in verdicts] == [int(line.rpartition(",")[2]) for line in PAGE]
+    recorded = (Path(__file__).parents[2] / "docs/tutorials/recorded/autotvm_conv2d.txt").read_text()
+    assert all("  ".join([f"{index:>8}", f"{outcome:13}", verdict]) in recorded for index, outcome, verdict in verdicts)
     outcomes = {(re.sub("[\\d.]+ ", "", outcome), verdict.partition(":")[0]) for _, outcome, verdict in verdicts}
     assert outcomes == {
         ("invalid", "invalid"),
