@@ -26,7 +26,7 @@ from searchlab.measure.suite import find_suite
 from searchlab.run.study import choose_table_space
 
 TABLES = (
-    *("gemm-31x256x128-knob-1t", "gemm-255x129x65-guided-1t", "gemm-35x70x105-trace-1t"),
+    *("gemm-31x256x128-knob-1t", "gemm-81x81x243-knob-2t", "gemm-35x70x105-trace-1t"),
     *("conv2d-1x56x56x8x3x7x7-s2-p3-knob-1t", "conv2d-1x20x20x16x16x1x1-s2-guided-1t"),
     "conv2d-1x7x7x8x3x5x5-p2-trace-1t",
 )
