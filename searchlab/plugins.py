@@ -207,7 +207,7 @@ class PluginKind(Generic[T]):
 
     def failure(self, cls: type[Any], doing: str, error: BaseException) -> SearchlabError:
         """Return an error which states that the method ``doing`` of ``cls`` raised ``error``, and on which line."""
-        where = line_of(error, cls) or place_of(getattr(cls, doing, cls))
+        where = line_of(error, cls) or defined_at(getattr(cls, doing, cls))
         kind = RunEnded if isinstance(error, PluginExit) else SearchlabError
         return kind(
             f"{self.title} {self.name_of(cls)!r} failed in {doing}: {describe(error)} ({where}); "
@@ -401,7 +401,7 @@ def load_attribute(reference: str, title: str) -> Any:
                 f"{title} cannot be loaded: {error}; install its package, or run the command where its file is"
             )
         return SearchlabError(
-            f"{title} cannot be loaded: importing its module {module} raised {describe(error)} at {place_in(error)}"
+            f"{title} cannot be loaded: importing its module {module} raised {describe(error)} at {raised_at(error)}"
         )
 
     with convert_foreign_errors(blame):
@@ -422,7 +422,7 @@ def execute_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module  # where TVMScript looks for the source
     with convert_foreign_errors(
-        lambda error: SearchlabError(f"{path} cannot be executed: {describe(error)} at {place_in(error)}")
+        lambda error: SearchlabError(f"{path} cannot be executed: {describe(error)} at {raised_at(error)}")
     ):
         specification.loader.exec_module(module)
     return module
@@ -535,7 +535,7 @@ def _stops(error: BaseException) -> bool:
     )
 
 
-def place_of(function: Any) -> str:
+def defined_at(function: Any) -> str:
     """Return the ``file:line`` where a function is defined, or an empty string if unknown."""
     try:
         return f"{inspect.getsourcefile(function)}:{inspect.getsourcelines(function)[1]}"
@@ -543,7 +543,7 @@ def place_of(function: Any) -> str:
         return ""
 
 
-def place_in(error: BaseException) -> str:
+def raised_at(error: BaseException) -> str:
     """Return the ``file:line`` where ``error`` was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"

@@ -23,6 +23,7 @@ from .check import (
     global_streams_untouched,
     in_two_processes,
     rule,
+    rules_in,
 )
 
 NONSENSE = ("", "nonsense", "-1", "4x", "0x0:?")
@@ -280,23 +281,7 @@ def _nothing_opened() -> Iterator[None]:
         builtins.open = before
 
 
-RULES = (
-    frozen,
-    spelled,
-    refuses_nonsense,
-    counts,
-    pickles,
-    logged,
-    builds_function,
-    one_function,
-    inputs,
-    seeded_inputs,
-    reference,
-    repeats,
-    tolerance,
-    right_answer,
-    tight,
-)
+RULES = rules_in(__name__)
 
 
 def workload_checks(workload: str | Workload, *, seed: int = 0) -> list[Check]:

@@ -326,10 +326,10 @@ def test_without_a_target_it_is_that_of_the_table(tmp_path: Path) -> None:
 def test_a_study_covers_the_workloads_and_spaces_of_its_tables(tmp_path: Path) -> None:
     for kind in (toys.Small, toys.Dependent):
         write_table(tmp_path / f"{kind.__name__}.jsonl", kind(), toys.smooth)
-    spaces = [f"searchlab.conformance.toys:{name}" for name in ("Small", "Dependent", "One")]
+    spaces = [f"searchlab.conformance.toys:{name}" for name in ("Small", "Dependent", "SingleChoice")]
     cells, left_out = study(str(tmp_path), spaces=spaces).plan()
     assert [item.space_choice.plugin.name for item in cells] == spaces[:2]
-    assert left_out == ["gemm:64x64x64 is not searched in One: no table contains it for this target"]
+    assert left_out == ["gemm:64x64x64 is not searched in SingleChoice: no table contains it for this target"]
 
 
 def test_tables_of_several_targets_need_one_to_be_given(tmp_path: Path) -> None:
