@@ -18,7 +18,7 @@ from ..errors import SearchlabError, SearchlabWarning
 from ..log.columns import read_logs
 from ..log.format import find_logs, no_logs, read_found, read_log
 from ..log.result import Best, best_of, describe_reliability, drift, load_log, noise
-from ..log.writer import examine
+from ..log.writer import check_log
 from ..options import Seed, Trials
 from .terminal import (
     AsJson,
@@ -169,7 +169,7 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
     """Report problems in logs, line by line. The exit code is 1 if there are any, or if a file cannot be read."""
     with warnings.catch_warnings(record=True) as skipped:
         warnings.simplefilter("always", SearchlabWarning)
-        examined = read_found(files, examine)
+        examined = read_found(files, check_log)
     for warning in skipped:
         warnings.warn(warning.message, stacklevel=1)
     if as_json:
@@ -225,7 +225,7 @@ def table_build(
     ] = None,
 ) -> None:
     """Measure all configs of a space, or of each workload and space of a study. To resume, repeat the command."""
-    from ..run.plan import OnTrial, Run
+    from ..run.plan import OnChargedTrial, Run
     from ..run.progress import RunProgress
     from ..tables.build import build_tables, plan_tables, runs_for_tables, table_study
 
@@ -238,7 +238,7 @@ def table_build(
         say(f"note: {reason}")
     with interruptible(), RunProgress(out) as progress:
 
-        def on_run(run: Run, *_: int) -> OnTrial:
+        def on_run(run: Run, *_: int) -> OnChargedTrial:
             return progress.start(run.space.workload, run.space_choice.plugin.name, run.trials)
 
         build_tables(study, tables, on_run, progress.show)

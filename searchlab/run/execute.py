@@ -35,10 +35,10 @@ from ..plugins import trust_plugins, trusts
 from ..target import Target
 from .loop import search
 from .open import open_runs
-from .plan import OnRun, OnTrial, Run
+from .plan import OnChargedRun, OnChargedTrial, Run
 from .progress import announce
 
-LOSSES = 5
+MAX_LOSSES = 5
 """The number of times that a run may be lost without progress in its log before it counts as failed."""
 
 POLL_SECONDS = 1.0
@@ -64,7 +64,7 @@ class RunTraceback(Exception):
 def execute(
     runs: Sequence[Run],
     base: Path,
-    on_run: OnRun,
+    on_run: OnChargedRun,
     executor: RunExecutor | None = None,
     on_ready: Callable[[], None] = lambda: None,
     study: Sequence[Run] = (),
@@ -97,7 +97,7 @@ def execute(
             measurers.for_run(runs[0])  # rejects invalid settings before any log is read
         runs = open_runs(runs, study or runs, on_this_machine=executor is None)
         for run in runs:
-            _recall(run, measurements)
+            _add_measurements(run, measurements)
         _announce_logs(runs)
         on_ready()
         if executor is None:
@@ -116,7 +116,7 @@ def execute(
     return logs
 
 
-def execute_one(run: Run, base: Path, on_run: OnRun) -> Log:
+def execute_one(run: Run, base: Path, on_run: OnChargedRun) -> Log:
     """Execute ``run`` in this process and return its log. If the run fails, its SearchlabError is raised."""
     try:
         return execute([run], base, on_run)[run.log]
@@ -126,7 +126,7 @@ def execute_one(run: Run, base: Path, on_run: OnRun) -> Log:
     raise error
 
 
-def _search_each(runs: Sequence[Run], measurers: Measurers, on_run: OnRun) -> Outcomes:
+def _search_each(runs: Sequence[Run], measurers: Measurers, on_run: OnChargedRun) -> Outcomes:
     for number, run in enumerate(runs, 1):
         on_trial = on_run(run, number, len(runs), 0)
         try:
@@ -147,7 +147,7 @@ def _announce_logs(runs: Sequence[Run]) -> None:
         announce(f"{trials:,} trials are already logged; {complete:,} of {len(runs):,} runs are complete")
 
 
-def _recall(run: Run, measurements_by_conditions: MeasurementsByConditions) -> None:
+def _add_measurements(run: Run, measurements_by_conditions: MeasurementsByConditions) -> None:
     """Add the measurements in the run's log to ``measurements_by_conditions``, except those from tables."""
     if run.existing_log is None or run.settings.replays:
         return
@@ -281,7 +281,7 @@ class PendingRun:
     losses: int = 0
     size: int = 0
     seen: int = 0
-    on_trial: OnTrial | None = None
+    on_trial: OnChargedTrial | None = None
     job: int = -1
     reported: int = 0
 
@@ -308,7 +308,7 @@ class Dispatch:
         runs: Sequence[PendingRun],
         base: Path,
         measurements: MeasurementsByConditions,
-        on_run: OnRun,
+        on_run: OnChargedRun,
     ) -> None:
         self._executor = executor
         self._runs = runs
@@ -343,11 +343,11 @@ class Dispatch:
             else:
                 self._end(pending, log)
                 yield pending.run, log
-        size = max(1, min(self._batch, len(unfinished) // self._ahead()))
+        size = max(1, min(self._batch, len(unfinished) // self._pending_limit()))
         self._waiting.extend(unfinished[i : i + size] for i in range(0, len(unfinished), size))
         try:
             while self._waiting or self._pending:
-                while self._waiting and len(self._pending) < self._ahead():
+                while self._waiting and len(self._pending) < self._pending_limit():
                     self._submit(self._waiting.popleft())
                 done, _ = wait(self._pending, POLL_SECONDS, FIRST_COMPLETED)
                 # In order of submission, so that a run is reported after the run whose worker it waited for.
@@ -365,7 +365,7 @@ class Dispatch:
         with EXECUTORS.convert_errors(type(self._executor), "jobs"):
             return max(1, int(self._executor.jobs))
 
-    def _ahead(self) -> int:
+    def _pending_limit(self) -> int:
         """Return the maximum number of pending tasks: two per worker, so that no worker has to wait for its next."""
         return 1 if self._one_at_a_time else 2 * self._jobs()
 
@@ -419,7 +419,7 @@ class Dispatch:
         size = _size(pending.run.log)
         pending.losses = 1 if size > pending.size else pending.losses + 1
         pending.size = size
-        if pending.losses < LOSSES and not _is_broken(error):
+        if pending.losses < MAX_LOSSES and not _is_broken(error):
             self._waiting.append([pending])
         else:
             self._used.discard(pending.job)
@@ -431,7 +431,7 @@ class Dispatch:
         """Return the log of a run that has ended, or the reason why it failed."""
         try:
             if outcome.log is not None:
-                _put(pending.run, outcome.log)
+                _replace_log(pending.run, outcome.log)
             if not outcome.failed:
                 log = read_log(pending.run.log)
                 self._end(pending, log)
@@ -485,7 +485,7 @@ class Dispatch:
         new, pending.reported = log.records[pending.reported :], len(log.records)
         if pending.on_trial is not None:
             for record in new:
-                pending.on_trial(record.trial, record.index < pending.replayed)
+                pending.on_trial(record.trial, record.index < pending.replayed, float(log.elapsed[record.index]))
 
 
 def _is_broken(error: BaseException | None) -> bool:
@@ -502,13 +502,13 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _continues(path: Path, data: bytes) -> bool:
+def _extends(path: Path, data: bytes) -> bool:
     """Return whether ``data`` begins with the complete lines of the log at ``path``."""
     existing = read_log_bytes(path)
     return data.startswith(existing[: existing.rfind(b"\n") + 1])
 
 
-def _put(run: Run, data: bytes) -> None:
+def _replace_log(run: Run, data: bytes) -> None:
     """Replace the log of ``run`` with ``data``, which continues it unless the run has discarded it.
 
     Raises SearchlabError if this fails.
@@ -516,10 +516,10 @@ def _put(run: Run, data: bytes) -> None:
     path = run.log
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        if run.discard and path.exists() and not _continues(path, data):
+        if run.discard and path.exists() and not _extends(path, data):
             move_aside(path)
         with closing(LeasedFile(path)) as file:
-            if not _continues(path, data):
+            if not _extends(path, data):
                 raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
             file.write(data, 0)
             file.sync(len(data))

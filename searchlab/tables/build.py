@@ -25,7 +25,7 @@ from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
 from ..records import first_of_each_program
 from ..run.execute import execute_one
-from ..run.plan import OnRun, Run, space_spec
+from ..run.plan import OnChargedRun, Run, space_spec
 from ..run.progress import show_progress
 from ..run.study import PolicyEntry, Study
 from ..schema import convert
@@ -233,7 +233,9 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     return runs, left_out
 
 
-def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_block: OnBlock = lambda *_: None) -> None:
+def build_tables(
+    study: Study, tables: Sequence[TableRun], on_run: OnChargedRun, on_block: OnBlock = lambda *_: None
+) -> None:
     """Measure the ``tables`` of ``study`` that are not complete. To resume, call this function again.
 
     A table that is timed in passes, or whose name does not end in ``.jsonl``, is written only when it is complete.

@@ -17,7 +17,7 @@ from searchlab.errors import SearchlabError
 from searchlab.log.format import Log, read_log
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial, first_of_each_program
-from searchlab.run.plan import OnTrial
+from searchlab.run.plan import OnChargedTrial
 from searchlab.run.progress import RunProgress
 from searchlab.space import Config, Space
 from searchlab.tables.build import build_tables, plan_tables, runs_for_tables, table_study
@@ -29,8 +29,8 @@ GEMM = "gemm:32x32x32"
 QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}
 
 
-def quiet(*_: object) -> OnTrial:
-    return lambda trial, replayed: None
+def quiet(*_: object) -> OnChargedTrial:
+    return lambda *_: None
 
 
 class Machine(Remeasurer):
