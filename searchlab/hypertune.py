@@ -393,17 +393,12 @@ def verdict(training: ScoreComparison, held_out: ScoreComparison | None, unchang
         outcome = "better"
     else:
         outcome = "overfitted" if above(training.gain) else "not better"
-    return VERDICTS[outcome].format(gain=interval_text(gain, "+"))
+    return VERDICTS[outcome].format(gain=gain.text("+"))
 
 
 def above(gain: Interval) -> bool:
     """Return whether a gain is above 0 beyond the noise."""
     return gain.lower is not None and gain.lower > 0
-
-
-def interval_text(estimate: Interval, sign: str = "") -> str:
-    text = f"{estimate.value:{sign}.3f}"
-    return text if estimate.lower is None else f"{text} [{estimate.lower:{sign}.3f}, {estimate.upper:{sign}.3f}]"
 
 
 # --- planning ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from rich.text import Text
 from typer import Option
 
 from ..files import file_name, write_file
-from ..hypertune import DATABASE, HypertuneResult, ScoreComparison, above, interval_text, plan_hypertune, values_of
+from ..hypertune import DATABASE, HypertuneResult, ScoreComparison, above, plan_hypertune, values_of
 from ..options import Seed, SeedCount, Trials
 from ..run.progress import RunProgress
 from ..run.study import Study
@@ -99,7 +99,7 @@ def hypertune(
 
 def _say_result(result: HypertuneResult, directory: Path) -> None:
     def row(name: str | Text, trials: str, scores: ScoreComparison) -> tuple[object, ...]:
-        return name, trials, interval_text(scores.default), interval_text(scores.tuned), interval_text(scores.gain, "+")
+        return name, trials, scores.default.text(), scores.tuned.text(), scores.gain.text("+")
 
     held_out = [problem for search in result.searches for problem in search.problems if problem.held_out]
     several = len({problem.space for problem in held_out}) > 1
