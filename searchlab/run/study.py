@@ -5,7 +5,6 @@ For a single run, use :func:`~searchlab.run.tune.tune`.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -30,7 +29,7 @@ from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checks_argu
 from ..options import plain as plain_value
 from ..plugins import Plugin, PluginKind, names_from, reference_of
 from ..policy import POLICIES
-from ..schema import convert
+from ..schema import convert, parse_toml
 from ..space import SPACES, Space
 from ..stats.random_search import difficulty_trials
 from ..target import Target, resolve_target
@@ -41,14 +40,14 @@ from .plan import (
     Run,
     SpaceChoice,
     Strategy,
-    in_shard,
     plan_run,
+    select_shard,
     space_spec,
 )
 from .progress import show_progress
 from .warm_start import EarlierRuns, WarmStart
 
-OF_SUITE = ("workloads", "spaces", "target", "measure")
+SUITE_KEYS = ("workloads", "spaces", "target", "measure")
 """The study keys whose values are provided by a suite's tables."""
 
 Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")]
@@ -210,7 +209,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"a contrast needs two different strategies, not {list(pair)}")
         for name in ("policies", "cost_models", *(() if self.suite else ("workloads", "spaces"))):
             if not getattr(self, name) and not (name == "policies" and self.suite and self.claims):
-                hint = "; add one, or specify a suite" if name in OF_SUITE else ""
+                hint = "; add one, or specify a suite" if name in SUITE_KEYS else ""
                 raise ValueError(f"{name} must not be empty{hint}")
         titles = [entry.title for entry in self.space_entries]
         for entry in self.policy_entries:
@@ -402,11 +401,7 @@ class Study:
         """Load a study file (TOML). Raises SearchlabError if it is invalid, naming the key and the valid values."""
         path = Path(path)
         text = read_text(path, kind="the study")
-        try:
-            data = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # also an integer of more than 4,300 digits
-            raise SearchlabError(f"{path} is not valid TOML: {error}") from None
-        return replace(cls._from_data(data, path.parent, str(path)), copy=(TOML, text))
+        return replace(cls._from_data(parse_toml(text, path), path.parent, str(path)), copy=(TOML, text))
 
     @classmethod
     @checks_arguments
@@ -447,7 +442,7 @@ class Study:
             data = {**data, "spaces": [space_spec(item) if _has_knobs(item) else item for item in spaces]}
         if "suite" not in data:
             return cls(convert(data, StudySpec, source), base)
-        for name in OF_SUITE:
+        for name in SUITE_KEYS:
             if name in data:
                 raise SearchlabError(
                     f"{source}: {name} is determined by the suite's tables; omit either {name!r} or 'suite'"
@@ -481,7 +476,7 @@ class Study:
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
         labels = [strategy.label for _, strategy in strategies]
         _check_distinct("policy", [file_name(label) for label in labels])
-        known_strategies = [*labels, *(self.suite.baseline_files if self.suite else ())]
+        strategy_names = [*labels, *(self.suite.baseline_files if self.suite else ())]
         spaces = [entry.title for entry in spec.space_entries]
         with_space = [  # as in a report on several spaces
             f"{space} / {strategy.label}"
@@ -490,11 +485,11 @@ class Study:
             if space in (entry.spaces or spaces)
         ]
         for key, names, choices in (
-            ("contrasts", [name for pair in spec.contrasts for name in pair], known_strategies),
+            ("contrasts", [name for pair in spec.contrasts for name in pair], strategy_names),
             (
                 "claims",
                 [name for claim in spec.claims for name in (claim.strategy, *claim.opponents)],
-                known_strategies + with_space,
+                strategy_names + with_space,
             ),
         ):
             for name in names:
@@ -684,7 +679,7 @@ class Study:
             RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
         planned, _ = self.plan()
-        logs_in_shard = {run.log for run in in_shard(planned, *shard)}
+        logs_in_shard = {run.log for run in select_shard(planned, *shard)}
         all_runs = [replace(run, log=Path(out) / run.log, discard=discard) for run in planned]
         runs = [run for run, relative in zip(all_runs, planned, strict=True) if relative.log in logs_in_shard]
         for run in runs:

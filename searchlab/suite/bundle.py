@@ -10,7 +10,6 @@ import hashlib
 import io
 import re
 import stat
-import tomllib
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -29,7 +28,7 @@ from ..log.format import RESULT, RUNS
 from ..measure.suite import SPLITS, Name, Split, Suite, find_suite, split_of
 from ..plugins import Plugin, unregistered_code
 from ..policy import POLICIES
-from ..schema import UNREADABLE, convert
+from ..schema import UNREADABLE, convert, parse_toml
 from .trajectories import RecordedTables, Trajectories, decode_trajectories, read_trajectories
 
 ENDING = ".zip"
@@ -131,13 +130,13 @@ class _Project(msgspec.Struct):
     entry_points: dict[str, dict[str, str]] = msgspec.field(default_factory=dict, name="entry-points")
 
 
-def submit(directory: Path, path: Path, where: str = "") -> Bundle:
+def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
     """Write the bundle of the package in ``directory`` to ``path``.
 
     Args:
         directory: The package: Python files, ``pyproject.toml``, and directories written by ``suite run --out``.
         path: The bundle.
-        where: The path of the suite, if it cannot be found by name.
+        suite_path: The path of the suite, if it cannot be found by name.
 
     Raises:
         SearchlabError: If something is missing or would be refused.
@@ -148,7 +147,7 @@ def submit(directory: Path, path: Path, where: str = "") -> Bundle:
         raise SearchlabError(
             f"{directory} contains no results; run `searchlab suite run ... --out {directory / 'dev'}`"
         )
-    suite = find_suite(where or read_trajectories(files[0]).suite).part(None)
+    suite = find_suite(suite_path or read_trajectories(files[0]).suite).part(None)
     splits = split_of(suite)
     results: dict[Split, Trajectories] = {}
     for file in files:
@@ -214,10 +213,7 @@ def suite_digest(suite: Suite) -> str:
 
 def _read_project(directory: Path) -> tuple[_Project, _Options]:
     path = directory / PROJECT
-    try:
-        data = tomllib.loads(read_text(path, under=directory))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SearchlabError(f"{path} is not valid TOML: {error}") from None
+    data = parse_toml(read_text(path, under=directory), path)
     options = data.get("tool", {}).get("searchlab")
     if options is None:
         raise SearchlabError(
@@ -351,13 +347,13 @@ def _code_problems(bundle: Bundle) -> Iterator[str]:
 def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: Suite) -> Iterator[str]:
     spec, recorded = suite.spec, RecordedTables(suite)
     names = [entry.name for entry in spec.tables if entry.split == split]
-    where = f"its result on {split}"
+    title = f"its result on {split}"
     if (result.suite, result.strategy) != (spec.version, bundle.submission.name):
-        yield f"{where} is of {one_line(result.strategy)} on {one_line(result.suite)}"
+        yield f"{title} is of {one_line(result.strategy)} on {one_line(result.suite)}"
     if missing := [name for name in names if name not in result.tables]:
-        yield f"{where} leaves out {listed(missing)}"
+        yield f"{title} leaves out {listed(missing)}"
     if foreign := [name for name in result.tables if name not in names]:
-        yield f"{where} contains {one_line(listed(foreign))}, which are not tables of {split}"
+        yield f"{title} contains {one_line(listed(foreign))}, which are not tables of {split}"
     areas = bundle.submission.areas.get(split, {})
     for name in names:
         if name not in result.tables:
@@ -366,7 +362,7 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
         try:
             runs = result.runs_on(table.table).runs
             if (seeds := [run.seed for run in runs]) != list(range(spec.seeds)):
-                yield f"{where} has the seeds {number_ranges(seeds)} on {name}, not 0 to {spec.seeds - 1}"
+                yield f"{title} has the seeds {number_ranges(seeds)} on {name}, not 0 to {spec.seeds - 1}"
                 continue
             for run in runs:
                 table.check(result, run)

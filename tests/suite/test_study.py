@@ -161,6 +161,7 @@ def test_a_study_without_spaces_is_told_of_suites() -> None:
         ('name = "gemm-16x16x16-guided-2t"', 'name = "gemm-16x16x16-guided-1t"', "two tables are called"),
         ('title = "a small suite"', 'titel = "x"', "the key 'title' is missing|unknown key 'titel'"),
         ("[[tables]]", "[[tables", "is not valid TOML"),
+        ("trials = 12", f"trials = {'9' * 5000}", "is not valid TOML"),
     ],
 )
 def test_what_is_wrong_with_a_suite_is_said(bare: Path, tmp_path: Path, text: str, new: str, message: str) -> None:
