@@ -23,7 +23,7 @@ from ..machine.host import available_cores
 from ..options import Jobs, Seed, Trials
 from ..plugins import unregistered_code
 from ..run.open import open_runs
-from ..run.plan import Run, in_shard, parse_shard
+from ..run.plan import Run, parse_shard, select_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
@@ -117,7 +117,7 @@ def run(
         is_local = executor is None and loaded.spec.executor is None
         if is_local:  # refuses what the run would refuse
             jobs_here(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())
-        _say_forecast(loaded, in_shard(runs, part, parts), directory, is_local, as_json)
+        _say_forecast(loaded, select_shard(runs, part, parts), directory, is_local, as_json)
         return
     failed = summary = None
     with interruptible():

@@ -87,8 +87,8 @@ def suite_list() -> None:
         suite = read_suite(directory)
         spec = suite.spec
         splits = [sum(entry.split == split for entry in spec.tables) for split in Split]
-        shipped = len(suite.baseline_files)
-        rows.append((name, spec.title, len(spec.tables), *splits, shipped))
+        baseline_count = len(suite.baseline_files)
+        rows.append((name, spec.title, len(spec.tables), *splits, baseline_count))
     if rows:
         say_table(("suite", "title", "tables", "dev", "test", "baselines"), rows)
     else:
@@ -183,7 +183,7 @@ def suite_run(
         raise SearchlabError(f"{part.name} is already a single split or table of a suite; omit --split {split}")
     if not (part.split or part.only):
         part = part.part("test" if split is Split.test else "dev")
-    shipped = baselines(part)
+    baseline_runs = baselines(part)
     named = plugin(policy, option)
     opponents = against.split(",") if against else default_baselines(part, POLICIES.load(named["name"]))
     # Unknown names are rejected before anything runs.
@@ -191,7 +191,7 @@ def suite_run(
     entry = {
         **named,
         "batch": batch,
-        "label": label_for(named["name"], label, {baseline.strategy for baseline in shipped}),
+        "label": label_for(named["name"], label, {baseline.strategy for baseline in baseline_runs}),
         **({"cost_model": plugin(cost_model)} if cost_model else {}),
         **({"features": features} if features else {}),
     }
@@ -218,7 +218,7 @@ def suite_run(
                 soft_wrap=True,
             )
         part = restrict_to_runs(part, new)
-        comparison = compare(part, [new], shipped, study.spec.seed_list)
+        comparison = compare(part, [new], baseline_runs, study.spec.seed_list)
         if directory is None:
             summary = summarize(comparison)
         else:
@@ -263,10 +263,10 @@ def suite_report(
     from ..suite.verify import check_baselines
 
     part = find_suite(suite)
-    shipped = baselines(part, against.split(",") if against else None)
-    check_baselines(part, shipped if against else [baseline for baseline in shipped if baseline.code])
+    baseline_runs = baselines(part, against.split(",") if against else None)
+    check_baselines(part, baseline_runs if against else [baseline for baseline in baseline_runs if baseline.code])
     limit = parse_trials(trials) if trials else None
-    runs = compare(part, read_results(results or ()), shipped, range(seeds or part.spec.seeds), limit)
+    runs = compare(part, read_results(results or ()), baseline_runs, range(seeds or part.spec.seeds), limit)
     summary = write_report(runs, directory)
     out.print(*(answer.says for answer in summary.answers), *overall_tables(summary), sep="\n")
     say(f"the report: {directory / 'report.html'}")

@@ -6,7 +6,7 @@ lines. Logs that are only read may be compressed (``*.jsonl.gz``), or be Parquet
 Reading a log never executes anything in it.
 
 All readers of lines use :func:`scan`. :func:`read_log` raises an error at the first problem, and
-:func:`searchlab.log.writer.examine` collects all problems. Logs are written only by
+:func:`searchlab.log.writer.check_log` collects all problems. Logs are written only by
 :class:`~searchlab.log.writer.LogWriter`.
 """
 

@@ -273,7 +273,7 @@ def move_aside(path: Path) -> Path:
     return target
 
 
-def ways_on(header: Header) -> str:
+def describe_remedies(header: Header) -> str:
     """Return what a user can do about a log that cannot be continued with ``header``, as a clause."""
     other = "choose another directory (--out)" if header.label else "choose another log file"
     return f"{other}, or pass --discard (in Python, discard=True), which moves the old log aside and starts again"
@@ -467,7 +467,7 @@ def compress(log: Path, to: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Examined:
+class LogCheck:
     """A log's problems, and the number of intact lines, from which a run can resume.
 
     Attributes:
@@ -487,7 +487,7 @@ class Examined:
     notes: tuple[str, ...] = ()
 
 
-def examine(path: Path) -> Examined:
+def check_log(path: Path) -> LogCheck:
     """Find all problems in the log at ``path``. Raises SearchlabError if the file cannot be read."""
     problems: list[Line] = []
     notes: dict[str, None] = {}
@@ -515,4 +515,4 @@ def examine(path: Path) -> Examined:
             intact = line.number
     if not problems and not intact:
         problems.append(Line(1, b"", None, "the log is empty: it has no header yet"))
-    return Examined(path, tuple(problems), trials, intact, damaged, tuple(notes))
+    return LogCheck(path, tuple(problems), trials, intact, damaged, tuple(notes))

@@ -151,12 +151,14 @@ def packed_inputs(
     """
     import tvm
 
-    taken = {}
+    arguments = {}
     for name, array in inputs.items():
-        taken[name] = [tvm.runtime.tensor(spec.unwritten(), array.device) for spec in packed.get(name, ())] or [array]
+        arguments[name] = [tvm.runtime.tensor(spec.unwritten(), array.device) for spec in packed.get(name, ())] or [
+            array
+        ]
         if name in packed:
-            program[PACK + name](array, *taken[name])
-    return taken
+            program[PACK + name](array, *arguments[name])
+    return arguments
 
 
 def reason(error: Exception) -> str:

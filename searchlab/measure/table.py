@@ -31,7 +31,7 @@ from ..target import Target
 from .contract import MeasurementsByProgram, Measurer, MeasureSettings, RunSettings, SpaceCosts
 from .pool import BuildPool
 
-WORTH_PROCESSES = 512  # for fewer configs, processes are not started, because starting them takes longer than it saves
+MIN_CONFIGS_FOR_PROCESSES = 512  # for fewer configs, starting processes takes longer than it saves
 ABSENT = 1e3  # the distance for a knob that only one of two configs has; larger than the sum over all shared knobs
 
 
@@ -222,7 +222,7 @@ class TableMeasurer(Measurer):
             self._rows.clear()
         rows_by_config = self._rows.setdefault((space.fingerprint, features), {})
         new = [config for config in configs if config not in rows_by_config]
-        if self._pool is None and len(new) >= WORTH_PROCESSES and own_cores() > 1:
+        if self._pool is None and len(new) >= MIN_CONFIGS_FOR_PROCESSES and own_cores() > 1:
             limits = RunSettings()
             self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
         rows: list[Floats] = []

@@ -37,7 +37,7 @@ from . import messages
 from .code import Code, Objects, device_name, device_of, link, load_objects, packed_inputs, reason, to_code
 from .contract import RunSettings
 from .fleet import LOADER, Address
-from .isolation import Watch, limit_memory, with_limit
+from .isolation import StateComparison, limit_memory, with_memory_limit
 from .messages import Answer, Done, Failed, Lost, Ran, Remeasured, Reply, SetUp, SetUpRunner, Unfit, Work
 from .process import Channel
 
@@ -191,11 +191,11 @@ class Runner:
         start = time.perf_counter()
         try:
             answer = self._run(program, best)
-            answer = self._overwritten() or answer
+            answer = self._restore_inputs() or answer
         except Exception as error:  # a candidate may raise anything
-            answer = Failed("run_error", with_limit(reason(error), self.settings.memory_limit_mb))
+            answer = Failed("run_error", with_memory_limit(reason(error), self.settings.memory_limit_mb))
             with contextlib.suppress(Exception):
-                self._overwritten()
+                self._restore_inputs()
         seconds = time.perf_counter() - start
         if isinstance(answer, Failed):
             return Failed(answer.failure, answer.message, seconds)
@@ -219,15 +219,17 @@ class Runner:
         seconds, pruned = self._time_program(module, inputs, cold, slow)
         if self.settings.is_confirmed(cost_of(seconds, None, self.settings.statistic), best):
             seconds += self.time(module, inputs, len(seconds))
-        if not all(self._possible(duration) for duration in seconds):  # for example, because this machine was suspended
+        if not all(
+            self._is_plausible(duration) for duration in seconds
+        ):  # for example, because this machine was suspended
             seconds = self.time(module, inputs, len(seconds))
         for duration in seconds:
-            if not self._possible(duration):
-                return Failed("run_error", self._why_impossible(duration))
+            if not self._is_plausible(duration):
+                return Failed("run_error", self._describe_implausible(duration))
         if self.cases.timed.expected is not None:
             wrong = self._wrong_result(self.results, self.cases.timed)
             if not wrong and not pruned:
-                wrong = self._skipped(module, inputs, min(seconds))
+                wrong = self._check_computes(module, inputs, min(seconds))
             if wrong:
                 return Failed("wrong_answer", f"when it was executed again, {wrong}")
         return Ran(seconds, pruned, 0.0, check_seconds)
@@ -252,10 +254,10 @@ class Runner:
                 return (fastest,), True
         return self.time(module, inputs, repeat), False
 
-    def _possible(self, seconds: float) -> bool:
+    def _is_plausible(self, seconds: float) -> bool:
         return 0 < seconds <= self.settings.run_timeout
 
-    def _why_impossible(self, seconds: float) -> str:
+    def _describe_implausible(self, seconds: float) -> str:
         if seconds <= 0:
             return f"the clock measured {seconds} s; increase number or min_repeat_ms"
         return f"the clock measured {seconds:g} s twice, but run_timeout is {self.settings.run_timeout:g} s"
@@ -284,7 +286,7 @@ class Runner:
                         return Failed("wrong_answer", wrong)
         except Exception as error:
             return Failed("run_error", reason(error))
-        return self._overwritten() or Remeasured([tuple(seconds) for seconds in readings])
+        return self._restore_inputs() or Remeasured([tuple(seconds) for seconds in readings])
 
     def time(
         self,
@@ -329,7 +331,7 @@ class Runner:
         seconds = self._execute(module, inputs, self.results)
         return seconds if self.local else 0.0, self._wrong_result(self.results, self.cases.first)
 
-    def _skipped(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], reading: float) -> str:
+    def _check_computes(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], reading: float) -> str:
         """Check that a program also computes its result in single executions, and as fast as in its readings.
 
         A program that returns at once if its result is already there has readings far below the time of an execution.
@@ -397,7 +399,7 @@ class Runner:
         for result, value in zip(results, values, strict=False):  # there are no values if results are not checked
             result.copyfrom(value)
 
-    def _overwritten(self) -> Failed | None:
+    def _restore_inputs(self) -> Failed | None:
         """If the program has overwritten an input, restore the input and return the failure; otherwise, return None.
 
         Inputs are compared only on this machine's CPU, where this is cheap.
@@ -552,7 +554,7 @@ class Workbench:
             self.send(self.answer(message))
         else:
             limit_memory(self.memory_limit_mb)
-            watch = Watch()
+            watch = StateComparison()
             answer = self.answer(message)
             self.send(answer, watch.changed())
 
@@ -578,7 +580,7 @@ class Workbench:
             case messages.Remeasure(codes, rounds):
                 return self.runner.remeasure([_local(code) for code in codes], rounds)
             case messages.RunOn(address, code, best):
-                return self.remote.run(lambda: self.send(messages.Begun()), address, code, best)
+                return self.remote.run(lambda: self.send(messages.InputsReceived()), address, code, best)
         assert_never(message)
 
     def set_up(self, message: SetUp) -> messages.Ready | messages.Broken:
@@ -611,7 +613,7 @@ class Workbench:
             return Failed("invalid", cut(text_of(error)), cpu_seconds() - start)
         except Exception as error:
             # Whatever exception a plug-in raises while scheduling, only this trial is to fail.
-            text = with_limit(describe_with_line(error, "schedule: "), self.memory_limit_mb)
+            text = with_memory_limit(describe_with_line(error, "schedule: "), self.memory_limit_mb)
             return Failed("build_error", text, cpu_seconds() - start)
         scheduling = cpu_seconds() - start
         self.send(messages.Scheduled(program_hash(module)))
@@ -621,7 +623,7 @@ class Workbench:
         try:
             code = to_code(module, self.space.target)
         except Exception as error:  # the compiler may raise any exception, too
-            text = with_limit(reason(error), self.memory_limit_mb)
+            text = with_memory_limit(reason(error), self.memory_limit_mb)
             return Failed("build_error", text, scheduling + cpu_seconds() - start)
         return messages.Built(code, scheduling + cpu_seconds() - start)
 
@@ -635,7 +637,7 @@ class Workbench:
         except SearchlabError as error:
             return Failed("run_error", cut(text_of(error)), time.perf_counter() - start)
         except Exception as error:  # a user's function may raise anything
-            text = with_limit(describe_with_line(error), self.memory_limit_mb)
+            text = with_memory_limit(describe_with_line(error), self.memory_limit_mb)
             return Failed("run_error", text, time.perf_counter() - start)
         return Ran(tuple(costs), False, time.perf_counter() - start)
 

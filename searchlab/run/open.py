@@ -12,7 +12,7 @@ import msgspec
 from ..errors import SearchlabError
 from ..files import real_path
 from ..log.format import Header, Log, read_existing_log
-from ..log.writer import OtherRun, check_identity, move_aside, ways_on
+from ..log.writer import OtherRun, check_identity, describe_remedies, move_aside
 from ..workload import Function
 from .plan import Run
 from .warm_start import EarlierRun, WarmStart, find_run, select_runs
@@ -84,15 +84,16 @@ def _check_log(run: Run, log: Log, on_this_machine: bool) -> None:
     check_identity(run.log, log.header, header)
     is_called = isinstance(run.space.workload, Function) and not run.settings.replays
     if is_called and log.records and log.code.get("workload") != run.code["workload"]:
-        raise not_reproduced(run, log, "Its trials were measured by the old function")
+        raise reproduction_error(run, log, "Its trials were measured by the old function")
 
 
-def not_reproduced(run: Run, log: Log, detail: str) -> OtherRun:
+def reproduction_error(run: Run, log: Log, detail: str) -> OtherRun:
     """Return the error to raise if the code of ``run`` does not reproduce ``log``; ``detail`` is a sentence."""
     changes = run.changes_since(log)
     cause = f"these have changed: {changes}" if changes else "the policy or space is not deterministic"
     return OtherRun(
-        f"{log.path} cannot be continued, since {cause}; restore what wrote it, {ways_on(log.header)}. {detail}"
+        f"{log.path} cannot be continued, since {cause}; restore what wrote it, {describe_remedies(log.header)}. "
+        f"{detail}"
     )
 
 

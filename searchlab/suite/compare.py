@@ -34,7 +34,7 @@ from .trajectories import RecordedTables, Trajectories, baselines, collect, read
 from .verify import check_baselines
 
 STYLES = {"better": "green", "worse": "red"}
-MOST = 6  # maximum number of baselines with their own rows and columns; the report shows all baselines
+MAX_BASELINES = 6  # maximum number of baselines with their own rows and columns; the report shows all baselines
 
 
 def suite_study(
@@ -48,9 +48,9 @@ def suite_study(
         seeds: The number of runs over each table, by default as in the protocol.
         against: The baselines to compare the policy with; the comparisons are registered before it runs.
     """
-    where = real_path(suite.directory) / (suite.only or suite.split or "")
+    path = real_path(suite.directory) / (suite.only or suite.split or "")
     contrasts = [[policy["label"], name] for name in against]
-    spec = {"suite": str(where), "policies": [dict(policy)], "contrasts": contrasts}
+    spec = {"suite": str(path), "policies": [dict(policy)], "contrasts": contrasts}
     return Study.from_dict(spec | ({"seeds": seeds} if seeds else {}))
 
 
@@ -109,7 +109,7 @@ def restrict_to_runs(suite: Suite, new: Trajectories) -> Suite:
 def compare(
     suite: Suite,
     new: Sequence[Trajectories],
-    shipped: Sequence[Trajectories],
+    baseline_runs: Sequence[Trajectories],
     seeds: Collection[int],
     trials: int | str | None = None,
 ) -> ComparedRuns:
@@ -121,7 +121,7 @@ def compare(
     Args:
         suite: The suite, or one of its splits or tables.
         new: The new results. They may register contrasts with baselines, because the runs of baselines never change.
-        shipped: The suite's baselines.
+        baseline_runs: The suite's baselines.
         seeds: The seeds to compare.
         trials: The number of trials after which runs are compared, which may depend on each table's difficulty:
             ``"difficulty"`` or a multiple such as ``"0.5 difficulty"``. By default, complete runs are compared.
@@ -130,17 +130,19 @@ def compare(
         SearchlabError: If two results have the same name.
     """
     registered = tuple(pair for result in new for pair in result.contrasts)
-    sets = [*new, *(msgspec.structs.replace(result, contrasts=registered) for result in shipped)]
-    names = [result.strategy for result in sets]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise SearchlabError(f"two results are called {twice[0]!r}; omit one, or rerun it with a different --label")
+    results = [*new, *(msgspec.structs.replace(result, contrasts=registered) for result in baseline_runs)]
+    names = [result.strategy for result in results]
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        raise SearchlabError(
+            f"two results are called {duplicates[0]!r}; omit one, or rerun it with a different --label"
+        )
     recorded = RecordedTables(suite)
 
     def logs() -> Iterator[Columns]:
         for table in suite.tables:
             recorded_table = recorded[table.entry.name]
             limit = difficulty_trials(trials, recorded_table.log.costs) if isinstance(trials, str) else trials
-            for result in sets:
+            for result in results:
                 if table.entry.name in result.tables:
                     runs = result.runs_on(table).runs
                     yield from (recorded_table.run_columns(result, run, limit) for run in runs if run.seed in seeds)
@@ -161,17 +163,17 @@ def study_runs(study: Study, out: Path) -> ComparedRuns:
     assert study.suite is not None
     logs = [out / run.log for run in study.plan()[0]]
     new = collect(study.suite, [log for log in logs if log.exists()])
-    shipped = baselines(study.suite, study.baselines)
-    check_baselines(study.suite, shipped)
-    return compare(study.suite, new, shipped, study.spec.seed_list)
+    baseline_runs = baselines(study.suite, study.baselines)
+    check_baselines(study.suite, baseline_runs)
+    return compare(study.suite, new, baseline_runs, study.spec.seed_list)
 
 
-def against_baselines(result: str | Path, where: str = "") -> tuple[ComparedRuns, str]:
+def against_baselines(result: str | Path, suite_path: str = "") -> tuple[ComparedRuns, str]:
     """Return the runs in a result of ``suite run --out``, and those of its suite's baselines on the same tables.
 
     Args:
         result: The result's directory or file.
-        where: The path of the suite, if it cannot be found by name.
+        suite_path: The path of the suite, if it cannot be found by name.
 
     Returns:
         The runs to compare, and the name of the strategy in ``result``.
@@ -180,17 +182,17 @@ def against_baselines(result: str | Path, where: str = "") -> tuple[ComparedRuns
         SearchlabError: If the file is damaged or the suite cannot be found.
     """
     new = read_results([Path(result)])[0]
-    suite = find_suite(where or new.suite).part(None)
+    suite = find_suite(suite_path or new.suite).part(None)
     seeds = {run.seed for runs in new.tables.values() for run in runs.runs}
     return compare(restrict_to_runs(suite, new), [new], baselines(suite), seeds), new.strategy
 
 
-def label_for(policy: str, label: str, taken: Collection[str]) -> str:
+def label_for(policy: str, label: str, used_names: Collection[str]) -> str:
     """Return a name for a new policy, for pictures and tables, that differs from those of all baselines."""
-    if label in taken:
+    if label in used_names:
         raise SearchlabError(f"{label!r} is the name of a baseline; pass a different --label")
     name = label or Plugin(policy).title
-    return f"{name} (new)" if name in taken else name
+    return f"{name} (new)" if name in used_names else name
 
 
 @dataclass(frozen=True)
@@ -299,7 +301,7 @@ class SuiteAnswer:
 
     def _against(self) -> Table:
         table = _table("against", "difference", "95 % interval", "p", "p, others", "ahead / level / behind")
-        for contrast_answer in self.answers[:MOST]:
+        for contrast_answer in self.answers[:MAX_BASELINES]:
             interval, tally = contrast_answer.difference.on_these.difference, self._tally(contrast_answer.second)
             tests = contrast_answer.difference.on_these, contrast_answer.difference.on_others
             table.add_row(
@@ -313,7 +315,7 @@ class SuiteAnswer:
         return table
 
     def _families(self) -> Table:
-        names = [answer.second for answer in self.answers[:MOST]]
+        names = [answer.second for answer in self.answers[:MAX_BASELINES]]
         table = _table("space", "tables", "area", *(f"less {name}" for name in names))
         for space, tables, area, differences in self._by_space():
             table.add_row(space, str(tables), _number(area), *(signed(differences[n]) for n in names))

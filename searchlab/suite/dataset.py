@@ -112,14 +112,14 @@ def _date(card: TableCard) -> str:
 
 
 def _croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
-    spec, of_split = suite.spec, Counter(card.table.entry.split for card in cards)
+    spec, split_sizes = suite.spec, Counter(card.table.entry.split for card in cards)
     return {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": spec.version,
-        "description": f"{spec.title}: complete tables of measured configs, {of_split['dev']} for development and "
-        f"{of_split['test']} for testing.",
+        "description": f"{spec.title}: complete tables of measured configs, {split_sizes['dev']} for development and "
+        f"{split_sizes['test']} for testing.",
         "license": f"https://spdx.org/licenses/{spec.licence}",
         "version": "1.0.0",
         "datePublished": max(map(_date, cards)),

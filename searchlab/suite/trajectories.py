@@ -124,7 +124,7 @@ class RecordedTable:
         areas: Floats = (costs.min() / pad_curves(best, trajectories.trials)).mean(axis=1)
         return areas
 
-    def places_of(self, log: Log) -> tuple[int, ...]:
+    def indices_of(self, log: Log) -> tuple[int, ...]:
         """Return the index in the table of each config in ``log``. Raises SearchlabError if one is missing."""
         try:
             return tuple(self.positions[Config(record.config)] for record in log.records)
@@ -225,7 +225,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
             raise SearchlabError(
                 f"{path}: another log has the same strategy, {header.name!r}, and seed, {header.seed}; omit one of them"
             )
-        runs[header.seed] = Trajectory(header.seed, table.places_of(log), bool(log.ended))
+        runs[header.seed] = Trajectory(header.seed, table.indices_of(log), bool(log.ended))
         headers[header.name, header.table] = header
         versions[header.name] = log.versions
         codes.setdefault(header.name, []).append(log.code)

@@ -15,7 +15,7 @@ from searchlab.cli.logs import _best_by_workload
 from searchlab.errors import LONGEST_TEXT, SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
 from searchlab.log.format import MAX_NESTING, MAX_NUMBER, MOST_LINES, read_log
-from searchlab.log.writer import examine, is_locked
+from searchlab.log.writer import check_log, is_locked
 from tests.support.analysis.logs import write
 
 BORDER = Path(__file__).parents[1] / "border" / "data" / "computation"
@@ -74,7 +74,7 @@ def test_names_and_numbers_are_bounded(
     with pytest.raises(SearchlabError, match="damaged") as caught:
         read(path)
     assert len(str(caught.value)) < 1000 + len(str(path))
-    assert examine(path).problems[0].number == line + 1
+    assert check_log(path).problems[0].number == line + 1
 
 
 @pytest.mark.parametrize("read", [read_log, lambda path: read_columns(path, {})])
@@ -100,7 +100,7 @@ def test_byte_order_marks_and_crlf_are_accepted(tmp_path: Path) -> None:
     assert read_log(path).records == log.records
     assert read_log(path).size == path.stat().st_size
     assert read_columns(path, {}).trials == 2
-    assert not examine(path).problems
+    assert not check_log(path).problems
 
 
 def test_the_number_of_lines_is_bounded(tmp_path: Path) -> None:
