@@ -290,9 +290,9 @@ def suite_submit(
     Authors, licence and description come from `pyproject.toml`, and so does `[tool.searchlab]`: what the options were
     tuned on, and the citation. Nothing is executed.
     """
-    from ..suite.bundle import ENDING, submit
+    from ..suite.bundle import BUNDLE_SUFFIX, submit
 
-    path = bundle or Path(f"{real_path(directory)}{ENDING}")
+    path = bundle or Path(f"{real_path(directory)}{BUNDLE_SUFFIX}")
     made = submit(directory, path, suite)
     say(f"{path} contains results on {' and '.join(made.results)} and {len(made.source)} files of source")
     say(f"Verify it as others will: searchlab suite verify {path} --trust")
@@ -323,7 +323,7 @@ def suite_verify(
     A bundle comes from a stranger. First, its data are checked, which executes nothing. Then its runs are replayed,
     which requires `--trust`: the policy's code runs without a network, and can read neither the tables nor your files.
     """
-    from ..suite.bundle import ENDING
+    from ..suite.bundle import BUNDLE_SUFFIX
     from ..suite.confined import verify_submission
     from ..suite.verify import SECONDS, verify_bundle, verify_suite
 
@@ -333,7 +333,7 @@ def suite_verify(
             say(f"  {problem}")
 
     seconds = None if everything else SECONDS
-    if what.endswith(ENDING):
+    if what.endswith(BUNDLE_SUFFIX):
         verification = verify_submission(Path(what), on_step, seconds, suite)
         for reason in verification.unchecked:
             say(f"not checked: {reason}")

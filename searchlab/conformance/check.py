@@ -293,15 +293,17 @@ def other_clock(cls: type[Any]) -> Iterator[None]:
         start = clock()
         return lambda: start + offset + (clock() - start) * 1000
 
-    quick: dict[int, Callable[[], float]] = {}
+    faster_by_id: dict[int, Callable[[], float]] = {}
     for name in ("time", "monotonic", "perf_counter", "process_time"):
         for clock, offset in ((getattr(time, name), 1e6), (getattr(time, f"{name}_ns"), 10**15)):
-            quick[id(clock)] = faster(clock, offset)
-    home = cls.__module__.partition(".")[0]
-    modules = [time, *(module for name, module in list(sys.modules.items()) if name.partition(".")[0] == home)]
-    clocks = [(module, key, value) for module in modules for key, value in vars(module).items() if id(value) in quick]
+            faster_by_id[id(clock)] = faster(clock, offset)
+    package = cls.__module__.partition(".")[0]
+    modules = [time, *(module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package)]
+    clocks = [
+        (module, key, value) for module in modules for key, value in vars(module).items() if id(value) in faster_by_id
+    ]
     for module, key, value in clocks:
-        setattr(module, key, quick[id(value)])
+        setattr(module, key, faster_by_id[id(value)])
     try:
         yield
     finally:

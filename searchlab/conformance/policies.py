@@ -37,9 +37,9 @@ from .check import (
 from .spaces import SpaceSubject
 from .toys import Cost, all_equal, all_invalid, flaky, run, smooth, successful_measurement, trials_of
 
-TINY = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
+TINY_WORKLOADS = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
 """Workloads for which a space is likely to be small enough to be exhausted."""
-FEW = 100
+MAX_SIZE_TO_EXHAUST = 100
 """The maximum number of configs in a space that a policy must exhaust."""
 
 
@@ -272,12 +272,12 @@ def foreign_trials(policy: PolicySubject) -> None:
     """It continues after a warm start with trials whose configs are not in its space."""
     for where in policy.spaces.values():
         own_trials = trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), smooth)
-        strange = [
+        foreign = [
             Config({"no such knob": 1}),
             Config(),
             *(Config({**t.config, "no such knob": (2, 4)}) for t in own_trials),
         ]
-        fast = [Trial(i, config, successful_measurement(1e-6 * (i + 1))) for i, config in enumerate(strange)]
+        fast = [Trial(i, config, successful_measurement(1e-6 * (i + 1))) for i, config in enumerate(foreign)]
         instance = policy.start(where)
         instance.warm_start([*fast[:3], *own_trials, *fast[3:]])
         run(instance, smooth, 24)
@@ -454,10 +454,10 @@ def _small(space: PluginSpec, supported: SpaceSubject) -> dict[str, SpaceSubject
     """Return the given space if it is small; if not, the space for the first tiny workload that makes it small."""
     for subject in (
         supported,
-        *(SpaceSubject.from_spec(space, parse_workload(text), supported.target) for text in TINY),
+        *(SpaceSubject.from_spec(space, parse_workload(text), supported.target) for text in TINY_WORKLOADS),
     ):
         try:
-            if (size := subject.space.size(FEW)) is not None and size <= FEW:
+            if (size := subject.space.size(MAX_SIZE_TO_EXHAUST)) is not None and size <= MAX_SIZE_TO_EXHAUST:
                 return {str(subject.workload): subject}
         except SearchlabError:
             continue

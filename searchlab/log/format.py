@@ -900,10 +900,5 @@ def _collect(path: Path, lines: Iterable[Line], size: int) -> Log:
     if unknown_fields and not is_newer(header):
         more = f" (and {len(unknown_fields) - 1} more)" if len(unknown_fields) > 1 else ""
         warn(f"{path}, {unknown_fields[0]}; it is ignored{more}")
-    final, ended = (line_if_last(latest.get(kind), len(records)) for kind in (Final, Ended))
+    final, ended = (note if note and note.trials == len(records) else None for note in map(latest.get, (Final, Ended)))
     return Log(path, header, tuple(records), final, ended, tuple(changes), size)
-
-
-def line_if_last(note: Any, trials: int) -> Any:
-    """Return the line ``note`` if it follows all ``trials`` in its log, or None otherwise."""
-    return note if note is not None and note.trials == trials else None

@@ -161,7 +161,7 @@ def packed_inputs(
     return arguments
 
 
-def reason(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return the text of ``error``, omitting the kernel source code that CUDA errors contain."""
     text = text_of(error)
     _, mark, output = text.partition("\nCompilation error:\n")

@@ -25,7 +25,7 @@ from ..console import one_line
 from ..errors import SearchlabError, first_line
 
 SERVER_PORTS = range(9090, 9190)
-LOADER = "searchlab.load"
+LOADER_FUNCTION = "searchlab.load"
 """The server function that loads object files. Its arguments are the memory limit in MB, followed by the files."""
 
 RETRY_SECONDS = 0.2  # how long a server pauses after losing a session's process or its tracker
@@ -224,7 +224,7 @@ def reachable(host: str, port: int) -> bool:
     return False
 
 
-class Listening(socket.socket):
+class ListeningSocket(socket.socket):
     """A listening socket whose connections time out if the client stays silent."""
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -294,7 +294,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
         limit_memory(memory_limit_mb)  # for this session, which runs only this program
         return load_objects([bytes(data) for data in object_files])
 
-    tvm_ffi.register_global_func(LOADER, load_program, override=True)
+    tvm_ffi.register_global_func(LOADER_FUNCTION, load_program, override=True)
     server.logger.setLevel(logging.ERROR)
     serve_session = server._serve_loop
 
@@ -309,7 +309,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
     address = None if host == "0.0.0.0" else host
     home = os.getcwd()
     os.register_at_fork(after_in_child=lambda: die_with(os.getppid()))
-    with listen(host, ports) as bound, Listening(fileno=bound.detach()) as listening:
+    with listen(host, ports) as bound, ListeningSocket(fileno=bound.detach()) as listening:
         say(address_of(listening))
         while True:
             try:

@@ -244,7 +244,7 @@ class Remeasured(_Answer, frozen=True):
 
 
 class RunOn(NamedTuple):
-    """Run a program on a fleet device. The worker answers InputsReceived and then Ran, or else Lost or Unfit.
+    """Run a program on a fleet device. The answers are InputsReceived and then Ran, or else DeviceLost or DeviceUnfit.
 
     Attributes:
         best: The time that the run's fastest program so far takes, in seconds.
@@ -255,13 +255,13 @@ class RunOn(NamedTuple):
     best: float
 
 
-class Lost(_Answer, frozen=True):
+class DeviceLost(_Answer, frozen=True):
     """The device has vanished, or its session has ended."""
 
     text: Text
 
 
-class Unfit(_Answer, frozen=True):
+class DeviceUnfit(_Answer, frozen=True):
     """The device cannot run programs for the target."""
 
     text: Text
@@ -269,7 +269,7 @@ class Unfit(_Answer, frozen=True):
 
 SetUp = SetUpBuilder | SetUpRunner | SetUpFunction
 Work = Build | Extract | RunProgram | Call | Remeasure | RunOn
-Done = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Remeasured | Lost | Unfit
+Done = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Remeasured | DeviceLost | DeviceUnfit
 """The last answer to a message."""
 Answer = Started | Scheduled | InputsReceived | Done
 

@@ -37,8 +37,8 @@ from .process import (
     wait_for_answers,
 )
 
-FLUSHABLE = ("x86_64", "aarch64")  # the architectures on which TVM can remove data from a CPU's caches
-CHUNK = 16  # the maximum number of configs per feature-extraction job
+FLUSHABLE_CPUS = ("x86_64", "aarch64")  # the architectures on which TVM can remove data from a CPU's caches
+CHUNK_SIZE = 16  # the maximum number of configs per feature-extraction job
 
 Job = TypeVar("Job")
 
@@ -373,7 +373,7 @@ class _Extraction(JobBatch[range]):
     """
 
     def __init__(self, pool: BuildPool, space: Space, features: str, configs: Sequence[Config]) -> None:
-        size = min(CHUNK, -(-len(configs) // pool.workers))
+        size = min(CHUNK_SIZE, -(-len(configs) // pool.workers))
         indices = range(len(configs))
         chunks = [indices[start : start + size] for start in range(0, len(configs), size)]
         self.sharing = min(pool.workers, len(chunks))
@@ -442,7 +442,7 @@ def check_size(workload: Workload) -> None:
 
 def can_flush(target: Target) -> bool:
     """Return whether TVM can remove a program's arguments from the caches of ``target``."""
-    return target.kind != "llvm" or _architecture_of(target) in FLUSHABLE
+    return target.kind != "llvm" or _architecture_of(target) in FLUSHABLE_CPUS
 
 
 def check_can_flush(target: Target) -> None:
@@ -450,7 +450,7 @@ def check_can_flush(target: Target) -> None:
     if not can_flush(target):
         name = _architecture_of(target)
         raise SearchlabError(
-            f"TVM cannot remove arguments from the caches of {name}, only of {' and '.join(FLUSHABLE)}; use "
+            f"TVM cannot remove arguments from the caches of {name}, only of {' and '.join(FLUSHABLE_CPUS)}; use "
             'measure.cache = "warm"'
         )
 

@@ -601,11 +601,6 @@ def fork_server() -> ForkServer:
         return _server
 
 
-def _close_server() -> None:
-    if _server is not None:
-        _server.close()
-
-
 _starting = threading.Lock()
 _server: ForkServer | None = None
-atexit.register(_close_server)
+atexit.register(lambda: _server and _server.close())

@@ -18,7 +18,7 @@ from ..space import Space
 from ..target import Target
 from .contract import MeasurementsByProgram, RunSettings
 from .fleet import Address, Tracker, greets_clients, reachable, registered_devices
-from .messages import Built, Failed, InputsReceived, Lost, Ran, RunOn, SetUpRunner, Unfit
+from .messages import Built, DeviceLost, DeviceUnfit, Failed, InputsReceived, Ran, RunOn, SetUpRunner
 from .pool import BuildingMeasurer, JobBatch
 from .process import MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
 
@@ -118,7 +118,7 @@ class RpcMeasurer(BuildingMeasurer):
             compile_mode()  # raises an error if this machine has no compiler; only the devices need a GPU
         devices = registered_devices(settings.tracker)
         if settings.key not in devices:
-            raise SearchlabError(f"{_no_device(settings, devices)}; start one with `searchlab fleet server`")
+            raise SearchlabError(f"{_describe_devices(settings, devices)}; start one with `searchlab fleet server`")
         super().__init__(settings, target, measurements, workers, scratch=True)
 
     def _prepare(self, space: Space, count: int) -> None:
@@ -145,7 +145,7 @@ class RpcMeasurer(BuildingMeasurer):
             yield run
 
 
-def _no_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
+def _describe_devices(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
     others = ", ".join(f"{key!r} ({len(addresses)})" for key, addresses in devices.items()) or "no devices"
     return f"the tracker at {settings.tracker} has no device with the key {settings.key!r}; it has {others}"
 
@@ -188,14 +188,14 @@ class _Batch(JobBatch[_Task]):
                 if self.settings.key in devices:
                     self.missing_since = None
                 else:
-                    absent = _no_device(self.settings, devices)
+                    absent = _describe_devices(self.settings, devices)
             if needed and self.tracker is None:
                 self.tracker = Tracker(self.settings.tracker)
             while self.tracker and self.requested < needed:
                 self.tracker.request(self.settings.key)
                 self.requested += 1
         except (OSError, SearchlabError) as error:
-            self._tracker_gone(error)
+            self._handle_lost_tracker(error)
         if absent:
             self._fail_if_missing(
                 f"{absent}, and had none for {self.settings.device_timeout:g} s; start one with `searchlab fleet "
@@ -208,7 +208,7 @@ class _Batch(JobBatch[_Task]):
         try:
             address = self.tracker.take()
         except (OSError, SearchlabError) as error:
-            self._tracker_gone(error)
+            self._handle_lost_tracker(error)
             return
         self.missing_since = None
         self.requested -= 1
@@ -217,7 +217,7 @@ class _Batch(JobBatch[_Task]):
         process.send(RunOn(address, task.built.code, self.best))
         self.mark_busy(process, task, self.settings.connect_timeout)
 
-    def _tracker_gone(self, error: Exception) -> None:
+    def _handle_lost_tracker(self, error: Exception) -> None:
         """Wait briefly for the tracker to return. Raises SearchlabError after ``device_timeout``."""
         if self.tracker:
             self.tracker.close()
@@ -238,7 +238,7 @@ class _Batch(JobBatch[_Task]):
 
     def receive(self, process: MeasuringWorker, task: _Task) -> None:
         has_connected = task.connecting is not None
-        answer = process.recv(Failed, *((Ran,) if has_connected else (InputsReceived,)), Lost, Unfit)
+        answer = process.recv(Failed, *((Ran,) if has_connected else (InputsReceived,)), DeviceLost, DeviceUnfit)
         seconds = self.busy[process].limit.used
         if isinstance(answer, InputsReceived):
             task.connecting = seconds
@@ -246,9 +246,9 @@ class _Batch(JobBatch[_Task]):
             return
         self.mark_idle(process)
         match answer:
-            case Lost(text):
+            case DeviceLost(text):
                 self._handle_loss(task, text, seconds)
-            case Unfit(text):
+            case DeviceUnfit(text):
                 raise SearchlabError(f"{text}; register it under a different key, or choose a different target")
             case Ran() | Failed():
                 self._done(task, answer)
@@ -265,10 +265,10 @@ class _Batch(JobBatch[_Task]):
         """Handle a task that lost its device or session after ``seconds`` seconds."""
         host, port, _ = task.address
         has_connected = task.connecting is not None
-        doubted = failure == "run_timeout" and not task.hung and not greets_clients(host, port)
-        task.hung |= doubted
+        is_suspect = failure == "run_timeout" and not task.hung and not greets_clients(host, port)
+        task.hung |= is_suspect
         task.lost_devices += 1
-        if has_connected and not doubted and reachable(host, port):
+        if has_connected and not is_suspect and reachable(host, port):
             message = text if failure == "run_timeout" else f"it crashed its process on {host}:{port}: {text}"
         elif task.lost_devices <= self.settings.retries:
             self.waiting.appendleft(task)

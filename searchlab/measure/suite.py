@@ -28,7 +28,7 @@ Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 _HERE = Path(__file__).resolve()
-PLACES = (_HERE.parents[2] / "studies" / "suite", _HERE.parents[1] / "suites")
+SUITE_DIRECTORIES = (_HERE.parents[2] / "studies" / "suite", _HERE.parents[1] / "suites")
 """The directories in which suites are found by name, in a checkout and in an installed package."""
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.+-]*$", max_length=MAX_NAME)]
@@ -196,7 +196,7 @@ class Suite:
 def installed_suites() -> dict[str, Path]:
     """Return the directories of the suites that can be found by name."""
     suites: dict[str, Path] = {}
-    for directory in PLACES:
+    for directory in SUITE_DIRECTORIES:
         for file in sorted(directory.glob(f"*/{FILE}")):
             suites.setdefault(file.parent.name, file.parent)
     return suites

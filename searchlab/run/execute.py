@@ -237,7 +237,7 @@ class StudyContext:
     keep_workers: bool
     planned_on: str
 
-    def say(self, text: str) -> None:
+    def send_warning(self, text: str) -> None:
         """Pass a warning to the process of the study, at once if this machine shares its folder."""
         part = self.shared / uuid.uuid4().hex
         try:
@@ -271,16 +271,16 @@ class PendingRun:
 
     Attributes:
         losses: The number of losses since its log last grew.
-        size: The size of its log at the last loss, in bytes.
-        seen: The size of its log when it was last checked for new trials.
+        size_at_loss: The size of its log at the last loss, in bytes.
+        checked_size: The size of its log when it was last checked for new trials.
         job: The number of the run's job, or -1 until the run has begun.
         reported: The number of trials that have been passed to on_trial.
     """
 
     run: Run
     losses: int = 0
-    size: int = 0
-    seen: int = 0
+    size_at_loss: int = 0
+    checked_size: int = 0
     on_trial: OnChargedTrial | None = None
     job: int = -1
     reported: int = 0
@@ -332,7 +332,7 @@ class Dispatch:
         self._waiting: deque[list[PendingRun]] = deque()
         self._pending: dict[Future[list[RunOutcome]], list[PendingRun]] = {}
         self._numbers = itertools.count(1)  # for numbering the runs that have begun
-        self._used: set[int] = set()  # jobs
+        self._used_jobs: set[int] = set()  # jobs
 
     def outcomes(self) -> Outcomes:
         """Yield each run, with either its log or the reason why it failed."""
@@ -374,7 +374,7 @@ class Dispatch:
         logs = [read_log_bytes(run.log) if run.log.is_file() else None for run in runs]
         try:
             with EXECUTORS.convert_errors(type(self._executor), "submit"):
-                future = self._executor.submit(perform, self._context, cloudpickle.dumps(runs), logs)
+                future = self._executor.submit(execute_in_worker, self._context, cloudpickle.dumps(runs), logs)
                 if not isinstance(future, Future):
                     raise TypeError(f"it returned {future!r} instead of a concurrent.futures.Future")
         except SearchlabError as error:
@@ -417,12 +417,12 @@ class Dispatch:
     def _resubmit(self, pending: PendingRun, reason: str, error: Exception) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
         size = _size(pending.run.log)
-        pending.losses = 1 if size > pending.size else pending.losses + 1
-        pending.size = size
+        pending.losses = 1 if size > pending.size_at_loss else pending.losses + 1
+        pending.size_at_loss = size
         if pending.losses < MAX_LOSSES and not _is_broken(error):
             self._waiting.append([pending])
         else:
-            self._used.discard(pending.job)
+            self._used_jobs.discard(pending.job)
             failed = SearchlabError(f"{reason}; run this again to resume: logged trials are kept")
             failed.__cause__ = error
             yield pending.run, failed
@@ -440,7 +440,7 @@ class Dispatch:
             failed.__cause__ = RunTraceback(f"\n{outcome.failed}")
         except SearchlabError as error:
             failed = error
-        self._used.discard(pending.job)
+        self._used_jobs.discard(pending.job)
         return failed
 
     def _poll_logs(self) -> None:
@@ -459,10 +459,10 @@ class Dispatch:
             if (
                 pending.run.settings.replays
                 or (pending.job < 0 and free <= 0)
-                or (size := _size(pending.run.log)) == pending.seen
+                or (size := _size(pending.run.log)) == pending.checked_size
             ):
                 continue
-            pending.seen = size
+            pending.checked_size = size
             try:
                 log = read_existing_log(pending.run.log)
             except SearchlabError:  # reported when the run ends
@@ -474,13 +474,13 @@ class Dispatch:
     def _end(self, pending: PendingRun, log: Log) -> None:
         """Report all remaining trials of a run that has ended, and free its job."""
         self._report_trials(pending, log)
-        self._used.discard(pending.job)
+        self._used_jobs.discard(pending.job)
 
     def _report_trials(self, pending: PendingRun, log: Log) -> None:
         """Pass a run's new trials to ``on_trial``, after calling ``on_run`` if the run has just begun."""
         if pending.job < 0:
-            pending.job = next(job for job in itertools.count() if job not in self._used)
-            self._used.add(pending.job)
+            pending.job = next(job for job in itertools.count() if job not in self._used_jobs)
+            self._used_jobs.add(pending.job)
             pending.on_trial = self._on_run(pending.run, next(self._numbers), len(self._runs), pending.job)
         new, pending.reported = log.records[pending.reported :], len(log.records)
         if pending.on_trial is not None:
@@ -551,7 +551,7 @@ class _WorkerState:
 _WORKER_STATE = _WorkerState()
 
 
-def perform(context: StudyContext, pickled_runs: bytes, logs: Sequence[bytes | None]) -> list[RunOutcome]:
+def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence[bytes | None]) -> list[RunOutcome]:
     """Execute runs in a worker, and return how each ended. Raises an error only if they cannot be unpickled.
 
     Even if several threads call this function, a process executes only one run at a time, because runs may use
@@ -599,12 +599,12 @@ def _search_when_free(run: Run, context: StudyContext, measurers: Measurers) -> 
     """Execute ``run``. If another process is writing the run's log, retry for up to ``BUSY_LOG_SECONDS`` seconds."""
     try:
         if run.settings.exclusive and context.planned_on != (machine := this_machine()):
-            context.say(
+            context.send_warning(
                 f"runs are measured on {machine}, but were planned on {context.planned_on}, where the target 'native' "
                 "and its cores and caches are resolved; unless you chose the target yourself, specify one for "
                 f"{machine}"
             )
-        with trust_plugins(context.trusts), machine_alone(run.settings.exclusive, context.say):
+        with trust_plugins(context.trusts), machine_alone(run.settings.exclusive, context.send_warning):
             deadline = time.monotonic() + BUSY_LOG_SECONDS
             while True:
                 try:

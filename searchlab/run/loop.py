@@ -31,7 +31,7 @@ from ..records import Trial, describe_failures, first_of_each_program
 from ..space import Config, Space
 from ..stats.random_search import Draws
 from ..workload import Function
-from .open import discard, reproduction_error
+from .open import discard_log, reproduction_error
 from .plan import OnChargedTrial, Run
 from .progress import announce
 
@@ -72,7 +72,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None)
             run_loop.finish()
             return run_loop.log
     except OtherRun as error:
-        discard(run, error)
+        discard_log(run, error)
     return search(replace(run, existing_log=None, discard=False), measurer, on_trial)
 
 
@@ -108,7 +108,7 @@ class RunLoop:
         self._trials: list[Trial] = []
         self._best = math.inf
         self._driver: PolicyDriver | None = None
-        self._over = False
+        self._has_ended = False
         self.is_current = run.is_current(self._log.log)  # otherwise, all trials are proposed again and compared
         if not self.is_complete:
             measurer.begin(run.seed)
@@ -142,7 +142,7 @@ class RunLoop:
             end = min(end, stop)
         if not self.is_current:
             end = max(end, len(self._log.records))  # all trials are compared, in the policy's batches
-        if not self._over and start < end:
+        if not self._has_ended and start < end:
             with extracted_by(self._measurer.extract):
                 self._advance(end)
         return self._trials[start:stop]
@@ -172,7 +172,7 @@ class RunLoop:
 
     def replay_rest(self) -> None:
         """Use the log's remaining trials without asking the policy. The run cannot advance any further after that."""
-        self._over = True
+        self._has_ended = True
         for record in self._log.records[len(self._trials) :]:
             self._add_replayed(record.trial)
 
@@ -237,7 +237,7 @@ class RunLoop:
 
     def _end(self, ended: Ended) -> None:
         """Log why the run ended."""
-        self._over = True
+        self._has_ended = True
         self._log.append(msgspec.structs.replace(ended, time=round(time.time(), 3)))
         self._log.sync()
 

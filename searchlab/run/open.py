@@ -18,7 +18,7 @@ from .plan import Run
 from .warm_start import EarlierRun, WarmStart, find_run, select_runs
 
 
-def discard(run: Run, error: OtherRun) -> None:
+def discard_log(run: Run, error: OtherRun) -> None:
     """Move the log of ``run`` aside because of ``error``, which is raised instead unless the run allows this."""
     if not run.discard:
         raise error
@@ -29,7 +29,7 @@ def open_runs(
     runs: Sequence[Run],
     study: Sequence[Run],
     on_this_machine: bool = True,
-    on_other_run: Callable[[Run, OtherRun], None] = discard,
+    on_other_run: Callable[[Run, OtherRun], None] = discard_log,
 ) -> list[Run]:
     """Return ``runs`` with their existing logs and, if they start from directories of logs, their original warm start.
 

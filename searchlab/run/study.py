@@ -256,7 +256,12 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         parts = ("trials", "seconds", "stop_after")
         trials, seconds, stop_after = (getattr(self if getattr(entry, name) is None else entry, name) for name in parts)
         if isinstance(trials, str):
-            trials = _trials_of(trials, all_costs())
+            if (costs := all_costs()) is None:
+                raise SearchlabError(
+                    f"trials = {trials!r} requires a complete table of each space, from which the difficulty is "
+                    f"computed; specify a number of trials instead"
+                )
+            trials = difficulty_trials(trials, costs.costs)
         return budget_of(trials, seconds, stop_after)
 
 
@@ -268,16 +273,6 @@ def schema_of_studies() -> dict[str, Any]:
     entries = schema["$defs"]["StudySpec"]["properties"]["spaces"]["items"]["anyOf"]
     entries.append({"type": "object", "additionalProperties": {"type": "array"}})
     return schema
-
-
-def _trials_of(text: str, all_costs: SpaceCosts | None) -> int:
-    """Return the number of trials that corresponds to a :data:`Difficulty`."""
-    if all_costs is None:
-        raise SearchlabError(
-            f"trials = {text!r} requires a complete table of each space, from which the difficulty is computed; "
-            f"specify a number of trials instead"
-        )
-    return difficulty_trials(text, all_costs.costs)
 
 
 def budget_of(trials: int | None, seconds: float | None, stop_after: int | None) -> Budget:
@@ -392,8 +387,8 @@ class Study:
 
     def __repr__(self) -> str:
         named = self.spec.suite_selection
-        over = f"the suite {named.name}" if named else f"{len(self.spec.workloads)} workloads"
-        return f"<Study of {len(self.spec.policies)} policies over {over}, {len(self.spec.seed_list)} seeds>"
+        scope = f"the suite {named.name}" if named else f"{len(self.spec.workloads)} workloads"
+        return f"<Study of {len(self.spec.policies)} policies over {scope}, {len(self.spec.seed_list)} seeds>"
 
     @classmethod
     @checks_arguments
@@ -499,7 +494,7 @@ class Study:
         left_out: list[str] = []
         runs: list[Run] = []
         earlier: dict[tuple[str, ...], EarlierRuns] = {}  # by the sources of a warm start
-        warm: dict[tuple[str, ...], list[WarmStart]] = {}
+        warm_starts: dict[tuple[str, ...], list[WarmStart]] = {}
         for group in self._space_groups(left_out):
             planned: list[Run] = []
             for folder, space_choice, settings in group:
@@ -528,13 +523,13 @@ class Study:
                         continue
                     starts = strategy.name if spec.starts == "own" else ""
                     planned.append(replace(run, contrasts=tuple(spec.contrasts), starts=starts))
-                    warm.setdefault(sources, []).append(run.warm_start)
+                    warm_starts.setdefault(sources, []).append(run.warm_start)
             runs += [
                 replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl") for seed in spec.seed_list for run in planned
             ]
         if not runs and spec.policies:
             raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(left_out))
-        for sources, used in warm.items():
+        for sources, used in warm_starts.items():
             earlier[sources].check_used(used)
         return runs, left_out
 
@@ -715,9 +710,9 @@ class Study:
         if not isinstance(trials, str):
             trials = budget_of(trials, spec.seconds, spec.stop_after).trials
             trials = "any number" if trials == UNLIMITED else trials
-        where = {"workloads": ", ".join(spec.workloads), "spaces": names(spec.space_entries)}
+        scope = {"workloads": ", ".join(spec.workloads), "spaces": names(spec.space_entries)}
         facts = {
-            **({"suite": spec.suite_selection.name} if spec.suite_selection else where),
+            **({"suite": spec.suite_selection.name} if spec.suite_selection else scope),
             "policies": names(spec.policy_entries),
             "cost models": names(spec.cost_model_entries),
             "seeds": len(spec.seed_list),

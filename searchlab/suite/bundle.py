@@ -31,9 +31,9 @@ from ..policy import POLICIES
 from ..schema import UNREADABLE, convert, parse_toml
 from .trajectories import RecordedTables, Trajectories, decode_trajectories, read_trajectories
 
-ENDING = ".zip"
+BUNDLE_SUFFIX = ".zip"
 SUBMISSION, SOURCE, PROJECT, README = "submission.json", "source/", "pyproject.toml", "README.md"
-TEXTS = (".py", ".toml", ".md", ".txt", ".json", ".csv")
+TEXT_SUFFIXES = (".py", ".toml", ".md", ".txt", ".json", ".csv")
 """The endings of source files. Everything in a bundle but its trajectories can be read by a person."""
 MAX_FILES, MAX_BYTES = 200, 32 << 20
 _NAME = re.compile(r"[A-Za-z0-9_./+-]{1,200}")
@@ -157,9 +157,9 @@ def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
             raise SearchlabError(f"{file} is a second result of the split {split}; remove it from {directory}")
         results[split] = result
     result = next(iter(results.values()))
-    points = {name: value for group in project.entry_points.values() for name, value in group.items()}
+    registered = {name: value for group in project.entry_points.values() for name, value in group.items()}
     members = {f"{split}{RUNS}": read_bytes(file) for split, file in zip(results, files, strict=True)}
-    for file in find_files(directory, TEXTS):
+    for file in find_files(directory, TEXT_SUFFIXES):
         name = file.relative_to(directory)
         is_code = file.suffix == ".py" or (file.parent / "__init__.py").is_file()
         if (is_code or name.as_posix() in (PROJECT, README)) and not any(
@@ -176,7 +176,7 @@ def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
         tuned_on=options.tuned_on,
         suite=suite.spec.version,
         suite_digest=suite_digest(suite),
-        plugins={name: points[name] for name in _names(result) if name in points},
+        plugins={name: registered[name] for name in _names(result) if name in registered},
         areas={split: mean_areas(suite, result) for split, result in results.items()},
         files={name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
     )
@@ -276,8 +276,8 @@ def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
         seen.add(name)
         if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
             raise ValueError(f"its {name} is a link, a directory or a device, not a regular file")
-        if name not in results and not (name.startswith(SOURCE) and name.endswith(TEXTS)):
-            raise ValueError(f"its {name} is neither a result nor a text file ({', '.join(TEXTS)}) in {SOURCE}")
+        if name not in results and not (name.startswith(SOURCE) and name.endswith(TEXT_SUFFIXES)):
+            raise ValueError(f"its {name} is neither a result nor a text file ({', '.join(TEXT_SUFFIXES)}) in {SOURCE}")
         with archive.open(info) as file:
             content = file.read(info.file_size + 1)
         if name not in results:
@@ -375,5 +375,5 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
         area = float(table.areas(result).mean())
         if abs(area - areas.get(name, -1.0)) > 10**-DIGITS:
             yield f"its area on {name} is {areas.get(name)}, but {area:.{DIGITS}f} follows from its runs"
-    if strangers := set(areas) - set(result.tables):
-        yield f"it states areas on {one_line(listed(sorted(strangers)))}, where it has no runs"
+    if unexpected := set(areas) - set(result.tables):
+        yield f"it states areas on {one_line(listed(sorted(unexpected)))}, where it has no runs"

@@ -249,20 +249,20 @@ class SuiteAnswer:
         )
         if self.answers:
             yield Text()
-            yield self._against()
+            yield self._baseline_table()
             yield Text()
-            yield self._families()
+            yield self._space_table()
             yield Text()
             yield Text(
                 "'p' is for these tables; 'p, others' is for tables like these. Counts in parentheses are significant."
             )
             if len(self.areas) > 1:
                 # The strongest baseline on these tables
-                rival = min(self.answers, key=lambda answer: answer.difference.value).second
-                less = {name: areas[self.label] - areas[rival] for name, areas in self.areas.items()}
-                order = sorted(less, key=less.__getitem__)
-                worst, best = (f"{name} ({signed(less[name])})" for name in (order[0], order[-1]))
-                yield Text(f"Compared with {rival}, {self.label} does worst on {worst} and best on {best}.")
+                strongest = min(self.answers, key=lambda answer: answer.difference.value).second
+                differences = {name: areas[self.label] - areas[strongest] for name, areas in self.areas.items()}
+                order = sorted(differences, key=differences.__getitem__)
+                worst, best = (f"{name} ({signed(differences[name])})" for name in (order[0], order[-1]))
+                yield Text(f"Compared with {strongest}, {self.label} does worst on {worst} and best on {best}.")
         ranking = self.ranking
         rank = [name for name, _ in ranking].index(self.label)
         near = [f"{name} {_number(area)}" for name, area in ranking[max(0, rank - 2) : rank + 3]]
@@ -299,14 +299,14 @@ class SuiteAnswer:
             "host": self.new.host,
         }
 
-    def _against(self) -> Table:
+    def _baseline_table(self) -> Table:
         table = _table("against", "difference", "95 % interval", "p", "p, others", "ahead / level / behind")
-        for contrast_answer in self.answers[:MAX_BASELINES]:
-            interval, tally = contrast_answer.difference.on_these.difference, self._tally(contrast_answer.second)
-            tests = contrast_answer.difference.on_these, contrast_answer.difference.on_others
+        for contrast in self.answers[:MAX_BASELINES]:
+            interval, tally = contrast.difference.on_these.difference, self._tally(contrast.second)
+            tests = contrast.difference.on_these, contrast.difference.on_others
             table.add_row(
-                Text(contrast_answer.second),
-                Text(signed(interval.value), STYLES.get(contrast_answer.verdict, "")),
+                Text(contrast.second),
+                Text(signed(interval.value), STYLES.get(contrast.verdict, "")),
                 "-" if interval.lower is None else f"{_number(interval.lower)} to {_number(interval.upper)}",
                 *("-" if answer.p is None else p_text(answer.p) for answer in tests),
                 f"{tally['ahead']} ({tally['significantly ahead']}) / {tally['level']} / "
@@ -314,7 +314,7 @@ class SuiteAnswer:
             )
         return table
 
-    def _families(self) -> Table:
+    def _space_table(self) -> Table:
         names = [answer.second for answer in self.answers[:MAX_BASELINES]]
         table = _table("space", "tables", "area", *(f"less {name}" for name in names))
         for space, tables, area, differences in self._by_space():
@@ -327,8 +327,8 @@ class SuiteAnswer:
         for space in sorted(set(map(spaces.__getitem__, self.areas))):
             areas = [areas for name, areas in self.areas.items() if spaces[name] == space]
             names = [answer.second for answer in self.answers]
-            less = {name: fmean(area[self.label] - area[name] for area in areas) for name in names}
-            yield space, len(areas), fmean(area[self.label] for area in areas), less
+            differences = {name: fmean(area[self.label] - area[name] for area in areas) for name in names}
+            yield space, len(areas), fmean(area[self.label] for area in areas), differences
 
     def _tally(self, baseline: str) -> Mapping[str, int]:
         """Count the tables on which the strategy is ahead of, level with or behind ``baseline``."""

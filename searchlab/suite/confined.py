@@ -55,7 +55,7 @@ _MAX_MESSAGE_BYTES = 64 << 20
 
 
 RANDOM = "random"
-FOREKNOWLEDGE = 0.5
+MAX_BLIND_SHARE = 0.5
 """The share of a strategy's lead over random search that must not remain if it is told shuffled measurements."""
 
 ROUNDS = 3  # runs over each table, if there is time
@@ -116,10 +116,10 @@ class ConfinedReplayer(Replayer):
         self._exit_stack.callback(self._end)
         hidden = [str(path) for path in {self._suite.directory.resolve(), *installed_suites().values()}]
         spaces = sorted({table.plugin.name for table in self._suite.tables if ":" not in table.plugin.name})
-        began = self._exchange({"source": str(self._source), "writable": home, "hidden": hidden, "spaces": spaces})
-        if not began.confined:
+        reply = self._exchange({"source": str(self._source), "writable": home, "hidden": hidden, "spaces": spaces})
+        if not reply.confined:
             self.limits.append("without Landlock (Linux 5.13), the code may have read the suite's tables from the disk")
-        if not began.has_no_network:
+        if not reply.has_no_network:
             self.limits.append("without user namespaces, the code may have used the network")
         return self
 
@@ -305,7 +305,7 @@ def _foreknowledge(
         return []
     gain, lead = float(np.mean(gains)), float(np.mean(leads))
     by_chance_error = float(np.sqrt(np.sum(variances))) / len(gains)
-    if gain <= max(STANDARD_ERRORS * by_chance_error, FOREKNOWLEDGE * lead):
+    if gain <= max(STANDARD_ERRORS * by_chance_error, MAX_BLIND_SHARE * lead):
         return []
     says = (
         f"told shuffled measurements, its area still exceeds that of random search by {gain:.3f} in {len(gains)} "

@@ -21,7 +21,7 @@ from ..schema import UNREADABLE, convert
 from ..stats.inference import Answer, paired_difference
 from ..stats.intervals import Interval, mean_of_means_interval
 from ..stats.ranks import ALPHA, holm
-from .bundle import ENDING, Bundle, bundle_problems, read_bundle
+from .bundle import BUNDLE_SUFFIX, Bundle, bundle_problems, read_bundle
 from .compare import compare, default_baselines
 from .confined import RANDOM, BundleVerification
 from .trajectories import RecordedTables, Trajectories, baselines
@@ -229,7 +229,7 @@ def write_leaderboards(site: Path, suites: Collection[str] = (), suite_path: str
     Each leaderboard has a table for each set of tables and budget. ``suite_path`` is the path of the bundles' suite, if
     it cannot be found by name.
     """
-    bundles = {path.parent.name: read_bundle(path) for path in sorted(site.glob(f"[!.]*/*{ENDING}"))}
+    bundles = {path.parent.name: read_bundle(path) for path in sorted(site.glob(f"[!.]*/*{BUNDLE_SUFFIX}"))}
     written = []
     for name in dict.fromkeys([*suites, *(suite_path or bundle.submission.suite for bundle in bundles.values())]):
         suite = find_suite(name).part(None)

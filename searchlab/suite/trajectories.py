@@ -32,7 +32,7 @@ from ..space import Config
 
 FORMAT = 1
 _TYPES = {"table": ("string",), "seed": ("int64",), "configs": (INTEGERS,), "ended": ("bool",)}
-USES = "test-splits.jsonl"  # the file, in the user's data directory, of strategies that were run on a test split
+USES_FILE = "test-splits.jsonl"  # the file, in the user's data directory, of strategies that were run on a test split
 
 
 class Trajectory(msgspec.Struct, frozen=True, array_like=True):
@@ -342,7 +342,7 @@ def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajecto
 
 
 class Use(msgspec.Struct, frozen=True):
-    """One line of the file :data:`USES`."""
+    """One line of the file :data:`USES_FILE`."""
 
     suite: str
     policy: str
@@ -356,7 +356,7 @@ def count_use(result: Trajectories) -> int:
     Variants use the same policy with other options or another cost model, features or batch; each counts once, however
     often it is run. Raises SearchlabError if the file cannot be written.
     """
-    path = platformdirs.user_data_path("searchlab") / USES
+    path = platformdirs.user_data_path("searchlab") / USES_FILE
     identity = msgspec.json.encode([result.policy, result.cost_model, result.features, result.batch])
     use = Use(result.suite, result.policy.name, hashlib.sha256(identity).hexdigest()[:16], result.strategy)
     strategies: set[str] = set()

@@ -153,7 +153,13 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS)
     step(f"{len(manifest.files)} files", _file_problems(suite, manifest))
     step("the split", _split_problems(suite, manifest))
     for what, check in (("tables", _table_problems), ("cards", _card_problems)):
-        step(f"{len(tables)} {what}", [problem for table in tables for problem in _problems(check, table)])
+        problems: list[str] = []
+        for table in tables:
+            try:
+                problems += check(table)
+            except SearchlabError as error:
+                problems.append(str(error))
+        step(f"{len(tables)} {what}", problems)
     try:
         baseline_runs = baselines(suite)
     except SearchlabError as error:
@@ -192,13 +198,6 @@ def verify_bundle(
     return not done.problems
 
 
-def _problems(check: Callable[[RecordedTable], list[str]], table: RecordedTable) -> list[str]:
-    try:
-        return check(table)
-    except SearchlabError as error:
-        return [str(error)]
-
-
 def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
     files = files_of(suite)
     missing = [f"{name} is missing; fetch it again" for name in manifest.files if name not in files]
@@ -235,14 +234,14 @@ def _table_problems(recorded: RecordedTable) -> list[str]:
     if space.builds_programs:
         rng = np.random.default_rng(int(table.digest[:16], 16))
         configs = list(recorded.positions)
-        strangers = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
+        unexpected = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
     else:
         members = set(space.enumerate())
-        strangers = len(recorded.positions.keys() - members)
+        unexpected = len(recorded.positions.keys() - members)
         if size != len(members):
             problems.append(f"{table.name} records that its space has {size} configs, but the space has {len(members)}")
-    if strangers:
-        problems.append(f"{table.name} contains {strangers} configs that are not in its space")
+    if unexpected:
+        problems.append(f"{table.name} contains {unexpected} configs that are not in its space")
     if size is None or len(recorded.positions) < size:
         problems.append(f"{table.name} contains only {len(recorded.positions)} of the {size} configs in its space")
     return problems

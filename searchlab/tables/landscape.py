@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ class Landscape:
 
     def to_json(self) -> dict[str, Any]:
         """Return the measures as plain data."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return asdict(self)
 
     def rows(self) -> dict[str, str]:
         """Return a description of each measure that could be computed, by title."""
