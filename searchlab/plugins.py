@@ -96,8 +96,8 @@ class PluginKind(Generic[T]):
         """Import a class by its registered name or as ``module:Class``. Raises SearchlabError if that fails."""
         self.check_name(name)
         points = self.entry_points_by_name()
-        spelled = points[name].value if name in points else name
-        loaded = load_attribute(spelled, f"{self.title} {name!r}")
+        reference = points[name].value if name in points else name
+        loaded = load_attribute(reference, f"{self.title} {name!r}")
         if not isinstance(loaded, type):
             hint = f"; to tune a function, write 'python:{name}'" if self.title == "workload" else ""
             raise SearchlabError(f"{self.title} {name!r} must be a class, not {loaded!r}{hint}")
@@ -127,11 +127,11 @@ class PluginKind(Generic[T]):
 
     def name_of(self, cls: type[Any]) -> str:
         """Return the name under which ``cls`` is registered, or ``module:Class`` if it is not registered."""
-        spelled = reference_of(cls)
+        reference = reference_of(cls)
         for point in self.entry_points_by_name().values():
-            if point.value == spelled or getattr(sys.modules.get(point.module), point.attr or "", None) is cls:
+            if point.value == reference or getattr(sys.modules.get(point.module), point.attr or "", None) is cls:
                 return point.name
-        return spelled
+        return reference
 
     def options_of(self, cls: type[T]) -> dict[str, inspect.Parameter]:
         """Return the parameters that are options, by name; annotations that can be checked are evaluated."""
