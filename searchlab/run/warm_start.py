@@ -14,7 +14,7 @@ import numpy as np
 from ..costmodel import BoundCostModel, OtherTask, scores_of
 from ..costmodel.features import FEATURES
 from ..errors import SearchlabError, warn
-from ..files import real_path
+from ..files import read_each, real_path
 from ..log.format import Log, decode_log, find_logs, read_log, read_log_bytes, workload_name, workload_of
 from ..log.programs import ChangedProgram
 from ..log.result import Result
@@ -109,20 +109,11 @@ def read_earlier_run(path: Path, statistic: Statistic, directory: Path | None = 
 
 
 def _read_directory(path: Path, statistic: Statistic) -> list[EarlierRun]:
-    """Return the runs in a directory that have trials, oldest first. Issues a warning about unreadable logs."""
+    """Return the runs in a directory that have trials, oldest first, without unreadable logs; see :func:`read_each`."""
     runs: dict[str, EarlierRun] = {}
-    problems: list[str] = []
-    for log in find_logs(path):
-        try:
-            run = read_earlier_run(log, statistic, path)
-        except SearchlabError as error:
-            problems.append(str(error))
-            continue
+    for run in read_each(find_logs(path), lambda log: read_earlier_run(log, statistic, path)):
         if run.trials:
             runs.setdefault(run.digest, run)
-    if problems:
-        others = f"; so are {len(problems) - 1} others" if len(problems) > 1 else ""
-        warn(f"a log to start from is unreadable: {problems[0]}{others}")
     return sorted(runs.values(), key=lambda run: (run.log.header.created, run.digest))
 
 

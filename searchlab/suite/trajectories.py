@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from ..errors import SearchlabError, did_you_mean
 from ..files import file_name, read_bytes, write_file
 from ..log.columns import Columns
 from ..log.format import RUNS, Ended, Header, Log, RandomDraws, read_log
+from ..log.journal import Journal
 from ..machine.host import cpu_model
 from ..measure.suite import Suite, SuiteTable
 from ..parquet import INTEGERS, KEY, decode, encode
@@ -342,7 +343,7 @@ def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajecto
 
 
 class Use(msgspec.Struct, frozen=True):
-    """One line of the file :data:`USES_FILE`."""
+    """An entry of the journal :data:`USES_FILE`."""
 
     suite: str
     policy: str
@@ -354,24 +355,16 @@ def count_use(result: Trajectories) -> int:
     """Record that the strategy of ``result`` was run on the test split, and return how many variants of it have been.
 
     Variants use the same policy with other options or another cost model, features or batch; each counts once, however
-    often it is run. Raises SearchlabError if the file cannot be written.
+    often it is run. Raises SearchlabError if the file is damaged or cannot be written.
     """
-    path = platformdirs.user_data_path("searchlab") / USES_FILE
     identity = msgspec.json.encode([result.policy, result.cost_model, result.features, result.batch])
     use = Use(result.suite, result.policy.name, hashlib.sha256(identity).hexdigest()[:16], result.strategy)
-    strategies: set[str] = set()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as file:
-            file.seek(0)
-            lines = file.read()
-            for line in lines.splitlines():
-                with suppress(msgspec.MsgspecError):  # an incomplete line
-                    earlier = msgspec.json.decode(line, type=Use)
-                    is_variant = (earlier.suite, earlier.policy) == (use.suite, use.policy)
-                    strategies |= {earlier.strategy} if is_variant else set()
-            if use.strategy not in strategies:
-                file.write(b"\n" * (lines[-1:] not in (b"", b"\n")) + msgspec.json.encode(use) + b"\n")
-    except OSError as error:
-        raise SearchlabError(f"cannot record the use of a test split in {path}: {error.strerror}") from None
-    return len(strategies | {use.strategy})
+    with closing(Journal(platformdirs.user_data_path("searchlab") / USES_FILE, Use)) as journal:
+        variants = {
+            earlier.strategy
+            for earlier in journal.entries
+            if (earlier.suite, earlier.policy) == (use.suite, use.policy)
+        }
+        if use.strategy not in variants:
+            journal.append(use)
+    return len(variants | {use.strategy})
