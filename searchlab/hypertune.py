@@ -377,13 +377,7 @@ def compare_scores(pairs: Sequence[Floats]) -> ScoreComparison:
 
 
 def verdict(training: ScoreComparison, held_out: ScoreComparison | None, unchanged: bool) -> str:
-    """Return the result in words.
-
-    Args:
-        training: The comparison on the problems that the searches used.
-        held_out: The comparison on held-out problems, if any.
-        unchanged: Whether the best options for every search are the defaults.
-    """
+    """Return the result in words. ``unchanged`` is whether the best options for every search are the defaults."""
     if unchanged:
         return "No options better than the default were found."
     gain = (held_out or training).gain
@@ -543,13 +537,7 @@ def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str])
 def make_range(name: str, values: Sequence[Any], declared: Any) -> Range:
     """Return the range between two numbers, on a logarithmic scale if both are positive, or any other list of choices.
 
-    Args:
-        name: The option's name, for error messages.
-        values: The two numbers, or the choices.
-        declared: The option's annotation.
-
-    Raises:
-        SearchlabError: If ``declared`` does not allow a value, or if the values are not a list.
+    Raises SearchlabError if ``declared``, the option's annotation, does not allow a value, or ``values`` are no list.
     """
     if not isinstance(values, list | tuple):
         raise SearchlabError(

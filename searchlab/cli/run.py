@@ -112,7 +112,7 @@ def run(
     with nullcontext() if quiet else working("planning the runs"):
         runs, left_out = loaded.plan()
     for reason in left_out:
-        notes.print(f"note: {reason}", soft_wrap=True)
+        say(f"note: {reason}", notes)
     if dry_run:
         is_local = executor is None and loaded.spec.executor is None
         if is_local:  # refuses what the run would refuse
@@ -146,10 +146,10 @@ def run(
     if failed is not None:
         raise failed
     if parts > 1:
-        notes.print(
+        say(
             f"all {len(results)} runs of shard {part} of {parts} are complete in {directory}. Copy the logs of all "
             f"shards into one directory and run `searchlab report` on it",
-            soft_wrap=True,
+            notes,
         )
 
 
@@ -172,12 +172,12 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     notes = err if as_json else out
     if refused:
         others = f" ({len(refused) - 1} other logs cannot be continued either)" if len(refused) > 1 else ""
-        notes.print(f"note: {refused[0]}{others}", soft_wrap=True)
+        say(f"note: {refused[0]}{others}", notes)
     if unchecked:
-        notes.print(
+        say(
             f"note: {counted(len(unchecked), 'log')} will first be compared with what today's code does, since these "
             f"have changed: {unchecked[0]}",
-            soft_wrap=True,
+            notes,
         )
     forecasts = forecast(statuses)
     if as_json:

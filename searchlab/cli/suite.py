@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -187,7 +186,7 @@ def suite_run(
     named = plugin(policy, option)
     opponents = against.split(",") if against else default_baselines(part, POLICIES.load(named["name"]))
     # Unknown names are rejected before anything runs.
-    check_baselines(part, baselines(part, opponents), partial(err.print, soft_wrap=True))
+    check_baselines(part, baselines(part, opponents), lambda text: say(text, err))
     entry = {
         **named,
         "batch": batch,
@@ -200,22 +199,22 @@ def suite_run(
     scratch = ScratchFolder() if directory is None else nullcontext(str(directory))
     with interruptible(), scratch as folder:
         for reason in study.plan()[1]:
-            notes.print(f"note: {reason}", soft_wrap=True)
+            say(f"note: {reason}", notes)
         new = run_policy(study, Path(folder) / "logs", jobs, progress=err)
         if any(table.entry.split == "test" for table in part.tables):
             new = replace(new, test_uses=(uses := count_use(new)))
             if uses > 1:
-                notes.print(
+                say(
                     f"note: you have run {uses} variants of {new.policy.name} on the test split of "
                     f"{part.spec.version}; the protocol allows only one, which is chosen on the dev split, and the "
                     f"result records this number",
-                    soft_wrap=True,
+                    notes,
                 )
         if unregistered := [name for name in opponents if (new.strategy, name) not in new.contrasts]:
-            notes.print(
+            say(
                 f"note: the runs in {directory} began before the comparison with {', '.join(unregistered)} was "
                 f"registered; use a different --out to register it",
-                soft_wrap=True,
+                notes,
             )
         part = restrict_to_runs(part, new)
         comparison = compare(part, [new], baseline_runs, study.spec.seed_list)
@@ -223,7 +222,7 @@ def suite_run(
             summary = summarize(comparison)
         else:
             write_trajectories(directory / RESULT, new)
-            err.print("writing the report")
+            say("writing the report", err)
             summary = write_report(comparison, directory / "report")
     answer = SuiteAnswer(part, new, summary)
     if as_json:

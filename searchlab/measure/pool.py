@@ -336,13 +336,9 @@ class _Building(JobBatch[int]):
         self._fail(index, failed, isinstance(death, WorkerTimeout) and index in self.isolated)
 
     def _fail(self, index: int, failed: Failed, is_certain: bool = False, is_program: bool = False) -> None:
-        """Record a config's failure, or build the config once more.
+        """Record a config's failure, or build the config once more unless only the config can be to blame (is_certain).
 
-        Args:
-            index: The config.
-            failed: The failure.
-            is_certain: Whether only the config can be to blame.
-            is_program: Whether every config with its program would fail.
+        ``is_program`` is whether every config with its program would fail.
         """
         retries = failed.failure != "invalid" and not is_certain and index not in self.retries
         program = self.builds.hashes.get(index, "")

@@ -160,10 +160,6 @@ class Deadline:
     does the time during which the worker is stopped by a signal, up to ``STOPPED_SECONDS``: a candidate may also stop
     itself.
 
-    Args:
-        seconds: The limit, in seconds.
-        worker: The worker that is to answer.
-
     Attributes:
         used: The time that has counted so far, in seconds.
     """

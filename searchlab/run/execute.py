@@ -555,12 +555,7 @@ def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence
     """Execute runs in a worker, and return how each ended. Raises an error only if they cannot be unpickled.
 
     Even if several threads call this function, a process executes only one run at a time, because runs may use
-    libraries that are not thread-safe.
-
-    Args:
-        context: The data that all calls in a study share.
-        pickled_runs: The runs, with absolute paths.
-        logs: Each run's log so far, for machines that do not share its directory.
+    libraries that are not thread-safe. ``logs`` is each run's log so far, for machines that do not share its directory.
     """
     with _WORKER_STATE.lock:
         runs: list[Run] = pickle.loads(pickled_runs)

@@ -50,18 +50,10 @@ _PROGRAM_ROLES = ("core", "workload", "space", "table")
 
 
 def search(run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None) -> Log:
-    """Search until the budget of ``run`` is spent or its policy has nothing more to propose.
+    """Search until the budget of ``run`` is spent or its policy has nothing more to propose, and return the log.
 
-    Args:
-        run: The run, whose log is created or resumed.
-        measurer: Measures the configs that the log does not contain.
-        on_trial: Called with every trial.
-
-    Returns:
-        The complete log.
-
-    Raises:
-        SearchlabError: If the log belongs to a different run, or the policy's proposals differ from the logged trials.
+    The log is created or resumed; ``measurer`` measures only the configs that it does not contain. Raises
+    SearchlabError if the log belongs to a different run, or the policy's proposals differ from the logged trials.
     """
     try:
         with noting_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:

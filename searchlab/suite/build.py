@@ -13,14 +13,10 @@ from ..measure.suite import Suite, SuiteTable
 
 
 def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None] = lambda table, done: None) -> None:
-    """Import each table of ``suite``.
+    """Import each table of ``suite`` from the file in ``source`` that the table specifies.
 
-    A table that already exists is kept; remove it to rebuild it.
-
-    Args:
-        suite: The suite. Each of its tables must specify a file.
-        source: The directory that contains the files.
-        on_table: A function called after each table, with a description of what was done.
+    A table that already exists is kept; remove it to rebuild it. ``on_table`` is called after each table, with a
+    description of what was done.
 
     Raises:
         SearchlabError: If a table specifies no file, or if a file is missing, damaged, outside ``source``, or covers

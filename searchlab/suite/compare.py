@@ -151,14 +151,9 @@ def compare(
 
 
 def study_runs(study: Study, out: Path) -> ComparedRuns:
-    """Return the runs of a study, together with the runs of the suite's baselines to which the study refers.
+    """Return the runs of a study whose logs are in ``out``, and those of the suite's baselines to which it refers.
 
-    Args:
-        study: A study that refers to baselines.
-        out: The directory that contains the study's logs.
-
-    Raises:
-        SearchlabError: If the logs cannot be read or compared.
+    Raises SearchlabError if the logs cannot be read or compared.
     """
     assert study.suite is not None
     logs = [out / run.log for run in study.plan()[0]]
@@ -169,17 +164,10 @@ def study_runs(study: Study, out: Path) -> ComparedRuns:
 
 
 def against_baselines(result: str | Path, suite_path: str = "") -> tuple[ComparedRuns, str]:
-    """Return the runs in a result of ``suite run --out``, and those of its suite's baselines on the same tables.
+    """Compare the directory or file ``result`` of ``suite run --out`` with its suite's baselines on the same tables.
 
-    Args:
-        result: The result's directory or file.
-        suite_path: The path of the suite, if it cannot be found by name.
-
-    Returns:
-        The runs to compare, and the name of the strategy in ``result``.
-
-    Raises:
-        SearchlabError: If the file is damaged or the suite cannot be found.
+    ``suite_path`` is the path of the suite, if it cannot be found by name. Returns the runs to compare, and the name of
+    the strategy in ``result``. Raises SearchlabError if the file is damaged or the suite cannot be found.
     """
     new = read_results([Path(result)])[0]
     suite = find_suite(suite_path or new.suite).part(None)

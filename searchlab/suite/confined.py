@@ -222,16 +222,10 @@ class BundleVerification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_path: str = "") -> BundleVerification:
-    """Verify a bundle against the local suite: first its data, then its runs, by replaying them.
+    """Verify the bundle at ``path`` against the local suite: first its data, then its runs, by replaying them.
 
-    Args:
-        path: The bundle.
-        on_step: A function called after each step.
-        seconds: The time limit for replaying, in seconds, or None to replay all runs.
-        suite_path: The path of the suite, if it cannot be found by name.
-
-    Raises:
-        SearchlabError: If the file is not a bundle, the suite is missing, or replaying requires trust.
+    For the other arguments, see :func:`~searchlab.suite.verify.verify_bundle`. Raises SearchlabError if the file is not
+    a bundle, the suite is missing, or replaying requires trust.
     """
     bundle = read_bundle(path)
     submission = bundle.submission
