@@ -594,9 +594,9 @@ def fork_server() -> ForkServer:
             if _server is not None:
                 _server.close()
             _server = ForkServer()
+            atexit.register(_server.close)
         return _server
 
 
 _starting = threading.Lock()
 _server: ForkServer | None = None
-atexit.register(lambda: _server and _server.close())
