@@ -32,7 +32,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from .arrays import Floats
 from .errors import SearchlabError, cut, did_you_mean
 from .log.format import IDENTITY
-from .log.writer import lock
+from .log.lease import lock
 from .machine.scratch import ScratchFolder
 from .measure.settings import TableSettings
 from .measure.table import TableMeasurer

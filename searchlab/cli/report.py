@@ -22,8 +22,8 @@ from ..analysis.watch import StudyProgress
 from ..analysis.words import counted
 from ..errors import SearchlabError
 from ..log.format import RESULT, find_logs
+from ..log.lease import is_locked
 from ..log.plan import write_plan
-from ..log.writer import is_locked
 from ..measure.suite import installed_suites
 from ..options import Share, Trials, check_option
 from ..policy import POLICIES, origins

@@ -18,7 +18,8 @@ from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
 from ..executors.contract import jobs_here
 from ..log.forecast import RunStatus, duration, forecast, total_left
-from ..log.writer import OtherRun, is_locked
+from ..log.lease import is_locked
+from ..log.writer import OtherRun
 from ..machine.host import available_cores
 from ..options import Jobs, Seed, Trials
 from ..plugins import unregistered_code

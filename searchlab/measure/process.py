@@ -516,7 +516,7 @@ class ForkServer:
     """A process that imports TVM and then forks workers; see ``forks.py``. Any thread may use it.
 
     Attributes:
-        environment: The environment in which it was started.
+        start_environment: The environment in which it was started.
     """
 
     def __init__(self) -> None:
@@ -580,8 +580,8 @@ class ForkServer:
             self._request_number = number = self._request_number + 1
             socket.send_fds(self._control, [pickle.dumps((number, message))], files or [])
             while data := self._control.recv(MAX_MESSAGE_BYTES):
-                of, answer = pickle.loads(data)
-                if of == number:  # any other answer belongs to an interrupted call
+                answered, answer = pickle.loads(data)
+                if answered == number:  # any other answer belongs to an interrupted call
                     return answer
         raise ConnectionResetError
 

@@ -24,8 +24,9 @@ from ..errors import RunsFailed, SearchlabError, SearchlabWarning, describe, war
 from ..executors.contract import EXECUTORS, RunExecutor
 from ..files import write_error
 from ..log.format import Log, read_existing_log, read_log, read_log_bytes
+from ..log.lease import LeasedFile, LogBusy
 from ..log.result import disagreement
-from ..log.writer import LeasedFile, LogBusy, move_aside
+from ..log.writer import move_aside
 from ..machine.host import observe_load, this_machine
 from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder

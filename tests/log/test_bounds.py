@@ -15,7 +15,8 @@ from searchlab.cli.logs import _best_by_workload
 from searchlab.errors import LONGEST_TEXT, SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
 from searchlab.log.format import MAX_NESTING, MAX_NUMBER, MOST_LINES, read_log
-from searchlab.log.writer import check_log, is_locked
+from searchlab.log.lease import is_locked
+from searchlab.log.writer import check_log
 from tests.support.analysis.logs import write
 
 BORDER = Path(__file__).parents[1] / "border" / "data" / "computation"

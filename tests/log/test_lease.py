@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.log import writer as lease
+from searchlab.log import lease
 from searchlab.log.format import read_log
-from searchlab.log.writer import LogBusy, LogTaken, LogWriter, check_log
+from searchlab.log.lease import LogBusy, LogTaken
+from searchlab.log.writer import LogWriter, check_log
 from tests.support.logs import HEADER, trial, written
 
 
