@@ -23,7 +23,7 @@ PARQUET = ".parquet"
 KEY = "searchlab"
 """The key in a file's metadata under which JSON describes its content."""
 
-MOST_ROWS = 10_000_000
+MAX_ROWS = 10_000_000
 """The maximum number of rows in a file."""
 
 NUMBERS, INTEGERS = "list<element: double>", "list<element: int64>"
@@ -94,8 +94,8 @@ def decode(path: Path, data: bytes, types: Mapping[str, Collection[str]]) -> tup
                 if str(field.type) not in types[key]:
                     raise ValueError(f"its column {field.name!r} is {field.type} instead of {' or '.join(types[key])}")
                 fields[field.name] = field
-        if (rows := file.metadata.num_rows) > MOST_ROWS:
-            raise ValueError(f"it has {rows:,} rows, and at most {MOST_ROWS:,} are read")
+        if (rows := file.metadata.num_rows) > MAX_ROWS:
+            raise ValueError(f"it has {rows:,} rows, and at most {MAX_ROWS:,} are read")
         if types and rows and not fields:
             raise ValueError("it has none of the columns that searchlab writes")
         # A dictionary contains each text once, so texts that are repeated in many rows are not copied unchecked.

@@ -116,15 +116,15 @@ def _say_result(result: HypertuneResult, directory: Path) -> None:
         "start"
     )
     say_table(columns, rows, right=columns[1:], title=title)
-    judged = result.held_out or result.training
-    note = f"; one is missing: {judged.gain.note.rstrip('.')}" if judged.gain.note else ""
+    comparison = result.held_out or result.training
+    note = f"; one is missing: {comparison.gain.note.rstrip('.')}" if comparison.gain.note else ""
     say(f"in brackets: 95 % intervals over runs with seeds that no search used{note}")
     for search in result.searches:
         refused = f", {search.refused} of them rejected by the policy" if search.refused else ""
         same = ", which is the default" if search.options == result.default_options else ""
         say(f"search {search.name}: {search.trials} trials{refused}, best {_options(search.options)}{same}")
     say(Text(result.verdict, "bold"))
-    if above(judged.gain) and result.options != result.default_options:
+    if above(comparison.gain) and result.options != result.default_options:
         entry = json.dumps(result.policy)
         say(f"to use them in a study file: policies = [{{ name = {entry}, options = {_options(result.options)} }}]")
     say(f"browse the trials: optuna-dashboard sqlite:///{directory / DATABASE}")

@@ -78,8 +78,8 @@ def best(
     show_bests(bests, show, as_json, several=where.is_dir())
 
 
-def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, named: bool | None = None) -> None:
-    """Print ``bests``, with their logs if ``named`` (default: ``several``). If ``several``, JSON output is a list."""
+def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool) -> None:
+    """Print ``bests``. If there may be ``several``, their logs are named, and JSON output is a list."""
     from ..apply import program_text
 
     texts = [""] * len(bests) if show is Show.config else [program_text(best, show.value) for best in bests]
@@ -95,8 +95,8 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, n
             say_code(text, on_gpu if best.result.log.header.target["kind"] == "cuda" else on_cpu)
             continue
         log = best.result.log
-        of = f" of {log.path}" if (several if named is None else named) else ""
-        say(f"{log.header.workload}: {speed_and_time(best)}, trial {best.trial.index}{of}")
+        source = f" of {log.path}" if several else ""
+        say(f"{log.header.workload}: {speed_and_time(best)}, trial {best.trial.index}{source}")
         for name, value in best.config.items():
             say(f"  {name} = {value}")
         for sentence in describe_reliability(log):
@@ -229,8 +229,10 @@ def table_build(
     from ..run.progress import RunProgress
     from ..tables.build import build_tables, plan_tables, runs_for_tables, table_study
 
-    named = plugin(space, option)
-    study = table_study(source, named["name"], named["options"], target, json_object(measure, "--measure"))
+    space_plugin = plugin(space, option)
+    study = table_study(
+        source, space_plugin["name"], space_plugin["options"], target, json_object(measure, "--measure")
+    )
     planned, left_out = plan_tables(study, limit, seed)
     default = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
     tables = runs_for_tables(planned, to, default, passes)

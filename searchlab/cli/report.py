@@ -100,13 +100,13 @@ def report(
             )
         from ..suite.leaderboard import bundle_result, write_leaderboards  # as below
 
-        named = [str(path) for path in where if not path.exists() and str(path) in installed_suites()]
+        suite_names = [str(path) for path in where if not path.exists() and str(path) in installed_suites()]
         results = [
             bundle_result(path, suite) if path.suffix == ".zip" else _result(path, suite)
             for path in where
-            if str(path) not in named
+            if str(path) not in suite_names
         ]
-        cards = publish(site, results, lambda out: write_leaderboards(out, named, suite))
+        cards = publish(site, results, lambda out: write_leaderboards(out, suite_names, suite))
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
     with working("reading logs and writing the report"):

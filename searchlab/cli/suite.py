@@ -183,14 +183,14 @@ def suite_run(
     if not (part.split or part.only):
         part = part.part("test" if split is Split.test else "dev")
     baseline_runs = baselines(part)
-    named = plugin(policy, option)
-    opponents = against.split(",") if against else default_baselines(part, POLICIES.load(named["name"]))
+    policy_plugin = plugin(policy, option)
+    opponents = against.split(",") if against else default_baselines(part, POLICIES.load(policy_plugin["name"]))
     # Unknown names are rejected before anything runs.
     check_baselines(part, baselines(part, opponents), lambda text: say(text, err))
     entry = {
-        **named,
+        **policy_plugin,
         "batch": batch,
-        "label": label_for(named["name"], label, {baseline.strategy for baseline in baseline_runs}),
+        "label": label_for(policy_plugin["name"], label, {baseline.strategy for baseline in baseline_runs}),
         **({"cost_model": plugin(cost_model)} if cost_model else {}),
         **({"features": features} if features else {}),
     }
@@ -292,8 +292,8 @@ def suite_submit(
     from ..suite.bundle import BUNDLE_SUFFIX, submit
 
     path = bundle or Path(f"{real_path(directory)}{BUNDLE_SUFFIX}")
-    made = submit(directory, path, suite)
-    say(f"{path} contains results on {' and '.join(made.results)} and {len(made.source)} files of source")
+    submission = submit(directory, path, suite)
+    say(f"{path} contains results on {' and '.join(submission.results)} and {len(submission.source)} files of source")
     say(f"Verify it as others will: searchlab suite verify {path} --trust")
 
 

@@ -199,8 +199,8 @@ def interruptible() -> Iterator[None]:
     except (KeyboardInterrupt, Exception) as error:
         if not (is_interrupted or isinstance(error, KeyboardInterrupt)):
             raise  # otherwise, TVM may have replaced the interrupt
-        again = "searchlab " + shlex.join(sys.argv[1:])
-        say(Text("\ninterrupted; all measurements are kept. Continue with: ").append(again, style="bold"))
+        command = "searchlab " + shlex.join(sys.argv[1:])
+        say(Text("\ninterrupted; all measurements are kept. Continue with: ").append(command, style="bold"))
         raise typer.Exit(130) from None
     finally:
         for number, handler in before.items():

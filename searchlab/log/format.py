@@ -70,7 +70,7 @@ RUNS = f".runs{PARQUET}"
 RESULT = f"result{RUNS}"
 """The name of this file in a directory that ``suite run --out`` writes."""
 
-MOST_LINES = 10_000_000
+MAX_LINES = 10_000_000
 """The maximum number of lines in a log."""
 
 WRITABLE = ".jsonl"
@@ -783,8 +783,8 @@ def read_log_bytes(path: Path, under: Path | None = None) -> bytes:
     if path.suffix == PARQUET:
         return data
     data = unpack(path, data) if path.suffix == ".gz" else data
-    if (lines := data.count(b"\n")) > MOST_LINES:
-        raise SearchlabError(f"cannot read the log {path}: it has {lines:,} lines, and at most {MOST_LINES:,} are read")
+    if (lines := data.count(b"\n")) > MAX_LINES:
+        raise SearchlabError(f"cannot read the log {path}: it has {lines:,} lines, and at most {MAX_LINES:,} are read")
     return b" " * len(BOM_UTF8) + data[len(BOM_UTF8) :] if data.startswith(BOM_UTF8) else data
 
 

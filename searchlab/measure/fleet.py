@@ -31,6 +31,7 @@ LOADER_FUNCTION = "searchlab.load"
 RETRY_SECONDS = 0.2  # how long a server pauses after losing a session's process or its tracker
 SESSION_END_SECONDS = 0.2  # how long a session may take to end by itself after its client has disconnected
 GREETING_SECONDS = 2.0  # how long a client may take to greet a server after connecting
+PROBE_SECONDS = 3.0  # how long a server may take to answer a probe
 ANSWER_SECONDS = 5.0  # time limit for connecting to a tracker, and for an answer that needs no device
 
 MAX_ANSWER = 16 << 20
@@ -203,13 +204,12 @@ def registered_devices(address: str) -> dict[str, list[str]]:
         return tracker.devices()
 
 
-def greets_clients(host: str, port: int, seconds: float = 3.0) -> bool:
+def greets_clients(host: str, port: int) -> bool:
     """Check whether the server at ``host:port`` greets clients. A server that hangs or is in a session does not."""
     from tvm.rpc import base
 
     key = b"client:nobody"  # a key that no server expects
-    with contextlib.suppress(OSError, struct.error), socket.create_connection((host, port), seconds) as probe:
-        probe.settimeout(seconds)
+    with contextlib.suppress(OSError, struct.error), socket.create_connection((host, port), PROBE_SECONDS) as probe:
         probe.sendall(struct.pack("<ii", base.RPC_MAGIC, len(key)) + key)
         (code,) = struct.unpack("<i", base.recvall(probe, 4))
         return bool(code == base.RPC_CODE_MISMATCH)
@@ -218,7 +218,7 @@ def greets_clients(host: str, port: int, seconds: float = 3.0) -> bool:
 
 def reachable(host: str, port: int) -> bool:
     """Check whether a process, even a busy one, accepts connections at ``host:port``."""
-    with contextlib.suppress(OSError), socket.create_connection((host, port), 2.0) as probe:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), PROBE_SECONDS) as probe:
         probe.sendall(struct.pack("<i", 0))  # a TVM server rejects this silently
         return True
     return False

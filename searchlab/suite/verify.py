@@ -136,7 +136,7 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
 # --- verifying --------------------------------------------------------------------------------------------------------
 
 
-def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS) -> bool:
+def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
     """Check the files, split, tables, cards and baselines of ``suite``, and return whether all are correct.
 
     Baselines are replayed for ``seconds``, with at least one run of each, or completely if ``seconds`` is None.

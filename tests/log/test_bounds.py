@@ -14,7 +14,7 @@ import pytest
 from searchlab.cli.logs import _best_by_workload
 from searchlab.errors import LONGEST_TEXT, SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
-from searchlab.log.format import MAX_NESTING, MAX_NUMBER, MOST_LINES, read_log
+from searchlab.log.format import MAX_LINES, MAX_NESTING, MAX_NUMBER, read_log
 from searchlab.log.lease import is_locked
 from searchlab.log.writer import check_log
 from tests.support.analysis.logs import write
@@ -105,7 +105,7 @@ def test_byte_order_marks_and_crlf_are_accepted(tmp_path: Path) -> None:
 
 
 def test_the_number_of_lines_is_bounded(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b"\n" * (MOST_LINES + 1))
+    (tmp_path / "a.jsonl").write_bytes(b"\n" * (MAX_LINES + 1))
     with pytest.raises(SearchlabError, match="10,000,001 lines"):
         read_log(tmp_path / "a.jsonl")
 
@@ -141,7 +141,7 @@ def test_the_format_names_the_bounds() -> None:
     text = (Path(__file__).parents[2] / "docs" / "design" / "log-format.md").read_text()
     rows = text.partition("## Bounds")[2].partition("## ")[0]
     table = dict(line.strip("| ").split(" | ", 1) for line in rows.splitlines() if " | " in line)
-    assert table["the number of lines"] == f"{MOST_LINES:,}"
+    assert table["the number of lines"] == f"{MAX_LINES:,}"
     assert table["a name, and the name or value of a knob"] == f"{LONGEST_TEXT:,} characters"
     assert table["a `message`"].startswith(f"{6 * LONGEST_TEXT:,} characters")
     assert table["nesting in the header"] == f"{MAX_NESTING} levels" and f"{MAX_NUMBER:g}" == "1e+300"
