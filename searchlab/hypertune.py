@@ -508,8 +508,8 @@ def _entry(study: Study, policy: str) -> PolicyEntry:
     return own[0] if own else PolicyEntry(policy)
 
 
-def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str]) -> list[HoldOut]:
-    hidden = tuple(dict.fromkeys(str(parse_workload(text)) for text in asked))
+def _hold_outs(workloads: Sequence[str], names: Sequence[str], notes: list[str]) -> list[HoldOut]:
+    hidden = tuple(dict.fromkeys(str(parse_workload(text)) for text in names))
     for workload in hidden:
         if workload not in workloads:
             raise SearchlabError(

@@ -33,8 +33,8 @@ _ROWS = 4096  # the number of rows to decode at a time
 _PAGE = 1 << 26  # bytes; a column has few pages, since long ones compress well
 
 
-def encode(columns: Mapping[str, pa.Array], about: Mapping[str, bytes], level: int = 19) -> bytes:
-    """Return a Parquet file with these columns, and with ``about`` as its key-value metadata.
+def encode(columns: Mapping[str, pa.Array], metadata: Mapping[str, bytes], level: int = 19) -> bytes:
+    """Return a Parquet file with these columns, and with ``metadata`` as its key-value metadata.
 
     Equal arguments yield equal bytes with the same version of pyarrow. ``level`` is that of the compression by zstd.
     """
@@ -58,7 +58,7 @@ def encode(columns: Mapping[str, pa.Array], about: Mapping[str, bytes], level: i
         write_statistics=False,
         write_page_checksum=True,
     ) as writer:
-        writer.add_key_value_metadata(dict(about))
+        writer.add_key_value_metadata(dict(metadata))
         writer.write_table(table, row_group_size=max(1, len(table)))
     return file.getvalue()
 
@@ -84,7 +84,7 @@ def decode(path: Path, data: bytes, types: Mapping[str, Collection[str]]) -> tup
     source = pa.BufferReader(data)
     try:
         file = parquet.ParquetFile(source)
-        about = {key.decode(): value for key, value in (file.metadata.metadata or {}).items()}
+        metadata = {key.decode(): value for key, value in (file.metadata.metadata or {}).items()}
         fields: dict[str, pa.Field] = {}
         for field in file.schema_arrow:
             key = field.name if field.name in types else field.name.partition(".")[0] + "."
@@ -109,7 +109,7 @@ def decode(path: Path, data: bytes, types: Mapping[str, Collection[str]]) -> tup
             arrays = [batch[name].cast("string") if name in texts else batch[name] for name in fields]
             batches.append(pa.RecordBatch.from_arrays(arrays, list(fields)))
         schema = pa.schema([pa.field(name, field.type) for name, field in fields.items()])
-        return about, pa.Table.from_batches(batches, schema)
+        return metadata, pa.Table.from_batches(batches, schema)
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise SearchlabError(f"cannot read {path}: it is damaged ({first_line(error)}); download it again") from None
 

@@ -107,17 +107,17 @@ def _best_by_workload(directory: Path) -> list[Best]:
     if not (paths := find_logs(directory)):
         raise no_logs([directory])
     logs = read_logs(directory, paths, {})
-    least: dict[str, tuple[float, Path]] = {}
+    fastest: dict[str, tuple[float, Path]] = {}
     for columns in logs:
         if np.isfinite(columns.costs).any():
             _, seconds, _ = best_of(columns.costs, columns.final)
             workload = columns.header.workload
-            least[workload] = min(
-                least.get(workload, (math.inf, columns.path)), (seconds, columns.path), key=itemgetter(0)
+            fastest[workload] = min(
+                fastest.get(workload, (math.inf, columns.path)), (seconds, columns.path), key=itemgetter(0)
             )
-    if not least:
+    if not fastest:
         raise SearchlabError(f"none of the {len(logs)} logs in {directory} has a successful trial; run more trials")
-    return [load_log(path).best for _, path in least.values()]
+    return [load_log(path).best for _, path in fastest.values()]
 
 
 def best_record(best: Best) -> dict[str, Any]:

@@ -188,8 +188,8 @@ def space_(
     )
     rows = []
     for knob in searched.knobs(sample):
-        some = ", ".join(str(choice) for choice in knob.choices[:3]) + (", ..." if len(knob.choices) > 3 else "")
-        rows.append((knob.name, len(knob.choices), some, sample[knob.name]))
+        choices = ", ".join(map(str, knob.choices[:3])) + (", ..." if len(knob.choices) > 3 else "")
+        rows.append((knob.name, len(knob.choices), choices, sample[knob.name]))
     say_table(("knob", "values", "such as", f"sample (seed {seed})"), rows)
 
 

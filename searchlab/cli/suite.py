@@ -338,12 +338,12 @@ def suite_verify(
             say(f"not checked: {reason}")
         if record:
             write_file(record, format(encode(verification), indent=2) + b"\n")
-        right = not verification.problems
+        is_correct = not verification.problems
     elif (Path(what) / RESULT).is_file():
-        right = verify_bundle(Path(what), on_step, seconds, policy or (), suite)
+        is_correct = verify_bundle(Path(what), on_step, seconds, policy or (), suite)
     else:
-        right = verify_suite(find_suite(what).part(None), on_step, seconds)
-    if not right:
+        is_correct = verify_suite(find_suite(what).part(None), on_step, seconds)
+    if not is_correct:
         raise typer.Exit(1)
 
 

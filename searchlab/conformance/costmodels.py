@@ -256,9 +256,9 @@ def _check_same(before: Floats, after: Floats, when: str, tolerance: float = 0.0
     """Raise Breach if predictions differ by more than ``tolerance``."""
     if before.shape != after.shape:
         raise Breach(f"{when} scores of shape {after.shape} instead of {before.shape}")
-    off = np.abs(before - after).reshape(len(before), -1).max(axis=1, initial=0.0)
-    if (off > tolerance).any():
-        row = int(np.argmax(off))
+    differences = np.abs(before - after).reshape(len(before), -1).max(axis=1, initial=0.0)
+    if (differences > tolerance).any():
+        row = int(np.argmax(differences))
         raise Breach(f"{when} {after[row]} instead of {before[row]} for row {row}")
 
 

@@ -300,15 +300,15 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
         for trial in trials:
             singly.tell([trial])
         for _ in range(2):
-            asked = list(original.ask(8))
+            batch = list(original.ask(8))
             for how, other in (("all at once", at_once), ("one by one", singly)):
                 proposals = list(other.ask(8))
-                if proposals != asked:
-                    difference = _describe_difference(proposals, asked)
+                if proposals != batch:
+                    difference = _describe_difference(proposals, batch)
                     raise Breach(
                         f"told {len(trials)} trials in space {name!r} {how}, it then continues with {difference}"
                     )
-            answers = trials_of(asked, flaky, len(trials))
+            answers = trials_of(batch, flaky, len(trials))
             for instance in (original, at_once, singly):
                 instance.tell(list(answers))
             trials += answers
@@ -347,17 +347,17 @@ def exhausts(policy: PolicySubject) -> None:
         members = list(where.space.enumerate())
         instance = policy.start(where)
         proposed: set[Config] = set()
-        asked, empty = 0, 0
+        count, empty = 0, 0
         while empty < 2:
-            if asked > 4 * len(members):
+            if count > 4 * len(members):
                 raise Breach(
-                    f"it has proposed {asked} configs and continues, although the space contains only {len(members)}"
+                    f"it has proposed {count} configs and continues, although the space contains only {len(members)}"
                 )
             batch = instance.ask(16)
             empty = 0 if batch else empty + 1
-            instance.tell(trials_of(batch, flaky, asked))
+            instance.tell(trials_of(batch, flaky, count))
             proposed.update(batch)
-            asked += len(batch)
+            count += len(batch)
         missing = [config for config in members if config not in proposed]
         if missing and not policy.traits.stops:
             raise Breach(f"it omitted {len(missing)} of {len(members)} configs, such as {missing[0].to_json()}")
@@ -382,8 +382,8 @@ def _step_seconds(policy: Policy, trials: list[Trial]) -> float:
     seconds = []
     for step in range(3):
         start = time.process_time()
-        asked = policy.ask(8)
-        policy.tell(trials_of(asked, flaky, len(trials) + 8 * step))
+        batch = policy.ask(8)
+        policy.tell(trials_of(batch, flaky, len(trials) + 8 * step))
         seconds.append(time.process_time() - start)
     return min(seconds)
 

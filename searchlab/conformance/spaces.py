@@ -167,14 +167,14 @@ def same_choices(space: SpaceSubject) -> None:
 def _decide_randomly(space: Space, rng_seed: int) -> tuple[list[tuple[str, list[Value]]], Config]:
     """Call ``decide`` with random choices; return the knobs' names and choices, and the config."""
     rng = np.random.default_rng(rng_seed)
-    asked: list[tuple[str, list[Value]]] = []
+    calls: list[tuple[str, list[Value]]] = []
 
     def choose(knob: Knob) -> Value:
-        asked.append((knob.name, list(knob.choices)))
+        calls.append((knob.name, list(knob.choices)))
         return knob.choices[int(rng.integers(len(knob.choices)))]
 
     config = space.decide(choose)
-    return asked, config
+    return calls, config
 
 
 def _asked_choices(space: SpaceSubject) -> Iterator[list[tuple[str, list[Value]]]]:
@@ -185,8 +185,8 @@ def _asked_choices(space: SpaceSubject) -> Iterator[list[tuple[str, list[Value]]
 @rule("remove duplicate choices; True, 1 and 1.0 are equal, so use a single type", BASIC)
 def choices_differ(space: SpaceSubject) -> None:
     """All choices of a knob are different."""
-    for asked in _asked_choices(space):
-        for name, choices in asked:
+    for calls in _asked_choices(space):
+        for name, choices in calls:
             if twice := [value for value, count in Counter(choices).items() if count > 1]:
                 same = [value for value in choices if value == twice[0]]
                 raise Breach(f"knob {name!r} has the equal choices {same}")
@@ -195,8 +195,8 @@ def choices_differ(space: SpaceSubject) -> None:
 @rule("convert NumPy numbers with int(...) or .tolist(); represent tiles as tuples of whole numbers", BASIC)
 def plain_values(space: SpaceSubject) -> None:
     """A choice is a bool, int, float, str or tuple of ints, and a config survives a round trip through JSON."""
-    for asked in _asked_choices(space):
-        for name, choices in asked:
+    for calls in _asked_choices(space):
+        for name, choices in calls:
             for value in choices:
                 parts = value if type(value) is tuple else ()
                 if type(value) not in (bool, int, float, str, tuple) or any(type(part) is not int for part in parts):
@@ -210,8 +210,8 @@ def plain_values(space: SpaceSubject) -> None:
 @rule("give each knob a unique name", BASIC)
 def knob_names(space: SpaceSubject) -> None:
     """Each knob has a name, and no two knobs in a config have the same name."""
-    for asked in _asked_choices(space):
-        for name, count in Counter(name for name, _ in asked).items():
+    for calls in _asked_choices(space):
+        for name, count in Counter(name for name, _ in calls).items():
             if count > 1 or not isinstance(name, str) or not name:
                 raise Breach(f"a config has {count} knobs called {name!r}")
 
@@ -223,9 +223,9 @@ def knob_names(space: SpaceSubject) -> None:
 def members(space: SpaceSubject) -> None:
     """The config contains the chosen values, in order, and is a member of the space."""
     for rng_seed in range(20):
-        asked, config = _decide_randomly(space.space, rng_seed)
-        if list(config) != [name for name, _ in asked]:
-            raise Breach(f"it asked for {[name for name, _ in asked]} but returned {config}")
+        calls, config = _decide_randomly(space.space, rng_seed)
+        if list(config) != [name for name, _ in calls]:
+            raise Breach(f"it asked for {[name for name, _ in calls]} but returned {config}")
         try:
             space.space.knobs(config)
         except InvalidConfig as error:
@@ -369,14 +369,14 @@ def pickles(space: SpaceSubject) -> None:
 def keeps_the_function(space: SpaceSubject) -> None:
     """The program has a function main with the workload's parameters, except that packed ones are replaced."""
     valid = space.valid  # first, because it raises NotApplicable if the space has no programs
-    named = dict(zip(space.workload.shapes, _parameters(space.workload.module), strict=True))
+    parameters_by_name = dict(zip(space.workload.shapes, _parameters(space.workload.module), strict=True))
     for config in valid:
         module = space.space.schedule(config).mod
         names = [variable.name_hint for variable in module.functions]
         if "main" not in names:
             raise Breach(f"{config.to_json()} leads to a program with the functions {names}, which do not include main")
         expected = []
-        for name, parameter in named.items():
+        for name, parameter in parameters_by_name.items():
             packs = _parameters(module, PACK + name) if PACK + name in names else [parameter, parameter]
             if packs[0] != parameter:
                 raise Breach(

@@ -237,11 +237,11 @@ def right_answer(subject: WorkloadSubject) -> None:
     )
     computed = tuple(result.numpy() for result in results)
     if not subject.is_right(computed):
-        off = max(
+        difference = max(
             float(np.nanmax(np.abs(actual.astype(np.float64) - right)))
             for actual, right in zip(computed, subject.expected, strict=True)
         )
-        raise Breach(f"the results differ by up to {off:.3g}; the tolerance is {subject.workload.tolerance()}")
+        raise Breach(f"the results differ by up to {difference:.3g}; the tolerance is {subject.workload.tolerance()}")
 
 
 @rule("make the tolerance as tight as rounding allows", ["tolerance", "seeded-inputs"])

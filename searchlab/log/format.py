@@ -652,7 +652,7 @@ def _scan_table(path: Path, data: bytes) -> Iterator[Line]:
 
 def _scan_lines(data: bytes) -> Iterator[Line]:
     *complete, rest = data.split(b"\n")
-    expected, lost = 0, 0  # the next trial's index; the number of damaged lines since, each of which may be a trial
+    expected, damaged = 0, 0  # the next trial's index; the number of damaged lines since, each of which may be a trial
     batch = minor = -1
     for number, line in enumerate(complete, 1):
         if number == 1:
@@ -673,15 +673,15 @@ def _scan_lines(data: bytes) -> Iterator[Line]:
                 yield Line(number, line, item, unknown=unknown)
                 continue
         except UNREADABLE as error:
-            lost += 1
+            damaged += 1
             yield Line(number, line, None, f"it is damaged: {error}")
             continue
         problem = _problem(item, batch)
-        if not expected <= item.index <= expected + lost:
-            problem = f"it contains trial {item.index} instead of trial {expected + lost}"
+        if not expected <= item.index <= expected + damaged:
+            problem = f"it contains trial {item.index} instead of trial {expected + damaged}"
         elif problem:
             problem = "; ".join((problem, *unknown))
-        expected, lost, batch = item.index + 1, 0, max(batch, item.batch or 0)
+        expected, damaged, batch = item.index + 1, 0, max(batch, item.batch or 0)
         yield Line(number, line, item, problem, unknown=unknown)
     if rest:
         number = 1 + len(complete)

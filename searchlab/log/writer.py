@@ -209,8 +209,8 @@ def _reporting_values(path: Path) -> Iterator[None]:
 
 def _with_batch(path: Path, header: Header, record: Record) -> Record:
     """Return ``record`` with the number of its batch. Raises SearchlabError if one of its times is negative."""
-    if (took := min(getattr(record, name) for name in SPENT)) < 0:
-        raise SearchlabError(f"cannot write the log {path}: trial {record.index} has an invalid time of {took:g} s")
+    if (seconds := min(getattr(record, name) for name in SPENT)) < 0:
+        raise SearchlabError(f"cannot write the log {path}: trial {record.index} has an invalid time of {seconds:g} s")
     if record.batch is None:
         record = msgspec.structs.replace(record, batch=record.index // max(1, header.batch))
     return record

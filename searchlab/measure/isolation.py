@@ -151,9 +151,9 @@ def limit_memory(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def with_memory_limit(text: str, megabytes: int, used: int = 0) -> str:
-    """Return ``text``, and add the limit if memory ran out. ``used`` is the process's peak memory in MB, if known."""
-    if megabytes and (used >= megabytes or any(sign in text for sign in _OUT_OF_MEMORY)):
+def with_memory_limit(text: str, megabytes: int, peak: int = 0) -> str:
+    """Return ``text``, and add the limit if memory ran out. ``peak`` is the process's peak memory in MB, if known."""
+    if megabytes and (peak >= megabytes or any(sign in text for sign in _OUT_OF_MEMORY)):
         return f"{text}; a candidate may use {megabytes} MB of memory (memory_limit_mb)"
     return text
 

@@ -204,14 +204,14 @@ def wait_for_answers(
         longest: The maximum number of seconds to wait. If it is 0, return immediately.
     """
     # The operating system does not report data that a channel has already read.
-    read = [source for source in sources if isinstance(source, Channel) and source.poll()]
-    seconds = 0.0 if read else min([longest, *(limit.seconds_left for limit in limits)])
+    buffered = [source for source in sources if isinstance(source, Channel) and source.poll()]
+    seconds = 0.0 if buffered else min([longest, *(limit.seconds_left for limit in limits)])
     start = time.monotonic()
     ready: list[Any] = wait(sources, seconds)
     elapsed = min(time.monotonic() - start, seconds)
     for limit in limits:
         limit.count(elapsed)
-    return [s for s in sources if s in read or (s in ready and not (isinstance(s, Channel) and not s.poll()))]
+    return [s for s in sources if s in buffered or (s in ready and not (isinstance(s, Channel) and not s.poll()))]
 
 
 # --- workers ------------------------------------------------------------------------------------------------------

@@ -318,11 +318,11 @@ class Runner:
 
     def _prepare_arguments(self, module: tvm.runtime.Module, packed: Packed, case: Case) -> list[tvm.runtime.Tensor]:
         """Return a program's input arguments for ``case``. The program itself packs those that it takes packed."""
-        named = packed_inputs(module, packed, dict(zip(self.names, self.inputs[id(case)], strict=False)))
+        tensors = packed_inputs(module, packed, dict(zip(self.names, self.inputs[id(case)], strict=False)))
         if self._guards_inputs:
-            arrays = [(f"{name}, packed", array) for name in named.keys() & packed for array in named[name]]
+            arrays = [(f"{name}, packed", array) for name in tensors.keys() & packed for array in tensors[name]]
             self.packed += [(name, array, array.numpy()) for name, array in arrays]
-        return [array for arrays in named.values() for array in arrays]
+        return [array for arrays in tensors.values() for array in arrays]
 
     def _check_computes(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], reading: float) -> str:
         """Check that a program also computes its result in single executions, and as fast as in its readings.

@@ -357,7 +357,7 @@ class PolicyDriver:
         self._predict_seconds = 0.0
         self._feature_total = 0.0  # what the cost model used for features up to the end of the last batch's proposal
         self._run = run
-        self._asked: set[Config] = set()
+        self._proposed: set[Config] = set()
         self._other_cpu_seconds = other_cpu_seconds
         start = self._seconds()
         with POLICIES.convert_errors(type(self.policy), "warm_start"):
@@ -384,7 +384,7 @@ class PolicyDriver:
         total = self.cost_model.feature_seconds if self.cost_model else 0.0
         self.feature_seconds, self._feature_total = total - self._feature_total, total
         self._check(configs, n)
-        self._asked.update(configs)
+        self._proposed.update(configs)
         self.batch_size = len(configs)
         self.batches += 1
         return configs
@@ -429,7 +429,7 @@ class PolicyDriver:
             raise SearchlabError(f"{broken} a list of configs and returned {configs!r:.200}")
         if len(configs) > n:
             raise SearchlabError(f"{broken} {n} configs and returned {len(configs)}")
-        fresh: set[Config] = set()
+        new: set[Config] = set()
         for config in configs:
             try:
                 self._run.space.knobs(config)
@@ -438,6 +438,6 @@ class PolicyDriver:
                 raise SearchlabError(
                     f"{broken} configs of its space and returned {config.to_json()}: {error}"
                 ) from None
-            if config in self._asked or config in fresh:
+            if config in self._proposed or config in new:
                 raise SearchlabError(f"{broken} new configs and repeated {config.to_json()}")
-            fresh.add(config)
+            new.add(config)

@@ -48,11 +48,11 @@ def open_runs(
             directories.
         OtherRun: If a log belongs to a different run, which must not discard it.
     """
-    read = cache(read_existing_log)
+    read_once = cache(read_existing_log)
     headers: dict[Path, Header] = {}
     for run in study:
         starts_from_directory = bool(run.warm_start.directories)
-        if starts_from_directory and run.log.parent not in headers and (log := read(run.log)) is not None:
+        if starts_from_directory and run.log.parent not in headers and (log := read_once(run.log)) is not None:
             headers[run.log.parent] = log.header
     logs = {real_path(run.log) for run in study}
     result = []
@@ -64,7 +64,7 @@ def open_runs(
         for earlier in run.warm_start.runs:
             if real_path(path := earlier.log.path) in logs:
                 raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
-        if (log := read(run.log)) is not None:
+        if (log := read_once(run.log)) is not None:
             try:
                 _check_log(run, log, on_this_machine)
             except OtherRun as error:

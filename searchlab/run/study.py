@@ -307,8 +307,8 @@ def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObje
         if isinstance(plain.get(key), list | tuple):
             plain[key] = [entry for item in plain[key] if (entry := _entry(key, item, objects)) is not None]
     if objects.spaces and "workloads" not in plain and "suite" not in plain:
-        named = {text: space.workload for spaces in objects.spaces.values() for text, space in spaces.items()}
-        plain["workloads"] = list(named.values())
+        space_objects = [space for spaces in objects.spaces.values() for space in spaces.values()]
+        plain["workloads"] = list({str(space.workload): space.workload for space in space_objects}.values())
     if isinstance(plain.get("workloads"), list | tuple):
         workloads = [parse_workload(item) if callable(item) else item for item in plain["workloads"]]
         objects.workloads.update({str(item): item for item in workloads if isinstance(item, Workload)})
@@ -386,8 +386,8 @@ class Study:
     copy: tuple[str, str] | None = None
 
     def __repr__(self) -> str:
-        named = self.spec.suite_selection
-        scope = f"the suite {named.name}" if named else f"{len(self.spec.workloads)} workloads"
+        selection = self.spec.suite_selection
+        scope = f"the suite {selection.name}" if selection else f"{len(self.spec.workloads)} workloads"
         return f"<Study of {len(self.spec.policies)} policies over {scope}, {len(self.spec.seed_list)} seeds>"
 
     @classmethod
@@ -450,8 +450,8 @@ class Study:
     @cached_property
     def suite(self) -> Suite | None:
         """The suite on which the study runs, or None if it does not specify one."""
-        named = self.spec.suite_selection
-        return find_suite(named.name, self.base) if named else None
+        selection = self.spec.suite_selection
+        return find_suite(selection.name, self.base) if selection else None
 
     def plan(self) -> tuple[list[Run], list[str]]:
         """Plan all runs.
@@ -609,9 +609,9 @@ class Study:
         if self.suite is None:
             return []
         labels = {strategy.label for entry in self.spec.policy_entries for strategy in self._strategies(entry)}
-        named = {name for pair in self.spec.contrasts for name in pair}
-        named |= {name for claim in self.spec.claims for name in (claim.strategy, *claim.opponents)}
-        return sorted(named & self.suite.baseline_files.keys() - labels)
+        names = {name for pair in self.spec.contrasts for name in pair}
+        names |= {name for claim in self.spec.claims for name in (claim.strategy, *claim.opponents)}
+        return sorted(names & self.suite.baseline_files.keys() - labels)
 
     def planned_runs(self) -> list[PlannedRun]:
         """Return the runs for the plan file that is stored next to the logs."""
@@ -724,8 +724,8 @@ class Study:
 
     def _executor(self, argument: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
         """Return the executor (``argument``, or else the study's own) with ``jobs``, or None to run in this process."""
-        named = self.spec.executor
-        plugin = default = parse_executor(named) if isinstance(named, str) else named
+        entry = self.spec.executor
+        plugin = default = parse_executor(entry) if isinstance(entry, str) else entry
         if isinstance(argument, Mapping):
             plugin = EXECUTORS.resolve(argument)[0]
         elif argument is not None:

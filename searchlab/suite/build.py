@@ -34,8 +34,8 @@ def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None
             on_table(table, "there already")
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        ((made,), notes) = import_file(source / table.entry.file, path, As(workload=table.entry.workload))
+        ((log,), notes) = import_file(source / table.entry.file, path, As(workload=table.entry.workload))
         if read_header(path).space_size is None:
             path.unlink()
             raise SearchlabError(f"{table.entry.file} cannot be used as a suite table: {notes[0]}")
-        on_table(table, f"{len(made.records):,} configs")
+        on_table(table, f"{len(log.records):,} configs")

@@ -180,8 +180,8 @@ def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
         areas={split: mean_areas(suite, result) for split, result in results.items()},
         files={name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
     )
-    about = msgspec.json.format(msgspec.json.encode(submission), indent=2) + b"\n"
-    write_file(path, pack({SUBMISSION: about, **members}))
+    metadata = msgspec.json.format(msgspec.json.encode(submission), indent=2) + b"\n"
+    write_file(path, pack({SUBMISSION: metadata, **members}))
     bundle = read_bundle(path)
     if problems := list(bundle_problems(bundle, suite)):
         path.unlink()
@@ -241,10 +241,10 @@ def read_bundle(path: Path) -> Bundle:
     if SUBMISSION not in members:
         raise _refusal(path, f"it has no {SUBMISSION}")
     try:
-        about = msgspec.json.decode(members.pop(SUBMISSION))
+        metadata = msgspec.json.decode(members.pop(SUBMISSION))
     except UNREADABLE as error:
         raise _refusal(path, f"its {SUBMISSION} is damaged: {error}") from None
-    submission = convert(about, Submission, f"{SUBMISSION} of {path}")
+    submission = convert(metadata, Submission, f"{SUBMISSION} of {path}")
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
     for name in sorted({*digests, *submission.files}):
         if digests.get(name) != submission.files.get(name):

@@ -253,10 +253,10 @@ class SuiteAnswer:
                 yield Text(f"Compared with {strongest}, {self.label} does worst on {worst} and best on {best}.")
         ranking = self.ranking
         rank = [name for name, _ in ranking].index(self.label)
-        near = [f"{name} {_number(area)}" for name, area in ranking[max(0, rank - 2) : rank + 3]]
+        neighbours = [f"{name} {_number(area)}" for name, area in ranking[max(0, rank - 2) : rank + 3]]
         yield Text(
-            f"By mean area, {self.label} is number {rank + 1} of {len(ranking)}; around it are {listed(near, None)}. "
-            f"It needed {self.new.own_seconds:.3g} s per run for proposing and learning, on {self.new.host}."
+            f"By mean area, {self.label} is number {rank + 1} of {len(ranking)}; around it are "
+            f"{listed(neighbours, None)}. It needed {self.new.own_seconds:.3g} s per run for proposing and learning, on {self.new.host}."
         )
 
     def to_json(self) -> dict[str, Any]:

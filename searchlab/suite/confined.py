@@ -235,7 +235,7 @@ def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_
     on_step(f"the data of {one_line(submission.name)} by {authors}, without executing anything", problems)
     results = list(bundle.results.values())
     runs = [len(on_table.runs) for result in results for on_table in result.tables.values()]
-    done, unchecked = ReplayResult(0, sum(runs), [], 0), []
+    result, unchecked = ReplayResult(0, sum(runs), [], 0), []
     if not problems:
         if bundle.references and not trusts():
             raise SearchlabError(
@@ -243,24 +243,24 @@ def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_
                 f"read its source, then add --trust: it runs without a network, and reads only itself and libraries"
             )
         with ConfinedReplayer(suite, bundle) as replayer:
-            done = replay_with(replayer, results, bundle.digest, seconds)
-            problems += done.problems
-            on_step(done.describe("runs, each in a process that cannot read the tables"), done.problems)
+            result = replay_with(replayer, results, bundle.digest, seconds)
+            problems += result.problems
+            on_step(result.describe("runs, each in a process that cannot read the tables"), result.problems)
             unchecked += replayer.limits
             if not problems:
                 share = None if seconds is None else seconds / 2
                 reason = _foreknowledge(replayer, bundle, suite, share, unchecked)
                 on_step("what the policy proposes when it is told shuffled measurements", reason)
                 problems += reason
-        if done.runs < done.total:
-            unchecked.append(f"{done.total - done.runs:,} of {done.total:,} runs, which --all replays as well")
+        if result.runs < result.total:
+            unchecked.append(f"{result.total - result.runs:,} of {result.total:,} runs, which --all replays as well")
         unchecked.append("on what its options were tuned, and how often its authors used the test tables")
     return BundleVerification(
         bundle=bundle.digest,
         date=time.strftime("%Y-%m-%d"),
         versions=dict(library_versions()),
-        runs=done.runs,
-        total=done.total,
+        runs=result.runs,
+        total=result.total,
         problems=problems,
         unchecked=unchecked,
     )

@@ -230,7 +230,7 @@ def write_leaderboards(site: Path, suites: Collection[str] = (), suite_path: str
     it cannot be found by name.
     """
     bundles = {path.parent.name: read_bundle(path) for path in sorted(site.glob(f"[!.]*/*{BUNDLE_SUFFIX}"))}
-    written = []
+    standings = []
     for name in dict.fromkeys([*suites, *(suite_path or bundle.submission.suite for bundle in bundles.values())]):
         suite = find_suite(name).part(None)
         baseline_runs = baselines(suite)
@@ -239,8 +239,8 @@ def write_leaderboards(site: Path, suites: Collection[str] = (), suite_path: str
             part = suite.part(split)
             submitted = {folder: bundle for folder, bundle in own.items() if split in bundle.results}
             if part.tables and (baseline_runs or submitted):
-                written.append(_write_leaderboard(site, part, baseline_runs, submitted))
-    return written
+                standings.append(_write_leaderboard(site, part, baseline_runs, submitted))
+    return standings
 
 
 def _write_leaderboard(

@@ -114,9 +114,9 @@ class RecordedTable:
     @cached_property
     def optimum(self) -> float | None:
         """The lowest cost in seconds, or None if no config runs or if configs are missing."""
-        least = float(self.log.costs.min(initial=np.inf))
+        optimum = float(self.log.costs.min(initial=np.inf))
         complete = len(self.log.records) >= (self.log.header.space_size or np.inf)
-        return least if complete and np.isfinite(least) else None
+        return optimum if complete and np.isfinite(optimum) else None
 
     def areas(self, trajectories: Trajectories) -> Floats:
         """Return the area under the curve of each run, relative to the optimum: shape (runs,)."""
@@ -153,31 +153,31 @@ class RecordedTable:
         self.check(trajectories, run)
         if trials is not None:
             run = Trajectory(run.seed, run.configs[:trials], run.ended and len(run.configs) <= trials)
-        header, runs = self.log.header, trajectories.tables[self.table.entry.name]
-        made = Header(
-            workload=header.workload,
+        recorded, runs = self.log.header, trajectories.tables[self.table.entry.name]
+        header = Header(
+            workload=recorded.workload,
             space=self.table.plugin,
-            fingerprint=header.fingerprint,
+            fingerprint=recorded.fingerprint,
             policy=trajectories.policy,
             cost_model=trajectories.cost_model,
             features=trajectories.features,
             seed=run.seed,
             batch=trajectories.batch,
-            target=header.target,
+            target=recorded.target,
             measure=self.table.settings().identity(),
             label=trajectories.strategy,
-            space_size=header.space_size,
+            space_size=recorded.space_size,
             optimum=self.optimum,
             effective=runs.effective,
             random=runs.random,
-            workers=header.workers,
+            workers=recorded.workers,
             versions=trajectories.versions,
             starts=trajectories.starts,
             contrasts=trajectories.contrasts,
         )
         indices = np.array(run.configs, dtype=np.int64)
         ended = Ended(trials=len(indices)) if run.ended else None
-        columns = self.columns.take(indices, made, np.arange(len(indices)) // trajectories.batch, ended)
+        columns = self.columns.take(indices, header, np.arange(len(indices)) // trajectories.batch, ended)
         return replace(columns, path=Path(self.table.entry.name, trajectories.strategy, f"seed{run.seed}"))
 
 
@@ -280,8 +280,8 @@ def write_trajectories(path: Path, trajectories: Trajectories) -> None:
         "ended": pa.array([run.ended for _, run in runs], "bool"),
     }
     tables = {name: msgspec.structs.replace(on_table, runs=()) for name, on_table in trajectories.tables.items()}
-    about = msgspec.json.encode(msgspec.structs.replace(trajectories, tables=tables))
-    write_file(path, encode(columns, {KEY: about}), durable=True)
+    metadata = msgspec.json.encode(msgspec.structs.replace(trajectories, tables=tables))
+    write_file(path, encode(columns, {KEY: metadata}), durable=True)
 
 
 def read_trajectories(path: Path) -> Trajectories:
@@ -291,11 +291,11 @@ def read_trajectories(path: Path) -> Trajectories:
 
 def decode_trajectories(path: Path, data: bytes) -> Trajectories:
     """Return the trajectories in ``data``, the content of the file ``path``; see :func:`read_trajectories`."""
-    about, table = decode(path, data, _TYPES)
+    metadata, table = decode(path, data, _TYPES)
     try:
-        if KEY not in about or len(table.column_names) < len(_TYPES):
+        if KEY not in metadata or len(table.column_names) < len(_TYPES):
             raise msgspec.ValidationError(f"it lacks one of the columns {', '.join(_TYPES)}, or the key {KEY!r}")
-        read = msgspec.json.decode(about[KEY], type=Trajectories)
+        read = msgspec.json.decode(metadata[KEY], type=Trajectories)
         runs: dict[str, list[Trajectory]] = {name: [] for name in read.tables}
         for name, *run in zip(*(table[name].to_pylist() for name in _TYPES), strict=True):
             if name not in runs:

@@ -152,14 +152,14 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
 
     step(f"{len(manifest.files)} files", _file_problems(suite, manifest))
     step("the split", _split_problems(suite, manifest))
-    for what, check in (("tables", _table_problems), ("cards", _card_problems)):
+    for kind, check in (("tables", _table_problems), ("cards", _card_problems)):
         problems: list[str] = []
         for table in tables:
             try:
                 problems += check(table)
             except SearchlabError as error:
                 problems.append(str(error))
-        step(f"{len(tables)} {what}", problems)
+        step(f"{len(tables)} {kind}", problems)
     try:
         baseline_runs = baselines(suite)
     except SearchlabError as error:
@@ -170,8 +170,8 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
         [problem for baseline in baseline_runs for problem in _run_problems(suite, baseline)],
     )
     if baseline_runs and is_correct:
-        done = replay(suite, baseline_runs, digest=digest_of(suite.directory / MANIFEST), seconds=seconds)
-        step(done.describe("runs of baselines"), done.problems)
+        result = replay(suite, baseline_runs, digest=digest_of(suite.directory / MANIFEST), seconds=seconds)
+        step(result.describe("runs of baselines"), result.problems)
     return is_correct
 
 
@@ -193,9 +193,9 @@ def verify_bundle(
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
         return False
-    done = replay(suite, [result], digest=digest_of(bundle / RESULT), seconds=seconds, trusted=trusted)
-    on_step(done.describe("runs"), done.problems)
-    return not done.problems
+    replayed = replay(suite, [result], digest=digest_of(bundle / RESULT), seconds=seconds, trusted=trusted)
+    on_step(replayed.describe("runs"), replayed.problems)
+    return not replayed.problems
 
 
 def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
@@ -279,10 +279,10 @@ class ReplayResult:
     problems: list[str]  # a sentence for each run that now differs
     without_avx512: int  # the number of runs that can be replayed only if numpy does not use AVX-512
 
-    def describe(self, what: str) -> str:
-        """Describe the verification step that replayed ``what``, such as "runs"."""
+    def describe(self, kind: str) -> str:
+        """Describe the verification step that replayed ``kind``, such as "runs"."""
         how = f", {self.without_avx512} of them without numpy's code for AVX-512" if self.without_avx512 else ""
-        return f"{self.runs:,} of {self.total:,} {what}, replayed{how}"
+        return f"{self.runs:,} of {self.total:,} {kind}, replayed{how}"
 
 
 class Replayer:
@@ -344,8 +344,8 @@ class Replayer:
         words = [sys.executable, "-P", "-c", f"from {__name__} import _replay_in_subprocess; _replay_in_subprocess()"]
         env = {**os.environ, NUMPY_WITHOUT: " ".join(features), "PYTHONPATH": search_path()}
         data = pickle.dumps((self._suite, cases, trusts()))
-        done = subprocess.run(words, input=data, capture_output=True, env=env, check=False)
-        return None if done.returncode else list(json.loads(done.stdout.splitlines()[-1]))
+        process = subprocess.run(words, input=data, capture_output=True, env=env, check=False)
+        return None if process.returncode else list(json.loads(process.stdout.splitlines()[-1]))
 
     def _table(self, name: str) -> tuple[SpaceChoice, Measurer]:
         if name not in self._tables:

@@ -255,8 +255,8 @@ def _of_order(log: Log) -> str:
     if not p < SIGNIFICANCE_LEVEL:
         return ""
     ratios = [float(np.median(block)) / float(np.median(costs[finite])) for block in blocks]
-    worst = max(range(BLOCKS), key=lambda i: abs(math.log(ratios[i])))
+    block = max(range(BLOCKS), key=lambda i: abs(math.log(ratios[i])))
     return (
         f"times depend on the order of measurement (Kruskal-Wallis over {BLOCKS} time blocks, p = {p:.1g}): the median "
-        f"of block {worst + 1} is {ratios[worst]:.2f} times that of the table"
+        f"of block {block + 1} is {ratios[block]:.2f} times that of the table"
     )
