@@ -256,7 +256,8 @@ class SuiteAnswer:
         neighbours = [f"{name} {_number(area)}" for name, area in ranking[max(0, rank - 2) : rank + 3]]
         yield Text(
             f"By mean area, {self.label} is number {rank + 1} of {len(ranking)}; around it are "
-            f"{listed(neighbours, None)}. It needed {self.new.own_seconds:.3g} s per run for proposing and learning, on {self.new.host}."
+            f"{listed(neighbours, None)}. It needed {self.new.own_seconds:.3g} s per run for proposing and learning, "
+            f"on {self.new.host}."
         )
 
     def to_json(self) -> dict[str, Any]:
