@@ -65,7 +65,6 @@ class Journal(Generic[Entry]):
     def __init__(self, path: Path, entry: type[Entry], header: msgspec.Struct | None = None) -> None:
         self.path = path
         with self._writing():
-            path.parent.mkdir(parents=True, exist_ok=True)
             self._file = LeasedFile(path)
         try:
             self.header, self.entries, self._ends = read_journal(path, entry, type(header) if header else None)

@@ -20,7 +20,7 @@ import platformdirs
 from ..analysis.runs import pad_curves
 from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
-from ..files import file_name, read_bytes, write_file
+from ..files import file_name, read_bytes, write_error, write_file
 from ..log.columns import Columns
 from ..log.format import RUNS, Ended, Header, Log, RandomDraws, read_log
 from ..log.journal import Journal
@@ -359,7 +359,12 @@ def count_use(result: Trajectories) -> int:
     """
     identity = msgspec.json.encode([result.policy, result.cost_model, result.features, result.batch])
     use = Use(result.suite, result.policy.name, hashlib.sha256(identity).hexdigest()[:16], result.strategy)
-    with closing(Journal(platformdirs.user_data_path("searchlab") / USES_FILE, Use)) as journal:
+    path = platformdirs.user_data_path("searchlab") / USES_FILE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(path, error) from None
+    with closing(Journal(path, Use)) as journal:
         variants = {
             earlier.strategy
             for earlier in journal.entries

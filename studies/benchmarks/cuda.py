@@ -43,7 +43,7 @@ import searchlab
 from searchlab.errors import InvalidConfig, SearchlabError, first_line
 from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_arch, gpu_name
 from searchlab.machine.host import available_cores
-from searchlab.measure.code import compile_program, reason
+from searchlab.measure.code import compile_program, error_text
 from searchlab.measure.settings import LocalSettings
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import Target, resolve_target
@@ -349,7 +349,7 @@ def compiled(space: Space, programs: int, seed: int) -> dict[str, Any]:
             compile_kernels(module, space.target)
             fine += 1
         except Exception as error:  # TVM and the compiler may raise anything
-            failures.append(f"{reason(error)[:2000]}: {config.to_json()}")
+            failures.append(f"{error_text(error)[:2000]}: {config.to_json()}")
     if fine + len(failures) < programs:
         failures.append(f"of {TRIES} random configs, {invalid} are invalid")
     return {"programs": fine, "invalid": invalid, "failures": failures}
