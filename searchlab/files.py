@@ -104,12 +104,12 @@ def read_bytes(path: str | Path, *, under: Path | None = None, kind: str = "", l
             raise SearchlabError(f"cannot read {name}: its {size >> 20:,} MB do not fit into memory") from None
 
 
-def read_text(path: str | Path, *, under: Path | None = None, kind: str = "", limit: int = MAX_BYTES) -> str:
+def read_text(path: str | Path, *, under: Path | None = None, kind: str = "") -> str:
     """Return the content of a text file in UTF-8, without a byte order mark and with ``\\n`` as line ending.
 
     Raises the errors of :func:`read_bytes`, and SearchlabError if the file is not text in UTF-8.
     """
-    data = read_bytes(path, under=under, kind=kind, limit=limit)
+    data = read_bytes(path, under=under, kind=kind)
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -288,9 +288,9 @@ def write_file(path: str | Path, data: bytes | str, *, under: Path | None = None
         file.write(data.encode() if isinstance(data, str) else data)
 
 
-def copy_file(source: Path, path: Path, *, under: Path | None = None, target_under: Path | None = None) -> None:
-    """Copy the regular file ``source``, which must be within ``under``, to ``path`` within ``target_under``."""
-    with open_file(source, under=under) as file, replace_file(path, under=target_under) as copy:
+def copy_file(source: Path, path: Path, *, under: Path) -> None:
+    """Copy the regular file ``source``, which must be within ``under``, to ``path``."""
+    with open_file(source, under=under) as file, replace_file(path) as copy:
         while piece := file.read(1 << 20):
             copy.write(piece)
 

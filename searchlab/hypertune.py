@@ -32,7 +32,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from .arrays import Floats
 from .errors import SearchlabError, cut, did_you_mean
 from .log.format import IDENTITY
-from .log.writer import lock
+from .log.lease import lock
 from .machine.scratch import ScratchFolder
 from .measure.settings import TableSettings
 from .measure.table import TableMeasurer
@@ -377,13 +377,7 @@ def compare_scores(pairs: Sequence[Floats]) -> ScoreComparison:
 
 
 def verdict(training: ScoreComparison, held_out: ScoreComparison | None, unchanged: bool) -> str:
-    """Return the result in words.
-
-    Args:
-        training: The comparison on the problems that the searches used.
-        held_out: The comparison on held-out problems, if any.
-        unchanged: Whether the best options for every search are the defaults.
-    """
+    """Return the result in words. ``unchanged`` is whether the best options for every search are the defaults."""
     if unchanged:
         return "No options better than the default were found."
     gain = (held_out or training).gain
@@ -393,17 +387,12 @@ def verdict(training: ScoreComparison, held_out: ScoreComparison | None, unchang
         outcome = "better"
     else:
         outcome = "overfitted" if above(training.gain) else "not better"
-    return VERDICTS[outcome].format(gain=interval_text(gain, "+"))
+    return VERDICTS[outcome].format(gain=gain.text("+"))
 
 
 def above(gain: Interval) -> bool:
     """Return whether a gain is above 0 beyond the noise."""
     return gain.lower is not None and gain.lower > 0
-
-
-def interval_text(estimate: Interval, sign: str = "") -> str:
-    text = f"{estimate.value:{sign}.3f}"
-    return text if estimate.lower is None else f"{text} [{estimate.lower:{sign}.3f}, {estimate.upper:{sign}.3f}]"
 
 
 # --- planning ---------------------------------------------------------------------------------------
@@ -519,8 +508,8 @@ def _entry(study: Study, policy: str) -> PolicyEntry:
     return own[0] if own else PolicyEntry(policy)
 
 
-def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str]) -> list[HoldOut]:
-    hidden = tuple(dict.fromkeys(str(parse_workload(text)) for text in asked))
+def _hold_outs(workloads: Sequence[str], names: Sequence[str], notes: list[str]) -> list[HoldOut]:
+    hidden = tuple(dict.fromkeys(str(parse_workload(text)) for text in names))
     for workload in hidden:
         if workload not in workloads:
             raise SearchlabError(
@@ -548,13 +537,7 @@ def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str])
 def make_range(name: str, values: Sequence[Any], declared: Any) -> Range:
     """Return the range between two numbers, on a logarithmic scale if both are positive, or any other list of choices.
 
-    Args:
-        name: The option's name, for error messages.
-        values: The two numbers, or the choices.
-        declared: The option's annotation.
-
-    Raises:
-        SearchlabError: If ``declared`` does not allow a value, or if the values are not a list.
+    Raises SearchlabError if ``declared``, the option's annotation, does not allow a value, or ``values`` are no list.
     """
     if not isinstance(values, list | tuple):
         raise SearchlabError(

@@ -23,7 +23,7 @@ PARQUET = ".parquet"
 KEY = "searchlab"
 """The key in a file's metadata under which JSON describes its content."""
 
-MOST_ROWS = 10_000_000
+MAX_ROWS = 10_000_000
 """The maximum number of rows in a file."""
 
 NUMBERS, INTEGERS = "list<element: double>", "list<element: int64>"
@@ -33,8 +33,8 @@ _ROWS = 4096  # the number of rows to decode at a time
 _PAGE = 1 << 26  # bytes; a column has few pages, since long ones compress well
 
 
-def encode(columns: Mapping[str, pa.Array], about: Mapping[str, bytes], level: int = 19) -> bytes:
-    """Return a Parquet file with these columns, and with ``about`` as its key-value metadata.
+def encode(columns: Mapping[str, pa.Array], metadata: Mapping[str, bytes], level: int = 19) -> bytes:
+    """Return a Parquet file with these columns, and with ``metadata`` as its key-value metadata.
 
     Equal arguments yield equal bytes with the same version of pyarrow. ``level`` is that of the compression by zstd.
     """
@@ -58,7 +58,7 @@ def encode(columns: Mapping[str, pa.Array], about: Mapping[str, bytes], level: i
         write_statistics=False,
         write_page_checksum=True,
     ) as writer:
-        writer.add_key_value_metadata(dict(about))
+        writer.add_key_value_metadata(dict(metadata))
         writer.write_table(table, row_group_size=max(1, len(table)))
     return file.getvalue()
 
@@ -84,7 +84,7 @@ def decode(path: Path, data: bytes, types: Mapping[str, Collection[str]]) -> tup
     source = pa.BufferReader(data)
     try:
         file = parquet.ParquetFile(source)
-        about = {key.decode(): value for key, value in (file.metadata.metadata or {}).items()}
+        metadata = {key.decode(): value for key, value in (file.metadata.metadata or {}).items()}
         fields: dict[str, pa.Field] = {}
         for field in file.schema_arrow:
             key = field.name if field.name in types else field.name.partition(".")[0] + "."
@@ -94,8 +94,8 @@ def decode(path: Path, data: bytes, types: Mapping[str, Collection[str]]) -> tup
                 if str(field.type) not in types[key]:
                     raise ValueError(f"its column {field.name!r} is {field.type} instead of {' or '.join(types[key])}")
                 fields[field.name] = field
-        if (rows := file.metadata.num_rows) > MOST_ROWS:
-            raise ValueError(f"it has {rows:,} rows, and at most {MOST_ROWS:,} are read")
+        if (rows := file.metadata.num_rows) > MAX_ROWS:
+            raise ValueError(f"it has {rows:,} rows, and at most {MAX_ROWS:,} are read")
         if types and rows and not fields:
             raise ValueError("it has none of the columns that searchlab writes")
         # A dictionary contains each text once, so texts that are repeated in many rows are not copied unchecked.
@@ -109,7 +109,7 @@ def decode(path: Path, data: bytes, types: Mapping[str, Collection[str]]) -> tup
             arrays = [batch[name].cast("string") if name in texts else batch[name] for name in fields]
             batches.append(pa.RecordBatch.from_arrays(arrays, list(fields)))
         schema = pa.schema([pa.field(name, field.type) for name, field in fields.items()])
-        return about, pa.Table.from_batches(batches, schema)
+        return metadata, pa.Table.from_batches(batches, schema)
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise SearchlabError(f"cannot read {path}: it is damaged ({first_line(error)}); download it again") from None
 

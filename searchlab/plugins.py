@@ -96,8 +96,8 @@ class PluginKind(Generic[T]):
         """Import a class by its registered name or as ``module:Class``. Raises SearchlabError if that fails."""
         self.check_name(name)
         points = self.entry_points_by_name()
-        spelled = points[name].value if name in points else name
-        loaded = load_attribute(spelled, f"{self.title} {name!r}")
+        reference = points[name].value if name in points else name
+        loaded = load_attribute(reference, f"{self.title} {name!r}")
         if not isinstance(loaded, type):
             hint = f"; to tune a function, write 'python:{name}'" if self.title == "workload" else ""
             raise SearchlabError(f"{self.title} {name!r} must be a class, not {loaded!r}{hint}")
@@ -127,11 +127,11 @@ class PluginKind(Generic[T]):
 
     def name_of(self, cls: type[Any]) -> str:
         """Return the name under which ``cls`` is registered, or ``module:Class`` if it is not registered."""
-        spelled = reference_of(cls)
+        reference = reference_of(cls)
         for point in self.entry_points_by_name().values():
-            if point.value == spelled or getattr(sys.modules.get(point.module), point.attr or "", None) is cls:
+            if point.value == reference or getattr(sys.modules.get(point.module), point.attr or "", None) is cls:
                 return point.name
-        return spelled
+        return reference
 
     def options_of(self, cls: type[T]) -> dict[str, inspect.Parameter]:
         """Return the parameters that are options, by name; annotations that can be checked are evaluated."""
@@ -207,7 +207,7 @@ class PluginKind(Generic[T]):
 
     def failure(self, cls: type[Any], doing: str, error: BaseException) -> SearchlabError:
         """Return an error which states that the method ``doing`` of ``cls`` raised ``error``, and on which line."""
-        where = line_of(error, cls) or place_of(getattr(cls, doing, cls))
+        where = line_of(error, cls) or defined_at(getattr(cls, doing, cls))
         kind = RunEnded if isinstance(error, PluginExit) else SearchlabError
         return kind(
             f"{self.title} {self.name_of(cls)!r} failed in {doing}: {describe(error)} ({where}); "
@@ -401,7 +401,7 @@ def load_attribute(reference: str, title: str) -> Any:
                 f"{title} cannot be loaded: {error}; install its package, or run the command where its file is"
             )
         return SearchlabError(
-            f"{title} cannot be loaded: importing its module {module} raised {describe(error)} at {place_in(error)}"
+            f"{title} cannot be loaded: importing its module {module} raised {describe(error)} at {raised_at(error)}"
         )
 
     with convert_foreign_errors(blame):
@@ -422,7 +422,7 @@ def execute_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module  # where TVMScript looks for the source
     with convert_foreign_errors(
-        lambda error: SearchlabError(f"{path} cannot be executed: {describe(error)} at {place_in(error)}")
+        lambda error: SearchlabError(f"{path} cannot be executed: {describe(error)} at {raised_at(error)}")
     ):
         specification.loader.exec_module(module)
     return module
@@ -535,7 +535,7 @@ def _stops(error: BaseException) -> bool:
     )
 
 
-def place_of(function: Any) -> str:
+def defined_at(function: Any) -> str:
     """Return the ``file:line`` where a function is defined, or an empty string if unknown."""
     try:
         return f"{inspect.getsourcefile(function)}:{inspect.getsourcelines(function)[1]}"
@@ -543,7 +543,7 @@ def place_of(function: Any) -> str:
         return ""
 
 
-def place_in(error: BaseException) -> str:
+def raised_at(error: BaseException) -> str:
     """Return the ``file:line`` where ``error`` was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"

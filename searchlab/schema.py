@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -31,6 +33,14 @@ def convert(data: Any, kind: Any, source: str) -> Any:
         raise SearchlabError(f"{source} is nested too deeply, or contains itself") from None
     except UnicodeEncodeError as error:
         raise SearchlabError(f"{source}: {error.object!r} is not valid Unicode") from None
+
+
+def parse_toml(text: str, path: Path) -> dict[str, Any]:
+    """Parse the text of the TOML file ``path``. Raises SearchlabError if it is not valid TOML."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also an integer of more than 4,300 digits
+        raise SearchlabError(f"{path} is not valid TOML: {error}") from None
 
 
 def check_fields(settings: msgspec.Struct) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from .arrays import Floats, Ints
 from .errors import InvalidConfig, SearchlabError, UnsupportedWorkload, first_line
 from .options import ChecksOptions, is_numpy, plain
-from .plugins import Plugin, PluginKind, place_of
+from .plugins import Plugin, PluginKind, defined_at
 from .target import Target
 from .workload import Kernel, Workload
 
@@ -667,8 +667,8 @@ class Space(ChecksOptions, ABC):
                 raise SearchlabError(
                     f"space {SPACES.name_of(type(self))!r} broke its contract: decide() returned the config "
                     f"{config.to_json()}, but later rejected it: {error} "
-                    f"({place_of(inspect.unwrap(type(self).decide))}); its knobs may depend only on the workload, the "
-                    f"target, options and earlier choices"
+                    f"({defined_at(inspect.unwrap(type(self).decide))}); its knobs may depend only on the workload, "
+                    f"the target, options and earlier choices"
                 ) from None
             yield knobs
 

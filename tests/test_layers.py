@@ -61,7 +61,7 @@ CONTRACTS = {
 }
 """What a plug-in may import of the core."""
 
-FILES = {"searchlab.log", "searchlab.log.journal", "searchlab.log.writer"}
+FILES = {"searchlab.log", "searchlab.log.journal", "searchlab.log.lease"}
 """Modules that a plug-in may import, too, in order to record what it cannot compute again."""
 
 

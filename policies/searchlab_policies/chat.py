@@ -29,7 +29,7 @@ import msgspec
 
 from searchlab.errors import SearchlabError, cut, encodable
 from searchlab.log.journal import Journal, read_journal
-from searchlab.log.writer import LogBusy
+from searchlab.log.lease import LogBusy
 
 URL = "SEARCHLAB_LLM_URL"
 """The environment variable with the endpoint's base URL."""

@@ -16,9 +16,9 @@ from ..errors import SearchlabError, encodable, warn
 from ..files import find_files
 from ..log.columns import Columns, Texts, read_logs
 from ..log.format import LOGS, Log, find_logs, workload_name
+from ..log.lease import is_locked
 from ..log.plan import PLAN, UNLIMITED, Budget, Claim, read_plan
 from ..log.result import largest_drift
-from ..log.writer import is_locked
 from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
 from .words import counted, listed, number_text
 

@@ -17,8 +17,8 @@ import msgspec
 from ..errors import SearchlabError, SearchlabWarning, describe, encodable
 from ..log.forecast import RunStatus, duration, forecast, total_left
 from ..log.format import Log, decode_log, find_logs, read_log_bytes
+from ..log.lease import is_locked
 from ..log.plan import Budget, PlannedRun, StudyPlan, read_plan
-from ..log.writer import is_locked
 from .page.render import waiting_page
 from .read import planned_claims
 from .report import render_report

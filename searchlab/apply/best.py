@@ -14,7 +14,7 @@ from ..log.format import find_logs
 from ..log.result import Best, Result, load_log
 from ..machine.cuda import compile_mode
 from ..machine.host import start_tvm_threads
-from ..measure.code import Objects, compile_program, link, reason, to_objects
+from ..measure.code import Objects, compile_program, error_text, link, to_objects
 from ..options import checks_arguments
 from ..survival import crash_of
 from ..target import Target
@@ -207,7 +207,7 @@ def _ptx(kernels: str, target: Target) -> str:
         with target.tvm:
             return bytes(compile_cuda(kernels, "ptx", str(target.tvm.attrs["arch"]), compiler=compile_mode())).decode()
     except RuntimeError as error:
-        raise SearchlabError(f"the kernels do not compile to PTX: {reason(error)}") from None
+        raise SearchlabError(f"the kernels do not compile to PTX: {error_text(error)}") from None
 
 
 def _build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
@@ -217,7 +217,7 @@ def _build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
     except SearchlabError:
         raise
     except Exception as error:  # the compiler may raise anything
-        raise SearchlabError(f"the program does not compile for {target.kind}: {reason(error)}") from None
+        raise SearchlabError(f"the program does not compile for {target.kind}: {error_text(error)}") from None
 
 
 _own_setting = ""

@@ -58,8 +58,8 @@ def import_(
     """
     if option and not space:
         raise SearchlabError("--option sets an option of a space; specify the space with --space")
-    named = Plugin(space, plugin("", option)["options"]) if space else None
-    logs, notes = imports.import_file(file, to, imports.As(workload, named, target, seed, label), format)
+    space_plugin = Plugin(space, plugin("", option)["options"]) if space else None
+    logs, notes = imports.import_file(file, to, imports.As(workload, space_plugin, target, seed, label), format)
     for note in notes:
         say(f"skipped: {note}")
     for log in logs:
@@ -93,13 +93,13 @@ def export(
             "and *.o files"
         )
     if to is None or to == "library":
-        made = export_library(logs, output)
-        say(f"built {output}; to call it with only TVM, on arrays from tvm.runtime.tensor: {made.call}")
-        if made.packs:
-            say(f"before calling it, pack its weights once: {'; '.join(made.packs)}")
-        if made.setting:
+        library = export_library(logs, output)
+        say(f"built {output}; to call it with only TVM, on arrays from tvm.runtime.tensor: {library.call}")
+        if library.packs:
+            say(f"before calling it, pack its weights once: {'; '.join(library.packs)}")
+        if library.setting:
             say(
-                f"for the speed recorded in the log, set {made.setting} in the process that calls the library: by "
+                f"for the speed recorded in the log, set {library.setting} in the process that calls the library: by "
                 "default, TVM uses half of the cores"
             )
         return

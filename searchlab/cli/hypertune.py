@@ -11,7 +11,7 @@ from rich.text import Text
 from typer import Option
 
 from ..files import file_name, write_file
-from ..hypertune import DATABASE, HypertuneResult, ScoreComparison, above, interval_text, plan_hypertune, values_of
+from ..hypertune import DATABASE, HypertuneResult, ScoreComparison, above, plan_hypertune, values_of
 from ..options import Seed, SeedCount, Trials
 from ..run.progress import RunProgress
 from ..run.study import Study
@@ -99,7 +99,7 @@ def hypertune(
 
 def _say_result(result: HypertuneResult, directory: Path) -> None:
     def row(name: str | Text, trials: str, scores: ScoreComparison) -> tuple[object, ...]:
-        return name, trials, interval_text(scores.default), interval_text(scores.tuned), interval_text(scores.gain, "+")
+        return name, trials, scores.default.text(), scores.tuned.text(), scores.gain.text("+")
 
     held_out = [problem for search in result.searches for problem in search.problems if problem.held_out]
     several = len({problem.space for problem in held_out}) > 1
@@ -116,15 +116,15 @@ def _say_result(result: HypertuneResult, directory: Path) -> None:
         "start"
     )
     say_table(columns, rows, right=columns[1:], title=title)
-    judged = result.held_out or result.training
-    note = f"; one is missing: {judged.gain.note.rstrip('.')}" if judged.gain.note else ""
+    comparison = result.held_out or result.training
+    note = f"; one is missing: {comparison.gain.note.rstrip('.')}" if comparison.gain.note else ""
     say(f"in brackets: 95 % intervals over runs with seeds that no search used{note}")
     for search in result.searches:
         refused = f", {search.refused} of them rejected by the policy" if search.refused else ""
         same = ", which is the default" if search.options == result.default_options else ""
         say(f"search {search.name}: {search.trials} trials{refused}, best {_options(search.options)}{same}")
     say(Text(result.verdict, "bold"))
-    if above(judged.gain) and result.options != result.default_options:
+    if above(comparison.gain) and result.options != result.default_options:
         entry = json.dumps(result.policy)
         say(f"to use them in a study file: policies = [{{ name = {entry}, options = {_options(result.options)} }}]")
     say(f"browse the trials: optuna-dashboard sqlite:///{directory / DATABASE}")

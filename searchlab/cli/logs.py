@@ -18,7 +18,7 @@ from ..errors import SearchlabError, SearchlabWarning
 from ..log.columns import read_logs
 from ..log.format import find_logs, no_logs, read_found, read_log
 from ..log.result import Best, best_of, describe_reliability, drift, load_log, noise
-from ..log.writer import examine
+from ..log.writer import check_log
 from ..options import Seed, Trials
 from .terminal import (
     AsJson,
@@ -78,8 +78,8 @@ def best(
     show_bests(bests, show, as_json, several=where.is_dir())
 
 
-def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, named: bool | None = None) -> None:
-    """Print ``bests``, with their logs if ``named`` (default: ``several``). If ``several``, JSON output is a list."""
+def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool) -> None:
+    """Print ``bests``. If there may be ``several``, their logs are named, and JSON output is a list."""
     from ..apply import program_text
 
     texts = [""] * len(bests) if show is Show.config else [program_text(best, show.value) for best in bests]
@@ -95,8 +95,8 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, n
             say_code(text, on_gpu if best.result.log.header.target["kind"] == "cuda" else on_cpu)
             continue
         log = best.result.log
-        of = f" of {log.path}" if (several if named is None else named) else ""
-        say(f"{log.header.workload}: {speed_and_time(best)}, trial {best.trial.index}{of}")
+        source = f" of {log.path}" if several else ""
+        say(f"{log.header.workload}: {speed_and_time(best)}, trial {best.trial.index}{source}")
         for name, value in best.config.items():
             say(f"  {name} = {value}")
         for sentence in describe_reliability(log):
@@ -107,17 +107,17 @@ def _best_by_workload(directory: Path) -> list[Best]:
     if not (paths := find_logs(directory)):
         raise no_logs([directory])
     logs = read_logs(directory, paths, {})
-    least: dict[str, tuple[float, Path]] = {}
+    fastest: dict[str, tuple[float, Path]] = {}
     for columns in logs:
         if np.isfinite(columns.costs).any():
             _, seconds, _ = best_of(columns.costs, columns.final)
             workload = columns.header.workload
-            least[workload] = min(
-                least.get(workload, (math.inf, columns.path)), (seconds, columns.path), key=itemgetter(0)
+            fastest[workload] = min(
+                fastest.get(workload, (math.inf, columns.path)), (seconds, columns.path), key=itemgetter(0)
             )
-    if not least:
+    if not fastest:
         raise SearchlabError(f"none of the {len(logs)} logs in {directory} has a successful trial; run more trials")
-    return [load_log(path).best for _, path in least.values()]
+    return [load_log(path).best for _, path in fastest.values()]
 
 
 def best_record(best: Best) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
     """Report problems in logs, line by line. The exit code is 1 if there are any, or if a file cannot be read."""
     with warnings.catch_warnings(record=True) as skipped:
         warnings.simplefilter("always", SearchlabWarning)
-        examined = read_found(files, examine)
+        examined = read_found(files, check_log)
     for warning in skipped:
         warnings.warn(warning.message, stacklevel=1)
     if as_json:
@@ -225,12 +225,14 @@ def table_build(
     ] = None,
 ) -> None:
     """Measure all configs of a space, or of each workload and space of a study. To resume, repeat the command."""
-    from ..run.plan import OnTrial, Run
+    from ..run.plan import OnChargedTrial, Run
     from ..run.progress import RunProgress
     from ..tables.build import build_tables, plan_tables, runs_for_tables, table_study
 
-    named = plugin(space, option)
-    study = table_study(source, named["name"], named["options"], target, json_object(measure, "--measure"))
+    space_plugin = plugin(space, option)
+    study = table_study(
+        source, space_plugin["name"], space_plugin["options"], target, json_object(measure, "--measure")
+    )
     planned, left_out = plan_tables(study, limit, seed)
     default = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
     tables = runs_for_tables(planned, to, default, passes)
@@ -238,7 +240,7 @@ def table_build(
         say(f"note: {reason}")
     with interruptible(), RunProgress(out) as progress:
 
-        def on_run(run: Run, *_: int) -> OnTrial:
+        def on_run(run: Run, *_: int) -> OnChargedTrial:
             return progress.start(run.space.workload, run.space_choice.plugin.name, run.trials)
 
         build_tables(study, tables, on_run, progress.show)

@@ -177,16 +177,19 @@ def space_(
     seed: Annotated[int, number(Seed, help="The seed for the sample.")] = 0,
 ) -> None:
     """Show a space's knobs, the number of values of each, and a sample config."""
-    named = Plugin(**plugin(space, option))
-    searched = SPACES.make(named, parse_workload(workload), resolve_target(target))
+    space_plugin = Plugin(**plugin(space, option))
+    searched = SPACES.make(space_plugin, parse_workload(workload), resolve_target(target))
     sample = searched.sample(np.random.default_rng(seed))
     limit = 10_000 if searched.builds_programs else 100_000  # counting takes seconds
     size = searched.size(limit)
-    say(f"{searched.workload} in {named.name}: " + (f"{size:,} configs" if size else f"more than {limit:,} configs"))
+    say(
+        f"{searched.workload} in {space_plugin.name}: "
+        + (f"{size:,} configs" if size else f"more than {limit:,} configs")
+    )
     rows = []
     for knob in searched.knobs(sample):
-        some = ", ".join(str(choice) for choice in knob.choices[:3]) + (", ..." if len(knob.choices) > 3 else "")
-        rows.append((knob.name, len(knob.choices), some, sample[knob.name]))
+        choices = ", ".join(map(str, knob.choices[:3])) + (", ..." if len(knob.choices) > 3 else "")
+        rows.append((knob.name, len(knob.choices), choices, sample[knob.name]))
     say_table(("knob", "values", "such as", f"sample (seed {seed})"), rows)
 
 
@@ -312,8 +315,10 @@ def _rules(kind: PluginKind[Any]) -> list[dict[str, Any]]:
         except Exception:  # a plug-in may raise anything
             continue
         takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in options.values())
-        named = {option: _values(p) for option, p in options.items() if p.kind is not inspect.Parameter.VAR_KEYWORD}
-        allowed = {"properties": named, "additionalProperties": takes_any}
+        properties = {
+            option: _values(p) for option, p in options.items() if p.kind is not inspect.Parameter.VAR_KEYWORD
+        }
+        allowed = {"properties": properties, "additionalProperties": takes_any}
         rules.append({"if": {"properties": {"name": {"const": name}}}, "then": {"properties": {"options": allowed}}})
     return rules
 

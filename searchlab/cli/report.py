@@ -22,8 +22,8 @@ from ..analysis.watch import StudyProgress
 from ..analysis.words import counted
 from ..errors import SearchlabError
 from ..log.format import RESULT, find_logs
+from ..log.lease import is_locked
 from ..log.plan import write_plan
-from ..log.writer import is_locked
 from ..measure.suite import installed_suites
 from ..options import Share, Trials, check_option
 from ..policy import POLICIES, origins
@@ -100,13 +100,13 @@ def report(
             )
         from ..suite.leaderboard import bundle_result, write_leaderboards  # as below
 
-        named = [str(path) for path in where if not path.exists() and str(path) in installed_suites()]
+        suite_names = [str(path) for path in where if not path.exists() and str(path) in installed_suites()]
         results = [
             bundle_result(path, suite) if path.suffix == ".zip" else _result(path, suite)
             for path in where
-            if str(path) not in named
+            if str(path) not in suite_names
         ]
-        cards = publish(site, results, lambda out: write_leaderboards(out, named, suite))
+        cards = publish(site, results, lambda out: write_leaderboards(out, suite_names, suite))
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
     with working("reading logs and writing the report"):

@@ -18,12 +18,13 @@ from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
 from ..executors.contract import jobs_here
 from ..log.forecast import RunStatus, duration, forecast, total_left
-from ..log.writer import OtherRun, is_locked
+from ..log.lease import is_locked
+from ..log.writer import OtherRun
 from ..machine.host import available_cores
 from ..options import Jobs, Seed, Trials
 from ..plugins import unregistered_code
 from ..run.open import open_runs
-from ..run.plan import Run, in_shard, parse_shard
+from ..run.plan import Run, parse_shard, select_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
@@ -112,12 +113,12 @@ def run(
     with nullcontext() if quiet else working("planning the runs"):
         runs, left_out = loaded.plan()
     for reason in left_out:
-        notes.print(f"note: {reason}", soft_wrap=True)
+        say(f"note: {reason}", notes)
     if dry_run:
         is_local = executor is None and loaded.spec.executor is None
         if is_local:  # refuses what the run would refuse
             jobs_here(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())
-        _say_forecast(loaded, in_shard(runs, part, parts), directory, is_local, as_json)
+        _say_forecast(loaded, select_shard(runs, part, parts), directory, is_local, as_json)
         return
     failed = summary = None
     with interruptible():
@@ -146,10 +147,10 @@ def run(
     if failed is not None:
         raise failed
     if parts > 1:
-        notes.print(
+        say(
             f"all {len(results)} runs of shard {part} of {parts} are complete in {directory}. Copy the logs of all "
             f"shards into one directory and run `searchlab report` on it",
-            soft_wrap=True,
+            notes,
         )
 
 
@@ -172,12 +173,12 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     notes = err if as_json else out
     if refused:
         others = f" ({len(refused) - 1} other logs cannot be continued either)" if len(refused) > 1 else ""
-        notes.print(f"note: {refused[0]}{others}", soft_wrap=True)
+        say(f"note: {refused[0]}{others}", notes)
     if unchecked:
-        notes.print(
+        say(
             f"note: {counted(len(unchecked), 'log')} will first be compared with what today's code does, since these "
             f"have changed: {unchecked[0]}",
-            soft_wrap=True,
+            notes,
         )
     forecasts = forecast(statuses)
     if as_json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -87,8 +86,8 @@ def suite_list() -> None:
         suite = read_suite(directory)
         spec = suite.spec
         splits = [sum(entry.split == split for entry in spec.tables) for split in Split]
-        shipped = len(suite.baseline_files)
-        rows.append((name, spec.title, len(spec.tables), *splits, shipped))
+        baseline_count = len(suite.baseline_files)
+        rows.append((name, spec.title, len(spec.tables), *splits, baseline_count))
     if rows:
         say_table(("suite", "title", "tables", "dev", "test", "baselines"), rows)
     else:
@@ -183,15 +182,15 @@ def suite_run(
         raise SearchlabError(f"{part.name} is already a single split or table of a suite; omit --split {split}")
     if not (part.split or part.only):
         part = part.part("test" if split is Split.test else "dev")
-    shipped = baselines(part)
-    named = plugin(policy, option)
-    opponents = against.split(",") if against else default_baselines(part, POLICIES.load(named["name"]))
+    baseline_runs = baselines(part)
+    policy_plugin = plugin(policy, option)
+    opponents = against.split(",") if against else default_baselines(part, POLICIES.load(policy_plugin["name"]))
     # Unknown names are rejected before anything runs.
-    check_baselines(part, baselines(part, opponents), partial(err.print, soft_wrap=True))
+    check_baselines(part, baselines(part, opponents), lambda text: say(text, err))
     entry = {
-        **named,
+        **policy_plugin,
         "batch": batch,
-        "label": label_for(named["name"], label, {baseline.strategy for baseline in shipped}),
+        "label": label_for(policy_plugin["name"], label, {baseline.strategy for baseline in baseline_runs}),
         **({"cost_model": plugin(cost_model)} if cost_model else {}),
         **({"features": features} if features else {}),
     }
@@ -200,30 +199,30 @@ def suite_run(
     scratch = ScratchFolder() if directory is None else nullcontext(str(directory))
     with interruptible(), scratch as folder:
         for reason in study.plan()[1]:
-            notes.print(f"note: {reason}", soft_wrap=True)
+            say(f"note: {reason}", notes)
         new = run_policy(study, Path(folder) / "logs", jobs, progress=err)
         if any(table.entry.split == "test" for table in part.tables):
             new = replace(new, test_uses=(uses := count_use(new)))
             if uses > 1:
-                notes.print(
+                say(
                     f"note: you have run {uses} variants of {new.policy.name} on the test split of "
                     f"{part.spec.version}; the protocol allows only one, which is chosen on the dev split, and the "
                     f"result records this number",
-                    soft_wrap=True,
+                    notes,
                 )
         if unregistered := [name for name in opponents if (new.strategy, name) not in new.contrasts]:
-            notes.print(
+            say(
                 f"note: the runs in {directory} began before the comparison with {', '.join(unregistered)} was "
                 f"registered; use a different --out to register it",
-                soft_wrap=True,
+                notes,
             )
         part = restrict_to_runs(part, new)
-        comparison = compare(part, [new], shipped, study.spec.seed_list)
+        comparison = compare(part, [new], baseline_runs, study.spec.seed_list)
         if directory is None:
             summary = summarize(comparison)
         else:
             write_trajectories(directory / RESULT, new)
-            err.print("writing the report")
+            say("writing the report", err)
             summary = write_report(comparison, directory / "report")
     answer = SuiteAnswer(part, new, summary)
     if as_json:
@@ -263,10 +262,10 @@ def suite_report(
     from ..suite.verify import check_baselines
 
     part = find_suite(suite)
-    shipped = baselines(part, against.split(",") if against else None)
-    check_baselines(part, shipped if against else [baseline for baseline in shipped if baseline.code])
+    baseline_runs = baselines(part, against.split(",") if against else None)
+    check_baselines(part, baseline_runs if against else [baseline for baseline in baseline_runs if baseline.code])
     limit = parse_trials(trials) if trials else None
-    runs = compare(part, read_results(results or ()), shipped, range(seeds or part.spec.seeds), limit)
+    runs = compare(part, read_results(results or ()), baseline_runs, range(seeds or part.spec.seeds), limit)
     summary = write_report(runs, directory)
     out.print(*(answer.says for answer in summary.answers), *overall_tables(summary), sep="\n")
     say(f"the report: {directory / 'report.html'}")
@@ -290,11 +289,11 @@ def suite_submit(
     Authors, licence and description come from `pyproject.toml`, and so does `[tool.searchlab]`: what the options were
     tuned on, and the citation. Nothing is executed.
     """
-    from ..suite.bundle import ENDING, submit
+    from ..suite.bundle import BUNDLE_SUFFIX, submit
 
-    path = bundle or Path(f"{real_path(directory)}{ENDING}")
-    made = submit(directory, path, suite)
-    say(f"{path} contains results on {' and '.join(made.results)} and {len(made.source)} files of source")
+    path = bundle or Path(f"{real_path(directory)}{BUNDLE_SUFFIX}")
+    submission = submit(directory, path, suite)
+    say(f"{path} contains results on {' and '.join(submission.results)} and {len(submission.source)} files of source")
     say(f"Verify it as others will: searchlab suite verify {path} --trust")
 
 
@@ -323,7 +322,7 @@ def suite_verify(
     A bundle comes from a stranger. First, its data are checked, which executes nothing. Then its runs are replayed,
     which requires `--trust`: the policy's code runs without a network, and can read neither the tables nor your files.
     """
-    from ..suite.bundle import ENDING
+    from ..suite.bundle import BUNDLE_SUFFIX
     from ..suite.confined import verify_submission
     from ..suite.verify import SECONDS, verify_bundle, verify_suite
 
@@ -333,18 +332,18 @@ def suite_verify(
             say(f"  {problem}")
 
     seconds = None if everything else SECONDS
-    if what.endswith(ENDING):
+    if what.endswith(BUNDLE_SUFFIX):
         verification = verify_submission(Path(what), on_step, seconds, suite)
         for reason in verification.unchecked:
             say(f"not checked: {reason}")
         if record:
             write_file(record, format(encode(verification), indent=2) + b"\n")
-        right = not verification.problems
+        is_correct = not verification.problems
     elif (Path(what) / RESULT).is_file():
-        right = verify_bundle(Path(what), on_step, seconds, policy or (), suite)
+        is_correct = verify_bundle(Path(what), on_step, seconds, policy or (), suite)
     else:
-        right = verify_suite(find_suite(what).part(None), on_step, seconds)
-    if not right:
+        is_correct = verify_suite(find_suite(what).part(None), on_step, seconds)
+    if not is_correct:
         raise typer.Exit(1)
 
 

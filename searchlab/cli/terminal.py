@@ -105,9 +105,9 @@ BatchSize = Annotated[int, number(Batch, help="The number of configs that the po
 Port = Annotated[int, Option(min=0, max=65535, help="The port to listen on; 0 for any free port.")]
 
 
-def say(text: str | Text) -> None:
+def say(text: str | Text, console: Terminal = out) -> None:
     """Print a line without wrapping it. Terminals wrap lines themselves, and files should contain the complete line."""
-    out.print(text, soft_wrap=True)
+    console.print(text, soft_wrap=True)
 
 
 def say_code(text: str, language: str) -> None:
@@ -179,7 +179,7 @@ def progress_console(quiet: bool, verbose: bool, console: Terminal = out) -> Ter
 def working(on: str) -> Iterator[None]:
     """Show what the command is doing if it takes long: beside a spinner in a terminal, as a line elsewhere."""
     is_line = not err.is_terminal
-    with unless_quick(lambda: err.print(f"{on} ...", soft_wrap=True)) if is_line else err.status(Text(on)):
+    with unless_quick(lambda: say(f"{on} ...", err)) if is_line else err.status(Text(on)):
         yield
 
 
@@ -199,8 +199,8 @@ def interruptible() -> Iterator[None]:
     except (KeyboardInterrupt, Exception) as error:
         if not (is_interrupted or isinstance(error, KeyboardInterrupt)):
             raise  # otherwise, TVM may have replaced the interrupt
-        again = "searchlab " + shlex.join(sys.argv[1:])
-        say(Text("\ninterrupted; all measurements are kept. Continue with: ").append(again, style="bold"))
+        command = "searchlab " + shlex.join(sys.argv[1:])
+        say(Text("\ninterrupted; all measurements are kept. Continue with: ").append(command, style="bold"))
         raise typer.Exit(130) from None
     finally:
         for number, handler in before.items():

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..errors import SearchlabError, describe, did_you_mean
 from ..options import checks_arguments
-from ..plugins import Plugin, line_of, place_in, search_path
+from ..plugins import Plugin, line_of, raised_at, search_path
 
 
 class CheckFailed(AssertionError):
@@ -103,6 +103,11 @@ def rule(fix: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Any], None]
     return make
 
 
+def rules_in(module: str) -> tuple[Rule, ...]:
+    """Return the rules that a module defines, in order. A rule must follow those that it needs."""
+    return tuple(value for value in vars(sys.modules[module]).values() if isinstance(value, Rule))
+
+
 @dataclass(frozen=True)
 class Check:
     """A rule, and a plug-in that must obey it.
@@ -151,16 +156,16 @@ class CheckResult:
 
 def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
     """Run checks in order and yield their outcomes. A check is not run if it needs one that failed or was not run."""
-    lost: set[str] = set()
+    failed: set[str] = set()  # or not run
     for check in checks:
-        if missing := [name for name in check.rule.needs if name in lost]:
-            lost.add(check.name)
+        if missing := [name for name in check.rule.needs if name in failed]:
+            failed.add(check.name)
             yield CheckResult(check.name, "not run", f"it requires {missing[0]!r} to pass")
             continue
         try:
             check()
         except CheckFailed as failure:
-            lost.add(check.name)
+            failed.add(check.name)
             yield CheckResult(check.name, "FAIL", str(failure))
         except NotApplicable as reason:
             yield CheckResult(check.name, "n/a", str(reason))
@@ -180,7 +185,7 @@ def select(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
 
 def innermost(error: BaseException, cls: type[Any]) -> str:
     """Return the ``file:line`` of the innermost call in the code of ``cls``, or of the innermost call in any code."""
-    return line_of(error, cls) or place_in(error)
+    return line_of(error, cls) or raised_at(error)
 
 
 @contextmanager
@@ -190,10 +195,10 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def ring(number: int, frame: FrameType | None) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
         raise OutOfTime
 
-    handler = signal.signal(signal.SIGALRM, ring)
+    handler = signal.signal(signal.SIGALRM, interrupt)
     left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
@@ -264,34 +269,20 @@ def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any
         "function, argument = cloudpickle.load(sys.stdin.buffer)\n"
         "print('\\n' + json.dumps(function(argument)))\n"
     )
-    hashes = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    process = subprocess.Popen(
+    hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    settings = {"PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1"}
+    process = subprocess.run(
         [sys.executable, "-P", "-c", code],
-        env=os.environ
-        | {
-            "PYTHONPATH": search_path(),
-            "PYTHONHASHSEED": hashes,
-            "OMP_NUM_THREADS": "1",
-            "TVM_NUM_THREADS": "1",
-        },
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": search_path()} | settings,
+        input=cloudpickle.dumps((function, argument)),
+        capture_output=True,
+        check=False,
     )
-    try:
-        assert process.stdin
-        process.stdin.write(cloudpickle.dumps((function, argument)))
-        process.stdin.close()
-        process.stdin = None
-        result = json.loads(json.dumps(function(argument)))
-        text, errors = process.communicate()
-    finally:
-        process.kill()
-        process.wait()
     if process.returncode:
-        lines = errors.decode(errors="replace").strip().splitlines() or ["no message"]
+        lines = process.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
         raise Breach(f"in a new process, it ended with exit code {process.returncode}: {lines[-1]}")
-    return result, json.loads(text.decode().strip().rpartition("\n")[2])
+    other = json.loads(process.stdout.decode().strip().rpartition("\n")[2])
+    return json.loads(json.dumps(function(argument))), other
 
 
 @contextmanager
@@ -302,15 +293,17 @@ def other_clock(cls: type[Any]) -> Iterator[None]:
         start = clock()
         return lambda: start + offset + (clock() - start) * 1000
 
-    quick: dict[int, Callable[[], float]] = {}
+    faster_by_id: dict[int, Callable[[], float]] = {}
     for name in ("time", "monotonic", "perf_counter", "process_time"):
         for clock, offset in ((getattr(time, name), 1e6), (getattr(time, f"{name}_ns"), 10**15)):
-            quick[id(clock)] = faster(clock, offset)
-    home = cls.__module__.partition(".")[0]
-    modules = [time, *(module for name, module in list(sys.modules.items()) if name.partition(".")[0] == home)]
-    clocks = [(module, key, value) for module in modules for key, value in vars(module).items() if id(value) in quick]
+            faster_by_id[id(clock)] = faster(clock, offset)
+    package = cls.__module__.partition(".")[0]
+    modules = [time, *(module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package)]
+    clocks = [
+        (module, key, value) for module in modules for key, value in vars(module).items() if id(value) in faster_by_id
+    ]
     for module, key, value in clocks:
-        setattr(module, key, quick[id(value)])
+        setattr(module, key, faster_by_id[id(value)])
     try:
         yield
     finally:

@@ -19,10 +19,12 @@ from .check import (
     global_streams_untouched,
     in_two_processes,
     rule,
+    rules_in,
 )
 
-RUNS = ("signature", "starts", "learns")
-STEADY = (*RUNS, "shape", "finite", "same-seed", "global-random-state")
+# The rules that must hold for others to be meaningful
+BASIC = ("signature", "starts", "learns")
+SEEDED = (*BASIC, "shape", "finite", "same-seed", "global-random-state")
 
 
 class CostModelSubject(Subject):
@@ -85,7 +87,7 @@ def learns(model: CostModelSubject) -> None:
     train_and_predict(model, *data(100))
 
 
-@rule("return one float64 per row: return np.asarray(..., dtype=np.float64).reshape(len(features))", RUNS)
+@rule("return one float64 per row: return np.asarray(..., dtype=np.float64).reshape(len(features))", BASIC)
 def shape(model: CostModelSubject) -> None:
     """predict returns an array of floats of shape (n,)."""
     with global_streams(0):
@@ -100,7 +102,7 @@ def shape(model: CostModelSubject) -> None:
                 raise Breach(f"for {count} rows, it returns {form}")
 
 
-@rule("return np.zeros(0) if features has no rows", [*RUNS, "shape"])
+@rule("return np.zeros(0) if features has no rows", [*BASIC, "shape"])
 def nothing_to_predict(model: CostModelSubject) -> None:
     """predict returns no scores if there are no rows."""
     with global_streams(0):
@@ -109,34 +111,34 @@ def nothing_to_predict(model: CostModelSubject) -> None:
             raise Breach(f"it returns {len(scored)} scores")
 
 
-@rule("clip values that may overflow, and guard against division by 0", RUNS)
+@rule("clip values that may overflow, and guard against division by 0", BASIC)
 def finite(model: CostModelSubject) -> None:
     """Its predictions are finite, including those for new rows."""
     _check_finite(model, *data(100))
 
 
-@rule("predict the mean score until there are enough rows to learn from", [*RUNS, "finite"])
+@rule("predict the mean score until there are enough rows to learn from", [*BASIC, "finite"])
 def few_rows(model: CostModelSubject) -> None:
     """It learns even from only one, two or three trials."""
     for count in (1, 2, 3):
         _check_finite(model, *data(count))
 
 
-@rule("predict that score; do not divide by the scores' spread", [*RUNS, "finite"])
+@rule("predict that score; do not divide by the scores' spread", [*BASIC, "finite"])
 def constant_scores(model: CostModelSubject) -> None:
     """It learns from trials that are all equally fast."""
     features, _ = data(40)
     _check_finite(model, features, np.full(40, 1.0))
 
 
-@rule("predict 0; do not divide by the maximum or sum of the scores", [*RUNS, "finite"])
+@rule("predict 0; do not divide by the maximum or sum of the scores", [*BASIC, "finite"])
 def all_failed(model: CostModelSubject) -> None:
     """It learns from trials that all failed and therefore have score 0."""
     features, _ = data(40)
     _check_finite(model, features, np.zeros(40))
 
 
-@rule("replace NaN with the mean of its column, or with 0 if the entire column is NaN", [*RUNS, "finite"])
+@rule("replace NaN with the mean of its column, or with 0 if the entire column is NaN", [*BASIC, "finite"])
 def nan_features(model: CostModelSubject) -> None:
     """It learns from features in which one column or all columns are NaN."""
     features, scores = data(40)
@@ -145,19 +147,19 @@ def nan_features(model: CostModelSubject) -> None:
     _check_finite(model, np.full((40, 3), np.nan), scores)
 
 
-@rule("do not divide by a column's spread", [*RUNS, "finite"])
+@rule("do not divide by a column's spread", [*BASIC, "finite"])
 def constant_features(model: CostModelSubject) -> None:
     """It learns from features that are all equal."""
     _check_finite(model, np.ones((40, 3)), data(40)[1])
 
 
-@rule("predict the mean score if features has no columns, since a space may have no knobs", [*RUNS, "finite"])
+@rule("predict the mean score if features has no columns, since a space may have no knobs", [*BASIC, "finite"])
 def no_columns(model: CostModelSubject) -> None:
     """It learns from features without columns."""
     _check_finite(model, np.empty((5, 0)), np.array([0.0, 0.2, 0.5, 1.0, 1.0]))
 
 
-@rule("compare trials only within a group; a group may have a single row or equal scores", [*RUNS, "finite"])
+@rule("compare trials only within a group; a group may have a single row or equal scores", [*BASIC, "finite"])
 def several_tasks(model: CostModelSubject) -> None:
     """It learns from several tasks (groups) at once, including one with a single trial and one with only failures."""
     features, scores = data(61)
@@ -172,7 +174,7 @@ def _check_finite(model: CostModelSubject, features: Floats, scores: Floats, gro
         raise Breach(f"trained on features of shape {features.shape}, it predicts {description}")
 
 
-@rule("pass the seed to everything random, and use a single thread where the summation order matters", RUNS)
+@rule("pass the seed to everything random, and use a single thread where the summation order matters", BASIC)
 def same_seed(model: CostModelSubject) -> None:
     """The same data and seed give the same predictions."""
     _check_same(
@@ -180,29 +182,7 @@ def same_seed(model: CostModelSubject) -> None:
     )
 
 
-@rule("reset the model in fit", [*RUNS, "same-seed", "global-random-state"])
-def forgets(model: CostModelSubject) -> None:
-    """fit discards the data of earlier fits."""
-    features, scores = data(100)
-    with global_streams(0):
-        once, twice = model.start(), model.start()
-        twice.fit(*data(30, seed=1), np.zeros(30, dtype=np.int64))
-        for instance in (once, twice):
-            instance.fit(features, scores, one_task(features))
-        _check_same(once.predict(features), twice.predict(features), "after training on other data, it predicts")
-
-
-@rule("predict each row independently: do not use statistics of the other rows", [*RUNS, "shape", "same-seed"])
-def a_row_alone(model: CostModelSubject) -> None:
-    """The prediction for a row does not depend on the other rows."""
-    with global_streams(0):
-        instance, features = model.train()
-        together = instance.predict(features)
-        _check_same(together[10:20], instance.predict(features[10:20]), "for ten rows alone, it predicts", 1e-6)
-        _check_same(together[::-1], instance.predict(features[::-1]), "for rows in reverse order, it predicts", 1e-6)
-
-
-@rule("copy arrays before changing them: use np.nan_to_num(features) without copy=False", RUNS)
+@rule("copy arrays before changing them: use np.nan_to_num(features) without copy=False", BASIC)
 def leaves_its_input(model: CostModelSubject) -> None:
     """It does not modify its arguments."""
     features, scores = data(100)
@@ -217,7 +197,7 @@ def leaves_its_input(model: CostModelSubject) -> None:
             raise Breach(f"it modified {name}")
 
 
-@rule("draw from your own generator: np.random.default_rng(seed)", [*RUNS, "same-seed"])
+@rule("draw from your own generator: np.random.default_rng(seed)", [*BASIC, "same-seed"])
 def global_random_state(model: CostModelSubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
     scored = []
@@ -228,7 +208,29 @@ def global_random_state(model: CostModelSubject) -> None:
     _check_same(scored[0], scored[1], "with different global random streams, it predicts")
 
 
-@rule("return from dump all that fit has learned, and set it in restore; or define neither", STEADY)
+@rule("reset the model in fit", [*BASIC, "same-seed", "global-random-state"])
+def forgets(model: CostModelSubject) -> None:
+    """fit discards the data of earlier fits."""
+    features, scores = data(100)
+    with global_streams(0):
+        once, twice = model.start(), model.start()
+        twice.fit(*data(30, seed=1), np.zeros(30, dtype=np.int64))
+        for instance in (once, twice):
+            instance.fit(features, scores, one_task(features))
+        _check_same(once.predict(features), twice.predict(features), "after training on other data, it predicts")
+
+
+@rule("predict each row independently: do not use statistics of the other rows", [*BASIC, "shape", "same-seed"])
+def a_row_alone(model: CostModelSubject) -> None:
+    """The prediction for a row does not depend on the other rows."""
+    with global_streams(0):
+        instance, features = model.train()
+        together = instance.predict(features)
+        _check_same(together[10:20], instance.predict(features[10:20]), "for ten rows alone, it predicts", 1e-6)
+        _check_same(together[::-1], instance.predict(features[::-1]), "for rows in reverse order, it predicts", 1e-6)
+
+
+@rule("return from dump all that fit has learned, and set it in restore; or define neither", SEEDED)
 def restores(model: CostModelSubject) -> None:
     """A model restored from the files of a trained model predicts the same."""
     instance, features = model.train()
@@ -238,7 +240,7 @@ def restores(model: CostModelSubject) -> None:
         _check_same(instance.predict(features), restored.predict(features), "after dump and restore, it predicts")
 
 
-@rule("use one thread, or sums that do not depend on the number of threads; do not iterate over sets", STEADY)
+@rule("use one thread, or sums that do not depend on the number of threads; do not iterate over sets", SEEDED)
 def every_process(model: CostModelSubject) -> None:
     """Its predictions are the same in every process and with any number of threads."""
     first, second = in_two_processes(predictions, model)
@@ -254,34 +256,13 @@ def _check_same(before: Floats, after: Floats, when: str, tolerance: float = 0.0
     """Raise Breach if predictions differ by more than ``tolerance``."""
     if before.shape != after.shape:
         raise Breach(f"{when} scores of shape {after.shape} instead of {before.shape}")
-    off = np.abs(before - after).reshape(len(before), -1).max(axis=1, initial=0.0)
-    if (off > tolerance).any():
-        row = int(np.argmax(off))
+    differences = np.abs(before - after).reshape(len(before), -1).max(axis=1, initial=0.0)
+    if (differences > tolerance).any():
+        row = int(np.argmax(differences))
         raise Breach(f"{when} {after[row]} instead of {before[row]} for row {row}")
 
 
-RULES = (
-    signature,
-    starts,
-    learns,
-    shape,
-    nothing_to_predict,
-    finite,
-    few_rows,
-    constant_scores,
-    all_failed,
-    nan_features,
-    constant_features,
-    no_columns,
-    several_tasks,
-    leaves_its_input,
-    same_seed,
-    global_random_state,
-    forgets,
-    a_row_alone,
-    restores,
-    every_process,
-)
+RULES = rules_in(__name__)
 
 
 def cost_model_checks(plugin: PluginSpec, *, seed: int = 0) -> list[Check]:

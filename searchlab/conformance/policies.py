@@ -32,13 +32,14 @@ from .check import (
     in_two_processes,
     other_clock,
     rule,
+    rules_in,
 )
 from .spaces import SpaceSubject
 from .toys import Cost, all_equal, all_invalid, flaky, run, smooth, successful_measurement, trials_of
 
-TINY = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
+TINY_WORKLOADS = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
 """Workloads for which a space is likely to be small enough to be exhausted."""
-FEW = 100
+MAX_SIZE_TO_EXHAUST = 100
 """The maximum number of configs in a space that a policy must exhaust."""
 
 
@@ -81,9 +82,10 @@ class PolicySubject(Subject):
         return {name: self.run(where) for name, where in self.spaces.items()}
 
 
-RUNS = ("signature", "starts", "runs")
-WARM = (*RUNS, "warm-start")
-STEADY = (*RUNS, "same-seed", "global-random-state")
+# The rules that must hold for others to be meaningful
+BASIC = ("signature", "starts", "runs")
+WARM_STARTS = (*BASIC, "warm-start")
+SEEDED = (*BASIC, "same-seed", "global-random-state")
 
 
 @rule("give every option a default, and accept no *args or **kwargs: def __init__(self, space, *, seed, pull=0.1)")
@@ -114,7 +116,7 @@ def runs(policy: PolicySubject) -> None:
             )
 
 
-@rule("create configs with space.sample, space.mutate, space.crossover or space.repaired, not by hand", RUNS)
+@rule("create configs with space.sample, space.mutate, space.crossover or space.repaired, not by hand", BASIC)
 def members(policy: PolicySubject) -> None:
     """Every proposal is a Config whose values are choices of its space, with the same types: 64.0 is not 64."""
     for name, trials in policy.runs.items():
@@ -129,7 +131,7 @@ def members(policy: PolicySubject) -> None:
                 raise Breach(f"it proposed {config.to_json()}: {error}") from None
 
 
-@rule("limit the batch to n configs: list(islice(proposals, n)); return [] if n is 0", RUNS)
+@rule("limit the batch to n configs: list(islice(proposals, n)); return [] if n is 0", BASIC)
 def batch_size(policy: PolicySubject) -> None:
     """ask(n) returns at most n configs."""
     for n in (8, 1, 0, 40, 7):
@@ -140,7 +142,7 @@ def batch_size(policy: PolicySubject) -> None:
                 raise Breach(f"ask({n}) returned {got} configs")
 
 
-@rule("keep a set of all configs proposed or told, or derive from searchlab.NeverTwice, which does this", RUNS)
+@rule("keep a set of all configs proposed or told, or derive from searchlab.NeverTwice, which does this", BASIC)
 def no_repeats(policy: PolicySubject) -> None:
     """It never proposes a config twice, even before it is told the first trial."""
     for trials in policy.runs.values():
@@ -158,14 +160,24 @@ def _check_repeats(configs: Sequence[Config]) -> None:
         first[config] = number
 
 
-@rule('draw from searchlab.policy.private_rng(seed, "a tag", ...); an unseeded default_rng() differs each time', RUNS)
+@rule('draw from searchlab.policy.private_rng(seed, "a tag", ...); an unseeded default_rng() differs each time', BASIC)
 def same_seed(policy: PolicySubject) -> None:
     """The same seed and measurements give the same proposals."""
     for name, where in policy.spaces.items():
         _check_same(policy.runs[name], policy.run(where), "with the same seed")
 
 
-@rule("seed the random stream with the policy's seed; if the policy is not random, declare uses_seed=False", STEADY)
+@rule('draw from your own generator: searchlab.policy.private_rng(seed, "a tag", ...)', [*BASIC, "same-seed"])
+def global_random_state(policy: PolicySubject) -> None:
+    """It neither draws from nor seeds the global random streams of Python and NumPy."""
+    where = policy.spaces["large"]
+    for seed in (1, 2):
+        with global_streams(seed), global_streams_untouched():
+            trials = run(policy.start(where), flaky, 32)
+        _check_same(policy.runs["large"], trials, "with different global random streams")
+
+
+@rule("seed the random stream with the policy's seed; if the policy is not random, declare uses_seed=False", SEEDED)
 def other_seed(policy: PolicySubject) -> None:
     """A different seed leads to different proposals, unless the class declares uses_seed=False."""
     first = _configs(policy.runs["large"])
@@ -177,17 +189,7 @@ def other_seed(policy: PolicySubject) -> None:
         raise Breach("it declares uses_seed=False, but its proposals depend on the seed", "omit uses_seed")
 
 
-@rule('draw from your own generator: searchlab.policy.private_rng(seed, "a tag", ...)', [*RUNS, "same-seed"])
-def global_random_state(policy: PolicySubject) -> None:
-    """It neither draws from nor seeds the global random streams of Python and NumPy."""
-    where = policy.spaces["large"]
-    for seed in (1, 2):
-        with global_streams(seed), global_streams_untouched():
-            trials = run(policy.start(where), flaky, 32)
-        _check_same(policy.runs["large"], trials, "with different global random streams")
-
-
-@rule("limit the search by steps, not by seconds; do not derive seeds or decisions from the time", STEADY)
+@rule("limit the search by steps, not by seconds; do not derive seeds or decisions from the time", SEEDED)
 def clock(policy: PolicySubject) -> None:
     """Its proposals do not depend on the clock."""
     with other_clock(policy.cls):
@@ -195,7 +197,7 @@ def clock(policy: PolicySubject) -> None:
     _check_same(policy.runs["large"], trials, "with a clock that runs a thousand times as fast")
 
 
-@rule("sort sets before iterating over them, or use an ordered dict; compute sums in one thread", STEADY)
+@rule("sort sets before iterating over them, or use an ordered dict; compute sums in one thread", SEEDED)
 def every_process(policy: PolicySubject) -> None:
     """Its proposals are the same in every process, for any hash seed and number of threads."""
     first, second = in_two_processes(proposals, policy)
@@ -209,38 +211,7 @@ def proposals(policy: PolicySubject) -> list[dict[str, Any]]:
     return [trial.config.to_json() for where in policy.spaces.values() for trial in policy.run(where, trials=24)]
 
 
-@rule(
-    "seed each ask from the seed and the number of trials told, and keep no state from an ask; "
-    "if it must know which trials were proposed together, declare this: class Mine(NeverTwice, needs_asks=True)",
-    [*STEADY, "warm-start", "members"],
-)
-def state_is_what_was_told(policy: PolicySubject) -> None:
-    """A policy that was only told the trials, in batches of any size, continues like the policy that proposed them."""
-    if policy.traits.needs_asks:
-        raise NotApplicable("it declares needs_asks=True, so it resumes by repeating its asks, which same-seed checks")
-    for name, where in policy.spaces.items():
-        lived = policy.start(where)
-        trials = run(lived, flaky, 32)
-        at_once, singly = policy.start(where), policy.start(where)
-        at_once.tell(list(trials))
-        for trial in trials:
-            singly.tell([trial])
-        for _ in range(2):
-            asked = list(lived.ask(8))
-            for how, other in (("all at once", at_once), ("one by one", singly)):
-                proposals = list(other.ask(8))
-                if proposals != asked:
-                    other_first = _first_other(proposals, asked)
-                    raise Breach(
-                        f"told {len(trials)} trials in space {name!r} {how}, it then continues with {other_first}"
-                    )
-            answers = trials_of(asked, flaky, len(trials))
-            for instance in (lived, at_once, singly):
-                instance.tell(list(answers))
-            trials += answers
-
-
-@rule("copy lists before changing them: write self.trials += trials instead of self.trials = trials", RUNS)
+@rule("copy lists before changing them: write self.trials += trials instead of self.trials = trials", BASIC)
 def leaves_what_it_is_told(policy: PolicySubject) -> None:
     """It does not modify the trials that it is told, or the lists that contain them."""
     instance = policy.start(policy.spaces["large"])
@@ -256,7 +227,7 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
                 )
 
 
-@rule("accept every trial in warm_start, which calls tell by default, and do not propose these configs again", RUNS)
+@rule("accept every trial in warm_start, which calls tell by default, and do not propose these configs again", BASIC)
 def warm_start(policy: PolicySubject) -> None:
     """It learns from another run's trials and does not propose their configs again."""
     for where in policy.spaces.values():
@@ -271,7 +242,10 @@ def warm_start(policy: PolicySubject) -> None:
             raise Breach(f"it proposes a config from its warm start: {next(iter(repeated)).to_json()}")
 
 
-@rule("make warm starts depend only on the trials and the seed: a resumed run repeats them", [*STEADY, "warm-start"])
+@rule(
+    "make warm starts depend only on the trials and the seed: a resumed run repeats them",
+    [*SEEDED, "warm-start"],
+)
 def same_warm_start(policy: PolicySubject) -> None:
     """The same seed and warm start give the same proposals, and the list of trials is not modified."""
     where = policy.spaces["large"]
@@ -290,35 +264,69 @@ def same_warm_start(policy: PolicySubject) -> None:
     _check_same(runs[0], runs[1], "after the same warm start")
 
 
-@rule("skip trials whose config is not in the space, as searchlab.NeverTwice does; other logs may contain some", WARM)
+@rule(
+    "skip trials whose config is not in the space, as searchlab.NeverTwice does; other logs may contain some",
+    WARM_STARTS,
+)
 def foreign_trials(policy: PolicySubject) -> None:
     """It continues after a warm start with trials whose configs are not in its space."""
     for where in policy.spaces.values():
         own_trials = trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), smooth)
-        strange = [
+        foreign = [
             Config({"no such knob": 1}),
             Config(),
             *(Config({**t.config, "no such knob": (2, 4)}) for t in own_trials),
         ]
-        fast = [Trial(i, config, successful_measurement(1e-6 * (i + 1))) for i, config in enumerate(strange)]
+        fast = [Trial(i, config, successful_measurement(1e-6 * (i + 1))) for i, config in enumerate(foreign)]
         instance = policy.start(where)
         instance.warm_start([*fast[:3], *own_trials, *fast[3:]])
         run(instance, smooth, 24)
 
 
-@rule("propose random configs until one succeeds (or declare stops=True); a failure has an infinite cost", RUNS)
+@rule(
+    "seed each ask from the seed and the number of trials told, and keep no state from an ask; "
+    "if it must know which trials were proposed together, declare this: class Mine(NeverTwice, needs_asks=True)",
+    [*SEEDED, "warm-start", "members"],
+)
+def state_is_what_was_told(policy: PolicySubject) -> None:
+    """A policy that was only told the trials, in batches of any size, continues like the policy that proposed them."""
+    if policy.traits.needs_asks:
+        raise NotApplicable("it declares needs_asks=True, so it resumes by repeating its asks, which same-seed checks")
+    for name, where in policy.spaces.items():
+        original = policy.start(where)
+        trials = run(original, flaky, 32)
+        at_once, singly = policy.start(where), policy.start(where)
+        at_once.tell(list(trials))
+        for trial in trials:
+            singly.tell([trial])
+        for _ in range(2):
+            batch = list(original.ask(8))
+            for how, other in (("all at once", at_once), ("one by one", singly)):
+                proposals = list(other.ask(8))
+                if proposals != batch:
+                    difference = _describe_difference(proposals, batch)
+                    raise Breach(
+                        f"told {len(trials)} trials in space {name!r} {how}, it then continues with {difference}"
+                    )
+            answers = trials_of(batch, flaky, len(trials))
+            for instance in (original, at_once, singly):
+                instance.tell(list(answers))
+            trials += answers
+
+
+@rule("propose random configs until one succeeds (or declare stops=True); a failure has an infinite cost", BASIC)
 def nothing_succeeds(policy: PolicySubject) -> None:
     """It continues if every trial fails."""
-    _check_goes_on(policy, all_invalid)
+    _check_continues(policy, all_invalid)
 
 
-@rule("do not divide by the costs' spread, which may be 0", RUNS)
+@rule("do not divide by the costs' spread, which may be 0", BASIC)
 def all_is_equal(policy: PolicySubject) -> None:
     """It continues if every trial takes the same time."""
-    _check_goes_on(policy, all_equal)
+    _check_continues(policy, all_equal)
 
 
-def _check_goes_on(policy: PolicySubject, cost: Cost) -> None:
+def _check_continues(policy: PolicySubject, cost: Cost) -> None:
     where = policy.spaces["large"]
     trials = policy.run(where, cost)
     size = where.space.size(32)
@@ -329,7 +337,7 @@ def _check_goes_on(policy: PolicySubject, cost: Cost) -> None:
 @rule(
     "fill the batch with space.sample_new(rng, n, seen), which finds the remaining configs, and return [] if none "
     "remain; if the strategy ends earlier, declare this: class Mine(NeverTwice, stops=True)",
-    RUNS,
+    BASIC,
 )
 def exhausts(policy: PolicySubject) -> None:
     """It proposes every config in a small space (unless the class declares stops=True), and then nothing."""
@@ -339,23 +347,23 @@ def exhausts(policy: PolicySubject) -> None:
         members = list(where.space.enumerate())
         instance = policy.start(where)
         proposed: set[Config] = set()
-        asked, empty = 0, 0
+        count, empty = 0, 0
         while empty < 2:
-            if asked > 4 * len(members):
+            if count > 4 * len(members):
                 raise Breach(
-                    f"it has proposed {asked} configs and continues, although the space contains only {len(members)}"
+                    f"it has proposed {count} configs and continues, although the space contains only {len(members)}"
                 )
             batch = instance.ask(16)
             empty = 0 if batch else empty + 1
-            instance.tell(trials_of(batch, flaky, asked))
+            instance.tell(trials_of(batch, flaky, count))
             proposed.update(batch)
-            asked += len(batch)
+            count += len(batch)
         missing = [config for config in members if config not in proposed]
         if missing and not policy.traits.stops:
             raise Breach(f"it omitted {len(missing)} of {len(members)} configs, such as {missing[0].to_json()}")
 
 
-@rule("learn from each trial only once, when it is told, or from a bounded number of trials", WARM)
+@rule("learn from each trial only once, when it is told, or from a bounded number of trials", WARM_STARTS)
 def bounded_time(policy: PolicySubject) -> None:
     """After four times as many trials, tell and ask take at most sixteen times as long."""
     where = policy.spaces["large"]
@@ -374,34 +382,13 @@ def _step_seconds(policy: Policy, trials: list[Trial]) -> float:
     seconds = []
     for step in range(3):
         start = time.process_time()
-        asked = policy.ask(8)
-        policy.tell(trials_of(asked, flaky, len(trials) + 8 * step))
+        batch = policy.ask(8)
+        policy.tell(trials_of(batch, flaky, len(trials) + 8 * step))
         seconds.append(time.process_time() - start)
     return min(seconds)
 
 
-RULES = (
-    signature,
-    starts,
-    runs,
-    members,
-    batch_size,
-    no_repeats,
-    same_seed,
-    global_random_state,
-    other_seed,
-    clock,
-    every_process,
-    leaves_what_it_is_told,
-    warm_start,
-    same_warm_start,
-    foreign_trials,
-    state_is_what_was_told,
-    nothing_succeeds,
-    all_is_equal,
-    exhausts,
-    bounded_time,
-)
+RULES = rules_in(__name__)
 
 
 def _configs(trials: Sequence[Trial]) -> list[Config]:
@@ -410,10 +397,10 @@ def _configs(trials: Sequence[Trial]) -> list[Config]:
 
 def _check_same(before: Sequence[Trial], after: Sequence[Trial], when: str) -> None:
     if _configs(before) != _configs(after):
-        raise Breach(f"{when}, it proposes {_first_other(_configs(after), _configs(before))}")
+        raise Breach(f"{when}, it proposes {_describe_difference(_configs(after), _configs(before))}")
 
 
-def _first_other(first: Sequence[Config], second: Sequence[Config]) -> str:
+def _describe_difference(first: Sequence[Config], second: Sequence[Config]) -> str:
     for number, (this, that) in enumerate(zip(first, second, strict=False)):
         if this != that:
             return f"{this.to_json()} instead of {that.to_json()} as proposal {number}"
@@ -452,7 +439,7 @@ def policy_checks(
     traits = cls.traits if issubclass(cls, Policy) else Traits()
     model, features = traits.model(cost_model, features)
     if space is None:
-        kinds = (toys.Large, toys.Dependent, toys.Small, toys.One, toys.Bare)
+        kinds = (toys.Large, toys.Dependent, toys.Small, toys.SingleChoice, toys.NoKnobs)
         subjects = {kind.__name__.lower(): SpaceSubject.from_spec(kind, toys.WORKLOAD, toys.TARGET) for kind in kinds}
         spaces = {name: subjects[name] for name in ("large", "dependent")}
         small = {name: subjects[name] for name in subjects if name != "large"}
@@ -467,10 +454,10 @@ def _small(space: PluginSpec, supported: SpaceSubject) -> dict[str, SpaceSubject
     """Return the given space if it is small; if not, the space for the first tiny workload that makes it small."""
     for subject in (
         supported,
-        *(SpaceSubject.from_spec(space, parse_workload(text), supported.target) for text in TINY),
+        *(SpaceSubject.from_spec(space, parse_workload(text), supported.target) for text in TINY_WORKLOADS),
     ):
         try:
-            if (size := subject.space.size(FEW)) is not None and size <= FEW:
+            if (size := subject.space.size(MAX_SIZE_TO_EXHAUST)) is not None and size <= MAX_SIZE_TO_EXHAUST:
                 return {str(subject.workload): subject}
         except SearchlabError:
             continue

@@ -30,6 +30,7 @@ from .check import (
     in_two_processes,
     innermost,
     rule,
+    rules_in,
 )
 
 if TYPE_CHECKING:
@@ -107,10 +108,11 @@ class SpaceSubject(Subject):
         return True
 
 
-RUNS = ("signature", "starts", "decides")
-KNOWN = (*RUNS, "same-choices", "choices-differ", "plain-values", "knob-names", "members")
-PROGRAMS = (*KNOWN, "schedules")
-RIGHT = (*PROGRAMS, "one-program", "pickles", "keeps-the-function")
+# The rules that must hold for others to be meaningful
+BASIC = ("signature", "starts", "decides")
+CONSISTENT = (*BASIC, "same-choices", "choices-differ", "plain-values", "knob-names", "members")
+SCHEDULABLE = (*CONSISTENT, "schedules")
+REPRODUCIBLE = (*SCHEDULABLE, "one-program", "pickles", "keeps-the-function")
 
 
 @rule("give options defaults, and accept no *args or **kwargs: def __init__(self, workload, target, *, packed=True)")
@@ -149,7 +151,7 @@ def decides(space: SpaceSubject) -> None:
             raise Breach(f"it returned a {type(config).__name__}", "return Config([(knob.name, value), ...])")
 
 
-@rule("make decide depend only on the choices, not on a counter, randomness or the order of a set", RUNS)
+@rule("make decide depend only on the choices, not on a counter, randomness or the order of a set", BASIC)
 def same_choices(space: SpaceSubject) -> None:
     """The same choices lead to the same knobs and the same config."""
     for rng_seed in range(20):
@@ -165,14 +167,14 @@ def same_choices(space: SpaceSubject) -> None:
 def _decide_randomly(space: Space, rng_seed: int) -> tuple[list[tuple[str, list[Value]]], Config]:
     """Call ``decide`` with random choices; return the knobs' names and choices, and the config."""
     rng = np.random.default_rng(rng_seed)
-    asked: list[tuple[str, list[Value]]] = []
+    calls: list[tuple[str, list[Value]]] = []
 
     def choose(knob: Knob) -> Value:
-        asked.append((knob.name, list(knob.choices)))
+        calls.append((knob.name, list(knob.choices)))
         return knob.choices[int(rng.integers(len(knob.choices)))]
 
     config = space.decide(choose)
-    return asked, config
+    return calls, config
 
 
 def _asked_choices(space: SpaceSubject) -> Iterator[list[tuple[str, list[Value]]]]:
@@ -180,21 +182,21 @@ def _asked_choices(space: SpaceSubject) -> Iterator[list[tuple[str, list[Value]]
         yield _decide_randomly(space.space, rng_seed)[0]
 
 
-@rule("remove duplicate choices; True, 1 and 1.0 are equal, so use a single type", RUNS)
+@rule("remove duplicate choices; True, 1 and 1.0 are equal, so use a single type", BASIC)
 def choices_differ(space: SpaceSubject) -> None:
     """All choices of a knob are different."""
-    for asked in _asked_choices(space):
-        for name, choices in asked:
+    for calls in _asked_choices(space):
+        for name, choices in calls:
             if twice := [value for value, count in Counter(choices).items() if count > 1]:
                 same = [value for value in choices if value == twice[0]]
                 raise Breach(f"knob {name!r} has the equal choices {same}")
 
 
-@rule("convert NumPy numbers with int(...) or .tolist(); represent tiles as tuples of whole numbers", RUNS)
+@rule("convert NumPy numbers with int(...) or .tolist(); represent tiles as tuples of whole numbers", BASIC)
 def plain_values(space: SpaceSubject) -> None:
     """A choice is a bool, int, float, str or tuple of ints, and a config survives a round trip through JSON."""
-    for asked in _asked_choices(space):
-        for name, choices in asked:
+    for calls in _asked_choices(space):
+        for name, choices in calls:
             for value in choices:
                 parts = value if type(value) is tuple else ()
                 if type(value) not in (bool, int, float, str, tuple) or any(type(part) is not int for part in parts):
@@ -205,25 +207,25 @@ def plain_values(space: SpaceSubject) -> None:
             raise Breach(f"{config} becomes {copy} when read back")
 
 
-@rule("give each knob a unique name", RUNS)
+@rule("give each knob a unique name", BASIC)
 def knob_names(space: SpaceSubject) -> None:
     """Each knob has a name, and no two knobs in a config have the same name."""
-    for asked in _asked_choices(space):
-        for name, count in Counter(name for name, _ in asked).items():
+    for calls in _asked_choices(space):
+        for name, count in Counter(name for name, _ in calls).items():
             if count > 1 or not isinstance(name, str) or not name:
                 raise Breach(f"a config has {count} knobs called {name!r}")
 
 
 @rule(
     "return a Config with each knob's name and the value that choose returned, in the order of the calls",
-    [*RUNS, "same-choices", "choices-differ", "plain-values", "knob-names"],
+    [*BASIC, "same-choices", "choices-differ", "plain-values", "knob-names"],
 )
 def members(space: SpaceSubject) -> None:
     """The config contains the chosen values, in order, and is a member of the space."""
     for rng_seed in range(20):
-        asked, config = _decide_randomly(space.space, rng_seed)
-        if list(config) != [name for name, _ in asked]:
-            raise Breach(f"it asked for {[name for name, _ in asked]} but returned {config}")
+        calls, config = _decide_randomly(space.space, rng_seed)
+        if list(config) != [name for name, _ in calls]:
+            raise Breach(f"it asked for {[name for name, _ in calls]} but returned {config}")
         try:
             space.space.knobs(config)
         except InvalidConfig as error:
@@ -232,20 +234,20 @@ def members(space: SpaceSubject) -> None:
         raise Breach("a config with an unknown knob counts as a member")
 
 
-@rule("end overrides of mutate, crossover and neighbours with self.repair(values, rng), or remove them", KNOWN)
+@rule("end overrides of mutate, crossover and neighbours with self.repair(values, rng), or remove them", CONSISTENT)
 def stays_inside(space: SpaceSubject) -> None:
     """Mutation, crossover and neighbours stay in the space."""
     instance, rng = space.space, np.random.default_rng(space.seed)
     pairs = list(pairwise(space.samples)) or [(space.samples[0], space.samples[0])]
     for a, b in pairs[:20]:
-        ways = [("mutate", instance.mutate(a, rng)), ("crossover", instance.crossover(a, b, rng))]
-        ways += [("neighbours", config) for config in islice(instance.neighbours(a, rng), 5)]
-        for way, config in ways:
+        results = [("mutate", instance.mutate(a, rng)), ("crossover", instance.crossover(a, b, rng))]
+        results += [("neighbours", config) for config in islice(instance.neighbours(a, rng), 5)]
+        for method, config in results:
             if config not in instance:
-                raise Breach(f"{way} turns {a.to_json()} into {config.to_json()}, which is not a member")
+                raise Breach(f"{method} turns {a.to_json()} into {config.to_json()}, which is not a member")
 
 
-@rule("leave enumerate and size to the base class", KNOWN)
+@rule("leave enumerate and size to the base class", CONSISTENT)
 def enumerates(space: SpaceSubject) -> None:
     """enumerate yields every config once, in any order, and size counts them."""
     limit = 200 if space.space.builds_programs else 2000
@@ -261,7 +263,7 @@ def enumerates(space: SpaceSubject) -> None:
             raise Breach(f"it yields {len(configs)} configs, but size is {size}")
 
 
-@rule("leave index_of and config_at to ProductSpace", KNOWN)
+@rule("leave index_of and config_at to ProductSpace", CONSISTENT)
 def index(space: SpaceSubject) -> None:
     """In a ProductSpace, index_of(config_at(i)) is i, and different configs have different indices."""
     product = space.space
@@ -276,7 +278,7 @@ def index(space: SpaceSubject) -> None:
             raise Breach(f"config_at({number}) is {config.to_json()}, whose index_of is {product.index_of(config)}")
 
 
-@rule("do not rely on the order of a set or on anything else that differs between processes", KNOWN)
+@rule("do not rely on the order of a set or on anything else that differs between processes", CONSISTENT)
 def fingerprint(space: SpaceSubject) -> None:
     """The fingerprint and the samples for a given seed are the same in every process."""
     first, second = in_two_processes(identity, space)
@@ -291,23 +293,7 @@ def identity(space: SpaceSubject) -> list[Any]:
     return [space.space.fingerprint, *(space.space.sample(rng).to_json() for _ in range(5))]
 
 
-@rule(
-    "in __getstate__, omit objects that cannot be pickled, such as TVM's, and recreate them on demand",
-    [*PROGRAMS, "one-program"],
-)
-def pickles(space: SpaceSubject) -> None:
-    """A copy made with cloudpickle contains the same configs, and these lead to the same programs."""
-    import cloudpickle
-
-    copy = cloudpickle.loads(cloudpickle.dumps(space.space))
-    for config in space.samples:
-        if config not in copy:
-            raise Breach(f"after unpickling, it no longer contains {config.to_json()}")
-    for config in space.valid:
-        _check_equal(space.space.schedule(config), copy.schedule(config), "the unpickled space builds another program")
-
-
-@rule("convert scheduling errors to raise InvalidConfig(why); do not offer choices that never work", KNOWN)
+@rule("convert scheduling errors to raise InvalidConfig(why); do not offer choices that never work", CONSISTENT)
 def schedules(space: SpaceSubject) -> None:
     """schedule(config) returns a Schedule, or raises InvalidConfig with the reason; some configs have a program."""
     from tvm.s_tir import Schedule
@@ -342,7 +328,7 @@ def _reason(error: BaseException) -> str:
     return last_line(error).removeprefix("Error message: ")
 
 
-@rule("begin schedule with self.knobs(config), which raises InvalidConfig with the reason", PROGRAMS)
+@rule("begin schedule with self.knobs(config), which raises InvalidConfig with the reason", SCHEDULABLE)
 def refuses_others(space: SpaceSubject) -> None:
     """schedule raises InvalidConfig for a config that is not a member."""
     for config in (Config({**space.valid[0], "no such knob": 1}), Config({"no such knob": 1})):
@@ -353,7 +339,7 @@ def refuses_others(space: SpaceSubject) -> None:
         raise Breach(f"it built a program from {config.to_json()}")
 
 
-@rule("let the config alone determine the schedule, without random decisions or counters", PROGRAMS)
+@rule("let the config alone determine the schedule, without random decisions or counters", SCHEDULABLE)
 def one_program(space: SpaceSubject) -> None:
     """The same config leads to the same program."""
     fresh = space.start()
@@ -363,18 +349,34 @@ def one_program(space: SpaceSubject) -> None:
             _check_equal(first, second, f"{config.to_json()} leads to a different program the second time")
 
 
-@rule("start from Schedule(self.workload.module)", PROGRAMS)
+@rule(
+    "in __getstate__, omit objects that cannot be pickled, such as TVM's, and recreate them on demand",
+    [*SCHEDULABLE, "one-program"],
+)
+def pickles(space: SpaceSubject) -> None:
+    """A copy made with cloudpickle contains the same configs, and these lead to the same programs."""
+    import cloudpickle
+
+    copy = cloudpickle.loads(cloudpickle.dumps(space.space))
+    for config in space.samples:
+        if config not in copy:
+            raise Breach(f"after unpickling, it no longer contains {config.to_json()}")
+    for config in space.valid:
+        _check_equal(space.space.schedule(config), copy.schedule(config), "the unpickled space builds another program")
+
+
+@rule("start from Schedule(self.workload.module)", SCHEDULABLE)
 def keeps_the_function(space: SpaceSubject) -> None:
     """The program has a function main with the workload's parameters, except that packed ones are replaced."""
     valid = space.valid  # first, because it raises NotApplicable if the space has no programs
-    named = dict(zip(space.workload.shapes, _parameters(space.workload.module), strict=True))
+    parameters_by_name = dict(zip(space.workload.shapes, _parameters(space.workload.module), strict=True))
     for config in valid:
         module = space.space.schedule(config).mod
         names = [variable.name_hint for variable in module.functions]
         if "main" not in names:
             raise Breach(f"{config.to_json()} leads to a program with the functions {names}, which do not include main")
         expected = []
-        for name, parameter in named.items():
+        for name, parameter in parameters_by_name.items():
             packs = _parameters(module, PACK + name) if PACK + name in names else [parameter, parameter]
             if packs[0] != parameter:
                 raise Breach(
@@ -391,7 +393,7 @@ def _parameters(module: Any, function: str = "main") -> list[str]:
     return [f"{parameter.ty.dtype}{list(parameter.ty.shape)}" for parameter in module[function].params]
 
 
-@rule("transform the workload's own PrimFunc with primitives that preserve its results", RIGHT)
+@rule("transform the workload's own PrimFunc with primitives that preserve its results", REPRODUCIBLE)
 def right_answer(space: SpaceSubject) -> None:
     """Programs for a few configs build and, if this machine is the target, compute the same results as NumPy."""
     valid = space.valid  # first, as in keeps_the_function
@@ -426,7 +428,7 @@ def _check_builds(space: SpaceSubject) -> None:
 
 @rule(
     "start from Schedule(self.workload.module), and change the program only with its primitives",
-    [*RIGHT, "right-answer"],
+    [*REPRODUCIBLE, "right-answer"],
 )
 def trace_replays(space: SpaceSubject) -> None:
     """Applying a program's trace to the workload's module leads to the same program."""
@@ -441,7 +443,7 @@ def trace_replays(space: SpaceSubject) -> None:
         _check_equal(schedule, fresh, f"the trace for {config.to_json()} leads to a different program")
 
 
-@rule("draw from your own generator, such as np.random.default_rng(0), if one is needed", PROGRAMS)
+@rule("draw from your own generator, such as np.random.default_rng(0), if one is needed", SCHEDULABLE)
 def global_random_state(space: SpaceSubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
     with global_streams(1), global_streams_untouched():
@@ -458,29 +460,7 @@ def _check_equal(first: Schedule, second: Schedule, otherwise: str) -> None:
         raise Breach(otherwise)
 
 
-RULES = (
-    signature,
-    starts,
-    unfit_workloads,
-    decides,
-    same_choices,
-    choices_differ,
-    plain_values,
-    knob_names,
-    members,
-    stays_inside,
-    enumerates,
-    index,
-    fingerprint,
-    schedules,
-    refuses_others,
-    one_program,
-    pickles,
-    keeps_the_function,
-    right_answer,
-    trace_replays,
-    global_random_state,
-)
+RULES = rules_in(__name__)
 
 
 def space_checks(

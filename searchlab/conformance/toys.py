@@ -53,11 +53,11 @@ class _Product(_Toy, ProductSpace):
         ProductSpace.__init__(self, workload, target, self.KNOBS)
 
 
-class Bare(_Product):
+class NoKnobs(_Product):
     """A space with a single config, which has no knobs."""
 
 
-class One(_Product):
+class SingleChoice(_Product):
     """A space with a single config, whose only knob has a single choice."""
 
     KNOBS = (Knob("tile", [(64, 1)]),)

@@ -23,6 +23,7 @@ from .check import (
     global_streams_untouched,
     in_two_processes,
     rule,
+    rules_in,
 )
 
 NONSENSE = ("", "nonsense", "-1", "4x", "0x0:?")
@@ -236,11 +237,11 @@ def right_answer(subject: WorkloadSubject) -> None:
     )
     computed = tuple(result.numpy() for result in results)
     if not subject.is_right(computed):
-        off = max(
+        difference = max(
             float(np.nanmax(np.abs(actual.astype(np.float64) - right)))
             for actual, right in zip(computed, subject.expected, strict=True)
         )
-        raise Breach(f"the results differ by up to {off:.3g}; the tolerance is {subject.workload.tolerance()}")
+        raise Breach(f"the results differ by up to {difference:.3g}; the tolerance is {subject.workload.tolerance()}")
 
 
 @rule("make the tolerance as tight as rounding allows", ["tolerance", "seeded-inputs"])
@@ -280,23 +281,7 @@ def _nothing_opened() -> Iterator[None]:
         builtins.open = before
 
 
-RULES = (
-    frozen,
-    spelled,
-    refuses_nonsense,
-    counts,
-    pickles,
-    logged,
-    builds_function,
-    one_function,
-    inputs,
-    seeded_inputs,
-    reference,
-    repeats,
-    tolerance,
-    right_answer,
-    tight,
-)
+RULES = rules_in(__name__)
 
 
 def workload_checks(workload: str | Workload, *, seed: int = 0) -> list[Check]:

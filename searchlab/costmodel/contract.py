@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import Floats, Ints
 from ..errors import SearchlabError, describe
 from ..options import ChecksOptions, library_seed
-from ..plugins import Plugin, PluginKind, place_of
+from ..plugins import Plugin, PluginKind, defined_at
 
 
 class CostModel(ChecksOptions, ABC):
@@ -124,7 +124,7 @@ def predictions(model: CostModel, features: Floats) -> Floats:
     except ValueError as error:
         raise SearchlabError(
             f"cost model {COST_MODELS.name_of(type(model))!r} broke its contract: {error} "
-            f"({place_of(type(model).predict)}); choose a different cost model, or check this one with "
+            f"({defined_at(type(model).predict)}); choose a different cost model, or check this one with "
             f"`searchlab check costmodel`"
         ) from None
 

@@ -141,23 +141,23 @@ class AutoTVMKnobFeatures(KnobFeatures):
         return coordinates(value, is_word)
 
 
-Elsewhere = Callable[[Space, str, Sequence[Config]], list[Floats] | None]
+Extractor = Callable[[Space, str, Sequence[Config]], list[Floats] | None]
 """A variant of :meth:`ScheduledFeatures.extract` that uses other processes, or returns None if there are none."""
 
-_elsewhere: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
+_extractor: ContextVar[Extractor | None] = ContextVar("extractor", default=None)
 
 
 @contextmanager
-def extracted_by(elsewhere: Elsewhere) -> Iterator[None]:
-    """Use ``elsewhere`` to extract all program features within this context, including those for a policy's models.
+def extracted_by(extractor: Extractor) -> Iterator[None]:
+    """Use ``extractor`` to extract all program features within this context, including those for a policy's models.
 
     The rows do not depend on the process that extracts them.
     """
-    token = _elsewhere.set(elsewhere)
+    token = _extractor.set(extractor)
     try:
         yield
     finally:
-        _elsewhere.reset(token)
+        _extractor.reset(token)
 
 
 class ScheduledFeatures(Features):
@@ -186,8 +186,8 @@ class ScheduledFeatures(Features):
             self._rows.clear()
         new = [config for config in dict.fromkeys(configs) if config not in self._rows]
         if new:
-            elsewhere = _elsewhere.get()
-            extracted = elsewhere(self.space, self.name, new) if elsewhere else None
+            extractor = _extractor.get()
+            extracted = extractor(self.space, self.name, new) if extractor else None
             self._rows.update(zip(new, self.extract(new) if extracted is None else extracted, strict=True))
         rows = [self._rows[config] for config in configs]
         matrix = np.full((len(rows), max([self.width, *map(len, rows)])), self.absent)

@@ -81,16 +81,12 @@ class PlainExecutor(RunExecutor):
 EXECUTORS = PluginKind("executor", "searchlab.executors", RunExecutor, positional=2)  # type: ignore[type-abstract]
 
 
-def parse_executor(text: str, options: dict[str, object] | None = None) -> Plugin:
-    """Return the executor specified by ``name`` or ``name://address``, with ``options``.
-
-    Raises:
-        SearchlabError: If the address is empty.
-    """
+def parse_executor(text: str) -> Plugin:
+    """Return the executor called ``name`` or ``name://address``. Raises SearchlabError if the address is empty."""
     name, separator, address = text.partition("://")
     if separator and not address:
         raise SearchlabError(f"{text!r} has no address; specify one, as in {name}://host:port, or use {name!r} alone")
-    return Plugin(name, {**(options or {}), **({"address": address} if separator else {})})
+    return Plugin(name, {"address": address} if separator else {})
 
 
 def adapt(executor: Executor) -> RunExecutor:

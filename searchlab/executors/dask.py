@@ -118,8 +118,8 @@ class DaskExecutor(RunExecutor):
         if self._lost_since is None and time.monotonic() - self._last_check > POLL_SECONDS:
             self._last_check = time.monotonic()
             workers = self._workers()
-            able = sum(bool(worker["resources"].get(MACHINE)) for worker in workers)
-            self._jobs = able if self._resources else sum(worker["nthreads"] for worker in workers)
+            count = sum(bool(worker["resources"].get(MACHINE)) for worker in workers)
+            self._jobs = count if self._resources else sum(worker["nthreads"] for worker in workers)
         return max(1, self._jobs)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:

@@ -93,7 +93,7 @@ class _Process(Worker):
 
 
 def main() -> None:
-    channel = Channel(int(sys.argv[1]), Worker.longest)
+    channel = Channel(int(sys.argv[1]), Worker.max_length)
     die_with(int(sys.argv[2]))
     while True:
         try:

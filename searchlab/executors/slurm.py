@@ -54,8 +54,8 @@ class SlurmExecutor(RunExecutor):
         self._folder = folder.absolute() / "slurm"
         try:
             self._executor = submitit.AutoExecutor(self._folder, cluster=cluster)
-            alone = {"slurm_exclusive": True} if exclusive else {}
-            self._executor.update_parameters(**{"name": "searchlab", **alone, **parameters})
+            directives = {"slurm_exclusive": True} if exclusive else {}
+            self._executor.update_parameters(**{"name": "searchlab", **directives, **parameters})
         except (ValueError, TypeError, RuntimeError, NameError, AssertionError) as error:
             raise SearchlabError(f"cannot create the Slurm executor: {first_line(error)}") from None
         self._unfinished: dict[Any, Future[Any]] = {}  # the futures of the jobs that are not known to have ended

@@ -280,10 +280,10 @@ def _read_cache(
 def _decode_cache(
     path: Path, data: bytes, stamps: Mapping[Path, Stamp | None], texts: Texts, left_out: Collection[str]
 ) -> dict[Path, Columns]:
-    about, table = decode(path, data, {name: kinds for name, kinds in _COLUMNS.items() if name not in left_out})
-    if _CONFIGS not in about:
+    metadata, table = decode(path, data, {name: kinds for name, kinds in _COLUMNS.items() if name not in left_out})
+    if _CONFIGS not in metadata:
         return {}  # written by a different version
-    configs = objects([texts.setdefault(text, text) for text in about[_CONFIGS].split(b"\n")])
+    configs = objects([texts.setdefault(text, text) for text in metadata[_CONFIGS].split(b"\n")])
     arrays: dict[str, list[Array]] = {}
     for name in _DTYPES:
         if name in left_out:

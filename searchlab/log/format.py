@@ -6,7 +6,7 @@ lines. Logs that are only read may be compressed (``*.jsonl.gz``), or be Parquet
 Reading a log never executes anything in it.
 
 All readers of lines use :func:`scan`. :func:`read_log` raises an error at the first problem, and
-:func:`searchlab.log.writer.examine` collects all problems. Logs are written only by
+:func:`searchlab.log.writer.check_log` collects all problems. Logs are written only by
 :class:`~searchlab.log.writer.LogWriter`.
 """
 
@@ -70,7 +70,7 @@ RUNS = f".runs{PARQUET}"
 RESULT = f"result{RUNS}"
 """The name of this file in a directory that ``suite run --out`` writes."""
 
-MOST_LINES = 10_000_000
+MAX_LINES = 10_000_000
 """The maximum number of lines in a log."""
 
 WRITABLE = ".jsonl"
@@ -652,7 +652,7 @@ def _scan_table(path: Path, data: bytes) -> Iterator[Line]:
 
 def _scan_lines(data: bytes) -> Iterator[Line]:
     *complete, rest = data.split(b"\n")
-    expected, lost = 0, 0  # the next trial's index; the number of damaged lines since, each of which may be a trial
+    expected, damaged = 0, 0  # the next trial's index; the number of damaged lines since, each of which may be a trial
     batch = minor = -1
     for number, line in enumerate(complete, 1):
         if number == 1:
@@ -673,15 +673,15 @@ def _scan_lines(data: bytes) -> Iterator[Line]:
                 yield Line(number, line, item, unknown=unknown)
                 continue
         except UNREADABLE as error:
-            lost += 1
+            damaged += 1
             yield Line(number, line, None, f"it is damaged: {error}")
             continue
         problem = _problem(item, batch)
-        if not expected <= item.index <= expected + lost:
-            problem = f"it contains trial {item.index} instead of trial {expected + lost}"
+        if not expected <= item.index <= expected + damaged:
+            problem = f"it contains trial {item.index} instead of trial {expected + damaged}"
         elif problem:
             problem = "; ".join((problem, *unknown))
-        expected, lost, batch = item.index + 1, 0, max(batch, item.batch or 0)
+        expected, damaged, batch = item.index + 1, 0, max(batch, item.batch or 0)
         yield Line(number, line, item, problem, unknown=unknown)
     if rest:
         number = 1 + len(complete)
@@ -783,8 +783,8 @@ def read_log_bytes(path: Path, under: Path | None = None) -> bytes:
     if path.suffix == PARQUET:
         return data
     data = unpack(path, data) if path.suffix == ".gz" else data
-    if (lines := data.count(b"\n")) > MOST_LINES:
-        raise SearchlabError(f"cannot read the log {path}: it has {lines:,} lines, and at most {MOST_LINES:,} are read")
+    if (lines := data.count(b"\n")) > MAX_LINES:
+        raise SearchlabError(f"cannot read the log {path}: it has {lines:,} lines, and at most {MAX_LINES:,} are read")
     return b" " * len(BOM_UTF8) + data[len(BOM_UTF8) :] if data.startswith(BOM_UTF8) else data
 
 
@@ -900,10 +900,5 @@ def _collect(path: Path, lines: Iterable[Line], size: int) -> Log:
     if unknown_fields and not is_newer(header):
         more = f" (and {len(unknown_fields) - 1} more)" if len(unknown_fields) > 1 else ""
         warn(f"{path}, {unknown_fields[0]}; it is ignored{more}")
-    final, ended = (line_if_last(latest.get(kind), len(records)) for kind in (Final, Ended))
+    final, ended = (note if note and note.trials == len(records) else None for note in map(latest.get, (Final, Ended)))
     return Log(path, header, tuple(records), final, ended, tuple(changes), size)
-
-
-def line_if_last(note: Any, trials: int) -> Any:
-    """Return the line ``note`` if it follows all ``trials`` in its log, or None otherwise."""
-    return note if note is not None and note.trials == trials else None

@@ -12,7 +12,7 @@ import msgspec
 from ..errors import SearchlabError
 from ..files import FileMissing, read_bytes, write_error
 from ..schema import UNREADABLE
-from .writer import LeasedFile
+from .lease import LeasedFile
 
 Entry = TypeVar("Entry", bound=msgspec.Struct)
 

@@ -68,8 +68,8 @@ class Budget(msgspec.Struct, frozen=True):
         """Return the part of ``log`` that is within this budget, or ``log`` itself if all of it is."""
         trials, line = len(log.costs), log.ended
         spent = (self.seconds, None), (None, self.stop_after)  # the values in the last line if this budget was spent
-        judged = self.seconds is not None or self.stop_after is not None
-        if judged and not (line and not line.by_policy and (line.seconds, line.stop_after) in spent):
+        is_limited = self.seconds is not None or self.stop_after is not None
+        if is_limited and not (line and not line.by_policy and (line.seconds, line.stop_after) in spent):
             for end in log.starts[1:]:  # the end of each batch except the last, which may be incomplete
                 if end < min(trials, self.trials) and (ended := self._reason_to_end(log, end)):
                     return log.first(end, ended)

@@ -44,12 +44,9 @@ class ChangedProgram(SearchlabError):
 
 
 def program_change(measured: str, built: str, versions: Mapping[str, str]) -> str:
-    """Return a clause which states that a config builds a different program, and what has changed.
+    """Return a clause which states that a config builds a different program, and what has changed since ``versions``.
 
-    Args:
-        measured: The hash of the program that was measured.
-        built: The hash of the program that the config builds now, or "" if it builds none.
-        versions: The versions of libraries when the program was measured.
+    ``built`` is the hash of the program that the config builds now, or "" if it builds none.
     """
     changed = version_changes(versions)
     cause = f"since then, these versions have changed: {', '.join(changed)}" if changed else "the space has changed"
@@ -64,16 +61,9 @@ def version_changes(versions: Mapping[str, str]) -> list[str]:
 
 
 def check_program(path: Path | str, trial: Trial, schedule: Schedule, versions: Mapping[str, str]) -> None:
-    """Check that ``schedule`` is the program of ``trial`` that was measured, if the log records its hash.
+    """Raise ChangedProgram unless ``schedule`` is the program of ``trial`` that was measured, if its hash is recorded.
 
-    Args:
-        path: The path of the trial's log.
-        trial: The trial.
-        schedule: The schedule that the trial's config has now.
-        versions: The versions of libraries with which the log's programs were last built.
-
-    Raises:
-        ChangedProgram: If the program is a different one.
+    ``versions`` are those of the libraries with which the programs of the log at ``path`` were last built.
     """
     measured = recorded_program(trial)
     if measured and (built := program_hash(schedule.mod)) != measured:
@@ -86,21 +76,10 @@ def recorded_program(trial: Trial) -> str:
 
 
 def check_sample(path: Path | str, trials: Sequence[Trial], space: Space, versions: Mapping[str, str]) -> int:
-    """Compare the programs of at most :data:`SAMPLE` of the ``trials`` with those that ``space`` builds now.
+    """Check the programs of at most :data:`SAMPLE` of the ``trials`` with :func:`check_program`.
 
-    The trials are drawn at random, but always the same.
-
-    Args:
-        path: The path of the log.
-        trials: The trials, of which those without a recorded program are ignored.
-        space: The space of their configs.
-        versions: The versions of libraries with which the log's programs were last built.
-
-    Returns:
-        The number of programs that were compared.
-
-    Raises:
-        ChangedProgram: If a program is a different one.
+    The trials are drawn at random, but always the same; those without a recorded program are ignored. Returns the
+    number of programs that were compared.
     """
     recorded = [trial for trial in trials if recorded_program(trial)]
     indices = np.random.default_rng(0).permutation(len(recorded))[:SAMPLE].tolist()

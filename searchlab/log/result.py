@@ -195,7 +195,7 @@ class Result:
     def _repr_html_(self) -> str:
         log, header = self.log, self.log.header
         trials, failed = _counts(log)
-        about: dict[str, object] = {
+        facts: dict[str, object] = {
             "workload": header.workload,
             "space": header.space_name,
             "cost model": f"{header.cost_model.name}, {header.features}" if header.cost_model else "",
@@ -208,8 +208,8 @@ class Result:
         if np.isfinite(log.costs).any():
             best = self.best
             retimed = ", timed again at the end" * best.retimed
-            about["best"] = f"{speed(best.gflops, log.unit)} in trial {best.trial.index}{retimed}"
-        return html_facts({name: value for name, value in about.items() if value != ""}, caption=header.name)
+            facts["best"] = f"{speed(best.gflops, log.unit)} in trial {best.trial.index}{retimed}"
+        return html_facts({name: value for name, value in facts.items() if value != ""}, caption=header.name)
 
 
 class Results(list[Result]):
@@ -407,11 +407,11 @@ def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
     A finalist is outside this noise if the winner was faster in all rounds, except for at most :data:`LOST_ROUNDS`.
     """
 
-    def lost(other: Finalist) -> int:
+    def rounds_lost(other: Finalist) -> int:
         return sum(a >= b for a, b in zip(first.seconds, other.seconds, strict=True))
 
     first = min(final.finalists, key=lambda finalist: statistics.median(finalist.seconds))
-    return first, tuple(other for other in final.finalists if other is not first and lost(other) > LOST_ROUNDS)
+    return first, tuple(other for other in final.finalists if other is not first and rounds_lost(other) > LOST_ROUNDS)
 
 
 def sentinel_trial(trials: Sequence[Trial]) -> Trial | None:
@@ -486,10 +486,10 @@ def html_table(columns: Sequence[object], rows: Iterable[Sequence[object]], capt
     return f"<table>{_caption(caption)}<thead>{row('th', columns)}</thead><tbody>{body}</tbody></table>"
 
 
-def html_facts(about: Mapping[str, object], caption: str = "") -> str:
+def html_facts(facts: Mapping[str, object], caption: str = "") -> str:
     """Return an HTML table of names and values."""
     rows = "".join(
-        f"<tr><th{_LEFT}>{escape(name)}</th><td{_LEFT}>{escape(str(value))}</td></tr>" for name, value in about.items()
+        f"<tr><th{_LEFT}>{escape(name)}</th><td{_LEFT}>{escape(str(value))}</td></tr>" for name, value in facts.items()
     )
     return f"<table>{_caption(caption)}<tbody>{rows}</tbody></table>"
 

@@ -114,14 +114,14 @@ def decode_table(path: Path, data: bytes) -> TableContent:
     """
     from pyarrow import compute
 
-    about, table = decode(path, data, _TYPES)
+    metadata, table = decode(path, data, _TYPES)
     for field in table.schema:
         if str(field.type) == "double" and compute.all(compute.is_finite(table[field.name])).as_py() is False:
             raise msgspec.ValidationError(f"its column {field.name!r} contains a number that is not finite")
     configs = _rows(table, _CONFIG)
     if any(table[name].null_count for name in table.column_names if name.startswith(_CONFIG)):
         configs = [{name: value for name, value in config.items() if value is not None} for config in configs]
-    for name in msgspec.json.decode(about.get(_JSON, b"[]"), type=set[str]):
+    for name in msgspec.json.decode(metadata.get(_JSON, b"[]"), type=set[str]):
         values: dict[str, Any] = {}
         for config in configs:
             if isinstance(text := config.get(name), str):
@@ -131,7 +131,7 @@ def decode_table(path: Path, data: bytes) -> TableContent:
         trial |= {"index": index, "config": config}
         if fields := {name: value for name, value in model.items() if value is not None}:
             trial["model"] = fields
-    return TableContent(_header(path, about), about.get(_LINES, b"[]"), trials)
+    return TableContent(_header(path, metadata), metadata.get(_LINES, b"[]"), trials)
 
 
 def _rows(table: pa.Table, prefix: str) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ def _rows(table: pa.Table, prefix: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _header(path: Path, about: Mapping[str, bytes]) -> bytes:
-    if KEY not in about:
+def _header(path: Path, metadata: Mapping[str, bytes]) -> bytes:
+    if KEY not in metadata:
         raise SearchlabError(f"{path} is not a table of searchlab: its metadata have no key {KEY!r}")
-    return about[KEY]
+    return metadata[KEY]

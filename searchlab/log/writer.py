@@ -1,24 +1,20 @@
-"""Write and check logs. Only one process at a time, the one that holds a log's lock, can write the log."""
+"""Write and check logs."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import gzip
 import itertools
 import os
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, first_line
-from ..files import check_regular, open_file, part_of, sync_directory, write_error, write_file
-from ..machine.scratch import NO_LOCKS
+from ..files import write_error, write_file
 from ..parquet import PARQUET
 from .format import (
     FORMAT,
@@ -41,22 +37,8 @@ from .format import (
     read_log_bytes,
     scan,
 )
+from .lease import LeasedFile, LogBusy, LogCut, is_locked
 from .table import encode_table
-
-LOCK_WAIT_SECONDS = 0.5
-"""How long to wait for a lock, in seconds, since :func:`is_locked` may hold it briefly."""
-
-
-class LogBusy(SearchlabError):
-    """Another process is writing the log."""
-
-
-class LogCut(SearchlabError):
-    """Another process has shortened the log that this process was writing."""
-
-
-class LogTaken(SearchlabError):
-    """Another process has taken over the log that this process was writing."""
 
 
 class LogWriter:
@@ -227,8 +209,8 @@ def _reporting_values(path: Path) -> Iterator[None]:
 
 def _with_batch(path: Path, header: Header, record: Record) -> Record:
     """Return ``record`` with the number of its batch. Raises SearchlabError if one of its times is negative."""
-    if (took := min(getattr(record, name) for name in SPENT)) < 0:
-        raise SearchlabError(f"cannot write the log {path}: trial {record.index} has an invalid time of {took:g} s")
+    if (seconds := min(getattr(record, name) for name in SPENT)) < 0:
+        raise SearchlabError(f"cannot write the log {path}: trial {record.index} has an invalid time of {seconds:g} s")
     if record.batch is None:
         record = msgspec.structs.replace(record, batch=record.index // max(1, header.batch))
     return record
@@ -273,7 +255,7 @@ def move_aside(path: Path) -> Path:
     return target
 
 
-def ways_on(header: Header) -> str:
+def describe_remedies(header: Header) -> str:
     """Return what a user can do about a log that cannot be continued with ``header``, as a clause."""
     other = "choose another directory (--out)" if header.label else "choose another log file"
     return f"{other}, or pass --discard (in Python, discard=True), which moves the old log aside and starts again"
@@ -305,158 +287,6 @@ def _format_value(value: Any) -> str:
     return value if isinstance(value, str) and value else msgspec.json.encode(value).decode()
 
 
-class LeasedFile:
-    """A log's file, opened for a single writer and created if it does not exist. Sizes are in bytes.
-
-    On some shared file systems, locks do not extend to other hosts. Therefore a writer appends only to files that it
-    has created: :meth:`take_over` replaces any other file with a copy, so that a previous writer that is still running
-    finds its file replaced. Raises LogBusy if another process is writing the log, and OSError if it cannot be opened.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            self._is_owner = True
-        except FileExistsError:
-            self._file = os.open(path, os.O_RDWR)
-            self._is_owner = False
-        try:
-            check_regular(os.fstat(self._file), f"write the log {path}")
-            _lock(self._file)
-            self.size = os.fstat(self._file).st_size
-            if not self._exists():
-                raise BlockingIOError  # another process has replaced or removed the file since it was opened
-        except BlockingIOError:
-            os.close(self._file)
-            raise self._busy() from None
-        except BaseException:
-            os.close(self._file)
-            raise
-
-    def take_over(self, size: int) -> None:
-        """Ensure that this process created the file, if necessary by copying the first ``size`` bytes of the original.
-
-        Raises LogBusy if the log has changed since it was opened, and LogTaken if another process has taken it over.
-        """
-        exists = self._exists()
-        if self._is_owner:
-            if not exists:
-                raise LogTaken(
-                    f"another process has taken over the log {self._path}, or the log was moved; this run stops here, "
-                    f"but no trial is lost; execute each run in only one place"
-                )
-            return
-        if not exists or os.fstat(self._file).st_size != self.size:
-            raise self._busy()
-        part = part_of(self._path)
-        new = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._file).st_mode & 0o777)
-        try:
-            _copy(self._file, new, size)
-            os.fsync(new)
-            _lock(new)
-            os.replace(part, os.path.realpath(self._path))
-        except BaseException:
-            os.close(new)
-            part.unlink(missing_ok=True)
-            raise
-        os.close(self._file)
-        self._file, self._is_owner = new, True
-        sync_directory(self._path.parent)
-
-    def write(self, data: bytes, end: int) -> None:
-        """Write ``data`` after the file's first ``end`` bytes, discarding the rest.
-
-        The call can be repeated after an interrupt or an OSError.
-
-        Raises:
-            LogCut: If the file has become shorter.
-            LogBusy, LogTaken: See :meth:`take_over`.
-        """
-        self.take_over(end)
-        self._check_size(end)
-        _write_at(self._file, data, end)
-
-    def sync(self, end: int) -> None:
-        """Force the file to disk. Raises LogCut if it has become shorter than ``end`` bytes."""
-        self._check_size(end)
-        os.fsync(self._file)
-
-    def _check_size(self, end: int) -> None:
-        if (size := os.fstat(self._file).st_size) < end:
-            raise LogCut(f"the log {self._path} was cut to {size:,} bytes by another process while its run continued")
-
-    def remove(self) -> None:
-        """Remove the log if this process created it and no other process has taken it over."""
-        if self._is_owner and self._exists():
-            self._path.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        os.close(self._file)
-
-    def _exists(self) -> bool:
-        try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._file))
-        except FileNotFoundError:
-            return False
-
-    def _busy(self) -> LogBusy:
-        return LogBusy(f"another process is writing {self._path}; wait for it to finish, or choose a different log")
-
-
-def _write_at(file: int, data: bytes, start: int) -> None:
-    written = 0
-    while written < len(data):
-        written += os.pwrite(file, data[written:], start + written)
-
-
-PIECE = 1 << 26
-"""The number of bytes to copy at a time. Linux reads at most 2,147,479,552 bytes at once; see read(2)."""
-
-
-def _copy(source: int, target: int, size: int) -> None:
-    """Copy the first ``size`` bytes of an open file to another. Raises OSError if there are fewer."""
-    done = 0
-    while done < size:
-        piece = os.pread(source, min(PIECE, size - done), done)
-        if not piece:
-            raise OSError(errno.EIO, "its end is missing")
-        _write_at(target, piece, done)
-        done += len(piece)
-
-
-def lock(file: int | IO[bytes]) -> None:
-    """Lock an open file until it is closed. Raises BlockingIOError if another process holds the lock."""
-    until = time.monotonic() + LOCK_WAIT_SECONDS
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise
-        time.sleep(0.01)
-
-
-def _lock(file: int | IO[bytes]) -> None:
-    """Lock an open log if its file system supports locks."""
-    try:
-        lock(file)
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-
-
-def is_locked(path: Path) -> bool:
-    """Return whether a process is writing the log at ``path``, or False if the log cannot be read."""
-    with suppress(SearchlabError), open_file(path) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
-
-
 def compress(log: Path, to: Path) -> None:
     """Write ``log`` to ``to`` (``*.parquet`` or ``*.gz``) and remove ``log``. Equal logs yield equal files."""
     try:
@@ -467,7 +297,7 @@ def compress(log: Path, to: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Examined:
+class LogCheck:
     """A log's problems, and the number of intact lines, from which a run can resume.
 
     Attributes:
@@ -487,7 +317,7 @@ class Examined:
     notes: tuple[str, ...] = ()
 
 
-def examine(path: Path) -> Examined:
+def check_log(path: Path) -> LogCheck:
     """Find all problems in the log at ``path``. Raises SearchlabError if the file cannot be read."""
     problems: list[Line] = []
     notes: dict[str, None] = {}
@@ -515,4 +345,4 @@ def examine(path: Path) -> Examined:
             intact = line.number
     if not problems and not intact:
         problems.append(Line(1, b"", None, "the log is empty: it has no header yet"))
-    return Examined(path, tuple(problems), trials, intact, damaged, tuple(notes))
+    return LogCheck(path, tuple(problems), trials, intact, damaged, tuple(notes))

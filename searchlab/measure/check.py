@@ -30,7 +30,7 @@ ROUNDS = 5  # readings of each program between two looks at the clock
 BUSY_SHARE = 0.25  # the share of the time during which another core is kept busy
 
 
-class OneProgram(ProductSpace):
+class RowProduct(ProductSpace):
     """A product whose rows are computed by one thread, or by a thread on each core."""
 
     def schedule(self, config: Config) -> Schedule:
@@ -51,7 +51,7 @@ def check_machine(seconds: float) -> MachineCheck:
     """
     target = resolve_target("native")
     threads = sorted({1, target.cores})
-    space = OneProgram(parse_workload(WORKLOAD), target, [Knob("threads", threads)])
+    space = RowProduct(parse_workload(WORKLOAD), target, [Knob("threads", threads)])
     settings = LocalSettings(sentinel=0, finalists=len(threads), check=False)
     frequencies: list[float] = []
     with LocalMeasurer(settings, target, {}, 1) as measurer:

@@ -151,15 +151,17 @@ def packed_inputs(
     """
     import tvm
 
-    taken = {}
+    arguments = {}
     for name, array in inputs.items():
-        taken[name] = [tvm.runtime.tensor(spec.unwritten(), array.device) for spec in packed.get(name, ())] or [array]
+        arguments[name] = [tvm.runtime.tensor(spec.unwritten(), array.device) for spec in packed.get(name, ())] or [
+            array
+        ]
         if name in packed:
-            program[PACK + name](array, *taken[name])
-    return taken
+            program[PACK + name](array, *arguments[name])
+    return arguments
 
 
-def reason(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return the text of ``error``, omitting the kernel source code that CUDA errors contain."""
     text = text_of(error)
     _, mark, output = text.partition("\nCompilation error:\n")

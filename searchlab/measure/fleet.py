@@ -25,12 +25,13 @@ from ..console import one_line
 from ..errors import SearchlabError, first_line
 
 SERVER_PORTS = range(9090, 9190)
-LOADER = "searchlab.load"
+LOADER_FUNCTION = "searchlab.load"
 """The server function that loads object files. Its arguments are the memory limit in MB, followed by the files."""
 
-AGAIN_SECONDS = 0.2  # how long a server pauses after losing a session's process or its tracker
+RETRY_SECONDS = 0.2  # how long a server pauses after losing a session's process or its tracker
 SESSION_END_SECONDS = 0.2  # how long a session may take to end by itself after its client has disconnected
 GREETING_SECONDS = 2.0  # how long a client may take to greet a server after connecting
+PROBE_SECONDS = 3.0  # how long a server may take to answer a probe
 ANSWER_SECONDS = 5.0  # time limit for connecting to a tracker, and for an answer that needs no device
 
 MAX_ANSWER = 16 << 20
@@ -150,11 +151,11 @@ class Tracker:
         deadline = time.monotonic() + ANSWER_SECONDS
         (size,) = struct.unpack("<i", self._receive(4, deadline))
         if not 0 <= size <= MAX_ANSWER:
-            raise self._strange(f"it announces an answer of {size} bytes")
+            raise self._protocol_error(f"it announces an answer of {size} bytes")
         try:
             return msgspec.json.decode(self._receive(size, deadline), type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise self._strange(first_line(error)) from None
+            raise self._protocol_error(first_line(error)) from None
 
     def _receive(self, size: int, deadline: float) -> bytes:
         """Return ``size`` bytes. Each part may arrive late, but all must arrive before ``deadline``."""
@@ -178,7 +179,7 @@ class Tracker:
             f"the process at {self.address} did not answer within {ANSWER_SECONDS:g} s; restart it if it hangs"
         )
 
-    def _strange(self, how: str) -> SearchlabError:
+    def _protocol_error(self, how: str) -> SearchlabError:
         return SearchlabError(
             f"the process at {self.address} does not answer like a TVM RPC tracker: {how}; restart it, or pass the "
             f"address of a tracker"
@@ -203,13 +204,12 @@ def registered_devices(address: str) -> dict[str, list[str]]:
         return tracker.devices()
 
 
-def greets_clients(host: str, port: int, seconds: float = 3.0) -> bool:
+def greets_clients(host: str, port: int) -> bool:
     """Check whether the server at ``host:port`` greets clients. A server that hangs or is in a session does not."""
     from tvm.rpc import base
 
     key = b"client:nobody"  # a key that no server expects
-    with contextlib.suppress(OSError, struct.error), socket.create_connection((host, port), seconds) as probe:
-        probe.settimeout(seconds)
+    with contextlib.suppress(OSError, struct.error), socket.create_connection((host, port), PROBE_SECONDS) as probe:
         probe.sendall(struct.pack("<ii", base.RPC_MAGIC, len(key)) + key)
         (code,) = struct.unpack("<i", base.recvall(probe, 4))
         return bool(code == base.RPC_CODE_MISMATCH)
@@ -218,13 +218,13 @@ def greets_clients(host: str, port: int, seconds: float = 3.0) -> bool:
 
 def reachable(host: str, port: int) -> bool:
     """Check whether a process, even a busy one, accepts connections at ``host:port``."""
-    with contextlib.suppress(OSError), socket.create_connection((host, port), 2.0) as probe:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), PROBE_SECONDS) as probe:
         probe.sendall(struct.pack("<i", 0))  # a TVM server rejects this silently
         return True
     return False
 
 
-class Listening(socket.socket):
+class ListeningSocket(socket.socket):
     """A listening socket whose connections time out if the client stays silent."""
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -294,22 +294,22 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
         limit_memory(memory_limit_mb)  # for this session, which runs only this program
         return load_objects([bytes(data) for data in object_files])
 
-    tvm_ffi.register_global_func(LOADER, load_program, override=True)
+    tvm_ffi.register_global_func(LOADER_FUNCTION, load_program, override=True)
     server.logger.setLevel(logging.ERROR)
     serve_session = server._serve_loop
 
-    def serve_while_wanted(connection: socket.socket, *rest: object) -> None:
+    def serve_until_disconnected(connection: socket.socket, *rest: object) -> None:
         connection.settimeout(None)
         confine_signals()  # so that the session's program cannot kill the server
         threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
         serve_session(connection, *rest)
 
-    server._serve_loop = serve_while_wanted
+    server._serve_loop = serve_until_disconnected
     # Clients use the address on which the server listens or, if it listens on all, the one that the tracker sees.
     address = None if host == "0.0.0.0" else host
     home = os.getcwd()
     os.register_at_fork(after_in_child=lambda: die_with(os.getppid()))
-    with listen(host, ports) as bound, Listening(fileno=bound.detach()) as listening:
+    with listen(host, ports) as bound, ListeningSocket(fileno=bound.detach()) as listening:
         say(address_of(listening))
         while True:
             try:
@@ -317,7 +317,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
             except Exception as error:  # a crashed session, or an invalid greeting, which would end a plain server
                 print(f"continuing after: {error}", file=sys.stderr, flush=True)
             os.chdir(home)  # the session has removed its folder
-            time.sleep(AGAIN_SECONDS)
+            time.sleep(RETRY_SECONDS)
 
 
 def _end_with(connection: int) -> None:

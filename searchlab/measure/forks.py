@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from threadpoolctl import threadpool_limits
 
-from .isolation import adopt, isolate, kill_children
+from .isolation import become_subreaper, isolate, kill_children
 from .messages import End, Fork, HasEnded
 from .process import MAX_MESSAGE_BYTES, Channel
 
@@ -36,7 +36,7 @@ def serve() -> None:
 
     del sys.modules["torch"]  # a plug-in may still import it
     with socket.socket(fileno=int(sys.argv[1])) as control:
-        adopt()
+        become_subreaper()
         gc.freeze()  # so that forks do not scan, and thus copy, the objects that already exist
         while True:
             data, files, _, _ = socket.recv_fds(control, MAX_MESSAGE_BYTES, 2)
@@ -68,14 +68,14 @@ def _fork(
     message: Fork, control: socket.socket, work: Callable[[Channel, int], None], connection: int, errors: int
 ) -> int | str:
     """Return the fork's process ID, or the reason why forking failed."""
-    us = os.getpid()
+    own_pid = os.getpid()
     try:
         pid = os.fork()
     except OSError as error:  # out of memory or process IDs
         return str(error.strerror)
     if pid:
         _forks.add(pid)
-        _own_group(pid)
+        _join_own_group(pid)
         os.close(connection)
         os.close(errors)
         return pid
@@ -84,10 +84,10 @@ def _fork(
         control.close()
         os.dup2(errors, 2)
         os.close(errors)
-        _own_group(0)
-        isolate(parent=us)
-        adopt()
-        _adapt(message)
+        _join_own_group(0)
+        isolate(parent=own_pid)
+        become_subreaper()
+        _apply_state(message)
         work(Channel(connection), message.memory_limit_mb)
         code = 0
     except BaseException:
@@ -96,13 +96,13 @@ def _fork(
         os._exit(code)
 
 
-def _own_group(pid: int) -> None:
+def _join_own_group(pid: int) -> None:
     """Put a fork in its own process group, which is used to kill it. Both processes do this, as either may be first."""
     with contextlib.suppress(OSError):  # it has ended already
         os.setpgid(pid, 0)
 
 
-def _adapt(message: Fork) -> None:
+def _apply_state(message: Fork) -> None:
     """Give this process the state that it would have if the requesting process had started it directly."""
     for name, value in message.environment.items():
         if value is None:

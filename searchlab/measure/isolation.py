@@ -2,8 +2,8 @@
 
 No privileges are needed. On Linux 6.12 or later, Landlock confines a process's signals to itself and the processes that
 it starts. On older kernels, an extra process between the candidates and the process that waits for them absorbs such
-signals. A memory limit prevents candidates from making the machine swap. :class:`Watch` detects changes to a process
-that might otherwise affect the next candidate in it.
+signals. A memory limit prevents candidates from making the machine swap. :class:`StateComparison` detects changes to a
+process that might otherwise affect the next candidate in it.
 """
 
 from __future__ import annotations
@@ -120,10 +120,10 @@ def continue_in_child() -> None:
 
     If a candidate kills its parent, only this intermediate process ends, and its own parent detects that.
     """
-    us = os.getpid()
+    own_pid = os.getpid()
     child = os.fork()
     if child == 0:
-        die_with(us)
+        die_with(own_pid)
         return
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
@@ -131,7 +131,7 @@ def continue_in_child() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child has already dumped its core, if at all
         if -code != signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)
-        os.kill(us, -code)
+        os.kill(own_pid, -code)
     os._exit(max(code, 0))
 
 
@@ -151,21 +151,21 @@ def limit_memory(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def with_limit(text: str, megabytes: int, used: int = 0) -> str:
-    """Return ``text``, and add the limit if memory ran out. ``used`` is the process's peak memory in MB, if known."""
-    if megabytes and (used >= megabytes or any(sign in text for sign in _OUT_OF_MEMORY)):
+def with_memory_limit(text: str, megabytes: int, peak: int = 0) -> str:
+    """Return ``text``, and add the limit if memory ran out. ``peak`` is the process's peak memory in MB, if known."""
+    if megabytes and (peak >= megabytes or any(sign in text for sign in _OUT_OF_MEMORY)):
         return f"{text}; a candidate may use {megabytes} MB of memory (memory_limit_mb)"
     return text
 
 
-def adopt() -> None:
+def become_subreaper() -> None:
     """Make this process the parent of any descendant whose own parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def kill_children(but: Container[int] = ()) -> None:
-    """Kill this process's children, except for ``but``, and all their descendants. Requires :func:`adopt`."""
+    """Kill this process's children except ``but``, and all their descendants. Requires :func:`become_subreaper`."""
     for _ in range(1000):  # a process that is killed may leave children, which this process then adopts
         children = [child for child in _children() if child not in but]
         if not children:
@@ -177,7 +177,7 @@ def kill_children(but: Container[int] = ()) -> None:
                 os.waitpid(child, 0)
 
 
-class Watch:
+class StateComparison:
     """Compares this process's state before and after a candidate runs."""
 
     def __init__(self) -> None:

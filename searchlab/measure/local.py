@@ -22,7 +22,7 @@ from .code import Code, CodeFolder
 from .contract import CannotMeasure, MeasurementsByProgram, Remeasurer, RunSettings
 from .messages import Built, Failed, Ran, SetUpRunner, Work
 from .pool import BuildingMeasurer
-from .process import AnswerT, Deadline, Late, MeasuringWorker, Spoiled, WorkerDied, failure_of
+from .process import AnswerMismatch, AnswerT, Deadline, MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
 
 
 class LocalSettings(RunSettings, frozen=True, tag="local"):
@@ -182,7 +182,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             runner.send(message)
             try:
                 return self._receive_answer(runner, timeout, expected)
-            except Spoiled as death:  # the previous program may be at fault
+            except AnswerMismatch as death:  # the previous program may be at fault
                 failed = failure_of(death, "running", 0.0)
         return failed
 
@@ -192,13 +192,13 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         usable = False
         try:
             if not runner.answers_within(limit):
-                raise Late(f"took longer than {timeout:g} s")
+                raise WorkerTimeout(f"took longer than {timeout:g} s")
             answer: AnswerT | Failed = runner.recv(expected, Failed)
             usable = runner.usable and (
                 not isinstance(answer, Failed) or can_continue_after(self.target.kind, answer.failure)
             )
             return answer
-        except Spoiled:
+        except AnswerMismatch:
             raise
         except WorkerDied as death:
             return failure_of(death, "running", limit.used)

@@ -6,6 +6,7 @@ that run in the worker can write to its connection.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -62,18 +63,23 @@ class End(NamedTuple):
     cpu_seconds: float = 0.0
 
 
-class SetUpBuilder(NamedTuple):
-    """Prepare to build programs from a space. The answer to this and the other set-up message is Ready or Broken.
+@dataclass(frozen=True)
+class _SetUpObject:
+    """Prepare to use a pickled object. The answer to a set-up message is Ready or Broken."""
 
-    Attributes:
-        space: The pickled space.
-    """
-
-    space: bytes
-    shown_as: str
+    pickled: bytes
+    title: str
 
     def __str__(self) -> str:
-        return self.shown_as
+        return self.title
+
+
+class SetUpBuilder(_SetUpObject):
+    """Prepare to build programs from a space."""
+
+
+class SetUpFunction(_SetUpObject):
+    """Prepare to call a function."""
 
 
 class SetUpRunner(NamedTuple):
@@ -94,20 +100,6 @@ class SetUpRunner(NamedTuple):
 
     def __str__(self) -> str:
         return str(self.workload)
-
-
-class SetUpFunction(NamedTuple):
-    """Prepare to call a function.
-
-    Attributes:
-        function: The pickled function.
-    """
-
-    function: bytes
-    shown_as: str
-
-    def __str__(self) -> str:
-        return self.shown_as
 
 
 class Started(_Answer, frozen=True):
@@ -223,7 +215,7 @@ class Ran(_Answer, frozen=True):
     check_seconds: StepSeconds = 0.0
 
 
-class Begun(_Answer, frozen=True):
+class InputsReceived(_Answer, frozen=True):
     """The inputs are on the device, and the program's clock starts."""
 
 
@@ -252,7 +244,7 @@ class Remeasured(_Answer, frozen=True):
 
 
 class RunOn(NamedTuple):
-    """Run a program on a fleet device. The worker answers Begun and then Ran, or else Lost or Unfit.
+    """Run a program on a fleet device. The answers are InputsReceived and then Ran, or else DeviceLost or DeviceUnfit.
 
     Attributes:
         best: The time that the run's fastest program so far takes, in seconds.
@@ -263,13 +255,13 @@ class RunOn(NamedTuple):
     best: float
 
 
-class Lost(_Answer, frozen=True):
+class DeviceLost(_Answer, frozen=True):
     """The device has vanished, or its session has ended."""
 
     text: Text
 
 
-class Unfit(_Answer, frozen=True):
+class DeviceUnfit(_Answer, frozen=True):
     """The device cannot run programs for the target."""
 
     text: Text
@@ -277,9 +269,9 @@ class Unfit(_Answer, frozen=True):
 
 SetUp = SetUpBuilder | SetUpRunner | SetUpFunction
 Work = Build | Extract | RunProgram | Call | Remeasure | RunOn
-Done = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Remeasured | Lost | Unfit
+Done = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Remeasured | DeviceLost | DeviceUnfit
 """The last answer to a message."""
-Answer = Started | Scheduled | Begun | Done
+Answer = Started | Scheduled | InputsReceived | Done
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
@@ -290,7 +282,7 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         number: The number of the message that it answers, counted from 1.
-        changed: The parts of the worker's state that the candidate has changed; see isolation.Watch.
+        changed: The parts of the worker's state that the candidate has changed; see isolation.StateComparison.
     """
 
     number: int

@@ -29,16 +29,16 @@ from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
 from .process import (
     START_SECONDS,
     Deadline,
-    Late,
     MeasuringWorker,
     WorkerDied,
+    WorkerTimeout,
     failure_of,
     fork_server,
     wait_for_answers,
 )
 
-FLUSHABLE = ("x86_64", "aarch64")  # the architectures on which TVM can remove data from a CPU's caches
-CHUNK = 16  # the maximum number of configs per feature-extraction job
+FLUSHABLE_CPUS = ("x86_64", "aarch64")  # the architectures on which TVM can remove data from a CPU's caches
+CHUNK_SIZE = 16  # the maximum number of configs per feature-extraction job
 
 Job = TypeVar("Job")
 
@@ -59,7 +59,7 @@ class WorkerPool:
             if process.set_up_message != message:
                 process.send_set_up(message)
         while len(self.processes) < count:
-            self.another(message)
+            self.start_process(message)
         return self.processes[:count]
 
     def set_up(self, message: SetUp, count: int) -> list[MeasuringWorker]:
@@ -68,7 +68,7 @@ class WorkerPool:
         batch.run()
         return batch.idle
 
-    def another(self, message: SetUp) -> MeasuringWorker:
+    def start_process(self, message: SetUp) -> MeasuringWorker:
         """Start a process and send it ``message``."""
         process = MeasuringWorker(*self._arguments)
         self.processes.append(process)
@@ -84,7 +84,7 @@ class WorkerPool:
             self.discard(process)
 
 
-class Turn(NamedTuple, Generic[Job]):
+class Assignment(NamedTuple, Generic[Job]):
     """The current task of a busy process.
 
     Attributes:
@@ -113,7 +113,7 @@ class JobBatch(Generic[Job]):
         self.message = message
         self.waiting = deque(jobs)
         self.idle = [process for process in processes if process.is_set_up]
-        self.busy: dict[MeasuringWorker, Turn[Job]] = {}
+        self.busy: dict[MeasuringWorker, Assignment[Job]] = {}
         for process in processes:
             if not process.is_set_up:
                 self.mark_busy(process, None, START_SECONDS)
@@ -147,25 +147,25 @@ class JobBatch(Generic[Job]):
     def step(self) -> list[Any]:
         """Assign jobs, wait for an answer for a short time, and return the objects that can be read."""
         others = self.assign()
-        limits = [turn.limit for turn in self.busy.values()]
+        limits = [assignment.limit for assignment in self.busy.values()]
         ready = wait_for_answers([*(process.channel for process in self.busy), *others], limits)
-        for process, turn in list(self.busy.items()):
+        for process, assignment in list(self.busy.items()):
             try:
                 if process.channel in ready:
-                    self._receive(process, turn)
-                elif turn.limit.is_over and not process.channel.poll():  # still no answer
-                    raise Late(f"took longer than {turn.limit.seconds:g} s")
+                    self._receive(process, assignment)
+                elif assignment.limit.is_over and not process.channel.poll():  # still no answer
+                    raise WorkerTimeout(f"took longer than {assignment.limit.seconds:g} s")
             except WorkerDied as death:
-                if turn.job is None:
+                if assignment.job is None:
                     process.fail_unless_set_up(death)
                 self._replace(process)
-                if turn.job is not None:
-                    self.on_worker_died(turn.job, death, turn.limit.used)
+                if assignment.job is not None:
+                    self.on_worker_died(assignment.job, death, assignment.limit.used)
         return ready
 
     def mark_busy(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
         """Mark ``process`` as busy, and give it ``limit`` seconds to send its next answer."""
-        self.busy[process] = Turn(job, Deadline(limit, process))
+        self.busy[process] = Assignment(job, Deadline(limit, process))
 
     def mark_idle(self, process: MeasuringWorker) -> None:
         """Make ``process`` idle, or replace it if a candidate has changed it."""
@@ -175,9 +175,9 @@ class JobBatch(Generic[Job]):
         else:
             self._replace(process)
 
-    def _receive(self, process: MeasuringWorker, turn: Turn[Job]) -> None:
-        if turn.job is not None:
-            self.receive(process, turn.job)
+    def _receive(self, process: MeasuringWorker, assignment: Assignment[Job]) -> None:
+        if assignment.job is not None:
+            self.receive(process, assignment.job)
             return
         process.receive_set_up()
         if process.is_set_up:
@@ -188,7 +188,7 @@ class JobBatch(Generic[Job]):
     def _replace(self, process: MeasuringWorker) -> None:
         self.pool.discard(process)
         self.busy.pop(process, None)
-        self.mark_busy(self.pool.another(self.message), None, START_SECONDS)
+        self.mark_busy(self.pool.start_process(self.message), None, START_SECONDS)
 
 
 @dataclass
@@ -307,7 +307,7 @@ class _Building(JobBatch[int]):
         for process in self.idle:
             if not process.is_used:
                 return process
-        if all(turn.job is not None for turn in self.busy.values()):
+        if all(assignment.job is not None for assignment in self.busy.values()):
             self._replace(self.idle.pop())
         return None
 
@@ -333,16 +333,12 @@ class _Building(JobBatch[int]):
 
     def on_worker_died(self, index: int, death: WorkerDied, seconds: float) -> None:
         failed = failure_of(death, "building", seconds)
-        self._fail(index, failed, isinstance(death, Late) and index in self.isolated)
+        self._fail(index, failed, isinstance(death, WorkerTimeout) and index in self.isolated)
 
     def _fail(self, index: int, failed: Failed, is_certain: bool = False, is_program: bool = False) -> None:
-        """Record a config's failure, or build the config once more.
+        """Record a config's failure, or build the config once more unless only the config can be to blame (is_certain).
 
-        Args:
-            index: The config.
-            failed: The failure.
-            is_certain: Whether only the config can be to blame.
-            is_program: Whether every config with its program would fail.
+        ``is_program`` is whether every config with its program would fail.
         """
         retries = failed.failure != "invalid" and not is_certain and index not in self.retries
         program = self.builds.hashes.get(index, "")
@@ -373,7 +369,7 @@ class _Extraction(JobBatch[range]):
     """
 
     def __init__(self, pool: BuildPool, space: Space, features: str, configs: Sequence[Config]) -> None:
-        size = min(CHUNK, -(-len(configs) // pool.workers))
+        size = min(CHUNK_SIZE, -(-len(configs) // pool.workers))
         indices = range(len(configs))
         chunks = [indices[start : start + size] for start in range(0, len(configs), size)]
         self.sharing = min(pool.workers, len(chunks))
@@ -388,7 +384,7 @@ class _Extraction(JobBatch[range]):
     def assign(self) -> Sequence[Any]:
         while self.waiting and self.idle:
             process = self.idle.pop()
-            is_new = self.features not in process.extracts
+            is_new = self.features not in process.imported_features
             chunk = range(0) if is_new else self.waiting.popleft()
             process.send(messages.Extract(self.features, [self.configs[i] for i in chunk]))
             self.mark_busy(process, chunk, START_SECONDS if is_new else self.timeout)
@@ -400,7 +396,7 @@ class _Extraction(JobBatch[range]):
             raise WorkerDied("sent an invalid answer: its rows do not match the configs")
         if not process.usable and len(chunk) > 1:  # a changed process may have affected the other rows
             raise WorkerDied(f"was left with changed {process.changed}")
-        process.extracts.add(self.features)
+        process.imported_features.add(self.features)
         if chunk:  # the time for an empty chunk is spent on a new process's imports
             self.seconds += answer.seconds / self.sharing
         for index, row in zip(chunk, answer.rows, strict=True):
@@ -442,7 +438,7 @@ def check_size(workload: Workload) -> None:
 
 def can_flush(target: Target) -> bool:
     """Return whether TVM can remove a program's arguments from the caches of ``target``."""
-    return target.kind != "llvm" or _architecture_of(target) in FLUSHABLE
+    return target.kind != "llvm" or _architecture_of(target) in FLUSHABLE_CPUS
 
 
 def check_can_flush(target: Target) -> None:
@@ -450,7 +446,7 @@ def check_can_flush(target: Target) -> None:
     if not can_flush(target):
         name = _architecture_of(target)
         raise SearchlabError(
-            f"TVM cannot remove arguments from the caches of {name}, only of {' and '.join(FLUSHABLE)}; use "
+            f"TVM cannot remove arguments from the caches of {name}, only of {' and '.join(FLUSHABLE_CPUS)}; use "
             'measure.cache = "warm"'
         )
 

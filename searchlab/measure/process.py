@@ -27,7 +27,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..plugins import search_path
-from .isolation import with_limit
+from .isolation import with_memory_limit
 from .messages import (
     Answer,
     Broken,
@@ -73,12 +73,12 @@ class Channel:
 
     Args:
         file: The file descriptor of a connected stream socket. The channel takes ownership of it.
-        longest: The maximum length of a frame, in bytes.
+        max_length: The maximum length of a frame, in bytes.
     """
 
-    def __init__(self, file: int, longest: int = 1 << 30) -> None:
+    def __init__(self, file: int, max_length: int = 1 << 30) -> None:
         self._socket = socket.socket(fileno=file)
-        self._longest = longest
+        self._max_length = max_length
         self._data = bytearray()  # the part of the next frame that has arrived, including its header
         self._ended = False
 
@@ -128,14 +128,14 @@ class Channel:
 
         Raises:
             EOFError: If the other end is closed.
-            ValueError: If the frame is longer than ``longest``. No later frame can then be read.
+            ValueError: If the frame is longer than ``max_length``. No later frame can then be read.
         """
         self.poll(None)
         if self._ended:
             raise EOFError
         (length,) = _HEADER.unpack_from(self._data)
-        if length > self._longest:
-            raise ValueError(f"a frame of {length} bytes exceeds the limit of {self._longest} bytes")
+        if length > self._max_length:
+            raise ValueError(f"a frame of {length} bytes exceeds the limit of {self._max_length} bytes")
         frame, self._data = bytes(memoryview(self._data)[_HEADER.size :]), bytearray()
         return frame
 
@@ -149,7 +149,7 @@ class Channel:
         if len(self._data) < _HEADER.size:
             return _HEADER.size - len(self._data)
         (length,) = _HEADER.unpack_from(self._data)
-        return 0 if length > self._longest else _HEADER.size + int(length) - len(self._data)
+        return 0 if length > self._max_length else _HEADER.size + int(length) - len(self._data)
 
 
 class Deadline:
@@ -159,10 +159,6 @@ class Deadline:
     this process, and perhaps the whole machine, was suspended in the meantime, so the excess does not count. Neither
     does the time during which the worker is stopped by a signal, up to ``STOPPED_SECONDS``: a candidate may also stop
     itself.
-
-    Args:
-        seconds: The limit, in seconds.
-        worker: The worker that is to answer.
 
     Attributes:
         used: The time that has counted so far, in seconds.
@@ -208,14 +204,14 @@ def wait_for_answers(
         longest: The maximum number of seconds to wait. If it is 0, return immediately.
     """
     # The operating system does not report data that a channel has already read.
-    read = [source for source in sources if isinstance(source, Channel) and source.poll()]
-    seconds = 0.0 if read else min([longest, *(limit.seconds_left for limit in limits)])
+    buffered = [source for source in sources if isinstance(source, Channel) and source.poll()]
+    seconds = 0.0 if buffered else min([longest, *(limit.seconds_left for limit in limits)])
     start = time.monotonic()
     ready: list[Any] = wait(sources, seconds)
     elapsed = min(time.monotonic() - start, seconds)
     for limit in limits:
         limit.count(elapsed)
-    return [s for s in sources if s in read or (s in ready and not (isinstance(s, Channel) and not s.poll()))]
+    return [s for s in sources if s in buffered or (s in ready and not (isinstance(s, Channel) and not s.poll()))]
 
 
 # --- workers ------------------------------------------------------------------------------------------------------
@@ -225,17 +221,17 @@ class WorkerDied(Exception):
     """The worker ended before it answered. The message says how."""
 
 
-class Spoiled(WorkerDied):
+class AnswerMismatch(WorkerDied):
     """The worker's answer does not belong to the latest message. An earlier candidate may have written it."""
 
 
-class Late(WorkerDied):
+class WorkerTimeout(WorkerDied):
     """The worker exceeded its time limit and was killed."""
 
 
 def failure_of(death: WorkerDied, phase: Literal["building", "running"], seconds: float) -> Failed:
     """Return how a candidate failed whose worker died, or took too long, after ``seconds`` of ``phase``."""
-    if isinstance(death, Late):
+    if isinstance(death, WorkerTimeout):
         return Failed("build_timeout" if phase == "building" else "run_timeout", f"{phase} {death}", seconds)
     return Failed("crash", f"the {phase} process {death}", seconds)
 
@@ -249,7 +245,7 @@ class Worker(ABC):
     TVM and OpenMP use ``threads`` threads. If ``scratch`` is specified, temporary files are created in this folder.
     """
 
-    longest = 1 << 40  # the maximum length of a message from the process, in bytes
+    max_length = 1 << 40  # the maximum length of a message from the process, in bytes
 
     def __init__(self, threads: int, scratch: str = "") -> None:
         parent_socket, child_socket = socket.socketpair()
@@ -265,7 +261,7 @@ class Worker(ABC):
             parent_socket.close()
             self._errors.close()
             raise
-        self.channel = Channel(parent_socket.detach(), self.longest)
+        self.channel = Channel(parent_socket.detach(), self.max_length)
 
     @abstractmethod
     def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Process: ...
@@ -309,12 +305,12 @@ class Worker(ABC):
         try:
             return self.channel.recv()
         except EOFError:
-            raise WorkerDied(self._fate()) from None
+            raise WorkerDied(self._describe_end()) from None
         except ValueError as error:
             self.end()
             raise WorkerDied(f"sent an invalid answer: {error}") from None
 
-    def _fate(self) -> str:
+    def _describe_end(self) -> str:
         """Return how the worker ended. If it has only closed its connection, kill it first."""
         until = time.monotonic() + WORKER_END_SECONDS
         while self.alive and time.monotonic() < until:
@@ -355,7 +351,7 @@ class MeasuringWorker(Worker):
     """
 
     _process: ForkedProcess
-    longest = LONGEST
+    max_length = LONGEST
 
     def __init__(self, threads: int, scratch: str = "", memory_limit_mb: int = 0) -> None:
         self._threads = threads
@@ -363,9 +359,9 @@ class MeasuringWorker(Worker):
         super().__init__(threads, scratch)
         self.set_up_message: SetUp | None = None  # the last set-up message sent to it
         self.is_set_up = False  # whether it has completed this set-up
-        self._used = False  # whether it has completed any set-up
+        self._was_set_up = False  # whether it has completed any set-up
         self._started = False  # whether it has finished its imports
-        self.extracts: set[str] = set()  # the features whose modules it has imported
+        self.imported_features: set[str] = set()  # the features whose modules it has imported
         self.is_used = False  # whether it has been sent any candidate
         self.changed = ""  # the parts of its state that a candidate has changed; if any, it runs no more candidates
         self._sent = 0
@@ -380,7 +376,7 @@ class MeasuringWorker(Worker):
 
         Raises:
             WorkerDied: If the worker has ended or sends anything else, in which case it is killed.
-            Spoiled: If the answer does not belong to the latest message. The worker is then killed.
+            AnswerMismatch: If the answer does not belong to the latest message. The worker is then killed.
         """
         frame = self.recv_bytes()
         try:
@@ -390,7 +386,7 @@ class MeasuringWorker(Worker):
             raise WorkerDied(f"sent an invalid answer: {error}") from None
         if reply.number != self._sent and not isinstance(reply.answer, Started):
             self.end()
-            raise Spoiled("answered a message that was never sent")
+            raise AnswerMismatch("answered a message that was never sent")
         if not isinstance(reply.answer, expected):
             self.end()
             raise WorkerDied(f"sent an unexpected answer: {type(reply.answer).__name__}")
@@ -413,9 +409,9 @@ class MeasuringWorker(Worker):
         message = Fork(self._threads, self._memory_limit_mb, sys.path, folder, changes)
         return server.fork(message, [connection, stderr.fileno()])
 
-    def _fate(self) -> str:
-        fate = super()._fate()  # waits until the process has ended
-        return with_limit(fate, self._memory_limit_mb, self._process.end.megabytes if self._process.end else 0)
+    def _describe_end(self) -> str:
+        fate = super()._describe_end()  # waits until the process has ended
+        return with_memory_limit(fate, self._memory_limit_mb, self._process.end.megabytes if self._process.end else 0)
 
     @property
     def cpu_seconds(self) -> float:
@@ -438,13 +434,13 @@ class MeasuringWorker(Worker):
             case Started():  # the first message of a new worker
                 self._started = True
             case Ready():
-                self.is_set_up = self._used = True
+                self.is_set_up = self._was_set_up = True
             case Broken(text):
                 raise SearchlabError(f"a measuring process cannot load {self.set_up_message}: {text}")
 
     def fail_unless_set_up(self, death: WorkerDied) -> None:
         """Raise SearchlabError for a ``death`` during set-up, unless the worker has completed an earlier set-up."""
-        if self._used:
+        if self._was_set_up:
             return
         if self._started and isinstance(self.set_up_message, SetUpRunner):
             raise SearchlabError(
@@ -520,7 +516,7 @@ class ForkServer:
     """A process that imports TVM and then forks workers; see ``forks.py``. Any thread may use it.
 
     Attributes:
-        environment: The environment in which it was started.
+        start_environment: The environment in which it was started.
     """
 
     def __init__(self) -> None:
@@ -584,8 +580,8 @@ class ForkServer:
             self._request_number = number = self._request_number + 1
             socket.send_fds(self._control, [pickle.dumps((number, message))], files or [])
             while data := self._control.recv(MAX_MESSAGE_BYTES):
-                of, answer = pickle.loads(data)
-                if of == number:  # any other answer belongs to an interrupted call
+                answered, answer = pickle.loads(data)
+                if answered == number:  # any other answer belongs to an interrupted call
                     return answer
         raise ConnectionResetError
 
@@ -598,14 +594,9 @@ def fork_server() -> ForkServer:
             if _server is not None:
                 _server.close()
             _server = ForkServer()
+            atexit.register(_server.close)
         return _server
-
-
-def _close_server() -> None:
-    if _server is not None:
-        _server.close()
 
 
 _starting = threading.Lock()
 _server: ForkServer | None = None
-atexit.register(_close_server)

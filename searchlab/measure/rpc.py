@@ -18,9 +18,9 @@ from ..space import Space
 from ..target import Target
 from .contract import MeasurementsByProgram, RunSettings
 from .fleet import Address, Tracker, greets_clients, reachable, registered_devices
-from .messages import Begun, Built, Failed, Lost, Ran, RunOn, SetUpRunner, Unfit
+from .messages import Built, DeviceLost, DeviceUnfit, Failed, InputsReceived, Ran, RunOn, SetUpRunner
 from .pool import BuildingMeasurer, JobBatch
-from .process import Late, MeasuringWorker, WorkerDied, failure_of
+from .process import MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
 
 POLL_SECONDS = 1.0  # the time between checks for registered devices while a request is pending
 
@@ -118,7 +118,7 @@ class RpcMeasurer(BuildingMeasurer):
             compile_mode()  # raises an error if this machine has no compiler; only the devices need a GPU
         devices = registered_devices(settings.tracker)
         if settings.key not in devices:
-            raise SearchlabError(f"{_no_device(settings, devices)}; start one with `searchlab fleet server`")
+            raise SearchlabError(f"{_describe_devices(settings, devices)}; start one with `searchlab fleet server`")
         super().__init__(settings, target, measurements, workers, scratch=True)
 
     def _prepare(self, space: Space, count: int) -> None:
@@ -145,7 +145,7 @@ class RpcMeasurer(BuildingMeasurer):
             yield run
 
 
-def _no_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
+def _describe_devices(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
     others = ", ".join(f"{key!r} ({len(addresses)})" for key, addresses in devices.items()) or "no devices"
     return f"the tracker at {settings.tracker} has no device with the key {settings.key!r}; it has {others}"
 
@@ -161,7 +161,7 @@ class _Batch(JobBatch[_Task]):
         self.done: dict[str, Measurement] = {}  # by program hash
         self.tracker: Tracker | None = None
         self.requested = 0
-        self.missed: float | None = None  # when the tracker or its last device vanished, by time.monotonic()
+        self.missing_since: float | None = None  # when the tracker or its last device vanished, by time.monotonic()
         self.last_check = time.monotonic()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -172,30 +172,30 @@ class _Batch(JobBatch[_Task]):
     def step(self) -> list[Any]:
         ready = super().step()
         if self.tracker in ready:
-            self._lent()
+            self._receive_device()
         return ready
 
     def assign(self) -> list[Tracker]:
         """Request the devices that can be used now. Raises SearchlabError if none has been available for too long."""
         needed = min(len(self.waiting), len(self.idle))
         now = time.monotonic()
-        is_running = any(turn.job for turn in self.busy.values())
+        is_running = any(assignment.job for assignment in self.busy.values())
         absent = ""
         try:
             if now - self.last_check > POLL_SECONDS and self.requested and not is_running:
                 self.last_check = now
                 devices = registered_devices(self.settings.tracker)
                 if self.settings.key in devices:
-                    self.missed = None
+                    self.missing_since = None
                 else:
-                    absent = _no_device(self.settings, devices)
+                    absent = _describe_devices(self.settings, devices)
             if needed and self.tracker is None:
                 self.tracker = Tracker(self.settings.tracker)
             while self.tracker and self.requested < needed:
                 self.tracker.request(self.settings.key)
                 self.requested += 1
         except (OSError, SearchlabError) as error:
-            self._tracker_gone(error)
+            self._handle_lost_tracker(error)
         if absent:
             self._fail_if_missing(
                 f"{absent}, and had none for {self.settings.device_timeout:g} s; start one with `searchlab fleet "
@@ -203,21 +203,21 @@ class _Batch(JobBatch[_Task]):
             )
         return [self.tracker] if self.tracker and self.requested else []
 
-    def _lent(self) -> None:
+    def _receive_device(self) -> None:
         assert self.tracker
         try:
             address = self.tracker.take()
         except (OSError, SearchlabError) as error:
-            self._tracker_gone(error)
+            self._handle_lost_tracker(error)
             return
-        self.missed = None
+        self.missing_since = None
         self.requested -= 1
         task, process = self.waiting.popleft(), self.idle.pop()
         task.address, task.connecting = address, None
         process.send(RunOn(address, task.built.code, self.best))
         self.mark_busy(process, task, self.settings.connect_timeout)
 
-    def _tracker_gone(self, error: Exception) -> None:
+    def _handle_lost_tracker(self, error: Exception) -> None:
         """Wait briefly for the tracker to return. Raises SearchlabError after ``device_timeout``."""
         if self.tracker:
             self.tracker.close()
@@ -231,51 +231,51 @@ class _Batch(JobBatch[_Task]):
     def _fail_if_missing(self, text: str) -> None:
         """Raise SearchlabError with ``text`` if no device has been available for too long."""
         now = time.monotonic()
-        if self.missed is None:
-            self.missed = now
-        if now - self.missed > self.settings.device_timeout:
+        if self.missing_since is None:
+            self.missing_since = now
+        if now - self.missing_since > self.settings.device_timeout:
             raise SearchlabError(text)
 
     def receive(self, process: MeasuringWorker, task: _Task) -> None:
         has_connected = task.connecting is not None
-        answer = process.recv(Failed, *((Ran,) if has_connected else (Begun,)), Lost, Unfit)
-        taken = self.busy[process].limit.used
-        if isinstance(answer, Begun):
-            task.connecting = taken
+        answer = process.recv(Failed, *((Ran,) if has_connected else (InputsReceived,)), DeviceLost, DeviceUnfit)
+        seconds = self.busy[process].limit.used
+        if isinstance(answer, InputsReceived):
+            task.connecting = seconds
             self.mark_busy(process, task, self.settings.run_timeout)
             return
         self.mark_idle(process)
         match answer:
-            case Lost(text):
-                self._handle_loss(task, text, taken)
-            case Unfit(text):
+            case DeviceLost(text):
+                self._handle_loss(task, text, seconds)
+            case DeviceUnfit(text):
                 raise SearchlabError(f"{text}; register it under a different key, or choose a different target")
             case Ran() | Failed():
                 self._done(task, answer)
 
     def on_worker_died(self, task: _Task, death: WorkerDied, seconds: float) -> None:
-        if isinstance(death, Late) and task.connecting is None:
+        if isinstance(death, WorkerTimeout) and task.connecting is None:
             limit = self.settings.connect_timeout
             self._handle_loss(task, f"it did not accept the connection and the inputs within {limit:g} s", 0.0)
         else:
             failed = failure_of(death, "running", seconds)
             self._handle_loss(task, failed.message, seconds, failed.failure)
 
-    def _handle_loss(self, task: _Task, text: str, taken: float, failure: Failure = "crash") -> None:
-        """Handle a task that lost its device or session after ``taken`` seconds."""
+    def _handle_loss(self, task: _Task, text: str, seconds: float, failure: Failure = "crash") -> None:
+        """Handle a task that lost its device or session after ``seconds`` seconds."""
         host, port, _ = task.address
         has_connected = task.connecting is not None
-        doubted = failure == "run_timeout" and not task.hung and not greets_clients(host, port)
-        task.hung |= doubted
+        is_suspect = failure == "run_timeout" and not task.hung and not greets_clients(host, port)
+        task.hung |= is_suspect
         task.lost_devices += 1
-        if has_connected and not doubted and reachable(host, port):
+        if has_connected and not is_suspect and reachable(host, port):
             message = text if failure == "run_timeout" else f"it crashed its process on {host}:{port}: {text}"
         elif task.lost_devices <= self.settings.retries:
             self.waiting.appendleft(task)
             return
         else:
             message = f"given up after {task.lost_devices} devices were lost, the last one at {host}:{port}: {text}"
-        self._done(task, Failed(failure, message, taken) if has_connected else Failed("run_error", message))
+        self._done(task, Failed(failure, message, seconds) if has_connected else Failed("run_error", message))
 
     def _done(self, task: _Task, answer: Ran | Failed) -> None:
         measurement = self.measurer._measurement(task.program, task.built, answer, task.connecting or 0.0)

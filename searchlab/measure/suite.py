@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,7 @@ from ..options import Jobs, SeedCount, Trials
 from ..parquet import PARQUET
 from ..plugins import Plugin
 from ..records import Statistic
-from ..schema import convert
+from ..schema import convert, parse_toml
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import named_workload
@@ -29,7 +28,7 @@ Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 _HERE = Path(__file__).resolve()
-PLACES = (_HERE.parents[2] / "studies" / "suite", _HERE.parents[1] / "suites")
+SUITE_DIRECTORIES = (_HERE.parents[2] / "studies" / "suite", _HERE.parents[1] / "suites")
 """The directories in which suites are found by name, in a checkout and in an installed package."""
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.+-]*$", max_length=MAX_NAME)]
@@ -197,7 +196,7 @@ class Suite:
 def installed_suites() -> dict[str, Path]:
     """Return the directories of the suites that can be found by name."""
     suites: dict[str, Path] = {}
-    for directory in PLACES:
+    for directory in SUITE_DIRECTORIES:
         for file in sorted(directory.glob(f"*/{FILE}")):
             suites.setdefault(file.parent.name, file.parent)
     return suites
@@ -246,11 +245,7 @@ def read_suite(directory: Path) -> Suite:
     for inside in directory.rglob("*"):  # the tables, cards and baselines of a suite are part of it
         if inside.is_symlink():
             resolve_inside(inside, directory)
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SearchlabError(f"{path} is not valid TOML: {error}") from None
-    return Suite(directory, convert(data, SuiteSpec, str(path)))
+    return Suite(directory, convert(parse_toml(text, path), SuiteSpec, str(path)))
 
 
 def split_of(suite: Suite) -> dict[str, Split]:

@@ -31,8 +31,8 @@ from ..target import Target
 from .contract import MeasurementsByProgram, Measurer, MeasureSettings, RunSettings, SpaceCosts
 from .pool import BuildPool
 
-WORTH_PROCESSES = 512  # for fewer configs, processes are not started, because starting them takes longer than it saves
-ABSENT = 1e3  # the distance for a knob that only one of two configs has; larger than the sum over all shared knobs
+MIN_CONFIGS_FOR_PROCESSES = 512  # for fewer configs, starting processes takes longer than it saves
+ABSENT_DISTANCE = 1e3  # of a knob that only one of two configs has; larger than the sum over all shared knobs
 
 
 _CHECKED_TABLES: WeakKeyDictionary[Space, set[str]] = WeakKeyDictionary()
@@ -193,13 +193,13 @@ class TableMeasurer(Measurer):
         self.begin(seed=0)
         self._headers = settings.headers(base)
         self._tables: dict[tuple[str, str], _Table] = {}
-        built_on = sorted({header.workers for header in self._headers.values()})
-        if len(built_on) > 1:
+        worker_counts = sorted({header.workers for header in self._headers.values()})
+        if len(worker_counts) > 1:
             raise SearchlabError(
-                f"the logs in {self.where} were recorded with {' and '.join(map(str, built_on))} build workers, so "
-                f"their times cannot be compared; choose logs from a single machine"
+                f"the logs in {self.where} were recorded with {' and '.join(map(str, worker_counts))} build workers, "
+                f"so their times cannot be compared; choose logs from a single machine"
             )
-        self.workers = built_on[0]
+        self.workers = worker_counts[0]
         self._pool: BuildPool | None = None
         self._rows: dict[tuple[str, str], dict[Config, Floats]] = {}
 
@@ -222,7 +222,7 @@ class TableMeasurer(Measurer):
             self._rows.clear()
         rows_by_config = self._rows.setdefault((space.fingerprint, features), {})
         new = [config for config in configs if config not in rows_by_config]
-        if self._pool is None and len(new) >= WORTH_PROCESSES and own_cores() > 1:
+        if self._pool is None and len(new) >= MIN_CONFIGS_FOR_PROCESSES and own_cores() > 1:
             limits = RunSettings()
             self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
         rows: list[Floats] = []
@@ -403,11 +403,11 @@ class _Table:
         return [self._measurement(text) for text in self._records]
 
     @cached_property
-    def nearest(self) -> Nearest:
-        return Nearest(list(self._texts), self._space.knobs_of(self._texts))
+    def nearest(self) -> ConfigIndex:
+        return ConfigIndex(list(self._texts), self._space.knobs_of(self._texts))
 
 
-class Nearest:
+class ConfigIndex:
     """Finds which of ``configs`` is nearest to a given config, or the first if several are equally near.
 
     The distance between two configs is the sum of the distances between their knobs' values. Each of these is between 0
@@ -458,7 +458,7 @@ class _Knob:
 
     def _distance(self, a: Value | None, b: Value | None) -> float:
         if a is None or b is None:
-            return 0.0 if a is b else ABSENT
+            return 0.0 if a is b else ABSENT_DISTANCE
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) and not self._words:
             return sum(abs(_log2(x) - _log2(y)) for x, y in zip(a, b, strict=True)) / (2 * self._span)
         if isinstance(a, int | float) and isinstance(b, int | float):

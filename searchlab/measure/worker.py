@@ -34,11 +34,11 @@ from ..space import Config, Space
 from ..workload import Packed, Workload, program_hash
 from ..workload.base import results_of
 from . import messages
-from .code import Code, Objects, device_name, device_of, link, load_objects, packed_inputs, reason, to_code
+from .code import Code, Objects, device_name, device_of, error_text, link, load_objects, packed_inputs, to_code
 from .contract import RunSettings
-from .fleet import LOADER, Address
-from .isolation import Watch, limit_memory, with_limit
-from .messages import Answer, Done, Failed, Lost, Ran, Remeasured, Reply, SetUp, SetUpRunner, Unfit, Work
+from .fleet import LOADER_FUNCTION, Address
+from .isolation import StateComparison, limit_memory, with_memory_limit
+from .messages import Answer, DeviceLost, DeviceUnfit, Done, Failed, Ran, Remeasured, Reply, SetUp, SetUpRunner, Work
 from .process import Channel
 
 COLD_SECONDS = 0.01  # shorter executions are timed by TVM's evaluator, which warms up and has no overhead
@@ -49,7 +49,7 @@ DEVICE_SECONDS = 1e-4  # the same, in addition, for a GPU or a device of a fleet
 MAX_SINGLE_EXECUTIONS = 20  # other work on this machine slows down some executions, but hardly all of them
 SINGLE_TOTAL = 0.1  # after this time in seconds, three tries are enough, since other work hardly slows long executions
 WARM_SECONDS = 1e-3  # caches and threads are warmed up before a single execution of a program that is faster than this
-EXPIRED = "RPCSessionTimeoutError"  # the error that a server reports when it ends a session that took too long
+SESSION_TIMEOUT_ERROR = "RPCSessionTimeoutError"  # what a server reports when it ends a session that took too long
 
 Load = Callable[[], "tvm.runtime.Module"]
 
@@ -84,7 +84,7 @@ class Cases(NamedTuple):
     timed: Case
 
 
-OTHER_SEED = 1 << 20
+SEED_OFFSET = 1 << 20
 """The difference between the seeds of the two cases, if no inputs with exact results exist."""
 
 
@@ -105,7 +105,7 @@ def cases_of(workload: Workload, check: bool, seed: int = 0, error_factor: float
     timed = case(inputs, rtol, atol)
     exact = workload.exact_inputs(seed)
     if exact is None:
-        first = case(workload.inputs(seed + OTHER_SEED), rtol, atol)
+        first = case(workload.inputs(seed + SEED_OFFSET), rtol, atol)
     elif error_factor == 1:
         first = case(exact, 0.0, 0.5)  # every wrong result is off by at least 1
     else:
@@ -191,11 +191,11 @@ class Runner:
         start = time.perf_counter()
         try:
             answer = self._run(program, best)
-            answer = self._overwritten() or answer
+            answer = self._restore_inputs() or answer
         except Exception as error:  # a candidate may raise anything
-            answer = Failed("run_error", with_limit(reason(error), self.settings.memory_limit_mb))
+            answer = Failed("run_error", with_memory_limit(error_text(error), self.settings.memory_limit_mb))
             with contextlib.suppress(Exception):
-                self._overwritten()
+                self._restore_inputs()
         seconds = time.perf_counter() - start
         if isinstance(answer, Failed):
             return Failed(answer.failure, answer.message, seconds)
@@ -209,25 +209,26 @@ class Runner:
         inputs = self._prepare_arguments(module, program.packed, self.cases.timed)
         cold = 0.0
         if self.cases.first.expected is not None:
-            cold, wrong = self._run_first_case(
-                module, self._prepare_arguments(module, program.packed, self.cases.first)
-            )
-            if wrong:
+            arguments = self._prepare_arguments(module, program.packed, self.cases.first)
+            self._fill(self.results, self.unwritten)
+            elapsed = self._execute(module, arguments, self.results)
+            cold = elapsed if self.local else 0.0
+            if wrong := self._wrong_result(self.results, self.cases.first):
                 return Failed("wrong_answer", wrong)
         self._fill(self.results, self.wrong_values)
         check_seconds = time.perf_counter() - start
         seconds, pruned = self._time_program(module, inputs, cold, slow)
         if self.settings.is_confirmed(cost_of(seconds, None, self.settings.statistic), best):
             seconds += self.time(module, inputs, len(seconds))
-        if not all(self._possible(duration) for duration in seconds):  # for example, because this machine was suspended
+        if not all(map(self._is_plausible, seconds)):  # for example, because this machine was suspended
             seconds = self.time(module, inputs, len(seconds))
         for duration in seconds:
-            if not self._possible(duration):
-                return Failed("run_error", self._why_impossible(duration))
+            if not self._is_plausible(duration):
+                return Failed("run_error", self._describe_implausible(duration))
         if self.cases.timed.expected is not None:
             wrong = self._wrong_result(self.results, self.cases.timed)
             if not wrong and not pruned:
-                wrong = self._skipped(module, inputs, min(seconds))
+                wrong = self._check_computes(module, inputs, min(seconds))
             if wrong:
                 return Failed("wrong_answer", f"when it was executed again, {wrong}")
         return Ran(seconds, pruned, 0.0, check_seconds)
@@ -252,10 +253,10 @@ class Runner:
                 return (fastest,), True
         return self.time(module, inputs, repeat), False
 
-    def _possible(self, seconds: float) -> bool:
+    def _is_plausible(self, seconds: float) -> bool:
         return 0 < seconds <= self.settings.run_timeout
 
-    def _why_impossible(self, seconds: float) -> str:
+    def _describe_implausible(self, seconds: float) -> str:
         if seconds <= 0:
             return f"the clock measured {seconds} s; increase number or min_repeat_ms"
         return f"the clock measured {seconds:g} s twice, but run_timeout is {self.settings.run_timeout:g} s"
@@ -283,8 +284,8 @@ class Runner:
                     if wrong:
                         return Failed("wrong_answer", wrong)
         except Exception as error:
-            return Failed("run_error", reason(error))
-        return self._overwritten() or Remeasured([tuple(seconds) for seconds in readings])
+            return Failed("run_error", error_text(error))
+        return self._restore_inputs() or Remeasured([tuple(seconds) for seconds in readings])
 
     def time(
         self,
@@ -317,19 +318,13 @@ class Runner:
 
     def _prepare_arguments(self, module: tvm.runtime.Module, packed: Packed, case: Case) -> list[tvm.runtime.Tensor]:
         """Return a program's input arguments for ``case``. The program itself packs those that it takes packed."""
-        named = packed_inputs(module, packed, dict(zip(self.names, self.inputs[id(case)], strict=False)))
+        tensors = packed_inputs(module, packed, dict(zip(self.names, self.inputs[id(case)], strict=False)))
         if self._guards_inputs:
-            arrays = [(f"{name}, packed", array) for name in named.keys() & packed for array in named[name]]
+            arrays = [(f"{name}, packed", array) for name in tensors.keys() & packed for array in tensors[name]]
             self.packed += [(name, array, array.numpy()) for name, array in arrays]
-        return [array for arrays in named.values() for array in arrays]
+        return [array for arrays in tensors.values() for array in arrays]
 
-    def _run_first_case(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor]) -> tuple[float, str]:
-        """Run a program on the first case. Return its time in seconds (0 if unknown) and what is wrong, or ""."""
-        self._fill(self.results, self.unwritten)
-        seconds = self._execute(module, inputs, self.results)
-        return seconds if self.local else 0.0, self._wrong_result(self.results, self.cases.first)
-
-    def _skipped(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], reading: float) -> str:
+    def _check_computes(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], reading: float) -> str:
         """Check that a program also computes its result in single executions, and as fast as in its readings.
 
         A program that returns at once if its result is already there has readings far below the time of an execution.
@@ -397,7 +392,7 @@ class Runner:
         for result, value in zip(results, values, strict=False):  # there are no values if results are not checked
             result.copyfrom(value)
 
-    def _overwritten(self) -> Failed | None:
+    def _restore_inputs(self) -> Failed | None:
         """If the program has overwritten an input, restore the input and return the failure; otherwise, return None.
 
         Inputs are compared only on this machine's CPU, where this is cheap.
@@ -462,7 +457,7 @@ class RemoteRunner:
 
     def run(
         self, connected: Callable[[], None], address: Address, code: Code, best: float
-    ) -> Ran | Failed | Lost | Unfit:
+    ) -> Ran | Failed | DeviceLost | DeviceUnfit:
         """Run a program on the device at ``address`` in the same way as :meth:`Runner.run`.
 
         ``connected`` is called once the device has received the inputs.
@@ -474,26 +469,26 @@ class RemoteRunner:
             session = self.connect(host, port, key, session_timeout=session_timeout)
             device = session.device(device_name(self.target.kind))
             if not device.exist:
-                return Unfit(f"the device at {host}:{port} has no usable {device_name(self.target.kind)}")
+                return DeviceUnfit(f"the device at {host}:{port} has no usable {device_name(self.target.kind)}")
             if self.target.kind == "llvm":
                 with contextlib.suppress(AttributeError):  # the server has no thread pool
                     session.get_function("runtime.config_threadpool")(1, self.target.cores)
             runner = Runner(self.workload, self.settings, device, False, self.cases)
             load = self._loader(session, code.objects)
         except Exception as error:
-            return Lost(reason(error))
+            return DeviceLost(error_text(error))
         if isinstance(load, Failed):
             return load
         connected()
         start = time.perf_counter()
         answer = runner.run(LoadableProgram(load, code.packed), best)
         if isinstance(answer, Failed) and answer.failure == "run_error":
-            if EXPIRED in answer.message:
+            if SESSION_TIMEOUT_ERROR in answer.message:
                 return Failed("run_timeout", "the server ended its session", time.perf_counter() - start)
             try:
                 session.get_function("tvm.rpc.server.workpath")("")
             except Exception:  # the session no longer answers
-                return Lost(answer.message)
+                return DeviceLost(answer.message)
         return answer
 
     def _loader(self, session: tvm.rpc.RPCSession, objects: Objects) -> Load | Failed:
@@ -503,7 +498,7 @@ class RemoteRunner:
         here or on the device.
         """
         try:
-            load = session.get_function(LOADER)
+            load = session.get_function(LOADER_FUNCTION)
         except AttributeError:  # a plain TVM server
             return self._upload(session, objects)
         limit = self.settings.memory_limit_mb if self.target.kind == "llvm" else 0
@@ -518,7 +513,7 @@ class RemoteRunner:
             try:
                 link(objects, library, compiler)
             except Exception as error:
-                return Failed("build_error", f"cannot link with {compiler or 'tar'}: {reason(error)}")
+                return Failed("build_error", f"cannot link with {compiler or 'tar'}: {error_text(error)}")
             linked = bytearray(library.read_bytes())
 
         def load() -> tvm.runtime.Module:
@@ -552,7 +547,7 @@ class Workbench:
             self.send(self.answer(message))
         else:
             limit_memory(self.memory_limit_mb)
-            watch = Watch()
+            watch = StateComparison()
             answer = self.answer(message)
             self.send(answer, watch.changed())
 
@@ -578,7 +573,7 @@ class Workbench:
             case messages.Remeasure(codes, rounds):
                 return self.runner.remeasure([_local(code) for code in codes], rounds)
             case messages.RunOn(address, code, best):
-                return self.remote.run(lambda: self.send(messages.Begun()), address, code, best)
+                return self.remote.run(lambda: self.send(messages.InputsReceived()), address, code, best)
         assert_never(message)
 
     def set_up(self, message: SetUp) -> messages.Ready | messages.Broken:
@@ -611,7 +606,7 @@ class Workbench:
             return Failed("invalid", cut(text_of(error)), cpu_seconds() - start)
         except Exception as error:
             # Whatever exception a plug-in raises while scheduling, only this trial is to fail.
-            text = with_limit(describe_with_line(error, "schedule: "), self.memory_limit_mb)
+            text = with_memory_limit(describe_with_line(error, "schedule: "), self.memory_limit_mb)
             return Failed("build_error", text, cpu_seconds() - start)
         scheduling = cpu_seconds() - start
         self.send(messages.Scheduled(program_hash(module)))
@@ -621,7 +616,7 @@ class Workbench:
         try:
             code = to_code(module, self.space.target)
         except Exception as error:  # the compiler may raise any exception, too
-            text = with_limit(reason(error), self.memory_limit_mb)
+            text = with_memory_limit(error_text(error), self.memory_limit_mb)
             return Failed("build_error", text, scheduling + cpu_seconds() - start)
         return messages.Built(code, scheduling + cpu_seconds() - start)
 
@@ -635,7 +630,7 @@ class Workbench:
         except SearchlabError as error:
             return Failed("run_error", cut(text_of(error)), time.perf_counter() - start)
         except Exception as error:  # a user's function may raise anything
-            text = with_limit(describe_with_line(error), self.memory_limit_mb)
+            text = with_memory_limit(describe_with_line(error), self.memory_limit_mb)
             return Failed("run_error", text, time.perf_counter() - start)
         return Ran(tuple(costs), False, time.perf_counter() - start)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import SearchlabError, describe, did_you_mean, first_line, needs_extra
 from ..files import open_file
 from ..options import checks_arguments
-from ..plugins import convert_foreign_errors, execute_file, load_attribute, place_in
+from ..plugins import convert_foreign_errors, execute_file, load_attribute, raised_at
 from ..space import SPACES
 from ..target import Target
 from ..workload import Workload, from_primfunc, operations_of
@@ -244,7 +244,7 @@ def _result_of(function: Any, spelled: str) -> Any:
     ):
         raise SearchlabError(f"{spelled} must be callable without arguments")
     with convert_foreign_errors(
-        lambda error: SearchlabError(f"{spelled} failed: {describe(error)} at {place_in(error)}")
+        lambda error: SearchlabError(f"{spelled} failed: {describe(error)} at {raised_at(error)}")
     ):
         return function()
 

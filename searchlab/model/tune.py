@@ -26,10 +26,9 @@ from ..measure.pool import can_flush
 from ..measure.settings import Settings, settings_for
 from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
-from ..records import Trial
 from ..run.execute import Measurers, warn_of_a_busy_machine
 from ..run.loop import RunLoop
-from ..run.plan import OnTrial, Run, SpaceChoice, Strategy, plan_run
+from ..run.plan import OnChargedTrial, Run, SpaceChoice, Strategy, plan_run
 from ..run.progress import RunProgress, open_progress
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_models
@@ -276,7 +275,7 @@ def _measure_untuned(
     settings: Settings,
     measurers: Measurers,
     folder: Path,
-    on_trial: OnTrial | None = None,
+    on_trial: OnChargedTrial | None = None,
 ) -> list[float]:
     """Return the cost of each task's untuned program in seconds; infinite if it cannot be measured.
 
@@ -425,12 +424,12 @@ class _ModelProgress:
         self._description = "the first rounds"
         self._best: list[str] = []
 
-    def on_untuned(self, trial: Trial, replayed: bool) -> None:
+    def on_untuned(self, *_: object) -> None:
         self._untuned += 1
         if self._bar is not None:
             self._bar.show("the untuned programs", self._untuned, len(self._tasks))
 
-    def on_trial(self, trial: Trial, replayed: bool) -> None:
+    def on_trial(self, *_: object) -> None:
         self._done += 1
         self._show()
 

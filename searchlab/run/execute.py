@@ -24,8 +24,9 @@ from ..errors import RunsFailed, SearchlabError, SearchlabWarning, describe, war
 from ..executors.contract import EXECUTORS, RunExecutor
 from ..files import write_error
 from ..log.format import Log, read_existing_log, read_log, read_log_bytes
+from ..log.lease import LeasedFile, LogBusy
 from ..log.result import disagreement
-from ..log.writer import LeasedFile, LogBusy, move_aside
+from ..log.writer import move_aside
 from ..machine.host import observe_load, this_machine
 from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
@@ -35,10 +36,10 @@ from ..plugins import trust_plugins, trusts
 from ..target import Target
 from .loop import search
 from .open import open_runs
-from .plan import OnRun, OnTrial, Run
+from .plan import OnChargedRun, OnChargedTrial, Run
 from .progress import announce
 
-LOSSES = 5
+MAX_LOSSES = 5
 """The number of times that a run may be lost without progress in its log before it counts as failed."""
 
 POLL_SECONDS = 1.0
@@ -64,7 +65,7 @@ class RunTraceback(Exception):
 def execute(
     runs: Sequence[Run],
     base: Path,
-    on_run: OnRun,
+    on_run: OnChargedRun,
     executor: RunExecutor | None = None,
     on_ready: Callable[[], None] = lambda: None,
     study: Sequence[Run] = (),
@@ -97,7 +98,7 @@ def execute(
             measurers.for_run(runs[0])  # rejects invalid settings before any log is read
         runs = open_runs(runs, study or runs, on_this_machine=executor is None)
         for run in runs:
-            _recall(run, measurements)
+            _add_measurements(run, measurements)
         _announce_logs(runs)
         on_ready()
         if executor is None:
@@ -116,7 +117,7 @@ def execute(
     return logs
 
 
-def execute_one(run: Run, base: Path, on_run: OnRun) -> Log:
+def execute_one(run: Run, base: Path, on_run: OnChargedRun) -> Log:
     """Execute ``run`` in this process and return its log. If the run fails, its SearchlabError is raised."""
     try:
         return execute([run], base, on_run)[run.log]
@@ -126,7 +127,7 @@ def execute_one(run: Run, base: Path, on_run: OnRun) -> Log:
     raise error
 
 
-def _search_each(runs: Sequence[Run], measurers: Measurers, on_run: OnRun) -> Outcomes:
+def _search_each(runs: Sequence[Run], measurers: Measurers, on_run: OnChargedRun) -> Outcomes:
     for number, run in enumerate(runs, 1):
         on_trial = on_run(run, number, len(runs), 0)
         try:
@@ -147,7 +148,7 @@ def _announce_logs(runs: Sequence[Run]) -> None:
         announce(f"{trials:,} trials are already logged; {complete:,} of {len(runs):,} runs are complete")
 
 
-def _recall(run: Run, measurements_by_conditions: MeasurementsByConditions) -> None:
+def _add_measurements(run: Run, measurements_by_conditions: MeasurementsByConditions) -> None:
     """Add the measurements in the run's log to ``measurements_by_conditions``, except those from tables."""
     if run.existing_log is None or run.settings.replays:
         return
@@ -237,7 +238,7 @@ class StudyContext:
     keep_workers: bool
     planned_on: str
 
-    def say(self, text: str) -> None:
+    def send_warning(self, text: str) -> None:
         """Pass a warning to the process of the study, at once if this machine shares its folder."""
         part = self.shared / uuid.uuid4().hex
         try:
@@ -271,17 +272,17 @@ class PendingRun:
 
     Attributes:
         losses: The number of losses since its log last grew.
-        size: The size of its log at the last loss, in bytes.
-        seen: The size of its log when it was last checked for new trials.
+        size_at_loss: The size of its log at the last loss, in bytes.
+        checked_size: The size of its log when it was last checked for new trials.
         job: The number of the run's job, or -1 until the run has begun.
         reported: The number of trials that have been passed to on_trial.
     """
 
     run: Run
     losses: int = 0
-    size: int = 0
-    seen: int = 0
-    on_trial: OnTrial | None = None
+    size_at_loss: int = 0
+    checked_size: int = 0
+    on_trial: OnChargedTrial | None = None
     job: int = -1
     reported: int = 0
 
@@ -308,7 +309,7 @@ class Dispatch:
         runs: Sequence[PendingRun],
         base: Path,
         measurements: MeasurementsByConditions,
-        on_run: OnRun,
+        on_run: OnChargedRun,
     ) -> None:
         self._executor = executor
         self._runs = runs
@@ -332,7 +333,7 @@ class Dispatch:
         self._waiting: deque[list[PendingRun]] = deque()
         self._pending: dict[Future[list[RunOutcome]], list[PendingRun]] = {}
         self._numbers = itertools.count(1)  # for numbering the runs that have begun
-        self._used: set[int] = set()  # jobs
+        self._used_jobs: set[int] = set()  # jobs
 
     def outcomes(self) -> Outcomes:
         """Yield each run, with either its log or the reason why it failed."""
@@ -343,11 +344,11 @@ class Dispatch:
             else:
                 self._end(pending, log)
                 yield pending.run, log
-        size = max(1, min(self._batch, len(unfinished) // self._ahead()))
+        size = max(1, min(self._batch, len(unfinished) // self._pending_limit()))
         self._waiting.extend(unfinished[i : i + size] for i in range(0, len(unfinished), size))
         try:
             while self._waiting or self._pending:
-                while self._waiting and len(self._pending) < self._ahead():
+                while self._waiting and len(self._pending) < self._pending_limit():
                     self._submit(self._waiting.popleft())
                 done, _ = wait(self._pending, POLL_SECONDS, FIRST_COMPLETED)
                 # In order of submission, so that a run is reported after the run whose worker it waited for.
@@ -365,7 +366,7 @@ class Dispatch:
         with EXECUTORS.convert_errors(type(self._executor), "jobs"):
             return max(1, int(self._executor.jobs))
 
-    def _ahead(self) -> int:
+    def _pending_limit(self) -> int:
         """Return the maximum number of pending tasks: two per worker, so that no worker has to wait for its next."""
         return 1 if self._one_at_a_time else 2 * self._jobs()
 
@@ -374,7 +375,7 @@ class Dispatch:
         logs = [read_log_bytes(run.log) if run.log.is_file() else None for run in runs]
         try:
             with EXECUTORS.convert_errors(type(self._executor), "submit"):
-                future = self._executor.submit(perform, self._context, cloudpickle.dumps(runs), logs)
+                future = self._executor.submit(execute_in_worker, self._context, cloudpickle.dumps(runs), logs)
                 if not isinstance(future, Future):
                     raise TypeError(f"it returned {future!r} instead of a concurrent.futures.Future")
         except SearchlabError as error:
@@ -417,12 +418,12 @@ class Dispatch:
     def _resubmit(self, pending: PendingRun, reason: str, error: Exception) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
         size = _size(pending.run.log)
-        pending.losses = 1 if size > pending.size else pending.losses + 1
-        pending.size = size
-        if pending.losses < LOSSES and not _is_broken(error):
+        pending.losses = 1 if size > pending.size_at_loss else pending.losses + 1
+        pending.size_at_loss = size
+        if pending.losses < MAX_LOSSES and not _is_broken(error):
             self._waiting.append([pending])
         else:
-            self._used.discard(pending.job)
+            self._used_jobs.discard(pending.job)
             failed = SearchlabError(f"{reason}; run this again to resume: logged trials are kept")
             failed.__cause__ = error
             yield pending.run, failed
@@ -431,7 +432,7 @@ class Dispatch:
         """Return the log of a run that has ended, or the reason why it failed."""
         try:
             if outcome.log is not None:
-                _put(pending.run, outcome.log)
+                _replace_log(pending.run, outcome.log)
             if not outcome.failed:
                 log = read_log(pending.run.log)
                 self._end(pending, log)
@@ -440,7 +441,7 @@ class Dispatch:
             failed.__cause__ = RunTraceback(f"\n{outcome.failed}")
         except SearchlabError as error:
             failed = error
-        self._used.discard(pending.job)
+        self._used_jobs.discard(pending.job)
         return failed
 
     def _poll_logs(self) -> None:
@@ -459,10 +460,10 @@ class Dispatch:
             if (
                 pending.run.settings.replays
                 or (pending.job < 0 and free <= 0)
-                or (size := _size(pending.run.log)) == pending.seen
+                or (size := _size(pending.run.log)) == pending.checked_size
             ):
                 continue
-            pending.seen = size
+            pending.checked_size = size
             try:
                 log = read_existing_log(pending.run.log)
             except SearchlabError:  # reported when the run ends
@@ -474,18 +475,18 @@ class Dispatch:
     def _end(self, pending: PendingRun, log: Log) -> None:
         """Report all remaining trials of a run that has ended, and free its job."""
         self._report_trials(pending, log)
-        self._used.discard(pending.job)
+        self._used_jobs.discard(pending.job)
 
     def _report_trials(self, pending: PendingRun, log: Log) -> None:
         """Pass a run's new trials to ``on_trial``, after calling ``on_run`` if the run has just begun."""
         if pending.job < 0:
-            pending.job = next(job for job in itertools.count() if job not in self._used)
-            self._used.add(pending.job)
+            pending.job = next(job for job in itertools.count() if job not in self._used_jobs)
+            self._used_jobs.add(pending.job)
             pending.on_trial = self._on_run(pending.run, next(self._numbers), len(self._runs), pending.job)
         new, pending.reported = log.records[pending.reported :], len(log.records)
         if pending.on_trial is not None:
             for record in new:
-                pending.on_trial(record.trial, record.index < pending.replayed)
+                pending.on_trial(record.trial, record.index < pending.replayed, float(log.elapsed[record.index]))
 
 
 def _is_broken(error: BaseException | None) -> bool:
@@ -502,13 +503,13 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _continues(path: Path, data: bytes) -> bool:
+def _extends(path: Path, data: bytes) -> bool:
     """Return whether ``data`` begins with the complete lines of the log at ``path``."""
     existing = read_log_bytes(path)
     return data.startswith(existing[: existing.rfind(b"\n") + 1])
 
 
-def _put(run: Run, data: bytes) -> None:
+def _replace_log(run: Run, data: bytes) -> None:
     """Replace the log of ``run`` with ``data``, which continues it unless the run has discarded it.
 
     Raises SearchlabError if this fails.
@@ -516,10 +517,10 @@ def _put(run: Run, data: bytes) -> None:
     path = run.log
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        if run.discard and path.exists() and not _continues(path, data):
+        if run.discard and path.exists() and not _extends(path, data):
             move_aside(path)
         with closing(LeasedFile(path)) as file:
-            if not _continues(path, data):
+            if not _extends(path, data):
                 raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
             file.write(data, 0)
             file.sync(len(data))
@@ -551,16 +552,11 @@ class _WorkerState:
 _WORKER_STATE = _WorkerState()
 
 
-def perform(context: StudyContext, pickled_runs: bytes, logs: Sequence[bytes | None]) -> list[RunOutcome]:
+def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence[bytes | None]) -> list[RunOutcome]:
     """Execute runs in a worker, and return how each ended. Raises an error only if they cannot be unpickled.
 
     Even if several threads call this function, a process executes only one run at a time, because runs may use
-    libraries that are not thread-safe.
-
-    Args:
-        context: The data that all calls in a study share.
-        pickled_runs: The runs, with absolute paths.
-        logs: Each run's log so far, for machines that do not share its directory.
+    libraries that are not thread-safe. ``logs`` is each run's log so far, for machines that do not share its directory.
     """
     with _WORKER_STATE.lock:
         runs: list[Run] = pickle.loads(pickled_runs)
@@ -599,12 +595,12 @@ def _search_when_free(run: Run, context: StudyContext, measurers: Measurers) -> 
     """Execute ``run``. If another process is writing the run's log, retry for up to ``BUSY_LOG_SECONDS`` seconds."""
     try:
         if run.settings.exclusive and context.planned_on != (machine := this_machine()):
-            context.say(
+            context.send_warning(
                 f"runs are measured on {machine}, but were planned on {context.planned_on}, where the target 'native' "
                 "and its cores and caches are resolved; unless you chose the target yourself, specify one for "
                 f"{machine}"
             )
-        with trust_plugins(context.trusts), machine_alone(run.settings.exclusive, context.say):
+        with trust_plugins(context.trusts), machine_alone(run.settings.exclusive, context.send_warning):
             deadline = time.monotonic() + BUSY_LOG_SECONDS
             while True:
                 try:

@@ -31,8 +31,8 @@ from ..records import Trial, describe_failures, first_of_each_program
 from ..space import Config, Space
 from ..stats.random_search import Draws
 from ..workload import Function
-from .open import discard, not_reproduced
-from .plan import OnTrial, Run
+from .open import discard_log, reproduction_error
+from .plan import OnChargedTrial, Run
 from .progress import announce
 
 DIGITS = 9
@@ -49,19 +49,11 @@ _PROGRAM_ROLES = ("core", "workload", "space", "table")
 """The roles whose code determines the programs and, in a table, their times; see :attr:`Header.code`."""
 
 
-def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None) -> Log:
-    """Search until the budget of ``run`` is spent or its policy has nothing more to propose.
+def search(run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None) -> Log:
+    """Search until the budget of ``run`` is spent or its policy has nothing more to propose, and return the log.
 
-    Args:
-        run: The run, whose log is created or resumed.
-        measurer: Measures the configs that the log does not contain.
-        on_trial: Called with every trial.
-
-    Returns:
-        The complete log.
-
-    Raises:
-        SearchlabError: If the log belongs to a different run, or the policy's proposals differ from the logged trials.
+    The log is created or resumed; ``measurer`` measures only the configs that it does not contain. Raises
+    SearchlabError if the log belongs to a different run, or the policy's proposals differ from the logged trials.
     """
     try:
         with noting_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:
@@ -72,7 +64,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None) -> Log
             run_loop.finish()
             return run_loop.log
     except OtherRun as error:
-        discard(run, error)
+        discard_log(run, error)
     return search(replace(run, existing_log=None, discard=False), measurer, on_trial)
 
 
@@ -95,18 +87,20 @@ class RunLoop:
     alternately. The arguments and exceptions are the same as for :func:`search`.
     """
 
-    def __init__(self, run: Run, measurer: Measurer, on_trial: OnTrial | None = None) -> None:
+    def __init__(self, run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None) -> None:
         all_costs = measurer.all_costs(run.space)
         optimum = all_costs.optimum if all_costs else None
         header = run.header(measurer.workers, optimum, random_draws(all_costs, run.trials))
         self._run = run
         self._measurer = measurer
         self._log = LogWriter(run.log, header, durable=not measurer.repeatable, existing=run.existing_log)
-        self._on_trial = on_trial or (lambda trial, replayed: None)
+        self._on_trial = on_trial or (lambda trial, replayed, charged: None)
+        self._charged = 0.0
+        self._replayed_log = self._log.log
         self._trials: list[Trial] = []
         self._best = math.inf
         self._driver: PolicyDriver | None = None
-        self._over = False
+        self._has_ended = False
         self.is_current = run.is_current(self._log.log)  # otherwise, all trials are proposed again and compared
         if not self.is_complete:
             measurer.begin(run.seed)
@@ -140,7 +134,7 @@ class RunLoop:
             end = min(end, stop)
         if not self.is_current:
             end = max(end, len(self._log.records))  # all trials are compared, in the policy's batches
-        if not self._over and start < end:
+        if not self._has_ended and start < end:
             with extracted_by(self._measurer.extract):
                 self._advance(end)
         return self._trials[start:stop]
@@ -170,9 +164,9 @@ class RunLoop:
 
     def replay_rest(self) -> None:
         """Use the log's remaining trials without asking the policy. The run cannot advance any further after that."""
-        self._over = True
+        self._has_ended = True
         for record in self._log.records[len(self._trials) :]:
-            self._add(record.trial, True)
+            self._add_replayed(record.trial)
 
     def _replay(self, configs: Sequence[Config]) -> None:
         """Use the logged trials for those ``configs`` that the log contains."""
@@ -181,7 +175,7 @@ class RunLoop:
             trial = record.trial
             if trial.config != config:
                 raise self._difference(f"proposes {config.to_json()}")
-            self._add(trial, True)
+            self._add_replayed(trial)
 
     def _measure(self, configs: Sequence[Config], start: int, driver: PolicyDriver) -> None:
         """Measure and log ``configs``, the remainder of the batch that begins with trial ``start``."""
@@ -189,6 +183,7 @@ class RunLoop:
             return
         self._log_change()
         space, share = self._run.space, 1 / driver.batch_size
+        builders = min(self._log.header.workers, len(self._trials) - start + len(configs))
         reading = self._sentinel(driver.batches - 1) if len(self._trials) == start else None
         for config, measurement in zip(configs, self._measurer.measure(space, configs, self._best), strict=True):
             trial = Trial(len(self._trials), config, measurement)
@@ -207,6 +202,8 @@ class RunLoop:
                 )
             )
             reading = None
+            self._charged += (driver.propose_seconds + driver.train_seconds) * share
+            self._charged += measurement.build_seconds / builders + measurement.run_seconds
             self._add(trial, False)
         self._log.sync()
         self._warn_of_failures(len(configs))
@@ -221,14 +218,18 @@ class RunLoop:
             )
             warn(f"all {count} trials of {self._log.path} failed: {failures}")
 
+    def _add_replayed(self, trial: Trial) -> None:
+        self._charged = float(self._replayed_log.elapsed[trial.index])
+        self._add(trial, True)
+
     def _add(self, trial: Trial, replayed: bool) -> None:
         self._trials.append(trial)
         self._best = min(self._best, trial.cost)
-        self._on_trial(trial, replayed)
+        self._on_trial(trial, replayed, self._charged)
 
     def _end(self, ended: Ended) -> None:
         """Log why the run ended."""
-        self._over = True
+        self._has_ended = True
         self._log.append(msgspec.structs.replace(ended, time=round(time.time(), 3)))
         self._log.sync()
 
@@ -315,7 +316,7 @@ class RunLoop:
 
     def _other_run(self, record: Record, now_is: str) -> OtherRun:
         """Return the error to raise when the code that now runs does not reproduce the trial ``record``."""
-        return not_reproduced(self._run, self._log.log, f"Trial {record.index} {now_is}")
+        return reproduction_error(self._run, self._log.log, f"Trial {record.index} {now_is}")
 
 
 def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
@@ -341,11 +342,11 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
 class PolicyDriver:
     """Creates a run's policy, trains it on the run's warm start, and records the CPU time that it uses from then on.
 
-    Other work on the machine is not charged. ``elsewhere`` returns the CPU time that other processes have spent on the
-    policy's behalf, in seconds.
+    Other work on the machine is not charged. ``other_cpu_seconds`` returns the CPU time that other processes have spent
+    on the policy's behalf, in seconds.
     """
 
-    def __init__(self, run: Run, elsewhere: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(self, run: Run, other_cpu_seconds: Callable[[], float] = lambda: 0.0) -> None:
         self.policy, self.cost_model = run.start()
         if self.cost_model is not None:
             self.cost_model.clock = self._seconds
@@ -356,8 +357,8 @@ class PolicyDriver:
         self._predict_seconds = 0.0
         self._feature_total = 0.0  # what the cost model used for features up to the end of the last batch's proposal
         self._run = run
-        self._asked: set[Config] = set()
-        self._elsewhere = elsewhere
+        self._proposed: set[Config] = set()
+        self._other_cpu_seconds = other_cpu_seconds
         start = self._seconds()
         with POLICIES.convert_errors(type(self.policy), "warm_start"):
             run.warm_start.feed(self.policy, self.cost_model)
@@ -374,16 +375,16 @@ class PolicyDriver:
             configs = self.policy.ask(n)
             if isinstance(configs, Sequence):
                 configs = list(configs)  # may call plug-in code: __len__ and __iter__
-        taken = self._seconds() - start
+        seconds = self._seconds() - start
         # A policy that trains its cost model while proposing is charged like one that does so in `tell`.
         trained_now, predicted_now = self._model_seconds()
         self.train_seconds += trained_now - trained
-        self.propose_seconds = taken - (trained_now - trained)
+        self.propose_seconds = seconds - (trained_now - trained)
         self._predict_seconds = predicted_now - predicted
         total = self.cost_model.feature_seconds if self.cost_model else 0.0
         self.feature_seconds, self._feature_total = total - self._feature_total, total
         self._check(configs, n)
-        self._asked.update(configs)
+        self._proposed.update(configs)
         self.batch_size = len(configs)
         self.batches += 1
         return configs
@@ -416,7 +417,7 @@ class PolicyDriver:
         )
 
     def _seconds(self) -> float:
-        return time.process_time() + self._elsewhere()
+        return time.process_time() + self._other_cpu_seconds()
 
     def _model_seconds(self) -> tuple[float, float]:
         """Return the seconds that the cost model has spent training and predicting."""
@@ -428,7 +429,7 @@ class PolicyDriver:
             raise SearchlabError(f"{broken} a list of configs and returned {configs!r:.200}")
         if len(configs) > n:
             raise SearchlabError(f"{broken} {n} configs and returned {len(configs)}")
-        fresh: set[Config] = set()
+        new: set[Config] = set()
         for config in configs:
             try:
                 self._run.space.knobs(config)
@@ -437,6 +438,6 @@ class PolicyDriver:
                 raise SearchlabError(
                     f"{broken} configs of its space and returned {config.to_json()}: {error}"
                 ) from None
-            if config in self._asked or config in fresh:
+            if config in self._proposed or config in new:
                 raise SearchlabError(f"{broken} new configs and repeated {config.to_json()}")
-            fresh.add(config)
+            new.add(config)

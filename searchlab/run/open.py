@@ -12,13 +12,13 @@ import msgspec
 from ..errors import SearchlabError
 from ..files import real_path
 from ..log.format import Header, Log, read_existing_log
-from ..log.writer import OtherRun, check_identity, move_aside, ways_on
+from ..log.writer import OtherRun, check_identity, describe_remedies, move_aside
 from ..workload import Function
 from .plan import Run
 from .warm_start import EarlierRun, WarmStart, find_run, select_runs
 
 
-def discard(run: Run, error: OtherRun) -> None:
+def discard_log(run: Run, error: OtherRun) -> None:
     """Move the log of ``run`` aside because of ``error``, which is raised instead unless the run allows this."""
     if not run.discard:
         raise error
@@ -29,7 +29,7 @@ def open_runs(
     runs: Sequence[Run],
     study: Sequence[Run],
     on_this_machine: bool = True,
-    on_other_run: Callable[[Run, OtherRun], None] = discard,
+    on_other_run: Callable[[Run, OtherRun], None] = discard_log,
 ) -> list[Run]:
     """Return ``runs`` with their existing logs and, if they start from directories of logs, their original warm start.
 
@@ -48,11 +48,11 @@ def open_runs(
             directories.
         OtherRun: If a log belongs to a different run, which must not discard it.
     """
-    read = cache(read_existing_log)
+    read_once = cache(read_existing_log)
     headers: dict[Path, Header] = {}
     for run in study:
         starts_from_directory = bool(run.warm_start.directories)
-        if starts_from_directory and run.log.parent not in headers and (log := read(run.log)) is not None:
+        if starts_from_directory and run.log.parent not in headers and (log := read_once(run.log)) is not None:
             headers[run.log.parent] = log.header
     logs = {real_path(run.log) for run in study}
     result = []
@@ -64,7 +64,7 @@ def open_runs(
         for earlier in run.warm_start.runs:
             if real_path(path := earlier.log.path) in logs:
                 raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
-        if (log := read(run.log)) is not None:
+        if (log := read_once(run.log)) is not None:
             try:
                 _check_log(run, log, on_this_machine)
             except OtherRun as error:
@@ -84,15 +84,16 @@ def _check_log(run: Run, log: Log, on_this_machine: bool) -> None:
     check_identity(run.log, log.header, header)
     is_called = isinstance(run.space.workload, Function) and not run.settings.replays
     if is_called and log.records and log.code.get("workload") != run.code["workload"]:
-        raise not_reproduced(run, log, "Its trials were measured by the old function")
+        raise reproduction_error(run, log, "Its trials were measured by the old function")
 
 
-def not_reproduced(run: Run, log: Log, detail: str) -> OtherRun:
+def reproduction_error(run: Run, log: Log, detail: str) -> OtherRun:
     """Return the error to raise if the code of ``run`` does not reproduce ``log``; ``detail`` is a sentence."""
     changes = run.changes_since(log)
     cause = f"these have changed: {changes}" if changes else "the policy or space is not deterministic"
     return OtherRun(
-        f"{log.path} cannot be continued, since {cause}; restore what wrote it, {ways_on(log.header)}. {detail}"
+        f"{log.path} cannot be continued, since {cause}; restore what wrote it, {describe_remedies(log.header)}. "
+        f"{detail}"
     )
 
 

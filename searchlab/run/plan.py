@@ -323,6 +323,12 @@ It returns the function to call with each trial, or None. When it is called, the
 On an executor, short runs are reported after they have ended, with all their trials at once.
 """
 
+OnChargedTrial = Callable[[Trial, bool, float], object]
+"""An :data:`OnTrial` that also receives the seconds charged up to the end of the trial."""
+
+OnChargedRun = Callable[[Run, int, int, int], OnChargedTrial | None]
+"""An :data:`OnRun` that returns an :data:`OnChargedTrial`."""
+
 
 def own_seed(seed: int, name: str) -> int:
     """Return the seed for a strategy that draws its own configs. It depends on ``name``, but not on the machine."""
@@ -418,7 +424,7 @@ def _plugins_of(run: Run) -> dict[str, tuple[PluginKind[Any], type[Any], Plugin]
     return plugins
 
 
-def in_shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:
+def select_shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:
     """Return the runs in the ``part``-th (from 1) of ``parts`` shards, in their original order.
 
     The sizes of shards differ by at most one run. Runs are assigned by a hash of the paths of their logs, so that slow

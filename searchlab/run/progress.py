@@ -7,10 +7,9 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Self
 
 from rich.console import Console
@@ -20,20 +19,16 @@ from rich.text import Text
 from ..console import PATIENCE, Terminal, one_line, speed, unless_quick
 from ..errors import SearchlabError
 from ..log.forecast import duration
-from ..log.format import read_existing_log
 from ..log.plan import UNLIMITED
 from ..records import Trial
 from ..workload import Workload
-from .plan import OnRun, OnTrial, Run
+from .plan import OnChargedRun, OnChargedTrial, OnRun, OnTrial, Run
 
 LOGGER = logging.getLogger("searchlab")
 """Receives a message at level INFO for each new trial."""
 
 LINE_SECONDS = 30.0
 """The time between two lines of progress where bars cannot be drawn."""
-
-READING_SECONDS = 1.0
-"""The time between two readings of a log whose charged seconds are shown."""
 
 _show_phase: ContextVar[Callable[[str], None] | None] = ContextVar("show_phase", default=None)
 
@@ -69,10 +64,8 @@ class RunProgress:
         self._ended = 0  # the size of the runs that have ended
         self._jobs: dict[int, tuple[Run, TaskID]] = {}  # each job's current run, and the run's bar
 
-    def start(
-        self, workload: Workload, label: str, trials: int, seconds: float | None = None, log: Path | None = None
-    ) -> OnTrial:
-        """Add a bar for ``trials`` trials, or for the ``seconds`` charged in ``log``.
+    def start(self, workload: Workload, label: str, trials: int, seconds: float | None = None) -> OnChargedTrial:
+        """Add a bar for ``trials`` trials, or for ``seconds`` if only these are limited.
 
         Returns the function that advances it.
         """
@@ -81,19 +74,16 @@ class RunProgress:
         total = trials if trials < UNLIMITED else limit
         unit = "" if limit is None else " s"
         task = self._progress.add_task(f"{workload}  {label}", total=total, best="", unit=unit)
-        best, next_reading = math.inf, 0.0
+        best = math.inf
 
-        def on_trial(trial: Trial, replayed: bool) -> None:
-            nonlocal best, next_reading
+        def on_trial(trial: Trial, replayed: bool, charged: float) -> None:
+            nonlocal best
             best = min(best, trial.cost)
             text = _throughput(workload, best)
             if limit is None:
                 self._progress.update(task, advance=1, best=text)
             else:
-                self._progress.update(task, best=f"trial {trial.index}, {text}")
-            if limit is not None and log is not None and time.monotonic() > next_reading:
-                self._progress.update(task, completed=min(_charged(log), limit))
-                next_reading = time.monotonic() + READING_SECONDS
+                self._progress.update(task, completed=min(charged, limit), best=f"trial {trial.index}, {text}")
             if not self._jobs:
                 self._print_line(task)
 
@@ -107,25 +97,25 @@ class RunProgress:
         self._progress.update(self._steps, completed=done, description=description, best=best)
         self._print_line(self._steps)
 
-    def on_run(self, run: Run, number: int, count: int, job: int) -> OnTrial:
+    def on_run(self, run: Run, number: int, count: int, job: int) -> OnChargedTrial:
         if job in self._jobs:
             finished, bar = self._jobs.pop(job)
             self._end(finished, bar)
             self._progress.remove_task(bar)
         label = f"{run.strategy.name}, seed {run.seed}"
-        on_trial = self.start(run.space.workload, label, run.trials, run.budget.seconds, run.log)
+        on_trial = self.start(run.space.workload, label, run.trials, run.budget.seconds)
         self._jobs[job] = run, self._progress.task_ids[-1]
         self._progress.update(self._study, best=f"run {number} of {count}")
         self._show_study()
         if not self._is_study:
             self._print_unless_quick(self._jobs[job][1])
 
-        def on_both(trial: Trial, replayed: bool) -> None:
-            on_trial(trial, replayed)
+        def on_trial_of_study(trial: Trial, replayed: bool, charged: float) -> None:
+            on_trial(trial, replayed, charged)
             self._show_study()
             self._print_line(self._study if self._is_study else self._jobs[job][1])
 
-        return on_both
+        return on_trial_of_study
 
     def show_phase(self, phase: str) -> None:
         """Print a phase, unless it is that of a single run in a study."""
@@ -139,9 +129,7 @@ class RunProgress:
     def _end(self, run: Run, bar: TaskID) -> None:
         self._ended += self._size(run)
         if not self._counts_trials:  # the run may end at another limit
-            total = self._task(bar).total
-            done = self._task(bar).completed if total is None else min(_charged(run.log), total)
-            self._progress.update(bar, completed=done, total=done)
+            self._progress.update(bar, total=self._task(bar).completed)
 
     def _show_study(self) -> None:
         running = sum(self._size(run) * self._task(bar).percentage / 100 for run, bar in self._jobs.values())
@@ -189,7 +177,7 @@ class RunProgress:
         self._progress.stop()
 
 
-class _Done(MofNCompleteColumn):
+class _CompletedColumn(MofNCompleteColumn):
     def render(self, task: Task) -> Text:
         return super().render(task).append(task.fields["unit"])
 
@@ -202,20 +190,12 @@ def progress_bars(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        _Done(),
+        _CompletedColumn(),
         TextColumn("{task.fields[best]}", style="bold", markup=False),
         TimeRemainingColumn(),
         console=console,
         disable=not (console.is_terminal or console.is_jupyter),
     )
-
-
-def _charged(log: Path) -> float:
-    """Return the seconds charged in a log so far, or 0 if it cannot be read."""
-    with suppress(SearchlabError):
-        if (existing := read_existing_log(log)) and existing.records:
-            return float(existing.elapsed[-1])
-    return 0.0
 
 
 def _throughput(workload: Workload, seconds: float) -> str:
@@ -267,23 +247,23 @@ def open_progress(progress: bool | Console, runs: Sequence[Run] = ()) -> Abstrac
 
 
 @contextmanager
-def show_progress(progress: bool | Console, runs: Sequence[Run], on_run: OnRun) -> Iterator[OnRun]:
+def show_progress(progress: bool | Console, runs: Sequence[Run], on_run: OnRun) -> Iterator[OnChargedRun]:
     """Yield a function that shows the progress of ``runs``, logs their trials, and calls ``on_run``.
 
     For ``progress``, see :func:`open_progress`.
     """
     with open_progress(progress, runs) as bars:
 
-        def on_each(run: Run, number: int, count: int, job: int) -> OnTrial:
+        def on_each_run(run: Run, number: int, count: int, job: int) -> OnChargedTrial:
             callbacks = [on_run(run, number, count, job), log_trials(run)]
-            if bars is not None:
-                callbacks.append(bars.on_run(run, number, count, job))
+            advance = None if bars is None else bars.on_run(run, number, count, job)
 
-            def on_trial(trial: Trial, replayed: bool) -> None:
-                for callback in callbacks:
-                    if callback is not None:
-                        callback(trial, replayed)
+            def on_trial(trial: Trial, replayed: bool, charged: float) -> None:
+                for callback in filter(None, callbacks):
+                    callback(trial, replayed)
+                if advance is not None:
+                    advance(trial, replayed, charged)
 
             return on_trial
 
-        yield on_each
+        yield on_each_run

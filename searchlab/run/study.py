@@ -5,7 +5,6 @@ For a single run, use :func:`~searchlab.run.tune.tune`.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -30,7 +29,7 @@ from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checks_argu
 from ..options import plain as plain_value
 from ..plugins import Plugin, PluginKind, names_from, reference_of
 from ..policy import POLICIES
-from ..schema import convert
+from ..schema import convert, parse_toml
 from ..space import SPACES, Space
 from ..stats.random_search import difficulty_trials
 from ..target import Target, resolve_target
@@ -41,14 +40,14 @@ from .plan import (
     Run,
     SpaceChoice,
     Strategy,
-    in_shard,
     plan_run,
+    select_shard,
     space_spec,
 )
 from .progress import show_progress
 from .warm_start import EarlierRuns, WarmStart
 
-OF_SUITE = ("workloads", "spaces", "target", "measure")
+SUITE_KEYS = ("workloads", "spaces", "target", "measure")
 """The study keys whose values are provided by a suite's tables."""
 
 Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")]
@@ -210,7 +209,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"a contrast needs two different strategies, not {list(pair)}")
         for name in ("policies", "cost_models", *(() if self.suite else ("workloads", "spaces"))):
             if not getattr(self, name) and not (name == "policies" and self.suite and self.claims):
-                hint = "; add one, or specify a suite" if name in OF_SUITE else ""
+                hint = "; add one, or specify a suite" if name in SUITE_KEYS else ""
                 raise ValueError(f"{name} must not be empty{hint}")
         titles = [entry.title for entry in self.space_entries]
         for entry in self.policy_entries:
@@ -257,7 +256,12 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         parts = ("trials", "seconds", "stop_after")
         trials, seconds, stop_after = (getattr(self if getattr(entry, name) is None else entry, name) for name in parts)
         if isinstance(trials, str):
-            trials = _trials_of(trials, all_costs())
+            if (costs := all_costs()) is None:
+                raise SearchlabError(
+                    f"trials = {trials!r} requires a complete table of each space, from which the difficulty is "
+                    f"computed; specify a number of trials instead"
+                )
+            trials = difficulty_trials(trials, costs.costs)
         return budget_of(trials, seconds, stop_after)
 
 
@@ -269,16 +273,6 @@ def schema_of_studies() -> dict[str, Any]:
     entries = schema["$defs"]["StudySpec"]["properties"]["spaces"]["items"]["anyOf"]
     entries.append({"type": "object", "additionalProperties": {"type": "array"}})
     return schema
-
-
-def _trials_of(text: str, all_costs: SpaceCosts | None) -> int:
-    """Return the number of trials that corresponds to a :data:`Difficulty`."""
-    if all_costs is None:
-        raise SearchlabError(
-            f"trials = {text!r} requires a complete table of each space, from which the difficulty is computed; "
-            f"specify a number of trials instead"
-        )
-    return difficulty_trials(text, all_costs.costs)
 
 
 def budget_of(trials: int | None, seconds: float | None, stop_after: int | None) -> Budget:
@@ -313,8 +307,8 @@ def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObje
         if isinstance(plain.get(key), list | tuple):
             plain[key] = [entry for item in plain[key] if (entry := _entry(key, item, objects)) is not None]
     if objects.spaces and "workloads" not in plain and "suite" not in plain:
-        named = {text: space.workload for spaces in objects.spaces.values() for text, space in spaces.items()}
-        plain["workloads"] = list(named.values())
+        space_objects = [space for spaces in objects.spaces.values() for space in spaces.values()]
+        plain["workloads"] = list({str(space.workload): space.workload for space in space_objects}.values())
     if isinstance(plain.get("workloads"), list | tuple):
         workloads = [parse_workload(item) if callable(item) else item for item in plain["workloads"]]
         objects.workloads.update({str(item): item for item in workloads if isinstance(item, Workload)})
@@ -392,9 +386,9 @@ class Study:
     copy: tuple[str, str] | None = None
 
     def __repr__(self) -> str:
-        named = self.spec.suite_selection
-        over = f"the suite {named.name}" if named else f"{len(self.spec.workloads)} workloads"
-        return f"<Study of {len(self.spec.policies)} policies over {over}, {len(self.spec.seed_list)} seeds>"
+        selection = self.spec.suite_selection
+        scope = f"the suite {selection.name}" if selection else f"{len(self.spec.workloads)} workloads"
+        return f"<Study of {len(self.spec.policies)} policies over {scope}, {len(self.spec.seed_list)} seeds>"
 
     @classmethod
     @checks_arguments
@@ -402,11 +396,7 @@ class Study:
         """Load a study file (TOML). Raises SearchlabError if it is invalid, naming the key and the valid values."""
         path = Path(path)
         text = read_text(path, kind="the study")
-        try:
-            data = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # also an integer of more than 4,300 digits
-            raise SearchlabError(f"{path} is not valid TOML: {error}") from None
-        return replace(cls._from_data(data, path.parent, str(path)), copy=(TOML, text))
+        return replace(cls._from_data(parse_toml(text, path), path.parent, str(path)), copy=(TOML, text))
 
     @classmethod
     @checks_arguments
@@ -447,7 +437,7 @@ class Study:
             data = {**data, "spaces": [space_spec(item) if _has_knobs(item) else item for item in spaces]}
         if "suite" not in data:
             return cls(convert(data, StudySpec, source), base)
-        for name in OF_SUITE:
+        for name in SUITE_KEYS:
             if name in data:
                 raise SearchlabError(
                     f"{source}: {name} is determined by the suite's tables; omit either {name!r} or 'suite'"
@@ -460,8 +450,8 @@ class Study:
     @cached_property
     def suite(self) -> Suite | None:
         """The suite on which the study runs, or None if it does not specify one."""
-        named = self.spec.suite_selection
-        return find_suite(named.name, self.base) if named else None
+        selection = self.spec.suite_selection
+        return find_suite(selection.name, self.base) if selection else None
 
     def plan(self) -> tuple[list[Run], list[str]]:
         """Plan all runs.
@@ -481,7 +471,7 @@ class Study:
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
         labels = [strategy.label for _, strategy in strategies]
         _check_distinct("policy", [file_name(label) for label in labels])
-        known_strategies = [*labels, *(self.suite.baseline_files if self.suite else ())]
+        strategy_names = [*labels, *(self.suite.baseline_files if self.suite else ())]
         spaces = [entry.title for entry in spec.space_entries]
         with_space = [  # as in a report on several spaces
             f"{space} / {strategy.label}"
@@ -490,11 +480,11 @@ class Study:
             if space in (entry.spaces or spaces)
         ]
         for key, names, choices in (
-            ("contrasts", [name for pair in spec.contrasts for name in pair], known_strategies),
+            ("contrasts", [name for pair in spec.contrasts for name in pair], strategy_names),
             (
                 "claims",
                 [name for claim in spec.claims for name in (claim.strategy, *claim.opponents)],
-                known_strategies + with_space,
+                strategy_names + with_space,
             ),
         ):
             for name in names:
@@ -504,7 +494,7 @@ class Study:
         left_out: list[str] = []
         runs: list[Run] = []
         earlier: dict[tuple[str, ...], EarlierRuns] = {}  # by the sources of a warm start
-        warm: dict[tuple[str, ...], list[WarmStart]] = {}
+        warm_starts: dict[tuple[str, ...], list[WarmStart]] = {}
         for group in self._space_groups(left_out):
             planned: list[Run] = []
             for folder, space_choice, settings in group:
@@ -533,13 +523,13 @@ class Study:
                         continue
                     starts = strategy.name if spec.starts == "own" else ""
                     planned.append(replace(run, contrasts=tuple(spec.contrasts), starts=starts))
-                    warm.setdefault(sources, []).append(run.warm_start)
+                    warm_starts.setdefault(sources, []).append(run.warm_start)
             runs += [
                 replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl") for seed in spec.seed_list for run in planned
             ]
         if not runs and spec.policies:
             raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(left_out))
-        for sources, used in warm.items():
+        for sources, used in warm_starts.items():
             earlier[sources].check_used(used)
         return runs, left_out
 
@@ -619,9 +609,9 @@ class Study:
         if self.suite is None:
             return []
         labels = {strategy.label for entry in self.spec.policy_entries for strategy in self._strategies(entry)}
-        named = {name for pair in self.spec.contrasts for name in pair}
-        named |= {name for claim in self.spec.claims for name in (claim.strategy, *claim.opponents)}
-        return sorted(named & self.suite.baseline_files.keys() - labels)
+        names = {name for pair in self.spec.contrasts for name in pair}
+        names |= {name for claim in self.spec.claims for name in (claim.strategy, *claim.opponents)}
+        return sorted(names & self.suite.baseline_files.keys() - labels)
 
     def planned_runs(self) -> list[PlannedRun]:
         """Return the runs for the plan file that is stored next to the logs."""
@@ -684,7 +674,7 @@ class Study:
             RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
         planned, _ = self.plan()
-        logs_in_shard = {run.log for run in in_shard(planned, *shard)}
+        logs_in_shard = {run.log for run in select_shard(planned, *shard)}
         all_runs = [replace(run, log=Path(out) / run.log, discard=discard) for run in planned]
         runs = [run for run, relative in zip(all_runs, planned, strict=True) if relative.log in logs_in_shard]
         for run in runs:
@@ -720,9 +710,9 @@ class Study:
         if not isinstance(trials, str):
             trials = budget_of(trials, spec.seconds, spec.stop_after).trials
             trials = "any number" if trials == UNLIMITED else trials
-        where = {"workloads": ", ".join(spec.workloads), "spaces": names(spec.space_entries)}
+        scope = {"workloads": ", ".join(spec.workloads), "spaces": names(spec.space_entries)}
         facts = {
-            **({"suite": spec.suite_selection.name} if spec.suite_selection else where),
+            **({"suite": spec.suite_selection.name} if spec.suite_selection else scope),
             "policies": names(spec.policy_entries),
             "cost models": names(spec.cost_model_entries),
             "seeds": len(spec.seed_list),
@@ -734,8 +724,8 @@ class Study:
 
     def _executor(self, argument: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
         """Return the executor (``argument``, or else the study's own) with ``jobs``, or None to run in this process."""
-        named = self.spec.executor
-        plugin = default = parse_executor(named) if isinstance(named, str) else named
+        entry = self.spec.executor
+        plugin = default = parse_executor(entry) if isinstance(entry, str) else entry
         if isinstance(argument, Mapping):
             plugin = EXECUTORS.resolve(argument)[0]
         elif argument is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from ..costmodel import BoundCostModel, OtherTask, scores_of
 from ..costmodel.features import FEATURES
 from ..errors import SearchlabError, warn
-from ..files import real_path
+from ..files import read_each, real_path
 from ..log.format import Log, decode_log, find_logs, read_log, read_log_bytes, workload_name, workload_of
 from ..log.programs import ChangedProgram
 from ..log.result import Result
@@ -28,7 +28,7 @@ Source = str | Path | Result
 """A source of earlier runs: a log, a directory of logs, a result, or the tables of a suite, such as
 ``"suite:v1/dev"``."""
 
-OF_TABLE = 128
+TRIALS_PER_TABLE = 128
 """The number of random trials that a warm start uses from each table of a suite."""
 
 
@@ -40,16 +40,16 @@ class EarlierRun:
         digest: The log's digest.
         statistic: The statistic that the new run uses as the cost.
         directory: The directory in which it was found, or None if it was specified itself and must be used.
-        asked_for: Whether its space is being searched and may be imported.
-        of_suite: Whether it is part of a suite's table, which runs for the same workload must not use.
+        may_import: Whether its space is being searched and may be imported.
+        is_from_suite: Whether it is part of a suite's table, which runs for the same workload must not use.
     """
 
     log: Log
     digest: str
     statistic: Statistic
     directory: Path | None = field(default=None, compare=False)
-    asked_for: bool = field(default=False, compare=False)
-    of_suite: bool = False
+    may_import: bool = field(default=False, compare=False)
+    is_from_suite: bool = False
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -70,7 +70,7 @@ class EarlierRun:
         """The run's space, whose plug-in is imported. Raises SearchlabError if the space no longer exists."""
         # Not within trust_plugins(), which is only for the space
         workload = workload_of(self.log.header, self.log.path)
-        with trust_plugins(self.asked_for):
+        with trust_plugins(self.may_import):
             return Result(self.log).space_of(workload)
 
     def check_programs(self) -> None:
@@ -81,7 +81,7 @@ class EarlierRun:
         """
         if self._changed is None:
             return
-        if not self.of_suite:
+        if not self.is_from_suite:
             raise self._changed
         warn(f"the run starts from the times of other programs: {self._changed.where_and_what}")
 
@@ -109,30 +109,21 @@ def read_earlier_run(path: Path, statistic: Statistic, directory: Path | None = 
 
 
 def _read_directory(path: Path, statistic: Statistic) -> list[EarlierRun]:
-    """Return the runs in a directory that have trials, oldest first. Issues a warning about unreadable logs."""
+    """Return the runs in a directory that have trials, oldest first, without unreadable logs; see :func:`read_each`."""
     runs: dict[str, EarlierRun] = {}
-    problems: list[str] = []
-    for log in find_logs(path):
-        try:
-            run = read_earlier_run(log, statistic, path)
-        except SearchlabError as error:
-            problems.append(str(error))
-            continue
+    for run in read_each(find_logs(path), lambda log: read_earlier_run(log, statistic, path)):
         if run.trials:
             runs.setdefault(run.digest, run)
-    if problems:
-        others = f"; so are {len(problems) - 1} others" if len(problems) > 1 else ""
-        warn(f"a log to start from is unreadable: {problems[0]}{others}")
     return sorted(runs.values(), key=lambda run: (run.log.header.created, run.digest))
 
 
-def _of_table(table: SuiteTable, statistic: Statistic) -> EarlierRun:
+def _read_table(table: SuiteTable, statistic: Statistic) -> EarlierRun:
     """Return random trials of a suite's table as an earlier run. The trials are the same for every new run."""
     log, rng = read_log(table.path), np.random.default_rng(zlib.crc32(table.entry.name.encode()))
-    indices = rng.permutation(len(log.records))[:OF_TABLE].tolist()
+    indices = rng.permutation(len(log.records))[:TRIALS_PER_TABLE].tolist()
     digest = hashlib.sha256(f"{table.digest} {indices}".encode()).hexdigest()[:32]
     return EarlierRun(
-        replace(log, records=tuple(log.records[index] for index in indices)), digest, statistic, of_suite=True
+        replace(log, records=tuple(log.records[index] for index in indices)), digest, statistic, is_from_suite=True
     )
 
 
@@ -209,7 +200,7 @@ class EarlierRuns:
         for source in sources:
             if isinstance(source, str) and source.startswith("suite:"):
                 suite = find_suite(source.removeprefix("suite:"), base)
-                runs += (_of_table(table, statistic) for table in suite.tables)
+                runs += (_read_table(table, statistic) for table in suite.tables)
                 continue
             if isinstance(source, Result):
                 source = source.log.path.absolute()
@@ -240,15 +231,15 @@ class EarlierRuns:
         arguments, see :func:`select_runs`.
         """
         selected: dict[str, EarlierRun] = {}
-        elsewhere: dict[Path, set[str]] = {}
+        other_machines: dict[Path, set[str]] = {}
         for run in self.runs:
             header = run.log.header
-            is_elsewhere = machine and header.measured_on not in ("", machine)
-            if run.directory is not None and header.fingerprint == space.fingerprint and is_elsewhere:
-                elsewhere.setdefault(run.directory, set()).add(header.measured_on)
+            is_other = machine and header.measured_on not in ("", machine)
+            if run.directory is not None and header.fingerprint == space.fingerprint and is_other:
+                other_machines.setdefault(run.directory, set()).add(header.measured_on)
             else:
                 selected[run.digest] = run
-        for path, machines in elsewhere.items():
+        for path, machines in other_machines.items():
             warn(
                 f"the logs of {space.workload} in {path} that were measured on {' and '.join(sorted(machines))} are "
                 f"no warm start for runs on {machine}"
@@ -268,7 +259,7 @@ class EarlierRuns:
                 text = f"no run can learn from any of the {len(digests)} logs in {path}, so it starts without them"
                 warn(text)
         for run in self.runs:
-            if run.directory is None and not run.of_suite and run.digest not in used:
+            if run.directory is None and not run.is_from_suite and run.digest not in used:
                 header = run.log.header
                 raise SearchlabError(
                     f"{run.log.path} cannot be used as a warm start: it searched {header.workload} in a different "
@@ -291,13 +282,13 @@ def select_runs(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, featur
         features: The cost model's features, or "" if there is no cost model.
         transfers: Whether the policy transfers.
     """
-    runs = [run for run in runs if not (run.of_suite and workload_name(run.log.header) == str(space.workload))]
+    runs = [run for run in runs if not (run.is_from_suite and workload_name(run.log.header) == str(space.workload))]
     same_space = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
     others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)
     kind = FEATURES.get(features)
     if kind is None and not transfers:
         return WarmStart(same_space)
-    others = tuple(replace(run, asked_for=run.log.header.space == plugin.to_spec()) for run in others)
+    others = tuple(replace(run, may_import=run.log.header.space == plugin.to_spec()) for run in others)
     if kind is None or transfers or not kind.builds_programs:
         others = tuple(run for run in others if run.has_knobs_of(plugin, space))
     return WarmStart(same_space, others)

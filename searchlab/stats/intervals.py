@@ -42,6 +42,11 @@ class Interval:
         lower, upper = (None if end is None else -end for end in (self.upper, self.lower))
         return Interval(-self.value, lower, upper, self.note)
 
+    def text(self, sign: str = "") -> str:
+        """Return the estimate with three decimal places, followed by the interval in brackets if there is one."""
+        text = f"{self.value:{sign}z.3f}"
+        return text if self.lower is None else f"{text} [{self.lower:{sign}z.3f}, {self.upper:{sign}z.3f}]"
+
     def within(self, lowest: float, highest: float) -> Interval:
         """Clip the ends to the range of the estimated quantity."""
         if self.lower is None or self.upper is None:

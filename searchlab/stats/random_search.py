@@ -114,13 +114,13 @@ def expected_draws(configs: int, good: int) -> float:
     return (configs + 1) / (good + 1)
 
 
-def draws_for(configs: int, good: int, probability: float = 0.95) -> int:
-    """Return the smallest number of draws, without replacement, that find a good config with at least ``probability``.
+def draws_for(configs: int, good: int) -> int:
+    """Return the smallest number of draws, without replacement, that find a good config with a probability of 95 %.
 
     The probability that t draws find none is C(N - K, t) / C(N, t) = prod_{j < t} (N - K - j) / (N - j).
     """
     missed, draws = 1.0, 0
-    while missed > 1 - probability:
+    while missed > 1 - 0.95:
         missed *= max(configs - good - draws, 0) / (configs - draws)
         draws += 1
     return draws
@@ -146,8 +146,8 @@ def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> 
     return int(np.argmax(reached)) + 1 if reached.any() else len(baseline)
 
 
-def difficulty(costs: Floats, part: float = 0.95) -> float:
-    """Return the expected number of random draws to cover the fraction ``part`` of the way from the median to the best.
+def difficulty(costs: Floats) -> float:
+    """Return the expected number of random draws to cover 95 % of the way from the median to the best.
 
     All configs are equally likely to be drawn. Distances are measured in seconds, as in Willemsen et al. (2024), whose
     budget ends at this point; see :func:`score_curve`.
@@ -156,7 +156,7 @@ def difficulty(costs: Floats, part: float = 0.95) -> float:
         costs: The seconds of every config in a space, infinite for failures, at least one of them finite: shape (N,).
     """
     best = costs.min()
-    good = costs <= best + (1 - part) * (np.median(costs[np.isfinite(costs)]) - best)
+    good = costs <= best + (1 - 0.95) * (np.median(costs[np.isfinite(costs)]) - best)
     return expected_draws(len(costs), int(good.sum()))
 
 

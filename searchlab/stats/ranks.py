@@ -20,15 +20,15 @@ EXACT_SIGNED_RANK = 200  # maximum number of pairs for which the signed-rank tes
 MOST_DECIMALS = 300  # ten to this power is still finite
 
 
-def rounded(values: Floats, digits: int = 12) -> Floats:
-    """Round ``values`` to ``digits`` significant digits of the largest finite value.
+def rounded(values: Floats) -> Floats:
+    """Round ``values`` to 12 significant digits of the largest finite value.
 
     Sums computed in different orders differ in their last bits, so equal runs would not tie without rounding.
     """
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
     if largest == 0:
         return values
-    return np.round(values, min(digits - int(np.ceil(np.log10(largest))), MOST_DECIMALS))
+    return np.round(values, min(12 - int(np.ceil(np.log10(largest))), MOST_DECIMALS))
 
 
 def rank_sum_test(first: Floats, second: Floats) -> float:

@@ -13,14 +13,10 @@ from ..measure.suite import Suite, SuiteTable
 
 
 def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None] = lambda table, done: None) -> None:
-    """Import each table of ``suite``.
+    """Import each table of ``suite`` from the file in ``source`` that the table specifies.
 
-    A table that already exists is kept; remove it to rebuild it.
-
-    Args:
-        suite: The suite. Each of its tables must specify a file.
-        source: The directory that contains the files.
-        on_table: A function called after each table, with a description of what was done.
+    A table that already exists is kept; remove it to rebuild it. ``on_table`` is called after each table, with a
+    description of what was done.
 
     Raises:
         SearchlabError: If a table specifies no file, or if a file is missing, damaged, outside ``source``, or covers
@@ -38,8 +34,8 @@ def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None
             on_table(table, "there already")
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        ((made,), notes) = import_file(source / table.entry.file, path, As(workload=table.entry.workload))
+        ((log,), notes) = import_file(source / table.entry.file, path, As(workload=table.entry.workload))
         if read_header(path).space_size is None:
             path.unlink()
             raise SearchlabError(f"{table.entry.file} cannot be used as a suite table: {notes[0]}")
-        on_table(table, f"{len(made.records):,} configs")
+        on_table(table, f"{len(log.records):,} configs")

@@ -10,7 +10,6 @@ import hashlib
 import io
 import re
 import stat
-import tomllib
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -29,12 +28,12 @@ from ..log.format import RESULT, RUNS
 from ..measure.suite import SPLITS, Name, Split, Suite, find_suite, split_of
 from ..plugins import Plugin, unregistered_code
 from ..policy import POLICIES
-from ..schema import UNREADABLE, convert
+from ..schema import UNREADABLE, convert, parse_toml
 from .trajectories import RecordedTables, Trajectories, decode_trajectories, read_trajectories
 
-ENDING = ".zip"
+BUNDLE_SUFFIX = ".zip"
 SUBMISSION, SOURCE, PROJECT, README = "submission.json", "source/", "pyproject.toml", "README.md"
-TEXTS = (".py", ".toml", ".md", ".txt", ".json", ".csv")
+TEXT_SUFFIXES = (".py", ".toml", ".md", ".txt", ".json", ".csv")
 """The endings of source files. Everything in a bundle but its trajectories can be read by a person."""
 MAX_FILES, MAX_BYTES = 200, 32 << 20
 _NAME = re.compile(r"[A-Za-z0-9_./+-]{1,200}")
@@ -131,13 +130,13 @@ class _Project(msgspec.Struct):
     entry_points: dict[str, dict[str, str]] = msgspec.field(default_factory=dict, name="entry-points")
 
 
-def submit(directory: Path, path: Path, where: str = "") -> Bundle:
+def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
     """Write the bundle of the package in ``directory`` to ``path``.
 
     Args:
         directory: The package: Python files, ``pyproject.toml``, and directories written by ``suite run --out``.
         path: The bundle.
-        where: The path of the suite, if it cannot be found by name.
+        suite_path: The path of the suite, if it cannot be found by name.
 
     Raises:
         SearchlabError: If something is missing or would be refused.
@@ -148,7 +147,7 @@ def submit(directory: Path, path: Path, where: str = "") -> Bundle:
         raise SearchlabError(
             f"{directory} contains no results; run `searchlab suite run ... --out {directory / 'dev'}`"
         )
-    suite = find_suite(where or read_trajectories(files[0]).suite).part(None)
+    suite = find_suite(suite_path or read_trajectories(files[0]).suite).part(None)
     splits = split_of(suite)
     results: dict[Split, Trajectories] = {}
     for file in files:
@@ -158,9 +157,9 @@ def submit(directory: Path, path: Path, where: str = "") -> Bundle:
             raise SearchlabError(f"{file} is a second result of the split {split}; remove it from {directory}")
         results[split] = result
     result = next(iter(results.values()))
-    points = {name: value for group in project.entry_points.values() for name, value in group.items()}
+    registered = {name: value for group in project.entry_points.values() for name, value in group.items()}
     members = {f"{split}{RUNS}": read_bytes(file) for split, file in zip(results, files, strict=True)}
-    for file in find_files(directory, TEXTS):
+    for file in find_files(directory, TEXT_SUFFIXES):
         name = file.relative_to(directory)
         is_code = file.suffix == ".py" or (file.parent / "__init__.py").is_file()
         if (is_code or name.as_posix() in (PROJECT, README)) and not any(
@@ -177,12 +176,12 @@ def submit(directory: Path, path: Path, where: str = "") -> Bundle:
         tuned_on=options.tuned_on,
         suite=suite.spec.version,
         suite_digest=suite_digest(suite),
-        plugins={name: points[name] for name in _names(result) if name in points},
+        plugins={name: registered[name] for name in _names(result) if name in registered},
         areas={split: mean_areas(suite, result) for split, result in results.items()},
         files={name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
     )
-    about = msgspec.json.format(msgspec.json.encode(submission), indent=2) + b"\n"
-    write_file(path, pack({SUBMISSION: about, **members}))
+    metadata = msgspec.json.format(msgspec.json.encode(submission), indent=2) + b"\n"
+    write_file(path, pack({SUBMISSION: metadata, **members}))
     bundle = read_bundle(path)
     if problems := list(bundle_problems(bundle, suite)):
         path.unlink()
@@ -214,10 +213,7 @@ def suite_digest(suite: Suite) -> str:
 
 def _read_project(directory: Path) -> tuple[_Project, _Options]:
     path = directory / PROJECT
-    try:
-        data = tomllib.loads(read_text(path, under=directory))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SearchlabError(f"{path} is not valid TOML: {error}") from None
+    data = parse_toml(read_text(path, under=directory), path)
     options = data.get("tool", {}).get("searchlab")
     if options is None:
         raise SearchlabError(
@@ -245,10 +241,10 @@ def read_bundle(path: Path) -> Bundle:
     if SUBMISSION not in members:
         raise _refusal(path, f"it has no {SUBMISSION}")
     try:
-        about = msgspec.json.decode(members.pop(SUBMISSION))
+        metadata = msgspec.json.decode(members.pop(SUBMISSION))
     except UNREADABLE as error:
         raise _refusal(path, f"its {SUBMISSION} is damaged: {error}") from None
-    submission = convert(about, Submission, f"{SUBMISSION} of {path}")
+    submission = convert(metadata, Submission, f"{SUBMISSION} of {path}")
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
     for name in sorted({*digests, *submission.files}):
         if digests.get(name) != submission.files.get(name):
@@ -280,8 +276,8 @@ def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
         seen.add(name)
         if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
             raise ValueError(f"its {name} is a link, a directory or a device, not a regular file")
-        if name not in results and not (name.startswith(SOURCE) and name.endswith(TEXTS)):
-            raise ValueError(f"its {name} is neither a result nor a text file ({', '.join(TEXTS)}) in {SOURCE}")
+        if name not in results and not (name.startswith(SOURCE) and name.endswith(TEXT_SUFFIXES)):
+            raise ValueError(f"its {name} is neither a result nor a text file ({', '.join(TEXT_SUFFIXES)}) in {SOURCE}")
         with archive.open(info) as file:
             content = file.read(info.file_size + 1)
         if name not in results:
@@ -351,13 +347,13 @@ def _code_problems(bundle: Bundle) -> Iterator[str]:
 def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: Suite) -> Iterator[str]:
     spec, recorded = suite.spec, RecordedTables(suite)
     names = [entry.name for entry in spec.tables if entry.split == split]
-    where = f"its result on {split}"
+    title = f"its result on {split}"
     if (result.suite, result.strategy) != (spec.version, bundle.submission.name):
-        yield f"{where} is of {one_line(result.strategy)} on {one_line(result.suite)}"
+        yield f"{title} is of {one_line(result.strategy)} on {one_line(result.suite)}"
     if missing := [name for name in names if name not in result.tables]:
-        yield f"{where} leaves out {listed(missing)}"
+        yield f"{title} leaves out {listed(missing)}"
     if foreign := [name for name in result.tables if name not in names]:
-        yield f"{where} contains {one_line(listed(foreign))}, which are not tables of {split}"
+        yield f"{title} contains {one_line(listed(foreign))}, which are not tables of {split}"
     areas = bundle.submission.areas.get(split, {})
     for name in names:
         if name not in result.tables:
@@ -366,7 +362,7 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
         try:
             runs = result.runs_on(table.table).runs
             if (seeds := [run.seed for run in runs]) != list(range(spec.seeds)):
-                yield f"{where} has the seeds {number_ranges(seeds)} on {name}, not 0 to {spec.seeds - 1}"
+                yield f"{title} has the seeds {number_ranges(seeds)} on {name}, not 0 to {spec.seeds - 1}"
                 continue
             for run in runs:
                 table.check(result, run)
@@ -379,5 +375,5 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
         area = float(table.areas(result).mean())
         if abs(area - areas.get(name, -1.0)) > 10**-DIGITS:
             yield f"its area on {name} is {areas.get(name)}, but {area:.{DIGITS}f} follows from its runs"
-    if strangers := set(areas) - set(result.tables):
-        yield f"it states areas on {one_line(listed(sorted(strangers)))}, where it has no runs"
+    if unexpected := set(areas) - set(result.tables):
+        yield f"it states areas on {one_line(listed(sorted(unexpected)))}, where it has no runs"

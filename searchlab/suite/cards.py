@@ -76,7 +76,9 @@ class TableCard:
             "threads": "" if self.table.imported else str(entry.threads),
             **self.info.facts(),
             **self._random_search(),
-            **(self._portability() if self.table.imported else {}),
+            "its best config on other devices, of what is possible there": ", ".join(
+                f"{device}: {100 * part:.0f} %" for device, part in self.portability.items()
+            ),
             "measured on": named_values({**header.host, **header.machine}),
             "target": f"`{named_values({k: v for k, v in header.target.items() if k != 'caches'})}`",
             "settings": named_values(header.measure),
@@ -89,13 +91,14 @@ class TableCard:
         lines += ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)]
         return "\n".join(lines) + "\n"
 
-    def _portability(self) -> dict[str, str]:
-        parts = [f"{device}: {100 * part:.0f} %" for device, part in self.portability.items()]
-        return {"its best config on other devices, of what is possible there": ", ".join(parts)}
-
     @cached_property
     def portability(self) -> dict[str, float]:
-        """The best config's throughput on each other device, relative to the optimum there; 0 if the config fails."""
+        """The best config's throughput on each other device, relative to the optimum there; 0 if the config fails.
+
+        It is empty unless the table was imported, since searchlab measures each suite on one device.
+        """
+        if not self.table.imported:
+            return {}
         configs, costs = _by_config(self.table)
         best = min(configs, key=lambda text: costs[configs[text]])
         ratios = {}
@@ -111,15 +114,14 @@ class TableCard:
             return {}
         expected, enough = self.draws
         slower = ", ".join(f"{draws} draws: {100 * part:.1f} %" for draws, part in self.distances.items())
-        return {
+        rows = {
             "best of random draws, above the least time": f"{slower} (expected)",
             "random draws to within 5 % of the best": f"{expected:.1f} expected; {enough} in 95 of 100 runs",
-            **(self._difficulty() if self.table.imported else {}),
         }
-
-    def _difficulty(self) -> dict[str, str]:
-        draws = difficulty(self.recorded.log.costs)
-        return {"difficulty: random draws for 95 % of the way from the median": f"{draws:.1f} expected"}
+        if self.table.imported:
+            draws = difficulty(self.recorded.log.costs)
+            rows["difficulty: random draws for 95 % of the way from the median"] = f"{draws:.1f} expected"
+        return rows
 
 
 def _by_config(table: SuiteTable) -> tuple[dict[bytes, int], Floats]:

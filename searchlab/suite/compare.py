@@ -34,7 +34,7 @@ from .trajectories import RecordedTables, Trajectories, baselines, collect, read
 from .verify import check_baselines
 
 STYLES = {"better": "green", "worse": "red"}
-MOST = 6  # maximum number of baselines with their own rows and columns; the report shows all baselines
+MAX_BASELINES = 6  # maximum number of baselines with their own rows and columns; the report shows all baselines
 
 
 def suite_study(
@@ -48,9 +48,9 @@ def suite_study(
         seeds: The number of runs over each table, by default as in the protocol.
         against: The baselines to compare the policy with; the comparisons are registered before it runs.
     """
-    where = real_path(suite.directory) / (suite.only or suite.split or "")
+    path = real_path(suite.directory) / (suite.only or suite.split or "")
     contrasts = [[policy["label"], name] for name in against]
-    spec = {"suite": str(where), "policies": [dict(policy)], "contrasts": contrasts}
+    spec = {"suite": str(path), "policies": [dict(policy)], "contrasts": contrasts}
     return Study.from_dict(spec | ({"seeds": seeds} if seeds else {}))
 
 
@@ -109,7 +109,7 @@ def restrict_to_runs(suite: Suite, new: Trajectories) -> Suite:
 def compare(
     suite: Suite,
     new: Sequence[Trajectories],
-    shipped: Sequence[Trajectories],
+    baseline_runs: Sequence[Trajectories],
     seeds: Collection[int],
     trials: int | str | None = None,
 ) -> ComparedRuns:
@@ -121,7 +121,7 @@ def compare(
     Args:
         suite: The suite, or one of its splits or tables.
         new: The new results. They may register contrasts with baselines, because the runs of baselines never change.
-        shipped: The suite's baselines.
+        baseline_runs: The suite's baselines.
         seeds: The seeds to compare.
         trials: The number of trials after which runs are compared, which may depend on each table's difficulty:
             ``"difficulty"`` or a multiple such as ``"0.5 difficulty"``. By default, complete runs are compared.
@@ -130,17 +130,19 @@ def compare(
         SearchlabError: If two results have the same name.
     """
     registered = tuple(pair for result in new for pair in result.contrasts)
-    sets = [*new, *(msgspec.structs.replace(result, contrasts=registered) for result in shipped)]
-    names = [result.strategy for result in sets]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise SearchlabError(f"two results are called {twice[0]!r}; omit one, or rerun it with a different --label")
+    results = [*new, *(msgspec.structs.replace(result, contrasts=registered) for result in baseline_runs)]
+    names = [result.strategy for result in results]
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        raise SearchlabError(
+            f"two results are called {duplicates[0]!r}; omit one, or rerun it with a different --label"
+        )
     recorded = RecordedTables(suite)
 
     def logs() -> Iterator[Columns]:
         for table in suite.tables:
             recorded_table = recorded[table.entry.name]
             limit = difficulty_trials(trials, recorded_table.log.costs) if isinstance(trials, str) else trials
-            for result in sets:
+            for result in results:
                 if table.entry.name in result.tables:
                     runs = result.runs_on(table).runs
                     yield from (recorded_table.run_columns(result, run, limit) for run in runs if run.seed in seeds)
@@ -149,48 +151,36 @@ def compare(
 
 
 def study_runs(study: Study, out: Path) -> ComparedRuns:
-    """Return the runs of a study, together with the runs of the suite's baselines to which the study refers.
+    """Return the runs of a study whose logs are in ``out``, and those of the suite's baselines to which it refers.
 
-    Args:
-        study: A study that refers to baselines.
-        out: The directory that contains the study's logs.
-
-    Raises:
-        SearchlabError: If the logs cannot be read or compared.
+    Raises SearchlabError if the logs cannot be read or compared.
     """
     assert study.suite is not None
     logs = [out / run.log for run in study.plan()[0]]
     new = collect(study.suite, [log for log in logs if log.exists()])
-    shipped = baselines(study.suite, study.baselines)
-    check_baselines(study.suite, shipped)
-    return compare(study.suite, new, shipped, study.spec.seed_list)
+    baseline_runs = baselines(study.suite, study.baselines)
+    check_baselines(study.suite, baseline_runs)
+    return compare(study.suite, new, baseline_runs, study.spec.seed_list)
 
 
-def against_baselines(result: str | Path, where: str = "") -> tuple[ComparedRuns, str]:
-    """Return the runs in a result of ``suite run --out``, and those of its suite's baselines on the same tables.
+def against_baselines(result: str | Path, suite_path: str = "") -> tuple[ComparedRuns, str]:
+    """Compare the directory or file ``result`` of ``suite run --out`` with its suite's baselines on the same tables.
 
-    Args:
-        result: The result's directory or file.
-        where: The path of the suite, if it cannot be found by name.
-
-    Returns:
-        The runs to compare, and the name of the strategy in ``result``.
-
-    Raises:
-        SearchlabError: If the file is damaged or the suite cannot be found.
+    ``suite_path`` is the path of the suite, if it cannot be found by name. Returns the runs to compare, and the name of
+    the strategy in ``result``. Raises SearchlabError if the file is damaged or the suite cannot be found.
     """
     new = read_results([Path(result)])[0]
-    suite = find_suite(where or new.suite).part(None)
+    suite = find_suite(suite_path or new.suite).part(None)
     seeds = {run.seed for runs in new.tables.values() for run in runs.runs}
     return compare(restrict_to_runs(suite, new), [new], baselines(suite), seeds), new.strategy
 
 
-def label_for(policy: str, label: str, taken: Collection[str]) -> str:
+def label_for(policy: str, label: str, used_names: Collection[str]) -> str:
     """Return a name for a new policy, for pictures and tables, that differs from those of all baselines."""
-    if label in taken:
+    if label in used_names:
         raise SearchlabError(f"{label!r} is the name of a baseline; pass a different --label")
     name = label or Plugin(policy).title
-    return f"{name} (new)" if name in taken else name
+    return f"{name} (new)" if name in used_names else name
 
 
 @dataclass(frozen=True)
@@ -247,26 +237,27 @@ class SuiteAnswer:
         )
         if self.answers:
             yield Text()
-            yield self._against()
+            yield self._baseline_table()
             yield Text()
-            yield self._families()
+            yield self._space_table()
             yield Text()
             yield Text(
                 "'p' is for these tables; 'p, others' is for tables like these. Counts in parentheses are significant."
             )
             if len(self.areas) > 1:
                 # The strongest baseline on these tables
-                rival = min(self.answers, key=lambda answer: answer.difference.value).second
-                less = {name: areas[self.label] - areas[rival] for name, areas in self.areas.items()}
-                order = sorted(less, key=less.__getitem__)
-                worst, best = (f"{name} ({signed(less[name])})" for name in (order[0], order[-1]))
-                yield Text(f"Compared with {rival}, {self.label} does worst on {worst} and best on {best}.")
+                strongest = min(self.answers, key=lambda answer: answer.difference.value).second
+                differences = {name: areas[self.label] - areas[strongest] for name, areas in self.areas.items()}
+                order = sorted(differences, key=differences.__getitem__)
+                worst, best = (f"{name} ({signed(differences[name])})" for name in (order[0], order[-1]))
+                yield Text(f"Compared with {strongest}, {self.label} does worst on {worst} and best on {best}.")
         ranking = self.ranking
         rank = [name for name, _ in ranking].index(self.label)
-        near = [f"{name} {_number(area)}" for name, area in ranking[max(0, rank - 2) : rank + 3]]
+        neighbours = [f"{name} {_number(area)}" for name, area in ranking[max(0, rank - 2) : rank + 3]]
         yield Text(
-            f"By mean area, {self.label} is number {rank + 1} of {len(ranking)}; around it are {listed(near, None)}. "
-            f"It needed {self.new.own_seconds:.3g} s per run for proposing and learning, on {self.new.host}."
+            f"By mean area, {self.label} is number {rank + 1} of {len(ranking)}; around it are "
+            f"{listed(neighbours, None)}. It needed {self.new.own_seconds:.3g} s per run for proposing and learning, "
+            f"on {self.new.host}."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -297,14 +288,14 @@ class SuiteAnswer:
             "host": self.new.host,
         }
 
-    def _against(self) -> Table:
+    def _baseline_table(self) -> Table:
         table = _table("against", "difference", "95 % interval", "p", "p, others", "ahead / level / behind")
-        for contrast_answer in self.answers[:MOST]:
-            interval, tally = contrast_answer.difference.on_these.difference, self._tally(contrast_answer.second)
-            tests = contrast_answer.difference.on_these, contrast_answer.difference.on_others
+        for contrast in self.answers[:MAX_BASELINES]:
+            interval, tally = contrast.difference.on_these.difference, self._tally(contrast.second)
+            tests = contrast.difference.on_these, contrast.difference.on_others
             table.add_row(
-                Text(contrast_answer.second),
-                Text(signed(interval.value), STYLES.get(contrast_answer.verdict, "")),
+                Text(contrast.second),
+                Text(signed(interval.value), STYLES.get(contrast.verdict, "")),
                 "-" if interval.lower is None else f"{_number(interval.lower)} to {_number(interval.upper)}",
                 *("-" if answer.p is None else p_text(answer.p) for answer in tests),
                 f"{tally['ahead']} ({tally['significantly ahead']}) / {tally['level']} / "
@@ -312,8 +303,8 @@ class SuiteAnswer:
             )
         return table
 
-    def _families(self) -> Table:
-        names = [answer.second for answer in self.answers[:MOST]]
+    def _space_table(self) -> Table:
+        names = [answer.second for answer in self.answers[:MAX_BASELINES]]
         table = _table("space", "tables", "area", *(f"less {name}" for name in names))
         for space, tables, area, differences in self._by_space():
             table.add_row(space, str(tables), _number(area), *(signed(differences[n]) for n in names))
@@ -325,8 +316,8 @@ class SuiteAnswer:
         for space in sorted(set(map(spaces.__getitem__, self.areas))):
             areas = [areas for name, areas in self.areas.items() if spaces[name] == space]
             names = [answer.second for answer in self.answers]
-            less = {name: fmean(area[self.label] - area[name] for area in areas) for name in names}
-            yield space, len(areas), fmean(area[self.label] for area in areas), less
+            differences = {name: fmean(area[self.label] - area[name] for area in areas) for name in names}
+            yield space, len(areas), fmean(area[self.label] for area in areas), differences
 
     def _tally(self, baseline: str) -> Mapping[str, int]:
         """Count the tables on which the strategy is ahead of, level with or behind ``baseline``."""

@@ -31,19 +31,19 @@ from ..files import write_file
 from ..log.plan import Budget
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
-from ..measure.isolation import adopt, confine, kill_children
+from ..measure.isolation import become_subreaper, confine, kill_children
 from ..measure.suite import Suite, find_suite, installed_suites
 from ..measure.table import TableSettings
 from ..plugins import Plugin, search_path, trust_plugins, trusts
 from ..records import Measurement, Trial
 from ..run.loop import PolicyDriver
-from ..run.plan import Run, SpaceChoice, Strategy
+from ..run.plan import Run, SpaceChoice
 from ..space import SPACES, Config
 from ..target import resolve_target
 from ..workload import parse_workload
 from .bundle import Bundle, bundle_problems, read_bundle
 from .trajectories import RecordedTables, TableRuns, Trajectories, Trajectory, baselines
-from .verify import NUMPY_WITHOUT, Case, OnStep, Replayer, ReplayResult, replay_with
+from .verify import NUMPY_WITHOUT, Case, OnStep, Replayer, ReplayResult, replay_with, strategy_of
 
 RUN_SECONDS = 900.0
 """The time after which a run that is replayed is ended."""
@@ -55,7 +55,7 @@ _MAX_MESSAGE_BYTES = 64 << 20
 
 
 RANDOM = "random"
-FOREKNOWLEDGE = 0.5
+MAX_BLIND_SHARE = 0.5
 """The share of a strategy's lead over random search that must not remain if it is told shuffled measurements."""
 
 ROUNDS = 3  # runs over each table, if there is time
@@ -65,18 +65,13 @@ STANDARD_ERRORS = 3.0
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """A run to perform."""
+    """A run to perform, by a strategy without tables."""
 
     workload: str
     target: dict[str, Any]
     space: Plugin
-    policy: Plugin
-    cost_model: Plugin | None
-    features: str
+    strategy: Trajectories
     seed: int
-    batch: int
-    trials: int
-    starts: str
 
 
 class _Reply(msgspec.Struct, frozen=True):
@@ -86,7 +81,7 @@ class _Reply(msgspec.Struct, frozen=True):
     ended: bool | None = None
     error: str = ""
     confined: bool = False
-    alone: bool = False  # whether it has no network
+    has_no_network: bool = False  # whether it has no network
 
 
 class ConfinedReplayer(Replayer):
@@ -103,28 +98,28 @@ class ConfinedReplayer(Replayer):
 
     def __enter__(self) -> ConfinedReplayer:
         super().__enter__()
-        self._source = Path(self._reasons_to_end.enter_context(ScratchFolder()))
+        self._source = Path(self._exit_stack.enter_context(ScratchFolder()))
         for name, content in self._bundle.source.items():
             write_file(self._source / name, content, under=self._source)
         home = str(self._folder)
         env = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         env |= {"PYTHONPATH": search_path(), "PYTHONDONTWRITEBYTECODE": "1", "HOME": home, "TMPDIR": home, **self._env}
-        begin = f"from searchlab.measure.isolation import leave_network as leave; alone = leave(); from {__name__} "
+        begin = f"from searchlab.measure.isolation import leave_network as leave; left = leave(); from {__name__} "
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"{begin}import main; main(alone)"],
+            [sys.executable, "-P", "-c", f"{begin}import main; main(left)"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=env,
             cwd=home,
         )
-        self._reasons_to_end.callback(self._end)
+        self._exit_stack.callback(self._end)
         hidden = [str(path) for path in {self._suite.directory.resolve(), *installed_suites().values()}]
         spaces = sorted({table.plugin.name for table in self._suite.tables if ":" not in table.plugin.name})
-        began = self._exchange({"source": str(self._source), "writable": home, "hidden": hidden, "spaces": spaces})
-        if not began.confined:
+        reply = self._exchange({"source": str(self._source), "writable": home, "hidden": hidden, "spaces": spaces})
+        if not reply.confined:
             self.limits.append("without Landlock (Linux 5.13), the code may have read the suite's tables from the disk")
-        if not began.alone:
+        if not reply.has_no_network:
             self.limits.append("without user namespaces, the code may have used the network")
         return self
 
@@ -139,20 +134,16 @@ class ConfinedReplayer(Replayer):
         recorded = self._recorded[name]
         space_choice, measurer = self._table(name)
         submission = self._bundle.submission
-        where = f"{trajectories.strategy} over {recorded.table.name} with seed {seed}"
+        run_title = f"{trajectories.strategy} over {recorded.table.name} with seed {seed}"
         model = trajectories.cost_model
-        request = _Request(
-            workload=recorded.table.entry.workload,
-            target=recorded.table.header.target,
-            space=recorded.table.plugin,
+        strategy = msgspec.structs.replace(
+            trajectories,
             policy=submission.plugin(trajectories.policy),
             cost_model=submission.plugin(model) if model else None,
-            features=trajectories.features if model else "",
-            seed=seed,
-            batch=trajectories.batch,
-            trials=trajectories.trials,
-            starts=trajectories.starts,
+            tables={},
         )
+        table = recorded.table
+        request = _Request(table.entry.workload, table.header.target, table.plugin, strategy, seed)
         configs = list(recorded.positions)
         positions: list[int] = []
         problem = ""
@@ -176,7 +167,7 @@ class ConfinedReplayer(Replayer):
         for path in self._folder.iterdir():  # nothing is remembered for the next run
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         if problem:
-            raise SearchlabError(f"{where}: {problem}")
+            raise SearchlabError(f"{run_title}: {problem}")
         return Trajectory(seed, tuple(positions), bool(answer.ended))
 
     def difference(self, trajectories: Trajectories, name: str, recorded: Trajectory) -> str:
@@ -230,27 +221,21 @@ class BundleVerification(msgspec.Struct, frozen=True, kw_only=True):
     unchecked: list[str]
 
 
-def verify_submission(path: Path, on_step: OnStep, seconds: float | None, where: str = "") -> BundleVerification:
-    """Verify a bundle against the local suite: first its data, then its runs, by replaying them.
+def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_path: str) -> BundleVerification:
+    """Verify the bundle at ``path`` against the local suite: first its data, then its runs, by replaying them.
 
-    Args:
-        path: The bundle.
-        on_step: A function called after each step.
-        seconds: The time limit for replaying, in seconds, or None to replay all runs.
-        where: The path of the suite, if it cannot be found by name.
-
-    Raises:
-        SearchlabError: If the file is not a bundle, the suite is missing, or replaying requires trust.
+    For the other arguments, see :func:`~searchlab.suite.verify.verify_bundle`. Raises SearchlabError if the file is not
+    a bundle, the suite is missing, or replaying requires trust.
     """
     bundle = read_bundle(path)
     submission = bundle.submission
-    suite = find_suite(where or submission.suite).part(None)
+    suite = find_suite(suite_path or submission.suite).part(None)
     problems = list(bundle_problems(bundle, suite))
     authors = one_line(listed(submission.authors))
     on_step(f"the data of {one_line(submission.name)} by {authors}, without executing anything", problems)
     results = list(bundle.results.values())
     runs = [len(on_table.runs) for result in results for on_table in result.tables.values()]
-    done, unchecked = ReplayResult(0, sum(runs), [], 0), []
+    result, unchecked = ReplayResult(0, sum(runs), [], 0), []
     if not problems:
         if bundle.references and not trusts():
             raise SearchlabError(
@@ -258,24 +243,24 @@ def verify_submission(path: Path, on_step: OnStep, seconds: float | None, where:
                 f"read its source, then add --trust: it runs without a network, and reads only itself and libraries"
             )
         with ConfinedReplayer(suite, bundle) as replayer:
-            done = replay_with(replayer, results, bundle.digest, seconds)
-            problems += done.problems
-            on_step(done.describe("runs, each in a process that cannot read the tables"), done.problems)
+            result = replay_with(replayer, results, bundle.digest, seconds)
+            problems += result.problems
+            on_step(result.describe("runs, each in a process that cannot read the tables"), result.problems)
             unchecked += replayer.limits
             if not problems:
                 share = None if seconds is None else seconds / 2
                 reason = _foreknowledge(replayer, bundle, suite, share, unchecked)
                 on_step("what the policy proposes when it is told shuffled measurements", reason)
                 problems += reason
-        if done.runs < done.total:
-            unchecked.append(f"{done.total - done.runs:,} of {done.total:,} runs, which --all replays as well")
+        if result.runs < result.total:
+            unchecked.append(f"{result.total - result.runs:,} of {result.total:,} runs, which --all replays as well")
         unchecked.append("on what its options were tuned, and how often its authors used the test tables")
     return BundleVerification(
         bundle=bundle.digest,
         date=time.strftime("%Y-%m-%d"),
         versions=dict(library_versions()),
-        runs=done.runs,
-        total=done.total,
+        runs=result.runs,
+        total=result.total,
         problems=problems,
         unchecked=unchecked,
     )
@@ -314,7 +299,7 @@ def _foreknowledge(
         return []
     gain, lead = float(np.mean(gains)), float(np.mean(leads))
     by_chance_error = float(np.sqrt(np.sum(variances))) / len(gains)
-    if gain <= max(STANDARD_ERRORS * by_chance_error, FOREKNOWLEDGE * lead):
+    if gain <= max(STANDARD_ERRORS * by_chance_error, MAX_BLIND_SHARE * lead):
         return []
     says = (
         f"told shuffled measurements, its area still exceeds that of random search by {gain:.3f} in {len(gains)} "
@@ -329,7 +314,7 @@ def _foreknowledge(
 # --- in the process that runs the bundle's code -----------------------------------------------------------------------
 
 
-def main(alone: bool) -> None:
+def main(has_no_network: bool) -> None:
     """Confine this process, then perform each run that is requested in a fork."""
     inbox, outbox = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
@@ -343,8 +328,8 @@ def main(alone: bool) -> None:
     readable = [*map(Path, (*libraries, *_DEVICES)), *_packages(), source]
     confined = confine([path for start in readable for path in _without(start.resolve(), hidden)], writable)
     sys.path += [str(source), str(source / "src")]
-    _send(outbox, _Reply(confined=confined, alone=alone))
-    adopt()
+    _send(outbox, _Reply(confined=confined, has_no_network=has_no_network))
+    become_subreaper()
     spaces: dict[bytes, SpaceChoice] = {}  # created once, for all forks: they are the suite's, not the bundle's
     while line := inbox.readline():
         request = msgspec.json.decode(line, type=_Request)
@@ -386,22 +371,22 @@ def _without(path: Path, hidden: Sequence[Path]) -> Iterator[Path]:
 
 def _perform(request: _Request, space_choice: SpaceChoice, inbox: IO[bytes], outbox: IO[bytes]) -> None:
     """Propose configs and learn from their measurements, as in :class:`~searchlab.run.loop.RunLoop`."""
+    recorded = request.strategy
     with trust_plugins():
-        strategy = Strategy.from_specs(request.policy, request.cost_model, request.features or None)
-        budget = Budget(request.trials)
-        run = Run(space_choice, strategy, request.seed, request.batch, budget, TableSettings(""), Path())
-        driver = PolicyDriver(replace(run, starts=request.starts))
+        strategy, budget = strategy_of(recorded), Budget(recorded.trials)
+        run = Run(space_choice, strategy, request.seed, recorded.batch, budget, TableSettings(""), Path())
+        driver = PolicyDriver(replace(run, starts=recorded.starts))
         trials: list[Trial] = []
-        while len(trials) < request.trials:
+        while len(trials) < recorded.trials:
             start = len(trials)
-            configs = driver.ask(request.batch)[: request.trials - start]
+            configs = driver.ask(recorded.batch)[: recorded.trials - start]
             if not configs:
                 break
             _send(outbox, _Reply(configs=[config.to_json() for config in configs]))
             measurements = msgspec.json.decode(inbox.readline(), type=list[Measurement])
             trials += [Trial(start + i, *pair) for i, pair in enumerate(zip(configs, measurements, strict=True))]
             driver.tell(trials[start:])
-        _send(outbox, _Reply(ended=len(trials) < request.trials))
+        _send(outbox, _Reply(ended=len(trials) < recorded.trials))
 
 
 def _send(to: IO[bytes], message: Any) -> None:

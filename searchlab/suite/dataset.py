@@ -35,60 +35,13 @@ COLUMNS = {
 """The columns of a table that matter to other tools, with their meanings."""
 
 _TYPES = {"int64": "sc:Integer", "double": "sc:Float", "bool": "sc:Boolean"}
-_CONTEXT = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "sc": "https://schema.org/",
-    "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "dct": "http://purl.org/dc/terms/",
-    "conformsTo": "dct:conformsTo",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    **{
-        name: f"cr:{name}"
-        for name in [
-            "citeAs",
-            "column",
-            "equivalentProperty",
-            "extract",
-            "field",
-            "fileProperty",
-            "fileObject",
-            "fileSet",
-            "format",
-            "includes",
-            "isLiveDataset",
-            "jsonPath",
-            "key",
-            "md5",
-            "parentField",
-            "path",
-            "recordSet",
-            "references",
-            "regex",
-            "repeated",
-            "replace",
-            "samplingRate",
-            "separator",
-            "source",
-            "subField",
-            "transform",
-        ]
-    },
-}
-"""The context that the specification prescribes, whether or not a suite needs all of its names."""
 
 
 def dataset_files(suite: Suite, cards: Sequence[TableCard]) -> dict[str, str]:
     """Return the text of the card and of the Croissant metadata of ``suite``, given the ``cards`` of its tables."""
     headers = [card.recorded.log.header for card in cards]
     template = Template(
-        (files(__package__ or "") / "dataset.md.jinja").read_text("utf-8"),
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
+        _resource("dataset.md.jinja"), trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
     )
     card = template.render(
         spec=suite.spec,
@@ -102,6 +55,11 @@ def dataset_files(suite: Suite, cards: Sequence[TableCard]) -> dict[str, str]:
     return {README: card, CROISSANT: croissant.decode() + "\n"}
 
 
+def _resource(name: str) -> str:
+    """Return a file of this package: the card's template, or the context that Croissant's specification prescribes."""
+    return (files(__package__ or "") / name).read_text("utf-8")
+
+
 def _machine(header: Header) -> str:
     facts = {name: value for name, value in header.host.items() if name != "load"} | header.machine
     return named_values(facts) or "a machine that the tables do not record"
@@ -112,14 +70,14 @@ def _date(card: TableCard) -> str:
 
 
 def _croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
-    spec, of_split = suite.spec, Counter(card.table.entry.split for card in cards)
+    spec, split_sizes = suite.spec, Counter(card.table.entry.split for card in cards)
     return {
-        "@context": _CONTEXT,
+        "@context": msgspec.json.decode(_resource("croissant-context.json")),
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": spec.version,
-        "description": f"{spec.title}: complete tables of measured configs, {of_split['dev']} for development and "
-        f"{of_split['test']} for testing.",
+        "description": f"{spec.title}: complete tables of measured configs, {split_sizes['dev']} for development and "
+        f"{split_sizes['test']} for testing.",
         "license": f"https://spdx.org/licenses/{spec.licence}",
         "version": "1.0.0",
         "datePublished": max(map(_date, cards)),

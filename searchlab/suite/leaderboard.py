@@ -21,7 +21,7 @@ from ..schema import UNREADABLE, convert
 from ..stats.inference import Answer, paired_difference
 from ..stats.intervals import Interval, mean_of_means_interval
 from ..stats.ranks import ALPHA, holm
-from .bundle import ENDING, Bundle, bundle_problems, read_bundle
+from .bundle import BUNDLE_SUFFIX, Bundle, bundle_problems, read_bundle
 from .compare import compare, default_baselines
 from .confined import RANDOM, BundleVerification
 from .trajectories import RecordedTables, Trajectories, baselines
@@ -63,21 +63,14 @@ class LeaderboardRow:
         """Return the texts of the columns after the first."""
         return [
             self.track,
-            _text(self.area),
+            self.area.text(),
             self.group,
-            _text(self.over_random, "+"),
-            _text(self.behind),
+            "-" if self.over_random is None else self.over_random.text("+"),
+            "-" if self.behind is None else self.behind.text(),
             f"{self.trials:.0f}" if np.isfinite(self.trials) else "not reached",
             f"{100 * self.failed:.1f} %",
             f"{self.milliseconds:.3g}",
         ]
-
-
-def _text(interval: Interval | None, sign: str = "") -> str:
-    if interval is None:
-        return "-"
-    ends = "" if interval.lower is None else f" [{interval.lower:z.3f}, {interval.upper:z.3f}]"
-    return f"{interval.value:{sign}z.3f}{ends}"
 
 
 class Leaderboard:
@@ -154,11 +147,7 @@ def _difference(differences: Mapping[tuple[str, str], Answer], first: str, secon
     """Return the area of ``first`` minus that of ``second``."""
     if (first, second) in differences:
         return differences[first, second].difference
-    if (second, first) not in differences:
-        return None
-    interval = differences[second, first].difference
-    lower, upper = (None if end is None else -end for end in (interval.upper, interval.lower))
-    return Interval(-interval.value, lower, upper)
+    return -differences[second, first].difference if (second, first) in differences else None
 
 
 def _groups(order: Sequence[str], differences: Mapping[tuple[str, str], Answer]) -> dict[str, str]:
@@ -183,14 +172,14 @@ def _groups(order: Sequence[str], differences: Mapping[tuple[str, str], Answer])
 # --- the site ---------------------------------------------------------------------------------------------------------
 
 
-def bundle_result(path: Path, where: str = "") -> Publication:
+def bundle_result(path: Path, suite_path: str = "") -> Publication:
     """Return the result to publish from a bundle, with ``NAME.json`` from ``suite verify --out`` if it is next to it.
 
     Raises SearchlabError if the bundle is refused, or if the verification is of another bundle or has found a problem.
     """
     bundle = read_bundle(path)
     submission = bundle.submission
-    suite = find_suite(where or submission.suite).part(None)
+    suite = find_suite(suite_path or submission.suite).part(None)
     if problems := list(bundle_problems(bundle, suite)):
         raise SearchlabError(f"the bundle {path} is refused: {'; '.join(problems)}")
     verified = ["Its data agree with the suite, but its runs have not been replayed."]
@@ -204,12 +193,12 @@ def bundle_result(path: Path, where: str = "") -> Publication:
         ]
     result = bundle.results.get("test") or bundle.results["dev"]
     part = suite.part("test" if "test" in bundle.results else "dev")
-    shipped = baselines(suite, default_baselines(suite))
+    baseline_runs = baselines(suite, default_baselines(suite))
     seeds = {run.seed for on_table in result.tables.values() for run in on_table.runs}
     return Publication(
         f"{submission.name} on {submission.suite}",
         [f"searchlab suite verify {path.name} --all --trust  # runs the code below"],
-        compare(part, [result], shipped, seeds),
+        compare(part, [result], baseline_runs, seeds),
         files=files,
         machine=result.host,
         cite=[submission.citation, f"Also cite the suite {suite.spec.version}: its directory contains a {CITATION}."],
@@ -234,33 +223,33 @@ def _read_verification(path: Path, bundle: Bundle) -> BundleVerification:
     return verification
 
 
-def write_leaderboards(site: Path, suites: Collection[str] = (), where: str = "") -> list[str]:
+def write_leaderboards(site: Path, suites: Collection[str] = (), suite_path: str = "") -> list[str]:
     """Write the leaderboards of ``suites``, and of the suites of all bundles on ``site``, and return their file names.
 
-    Each leaderboard has a table for each set of tables and budget. ``where`` is the path of the bundles' suite, if it
-    cannot be found by name.
+    Each leaderboard has a table for each set of tables and budget. ``suite_path`` is the path of the bundles' suite, if
+    it cannot be found by name.
     """
-    bundles = {path.parent.name: read_bundle(path) for path in sorted(site.glob(f"[!.]*/*{ENDING}"))}
-    written = []
-    for name in dict.fromkeys([*suites, *(where or bundle.submission.suite for bundle in bundles.values())]):
+    bundles = {path.parent.name: read_bundle(path) for path in sorted(site.glob(f"[!.]*/*{BUNDLE_SUFFIX}"))}
+    standings = []
+    for name in dict.fromkeys([*suites, *(suite_path or bundle.submission.suite for bundle in bundles.values())]):
         suite = find_suite(name).part(None)
-        shipped = baselines(suite)
+        baseline_runs = baselines(suite)
         own = {key: bundle for key, bundle in bundles.items() if bundle.submission.suite == suite.spec.version}
         for split in SPLITS:
             part = suite.part(split)
             submitted = {folder: bundle for folder, bundle in own.items() if split in bundle.results}
-            if part.tables and (shipped or submitted):
-                written.append(_write_leaderboard(site, part, shipped, submitted))
-    return written
+            if part.tables and (baseline_runs or submitted):
+                standings.append(_write_leaderboard(site, part, baseline_runs, submitted))
+    return standings
 
 
 def _write_leaderboard(
-    site: Path, part: Suite, shipped: Sequence[Trajectories], submitted: Mapping[str, Bundle]
+    site: Path, part: Suite, baseline_runs: Sequence[Trajectories], submitted: Mapping[str, Bundle]
 ) -> str:
     version, split = part.spec.version, part.split or "dev"
     tracks = {bundle.submission.name: bundle.submission.track for bundle in submitted.values()}
     folders = {bundle.submission.name: folder for folder, bundle in submitted.items()}
-    board = Leaderboard(part, [*(bundle.results[split] for bundle in submitted.values()), *shipped], dict(tracks))
+    board = Leaderboard(part, [*(bundle.results[split] for bundle in submitted.values()), *baseline_runs], dict(tracks))
     budgets = [round(share * part.spec.trials) for share in BUDGETS]
     selections = board.selections()
     tables = [(title, trials, board.rows(names, trials)) for title, names in selections.items() for trials in budgets]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +20,10 @@ import platformdirs
 from ..analysis.runs import pad_curves
 from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
-from ..files import file_name, read_bytes, write_file
+from ..files import file_name, read_bytes, write_error, write_file
 from ..log.columns import Columns
 from ..log.format import RUNS, Ended, Header, Log, RandomDraws, read_log
+from ..log.journal import Journal
 from ..machine.host import cpu_model
 from ..measure.suite import Suite, SuiteTable
 from ..parquet import INTEGERS, KEY, decode, encode
@@ -32,7 +33,7 @@ from ..space import Config
 
 FORMAT = 1
 _TYPES = {"table": ("string",), "seed": ("int64",), "configs": (INTEGERS,), "ended": ("bool",)}
-USES = "test-splits.jsonl"  # the file, in the user's data directory, of strategies that were run on a test split
+USES_FILE = "test-splits.jsonl"  # the file, in the user's data directory, of strategies that were run on a test split
 
 
 class Trajectory(msgspec.Struct, frozen=True, array_like=True):
@@ -113,9 +114,9 @@ class RecordedTable:
     @cached_property
     def optimum(self) -> float | None:
         """The lowest cost in seconds, or None if no config runs or if configs are missing."""
-        least = float(self.log.costs.min(initial=np.inf))
+        optimum = float(self.log.costs.min(initial=np.inf))
         complete = len(self.log.records) >= (self.log.header.space_size or np.inf)
-        return least if complete and np.isfinite(least) else None
+        return optimum if complete and np.isfinite(optimum) else None
 
     def areas(self, trajectories: Trajectories) -> Floats:
         """Return the area under the curve of each run, relative to the optimum: shape (runs,)."""
@@ -124,7 +125,7 @@ class RecordedTable:
         areas: Floats = (costs.min() / pad_curves(best, trajectories.trials)).mean(axis=1)
         return areas
 
-    def places_of(self, log: Log) -> tuple[int, ...]:
+    def indices_of(self, log: Log) -> tuple[int, ...]:
         """Return the index in the table of each config in ``log``. Raises SearchlabError if one is missing."""
         try:
             return tuple(self.positions[Config(record.config)] for record in log.records)
@@ -152,31 +153,31 @@ class RecordedTable:
         self.check(trajectories, run)
         if trials is not None:
             run = Trajectory(run.seed, run.configs[:trials], run.ended and len(run.configs) <= trials)
-        header, runs = self.log.header, trajectories.tables[self.table.entry.name]
-        made = Header(
-            workload=header.workload,
+        recorded, runs = self.log.header, trajectories.tables[self.table.entry.name]
+        header = Header(
+            workload=recorded.workload,
             space=self.table.plugin,
-            fingerprint=header.fingerprint,
+            fingerprint=recorded.fingerprint,
             policy=trajectories.policy,
             cost_model=trajectories.cost_model,
             features=trajectories.features,
             seed=run.seed,
             batch=trajectories.batch,
-            target=header.target,
+            target=recorded.target,
             measure=self.table.settings().identity(),
             label=trajectories.strategy,
-            space_size=header.space_size,
+            space_size=recorded.space_size,
             optimum=self.optimum,
             effective=runs.effective,
             random=runs.random,
-            workers=header.workers,
+            workers=recorded.workers,
             versions=trajectories.versions,
             starts=trajectories.starts,
             contrasts=trajectories.contrasts,
         )
         indices = np.array(run.configs, dtype=np.int64)
         ended = Ended(trials=len(indices)) if run.ended else None
-        columns = self.columns.take(indices, made, np.arange(len(indices)) // trajectories.batch, ended)
+        columns = self.columns.take(indices, header, np.arange(len(indices)) // trajectories.batch, ended)
         return replace(columns, path=Path(self.table.entry.name, trajectories.strategy, f"seed{run.seed}"))
 
 
@@ -225,7 +226,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
             raise SearchlabError(
                 f"{path}: another log has the same strategy, {header.name!r}, and seed, {header.seed}; omit one of them"
             )
-        runs[header.seed] = Trajectory(header.seed, table.places_of(log), bool(log.ended))
+        runs[header.seed] = Trajectory(header.seed, table.indices_of(log), bool(log.ended))
         headers[header.name, header.table] = header
         versions[header.name] = log.versions
         codes.setdefault(header.name, []).append(log.code)
@@ -279,8 +280,8 @@ def write_trajectories(path: Path, trajectories: Trajectories) -> None:
         "ended": pa.array([run.ended for _, run in runs], "bool"),
     }
     tables = {name: msgspec.structs.replace(on_table, runs=()) for name, on_table in trajectories.tables.items()}
-    about = msgspec.json.encode(msgspec.structs.replace(trajectories, tables=tables))
-    write_file(path, encode(columns, {KEY: about}), durable=True)
+    metadata = msgspec.json.encode(msgspec.structs.replace(trajectories, tables=tables))
+    write_file(path, encode(columns, {KEY: metadata}), durable=True)
 
 
 def read_trajectories(path: Path) -> Trajectories:
@@ -290,11 +291,11 @@ def read_trajectories(path: Path) -> Trajectories:
 
 def decode_trajectories(path: Path, data: bytes) -> Trajectories:
     """Return the trajectories in ``data``, the content of the file ``path``; see :func:`read_trajectories`."""
-    about, table = decode(path, data, _TYPES)
+    metadata, table = decode(path, data, _TYPES)
     try:
-        if KEY not in about or len(table.column_names) < len(_TYPES):
+        if KEY not in metadata or len(table.column_names) < len(_TYPES):
             raise msgspec.ValidationError(f"it lacks one of the columns {', '.join(_TYPES)}, or the key {KEY!r}")
-        read = msgspec.json.decode(about[KEY], type=Trajectories)
+        read = msgspec.json.decode(metadata[KEY], type=Trajectories)
         runs: dict[str, list[Trajectory]] = {name: [] for name in read.tables}
         for name, *run in zip(*(table[name].to_pylist() for name in _TYPES), strict=True):
             if name not in runs:
@@ -342,7 +343,7 @@ def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajecto
 
 
 class Use(msgspec.Struct, frozen=True):
-    """One line of the file :data:`USES`."""
+    """An entry of the journal :data:`USES_FILE`."""
 
     suite: str
     policy: str
@@ -354,24 +355,21 @@ def count_use(result: Trajectories) -> int:
     """Record that the strategy of ``result`` was run on the test split, and return how many variants of it have been.
 
     Variants use the same policy with other options or another cost model, features or batch; each counts once, however
-    often it is run. Raises SearchlabError if the file cannot be written.
+    often it is run. Raises SearchlabError if the file is damaged or cannot be written.
     """
-    path = platformdirs.user_data_path("searchlab") / USES
     identity = msgspec.json.encode([result.policy, result.cost_model, result.features, result.batch])
     use = Use(result.suite, result.policy.name, hashlib.sha256(identity).hexdigest()[:16], result.strategy)
-    strategies: set[str] = set()
+    path = platformdirs.user_data_path("searchlab") / USES_FILE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as file:
-            file.seek(0)
-            lines = file.read()
-            for line in lines.splitlines():
-                with suppress(msgspec.MsgspecError):  # an incomplete line
-                    earlier = msgspec.json.decode(line, type=Use)
-                    is_variant = (earlier.suite, earlier.policy) == (use.suite, use.policy)
-                    strategies |= {earlier.strategy} if is_variant else set()
-            if use.strategy not in strategies:
-                file.write(b"\n" * (lines[-1:] not in (b"", b"\n")) + msgspec.json.encode(use) + b"\n")
     except OSError as error:
-        raise SearchlabError(f"cannot record the use of a test split in {path}: {error.strerror}") from None
-    return len(strategies | {use.strategy})
+        raise write_error(path, error) from None
+    with closing(Journal(path, Use)) as journal:
+        variants = {
+            earlier.strategy
+            for earlier in journal.entries
+            if (earlier.suite, earlier.policy) == (use.suite, use.policy)
+        }
+        if use.strategy not in variants:
+            journal.append(use)
+    return len(variants | {use.strategy})

@@ -136,38 +136,47 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
 # --- verifying --------------------------------------------------------------------------------------------------------
 
 
-def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS) -> bool:
+def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
     """Check the files, split, tables, cards and baselines of ``suite``, and return whether all are correct.
 
     Baselines are replayed for ``seconds``, with at least one run of each, or completely if ``seconds`` is None.
     """
     manifest = read_manifest(suite)
     tables = [RecordedTable(table) for table in suite.tables]
-    right = True
+    is_correct = True
 
     def step(description: str, problems: list[str]) -> None:
-        nonlocal right
-        right = right and not problems
+        nonlocal is_correct
+        is_correct = is_correct and not problems
         on_step(description, problems)
 
     step(f"{len(manifest.files)} files", _file_problems(suite, manifest))
     step("the split", _split_problems(suite, manifest))
-    for what, check in (("tables", _table_problems), ("cards", _card_problems)):
-        step(f"{len(tables)} {what}", [problem for table in tables for problem in _problems(check, table)])
+    for kind, check in (("tables", _table_problems), ("cards", _card_problems)):
+        problems: list[str] = []
+        for table in tables:
+            try:
+                problems += check(table)
+            except SearchlabError as error:
+                problems.append(str(error))
+        step(f"{len(tables)} {kind}", problems)
     try:
-        shipped = baselines(suite)
+        baseline_runs = baselines(suite)
     except SearchlabError as error:
         step("baselines", [str(error)])
         return False
-    step(f"{len(shipped)} baselines", [problem for baseline in shipped for problem in _run_problems(suite, baseline)])
-    if shipped and right:
-        done = replay(suite, shipped, digest=digest_of(suite.directory / MANIFEST), seconds=seconds)
-        step(done.describe("runs of baselines"), done.problems)
-    return right
+    step(
+        f"{len(baseline_runs)} baselines",
+        [problem for baseline in baseline_runs for problem in _run_problems(suite, baseline)],
+    )
+    if baseline_runs and is_correct:
+        result = replay(suite, baseline_runs, digest=digest_of(suite.directory / MANIFEST), seconds=seconds)
+        step(result.describe("runs of baselines"), result.problems)
+    return is_correct
 
 
 def verify_bundle(
-    bundle: Path, on_step: OnStep, seconds: float | None = SECONDS, trusted: Collection[str] = (), where: str = ""
+    bundle: Path, on_step: OnStep, seconds: float | None = SECONDS, trusted: Collection[str] = (), suite_path: str = ""
 ) -> bool:
     """Check that the runs in ``bundle`` match the local suite and can be replayed, and return whether this is so.
 
@@ -176,24 +185,17 @@ def verify_bundle(
         on_step: A function called after each step.
         seconds: The time limit for replaying, in seconds, or None to replay all runs.
         trusted: See :func:`replay`.
-        where: The path of the suite, if it cannot be found by name.
+        suite_path: The path of the suite, if it cannot be found by name.
     """
     result = read_trajectories(bundle / RESULT)
-    suite = find_suite(where or result.suite).part(None)
+    suite = find_suite(suite_path or result.suite).part(None)
     problems = _run_problems(suite, result)
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
         return False
-    done = replay(suite, [result], digest=digest_of(bundle / RESULT), seconds=seconds, trusted=trusted)
-    on_step(done.describe("runs"), done.problems)
-    return not done.problems
-
-
-def _problems(check: Callable[[RecordedTable], list[str]], table: RecordedTable) -> list[str]:
-    try:
-        return check(table)
-    except SearchlabError as error:
-        return [str(error)]
+    replayed = replay(suite, [result], digest=digest_of(bundle / RESULT), seconds=seconds, trusted=trusted)
+    on_step(replayed.describe("runs"), replayed.problems)
+    return not replayed.problems
 
 
 def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
@@ -232,14 +234,14 @@ def _table_problems(recorded: RecordedTable) -> list[str]:
     if space.builds_programs:
         rng = np.random.default_rng(int(table.digest[:16], 16))
         configs = list(recorded.positions)
-        strangers = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
+        unexpected = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
     else:
         members = set(space.enumerate())
-        strangers = len(recorded.positions.keys() - members)
+        unexpected = len(recorded.positions.keys() - members)
         if size != len(members):
             problems.append(f"{table.name} records that its space has {size} configs, but the space has {len(members)}")
-    if strangers:
-        problems.append(f"{table.name} contains {strangers} configs that are not in its space")
+    if unexpected:
+        problems.append(f"{table.name} contains {unexpected} configs that are not in its space")
     if size is None or len(recorded.positions) < size:
         problems.append(f"{table.name} contains only {len(recorded.positions)} of the {size} configs in its space")
     return problems
@@ -250,16 +252,16 @@ def _card_problems(recorded: RecordedTable) -> list[str]:
     path = recorded.table.directory / name
     if not path.is_file():
         return [f"{name} is missing; run `searchlab suite seal` to create it"]
-    right = read_text(path, under=recorded.table.directory) == TableCard(recorded).text()
-    return [] if right else [f"{name} does not match its table; run `searchlab suite seal` to rewrite it"]
+    is_correct = read_text(path, under=recorded.table.directory) == TableCard(recorded).text()
+    return [] if is_correct else [f"{name} does not match its table; run `searchlab suite seal` to rewrite it"]
 
 
-def _run_problems(suite: Suite, of: Trajectories) -> list[str]:
+def _run_problems(suite: Suite, trajectories: Trajectories) -> list[str]:
     problems, recorded = [], RecordedTables(suite)
-    for name in of.tables:
+    for name in trajectories.tables:
         try:
-            for run in of.runs_on(recorded[name].table).runs:
-                recorded[name].check(of, run)
+            for run in trajectories.runs_on(recorded[name].table).runs:
+                recorded[name].check(trajectories, run)
         except SearchlabError as error:
             problems.append(str(error))
     return problems
@@ -275,12 +277,12 @@ class ReplayResult:
     runs: int  # the number of runs that were replayed
     total: int  # the number of all runs
     problems: list[str]  # a sentence for each run that now differs
-    narrower: int  # the number of runs that can be replayed only if numpy does not use AVX-512
+    without_avx512: int  # the number of runs that can be replayed only if numpy does not use AVX-512
 
-    def describe(self, what: str) -> str:
-        """Describe the verification step that replayed ``what``, such as "runs"."""
-        narrower = f", {self.narrower} of them without numpy's code for AVX-512" if self.narrower else ""
-        return f"{self.runs:,} of {self.total:,} {what}, replayed{narrower}"
+    def describe(self, kind: str) -> str:
+        """Describe the verification step that replayed ``kind``, such as "runs"."""
+        how = f", {self.without_avx512} of them without numpy's code for AVX-512" if self.without_avx512 else ""
+        return f"{self.runs:,} of {self.total:,} {kind}, replayed{how}"
 
 
 class Replayer:
@@ -290,14 +292,14 @@ class Replayer:
         self._suite = suite
         self._recorded = RecordedTables(suite)
         self._tables: dict[str, tuple[SpaceChoice, Measurer]] = {}
-        self._reasons_to_end = ExitStack()
+        self._exit_stack = ExitStack()
 
     def __enter__(self) -> Replayer:
-        self._folder = Path(self._reasons_to_end.enter_context(ScratchFolder()))
+        self._folder = Path(self._exit_stack.enter_context(ScratchFolder()))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._reasons_to_end.close()
+        self._exit_stack.close()
 
     def difference(self, trajectories: Trajectories, name: str, recorded: Trajectory) -> str:
         """Replay a run over the table ``name``. Return a sentence on how it differs, or "" if it does not."""
@@ -306,13 +308,13 @@ class Replayer:
         positions = now.configs
         if now == recorded:
             return ""
-        where = f"{trajectories.strategy} over {table.table.name} with seed {recorded.seed}"
+        run_title = f"{trajectories.strategy} over {table.table.name} with seed {recorded.seed}"
         changed = version_changes(trajectories.versions)
         since = f"; these versions have changed since: {', '.join(changed)}" if changed else ""
         for trial, (before, after) in enumerate(zip(recorded.configs, positions, strict=False)):
             if before != after:
-                return f"{where}: trial {trial} was config {before} of the table, but is now config {after}{since}"
-        return f"{where}: the run had {len(recorded.configs)} trials, but now has {len(positions)}{since}"
+                return f"{run_title}: trial {trial} was config {before} of the table, but is now config {after}{since}"
+        return f"{run_title}: the run had {len(recorded.configs)} trials, but now has {len(positions)}{since}"
 
     def replayed(self, trajectories: Trajectories, name: str, seed: int) -> Trajectory:
         """Run the strategy of ``trajectories`` over the table ``name``."""
@@ -320,15 +322,11 @@ class Replayer:
         space_choice, measurer = self._table(name)
         log = self._folder / "replay.jsonl"
         log.unlink(missing_ok=True)
-        features = trajectories.features if trajectories.cost_model else ""
-        strategy = Strategy.from_specs(
-            trajectories.policy, trajectories.cost_model, features or None, trajectories.strategy
-        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchlabWarning)  # the original run already issued these warnings
             run = plan_run(
                 space_choice,
-                strategy,
+                strategy_of(trajectories),
                 table.table.settings(),
                 Budget(trajectories.trials),
                 seed=seed,
@@ -336,26 +334,32 @@ class Replayer:
                 log=log,
             )
             now = search(replace(run, starts=trajectories.starts), measurer)
-        return Trajectory(seed, table.places_of(now), bool(now.ended))
+        return Trajectory(seed, table.indices_of(now), bool(now.ended))
 
     def without_avx512(self, cases: Sequence[Case], features: Sequence[str]) -> list[str] | None:
         """Replay runs in a process whose numpy does not use ``features``.
 
         Returns the differences, or None if the process fails.
         """
-        words = [sys.executable, "-P", "-c", f"from {__name__} import _worker; _worker()"]
+        words = [sys.executable, "-P", "-c", f"from {__name__} import _replay_in_subprocess; _replay_in_subprocess()"]
         env = {**os.environ, NUMPY_WITHOUT: " ".join(features), "PYTHONPATH": search_path()}
         data = pickle.dumps((self._suite, cases, trusts()))
-        done = subprocess.run(words, input=data, capture_output=True, env=env, check=False)
-        return None if done.returncode else list(json.loads(done.stdout.splitlines()[-1]))
+        process = subprocess.run(words, input=data, capture_output=True, env=env, check=False)
+        return None if process.returncode else list(json.loads(process.stdout.splitlines()[-1]))
 
     def _table(self, name: str) -> tuple[SpaceChoice, Measurer]:
         if name not in self._tables:
             table = self._recorded[name].table
             space_choice = choose_table_space(table)
-            measurer = self._reasons_to_end.enter_context(table.settings().make(space_choice.space.target, {}))
+            measurer = self._exit_stack.enter_context(table.settings().make(space_choice.space.target, {}))
             self._tables[name] = space_choice, measurer
         return self._tables[name]
+
+
+def strategy_of(trajectories: Trajectories) -> Strategy:
+    """Return the strategy whose runs were recorded."""
+    features = trajectories.features if trajectories.cost_model else None
+    return Strategy.from_specs(trajectories.policy, trajectories.cost_model, features, trajectories.strategy)
 
 
 def replay(
@@ -398,7 +402,7 @@ def replay_with(replayer: Replayer, runs: Sequence[Trajectories], digest: str, s
 
 
 def check_baselines(
-    suite: Suite, shipped: Sequence[Trajectories], say: Callable[[str], None] = lambda text: None
+    suite: Suite, baseline_runs: Sequence[Trajectories], say: Callable[[str], None] = lambda text: None
 ) -> None:
     """Check that baselines are still what their policies and cost models do, because users compare with them by name.
 
@@ -410,7 +414,7 @@ def check_baselines(
     Raises:
         SearchlabError: If a replay differs.
     """
-    for baseline in shipped:
+    for baseline in baseline_runs:
         try:
             code = _code_of(suite, baseline)
         except SearchlabError:
@@ -418,11 +422,11 @@ def check_baselines(
         if code == baseline.code:
             continue
         identity = msgspec.json.encode([baseline, code, library_versions()], order="sorted")
-        mark = platformdirs.user_cache_path("searchlab") / "baselines" / hashlib.sha256(identity).hexdigest()[:32]
-        if mark.exists():
+        marker = platformdirs.user_cache_path("searchlab") / "baselines" / hashlib.sha256(identity).hexdigest()[:32]
+        if marker.exists():
             continue
         say(f"checking that {baseline.strategy} still proposes what its recorded runs contain, once")
-        replayed = replay(suite.part(None), [baseline], digest=mark.name, seconds=CHECK_SECONDS)
+        replayed = replay(suite.part(None), [baseline], digest=marker.name, seconds=CHECK_SECONDS)
         if replayed.problems:
             raise SearchlabError(
                 f"the baseline {baseline.strategy} of {suite.spec.version} is not what its code does now: "
@@ -430,8 +434,8 @@ def check_baselines(
                 f"baselines`); `searchlab suite verify {suite.directory}` shows all differences"
             )
         with suppress(OSError):  # it is replayed again next time
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            mark.touch()
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
 
 
 def _code_of(suite: Suite, baseline: Trajectories) -> dict[str, str]:
@@ -450,7 +454,7 @@ def avx512() -> list[str]:
     return [name for name in __cpu_dispatch__ if __cpu_features__[name] and (name == "X86_V4" or "AVX512" in name)]
 
 
-def _worker() -> None:
+def _replay_in_subprocess() -> None:
     suite, cases, trust = pickle.loads(sys.stdin.buffer.read())
     with trust_plugins(trust), Replayer(suite) as replayer:
         print(json.dumps([replayer.difference(*case) for case in cases]))

@@ -25,7 +25,7 @@ from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
 from ..records import first_of_each_program
 from ..run.execute import execute_one
-from ..run.plan import OnRun, Run, space_spec
+from ..run.plan import OnChargedRun, Run, space_spec
 from ..run.progress import show_progress
 from ..run.study import PolicyEntry, Study
 from ..schema import convert
@@ -34,9 +34,9 @@ from ..target import Target
 from ..workload import Workload
 from .passes import OnBlock, TimedPasses
 
-PASSES = 3  # default number of passes over all programs
-MOST_PASSES = 1000
-WORK = ".building"  # suffix of the directory in which a table is built
+DEFAULT_PASSES = 3  # default number of passes over all programs
+MAX_PASSES = 1000
+WORK_SUFFIX = ".building"  # suffix of the directory in which a table is built
 BATCH = 32  # configs per batch: enough to keep all build processes busy, but little work to lose in an interruption
 
 
@@ -91,19 +91,19 @@ def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes
         out: A directory, or a file if there is only one run.
         default: The directory to use if ``out`` is None.
         passes: The number of passes over all programs, or 0 to keep the times of the run that checks them. The default
-            is :data:`PASSES` for programs on this machine; on a fleet, and for functions, it is 0.
+            is :data:`DEFAULT_PASSES` for programs on this machine; on a fleet, and for functions, it is 0.
 
     Raises:
         SearchlabError: If an argument is invalid.
     """
-    can = isinstance(runs[0].settings, LocalSettings)
+    repeatable = isinstance(runs[0].settings, LocalSettings)
     if passes is None:
-        passes = PASSES if can else 0
-    if passes != 0 and not 2 <= passes <= MOST_PASSES:
+        passes = DEFAULT_PASSES if repeatable else 0
+    if passes != 0 and not 2 <= passes <= MAX_PASSES:
         raise SearchlabError(
-            f"passes must be from 2 to {MOST_PASSES}, or 0 to keep the times of a single run; got {passes}"
+            f"passes must be from 2 to {MAX_PASSES}, or 0 to keep the times of a single run; got {passes}"
         )
-    if passes and not can:
+    if passes and not repeatable:
         raise SearchlabError("only programs on this machine can be timed again without rebuilding; set passes to 0")
     if out is None or not out.name.endswith(LOGS):
         return [_table_run(run, (out or default) / run.log, passes) for run in runs]
@@ -119,12 +119,13 @@ def _table_run(run: Run, path: Path, passes: int) -> TableRun:
     """
     if not passes and path.name.endswith(WRITABLE):
         return TableRun(replace(run, log=path), path)
-    work = path.with_name(path.name[: -len(next(ending for ending in LOGS if path.name.endswith(ending)))] + WORK)
+    ending = next(ending for ending in LOGS if path.name.endswith(ending))
+    folder = path.with_name(path.name.removesuffix(ending) + WORK_SUFFIX)
     settings = run.settings
     if passes:
         assert isinstance(settings, LocalSettings)
-        settings = msgspec.structs.replace(settings, programs=str(work / "programs"), sentinel=0, finalists=0)
-    return TableRun(replace(run, log=work / "built.jsonl", settings=settings), path, passes)
+        settings = msgspec.structs.replace(settings, programs=str(folder / "programs"), sentinel=0, finalists=0)
+    return TableRun(replace(run, log=folder / "built.jsonl", settings=settings), path, passes)
 
 
 @checks_arguments
@@ -233,7 +234,9 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     return runs, left_out
 
 
-def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_block: OnBlock = lambda *_: None) -> None:
+def build_tables(
+    study: Study, tables: Sequence[TableRun], on_run: OnChargedRun, on_block: OnBlock = lambda *_: None
+) -> None:
     """Measure the ``tables`` of ``study`` that are not complete. To resume, call this function again.
 
     A table that is timed in passes, or whose name does not end in ``.jsonl``, is written only when it is complete.

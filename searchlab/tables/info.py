@@ -23,14 +23,14 @@ from ..arrays import Floats
 from ..log.format import TABLE, Log, Passes, version_spans
 from ..log.result import noise
 from .landscape import Landscape, percent
-from .passes import DRIFTED
+from .passes import MAX_DEVIATION
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 NEAR = (0.05, 0.10)  # configs that are slower than the best by at most these fractions are counted
 READINGS = 64  # minimum number of readings in a time block of a table that was timed in passes
 BLOCKS = 16  # number of time blocks in a table that was timed once
 LEAST = 10  # minimum number of programs in each of these blocks; a smaller table is not tested
-SIGNIFICANT = 1e-3
+SIGNIFICANCE_LEVEL = 1e-3
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def unsteady(log: Log) -> str:
 def _of_passes(log: Log, passes: Passes) -> str:
     level = float(np.median([seconds for _, seconds in passes.sentinel] or [1.0]))
     for at, seconds in passes.sentinel:
-        if abs(seconds / level - 1) > DRIFTED:
+        if abs(seconds / level - 1) > MAX_DEVIATION:
             return f"the program timed in every block took {seconds / level:.2f} times as long as usual at {at:g} s"
     # Programs that were timed in turn at the end have readings from only one period.
     timed = [record for record in log.records if not record.reused and len(set(record.at)) > 1]
@@ -236,7 +236,7 @@ def _of_passes(log: Log, passes: Passes) -> str:
             starts.append(i)
     for first, end in zip(starts, [*starts[1:], len(pairs)], strict=True):
         ratio = math.exp(float(np.median([value for _, value in pairs[first:end]] or [0.0])))
-        if abs(ratio - 1) > DRIFTED:
+        if abs(ratio - 1) > MAX_DEVIATION:
             return (
                 f"the programs timed from {pairs[first][0]:g} to {pairs[end - 1][0]:g} s took {ratio:.2f} times as "
                 f"long as in other passes"
@@ -252,11 +252,11 @@ def _of_order(log: Log) -> str:
         return ""
     blocks = [block[np.isfinite(block)] for block in np.array_split(costs, BLOCKS)]
     p = float(kruskal(*blocks).pvalue)
-    if not p < SIGNIFICANT:
+    if not p < SIGNIFICANCE_LEVEL:
         return ""
     ratios = [float(np.median(block)) / float(np.median(costs[finite])) for block in blocks]
-    worst = max(range(BLOCKS), key=lambda i: abs(math.log(ratios[i])))
+    block = max(range(BLOCKS), key=lambda i: abs(math.log(ratios[i])))
     return (
         f"times depend on the order of measurement (Kruskal-Wallis over {BLOCKS} time blocks, p = {p:.1g}): the median "
-        f"of block {worst + 1} is {ratios[worst]:.2f} times that of the table"
+        f"of block {block + 1} is {ratios[block]:.2f} times that of the table"
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,16 +18,16 @@ import numpy as np
 from ..arrays import Array, Floats, Ints
 from ..log.format import Log
 
-NEAR = 0.05
+GOOD_DISTANCE = 0.05
 """The maximum distance of a good local optimum from the best throughput, as a fraction."""
 
-TOP = 0.01
+BEST_SHARE = 0.01
 """The share of the working configs that are considered the best when their spread is computed."""
 
-PAIRS = 100
+MIN_PAIRS = 100
 """The minimum number of pairs at a distance for computing their correlation."""
 
-SAMPLE = 2000
+MAX_SAMPLE = 2000
 """The maximum number of configs from which pairs are formed if a log contains few neighbours."""
 
 
@@ -70,13 +70,13 @@ class Landscape:
             complete: Whether the log contains the complete space.
         """
         costs = log.costs
-        works = np.isfinite(costs)
-        failures = float(1 - works.mean()) if len(costs) else 0.0
-        if works.sum() < 2:
+        working = np.isfinite(costs)
+        failures = float(1 - working.mean()) if len(costs) else 0.0
+        if working.sum() < 2:
             return cls(None, None, None, None, None, None, failures)
         records = log.records
-        codes = encode([records[i].trial.config for i in np.flatnonzero(works).tolist()])
-        fitness = np.log(costs[works])
+        codes = encode([records[i].trial.config for i in np.flatnonzero(working).tolist()])
+        fitness = np.log(costs[working])
         fitness -= fitness.mean()
         groups = list(lines(codes))
         distance, correlation = correlate(codes, fitness, groups)
@@ -84,7 +84,7 @@ class Landscape:
         if correlation is not None and distance is not None:
             length = -distance / math.log(correlation) if 0 < correlation < 1 else 0.0 if correlation <= 0 else math.inf
         optima = best_of_lines(fitness, groups) if complete else np.zeros(0, bool)
-        good = fitness <= fitness.min() - math.log(1 - NEAR)
+        good = fitness <= fitness.min() - math.log(1 - GOOD_DISTANCE)
         optimum_count = int(optima.sum())
         return cls(
             distance,
@@ -98,7 +98,7 @@ class Landscape:
 
     def to_json(self) -> dict[str, Any]:
         """Return the measures as plain data."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return asdict(self)
 
     def rows(self) -> dict[str, str]:
         """Return a description of each measure that could be computed, by title."""
@@ -158,20 +158,20 @@ def correlate(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[int
         total += (degree * fitness).sum()
         squares += (degree * fitness**2).sum()
         product += (np.bincount(line, fitness) ** 2).sum() - (fitness**2).sum()
-    if pairs >= 2 * PAIRS:
+    if pairs >= 2 * MIN_PAIRS:
         mean = total / pairs
         variance = squares / pairs - mean**2
         return 1, float((product / pairs - mean**2) / variance) if variance > 0 else 1.0
-    indices = np.random.default_rng(0).permutation(len(codes))[:SAMPLE]
-    some, at = codes[indices], fitness[indices]
-    first, second = np.triu_indices(len(some), 1)
-    apart = np.zeros(len(first), dtype=np.int64)
-    for column in range(some.shape[1]):
-        apart += some[first, column] != some[second, column]
-    for distance in range(1, int(apart.max(initial=0)) + 1):
-        at_distance = apart == distance
-        if at_distance.sum() >= PAIRS:
-            left, right = at[first[at_distance]], at[second[at_distance]]
+    indices = np.random.default_rng(0).permutation(len(codes))[:MAX_SAMPLE]
+    sample, fitness = codes[indices], fitness[indices]
+    first, second = np.triu_indices(len(sample), 1)
+    distances = np.zeros(len(first), dtype=np.int64)
+    for column in range(sample.shape[1]):
+        distances += sample[first, column] != sample[second, column]
+    for distance in range(1, int(distances.max(initial=0)) + 1):
+        at_distance = distances == distance
+        if at_distance.sum() >= MIN_PAIRS:
+            left, right = fitness[first[at_distance]], fitness[second[at_distance]]
             values = np.concatenate([left, right])
             variance = values.var()
             covariance = (left * right).mean() - values.mean() ** 2
@@ -183,18 +183,18 @@ def best_of_lines(fitness: Floats, groups: Sequence[Ints]) -> Array:
     """Return, for each config, whether it has neighbours, none of which is faster."""
     optimum, alone = np.ones(len(fitness), bool), np.ones(len(fitness), bool)
     for line in groups:
-        least = np.full(int(line.max()) + 1, np.inf)
-        np.minimum.at(least, line, fitness)
-        optimum &= fitness <= least[line]
+        fastest = np.full(int(line.max()) + 1, np.inf)
+        np.minimum.at(fastest, line, fitness)
+        optimum &= fitness <= fastest[line]
         alone &= np.bincount(line)[line] == 1
     return optimum & ~alone
 
 
 def relative_spread(codes: Ints, fitness: Floats) -> float | None:
     """Return the mean distance between the best configs, divided by the mean distance between all configs."""
-    count = max(2, math.ceil(TOP * len(fitness)))
-    everywhere = mean_distance(codes)
-    return mean_distance(codes[np.argsort(fitness, kind="stable")[:count]]) / everywhere if everywhere else None
+    count = max(2, math.ceil(BEST_SHARE * len(fitness)))
+    overall = mean_distance(codes)
+    return mean_distance(codes[np.argsort(fitness, kind="stable")[:count]]) / overall if overall else None
 
 
 def mean_distance(codes: Ints) -> float:

@@ -25,10 +25,10 @@ from ..measure.contract import CannotMeasure, Remeasurer
 from ..records import Trial
 from ..space import Space
 
-BLOCK = 32  # programs in a block
-EVERY = 8  # programs between two readings of the sentinel
-DRIFTED = 0.10  # maximum relative deviation in a block, of the sentinel or of the programs in the median
-TRIES = 8  # how often deviating blocks are timed again before timing stops with an error
+BLOCK_SIZE = 32  # programs in a block
+SENTINEL_INTERVAL = 8  # programs between two readings of the sentinel
+MAX_DEVIATION = 0.10  # maximum relative deviation in a block, of the sentinel or of the programs in the median
+MAX_TRIES = 8  # how often deviating blocks are timed again before timing stops with an error
 FINAL_SHARE = 0.02  # fraction of the programs that are timed again in turn at the end, because they are the fastest
 FINAL_ROUNDS = 48  # how often each of the fastest programs is timed
 FINAL = -1  # the number of the pass over the fastest programs
@@ -77,7 +77,7 @@ class TimedPasses:
 
     def __post_init__(self) -> None:
         for block in read_journal(self.path, Block)[1]:
-            if block.pass_ != FINAL and block.programs != self._names(self.order(block.pass_, block.number)):
+            if block.pass_ != FINAL and block.programs != self._hashes(self.order(block.pass_, block.number)):
                 raise SearchlabError(f"{self.path} contains timings for other programs; remove it and run this again")
             self.again += block.key in self.blocks
             self.blocks[block.key] = block
@@ -90,36 +90,36 @@ class TimedPasses:
     def order(self, number: int, block: int) -> list[Trial]:
         """Return the trials of a block of the pass ``number``."""
         order = np.random.default_rng([self.seed, number]).permutation(len(self.trials))
-        return [self.trials[i] for i in order[block * BLOCK : (block + 1) * BLOCK]]
+        return [self.trials[i] for i in order[block * BLOCK_SIZE : (block + 1) * BLOCK_SIZE]]
 
     def time(self, measurer: Remeasurer, on_block: OnBlock = lambda *_: None) -> None:
         """Time the blocks that are missing from the journal, repeat those that deviate, and time the fastest programs.
 
         Raises SearchlabError if timings do not stabilise. A later call continues from the journal.
         """
-        per_pass = math.ceil(len(self.trials) / BLOCK)
+        per_pass = math.ceil(len(self.trials) / BLOCK_SIZE)
         keys = [(number, block) for number in range(self.count) for block in range(per_pass)]
         with closing(Journal(self.path, Block)) as journal:
             for done, key in enumerate(keys):
                 if key not in self.blocks:
                     self._time(measurer, journal, key)
                 on_block(f"pass {key[0] + 1} of {self.count}", done + 1, len(keys))
-            for _ in range(TRIES):
-                self._settle(measurer, journal, keys, on_block)
+            for _ in range(MAX_TRIES):
+                self._repeat_deviating(measurer, journal, keys, on_block)
                 fastest = self.fastest()
                 final = self.blocks.get((FINAL, 0))
-                if final is None or final.programs != self._names(fastest) or self.deviating_blocks([(FINAL, 0)]):
+                if final is None or final.programs != self._hashes(fastest) or self.deviating_blocks([(FINAL, 0)]):
                     self._time(measurer, journal, (FINAL, 0), fastest)
                 if not self.deviating_blocks([*keys, (FINAL, 0)]):  # the last block may have moved the overall median
                     break
             on_block("the fastest, in turn", 1, 1)
             self._check([*keys, (FINAL, 0)])
 
-    def _settle(
+    def _repeat_deviating(
         self, measurer: Remeasurer, journal: Journal[Block], keys: Sequence[tuple[int, int]], on_block: OnBlock
     ) -> None:
         """Repeat the blocks in ``keys`` that deviate until none does. Raises SearchlabError if some always do."""
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             deviating = self.deviating_blocks(keys)
             for done, key in enumerate(deviating):
                 self._time(measurer, journal, key)
@@ -130,7 +130,7 @@ class TimedPasses:
 
     def fastest(self) -> list[Trial]:
         """Return the trials of the fastest 2 % of the programs, but at least five, by their median over the passes."""
-        seconds = self._of_passes()
+        seconds = self._readings_of_passes()
         ran = [trial for trial in self.trials if not seconds[trial.measurement.program].failed]
         ran.sort(key=lambda trial: statistics.median(seconds[trial.measurement.program].seconds))
         return ran[: max(5, math.ceil(FINAL_SHARE * len(self.trials)))]
@@ -140,37 +140,39 @@ class TimedPasses:
 
         The sentinel is compared with its median over all blocks, and a program with its median over all passes.
         """
-        level, usual = self._level, {p: statistics.median(t.seconds) for p, t in self._of_passes().items() if t.seconds}
+        level = self._sentinel_level
+        readings = self._readings_of_passes()
+        typical = {program: statistics.median(r.seconds) for program, r in readings.items() if r.seconds}
         return [
             key
             for key in keys
-            if abs(self.blocks[key].sentinel / level - 1) > DRIFTED
-            or abs(_ratio(self.blocks[key], usual) - 1) > DRIFTED
+            if abs(self.blocks[key].sentinel / level - 1) > MAX_DEVIATION
+            or abs(_ratio(self.blocks[key], typical) - 1) > MAX_DEVIATION
         ]
 
     @property
-    def _level(self) -> float:
+    def _sentinel_level(self) -> float:
         return statistics.median(block.sentinel for block in self.blocks.values())
 
     def readings_by_program(self) -> dict[str, ProgramReadings]:
         """Return each program's readings by hash: those from the passes or, for the fastest, those taken in turn."""
-        result = self._of_passes()
+        result = self._readings_of_passes()
         final = self.blocks[FINAL, 0]
         for index, program in enumerate(final.programs):
             if index not in final.failed:
                 parts = np.array_split(final.seconds[index], self.count)  # as many values as other programs have
                 seconds = tuple(_round(float(np.median(part))) for part in parts)
-                result[program] = ProgramReadings(seconds, (round(final.time - self._begin, 1),) * self.count)
+                result[program] = ProgramReadings(seconds, (round(final.time - self._start, 1),) * self.count)
         return result
 
     def facts(self) -> Passes:
         """Return the facts about the passes that the table's header records."""
         final = self.blocks[FINAL, 0]
         blocks = sorted(self.blocks.values(), key=lambda block: block.time)
-        sentinel = tuple((round(block.time - self._begin, 1), block.sentinel) for block in blocks)
+        sentinel = tuple((round(block.time - self._start, 1), block.sentinel) for block in blocks)
         return Passes(
             count=self.count,
-            block=BLOCK,
+            block=BLOCK_SIZE,
             sentinel=sentinel,
             again=self.again,
             finalists=len(final.programs),
@@ -178,10 +180,10 @@ class TimedPasses:
         )
 
     @property
-    def _begin(self) -> float:
+    def _start(self) -> float:
         return min(block.time for block in self.blocks.values())
 
-    def _of_passes(self) -> dict[str, ProgramReadings]:
+    def _readings_of_passes(self) -> dict[str, ProgramReadings]:
         readings: dict[str, list[tuple[float, float]]] = {}
         failed: dict[str, str] = {}
         for (number, _), block in sorted(self.blocks.items()):
@@ -191,7 +193,7 @@ class TimedPasses:
                 if index in block.failed:
                     failed[program] = block.failed[index]
                 else:
-                    at = round(block.time - self._begin, 1)
+                    at = round(block.time - self._start, 1)
                     readings.setdefault(program, []).append((_round(statistics.median(block.seconds[index])), at))
         timed = {
             name: ProgramReadings(tuple(s for s, _ in times), tuple(at for _, at in times))
@@ -225,7 +227,7 @@ class TimedPasses:
             _round(statistics.median(sentinel)),
             tuple(tuple(map(_round, values)) for values in seconds),
             failed,
-            self._names(trials),
+            self._hashes(trials),
         )
         self.again += key in self.blocks
         self.blocks[key] = block
@@ -239,8 +241,8 @@ class TimedPasses:
         Raises CannotMeasure if one of ``trials`` fails, and SearchlabError if the sentinel does.
         """
         sequence = [self.sentinel]
-        for first in range(0, len(trials), EVERY):
-            sequence += [*trials[first : first + EVERY], self.sentinel]
+        for first in range(0, len(trials), SENTINEL_INTERVAL):
+            sequence += [*trials[first : first + SENTINEL_INTERVAL], self.sentinel]
         try:
             seconds = list(measurer.remeasure(self.space, sequence, rounds))
         except CannotMeasure as error:
@@ -249,30 +251,31 @@ class TimedPasses:
             raise SearchlabError(
                 f"the sentinel program now fails ({error}); remove {self.path.parent} and rebuild the table"
             ) from None
-        sentinel = [value for values in seconds[:: EVERY + 1] for value in values]
-        if len(trials) % EVERY:
+        sentinel = [value for values in seconds[:: SENTINEL_INTERVAL + 1] for value in values]
+        if len(trials) % SENTINEL_INTERVAL:
             sentinel += seconds[-1]
-        return [values for i, values in enumerate(seconds[:-1]) if i % (EVERY + 1)], sentinel
+        return [values for i, values in enumerate(seconds[:-1]) if i % (SENTINEL_INTERVAL + 1)], sentinel
 
     def _check(self, keys: Iterable[tuple[int, int]]) -> None:
         """Raise SearchlabError if any of the blocks in ``keys`` still deviates."""
         if drifted := self.deviating_blocks(keys):
-            ratios = [self.blocks[key].sentinel / self._level for key in drifted]
+            ratios = [self.blocks[key].sentinel / self._sentinel_level for key in drifted]
             raise SearchlabError(
-                f"the machine is not steady: after {TRIES} tries, {len(drifted)} of {len(self.blocks)} blocks still "
-                f"deviate, by a factor of up to {max(ratios, key=lambda ratio: abs(math.log(ratio))):.2f} from the "
-                f"usual times; run this again when the machine is idle to repeat only these blocks"
+                f"the machine is not steady: after {MAX_TRIES} tries, {len(drifted)} of {len(self.blocks)} blocks "
+                f"still deviate, by a factor of up to {max(ratios, key=lambda ratio: abs(math.log(ratio))):.2f} from "
+                f"the usual times; run this again when the machine is idle to repeat only these blocks"
             )
 
     @staticmethod
-    def _names(trials: Sequence[Trial]) -> tuple[str, ...]:
+    def _hashes(trials: Sequence[Trial]) -> tuple[str, ...]:
         return tuple(trial.measurement.program for trial in trials)
 
 
-def _ratio(block: Block, usual: Mapping[str, float]) -> float:
+def _ratio(block: Block, typical: Mapping[str, float]) -> float:
     """Return the median ratio of the times in ``block`` to the usual times of the same programs."""
-    pairs = [(values, usual[name]) for values, name in zip(block.seconds, block.programs, strict=True) if name in usual]
-    return statistics.median([statistics.median(values) / seconds for values, seconds in pairs if values] or [1.0])
+    timed = zip(block.programs, block.seconds, strict=True)
+    ratios = [statistics.median(values) / typical[name] for name, values in timed if values and name in typical]
+    return statistics.median(ratios or [1.0])
 
 
 def _round(seconds: float) -> float:

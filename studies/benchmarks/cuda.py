@@ -43,7 +43,7 @@ import searchlab
 from searchlab.errors import InvalidConfig, SearchlabError, first_line
 from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_arch, gpu_name
 from searchlab.machine.host import available_cores
-from searchlab.measure.code import compile_program, reason
+from searchlab.measure.code import compile_program, error_text
 from searchlab.measure.settings import LocalSettings
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import Target, resolve_target
@@ -164,13 +164,13 @@ def searches(end: float, workload: str, options: argparse.Namespace) -> dict[str
     """Search each space, and time the best programs and the library in turn, for which each search leaves time."""
     latest = end - TIMING_SECONDS
     left(latest)
-    found = []
+    results = []
     for number, space in enumerate(FAMILIES):
         now = time.monotonic()
-        found.append(search(space, workload, options, now + max(0.0, latest - now) / (len(FAMILIES) - number)))
-    configs = {one["space"]: one.pop("config") for one in found if one["config"]}
+        results.append(search(space, workload, options, now + max(0.0, latest - now) / (len(FAMILIES) - number)))
+    configs = {result["space"]: result.pop("config") for result in results if result["config"]}
     timed = beside({"kind": "compare", "workload": workload, "configs": configs, "rounds": options.rounds}, end)
-    return {"workload": workload, "searches": found, **timed}
+    return {"workload": workload, "searches": results, **timed}
 
 
 def search(space: str, workload: str, options: argparse.Namespace, end: float) -> dict[str, Any]:
@@ -199,8 +199,12 @@ def search(space: str, workload: str, options: argparse.Namespace, end: float) -
     except SearchlabError as error:  # continue with the other spaces
         return {"space": space, "trials": 0, "failures": {}, "messages": {"search": str(error)}, "config": None}
     measured = [trial.measurement for trial in result.trials]
-    failures = Counter(one.failure for one in measured if one.failure)
-    messages = {one.failure: one.message.splitlines()[0][:300] for one in reversed(measured) if one.failure}
+    failures = Counter(measurement.failure for measurement in measured if measurement.failure)
+    messages = {
+        measurement.failure: measurement.message.splitlines()[0][:300]
+        for measurement in reversed(measured)
+        if measurement.failure
+    }
     row = {"space": space, "trials": len(measured), "failures": dict(failures), "messages": messages}
     if sum(failures.values()) == len(measured):
         return {**row, "config": None}
@@ -228,10 +232,10 @@ def slug(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name)
 
 
-def run_parts(chosen: Sequence[tuple[str, Part]], out: Path, end: float) -> tuple[dict[str, Any], list[str]]:
+def run_parts(parts: Sequence[tuple[str, Part]], out: Path, end: float) -> tuple[dict[str, Any], list[str]]:
     """Return the parts' results by name, including those of earlier calls, and the names of the incomplete parts."""
     results, missing = {}, []
-    for name, part in chosen:
+    for name, part in parts:
         file = out / f"{name}.json"
         if not file.exists():
             try:
@@ -270,16 +274,16 @@ def table(results: dict[str, Any], missing: Sequence[str]) -> str:
     for result in results.values():
         if "cached" in result:
             lines.append(", ".join(f"{name} {value}" for name, value in result.items()))
-    whole = [result for result in results.values() if "searches" in result]
-    if whole:
+    compared = [result for result in results.values() if "searches" in result]
+    if compared:
         heads = ("workload", "side", "ms (quartiles)", "GFLOPS", "ratio", "aim", "failures")
         lines += ["", "ratio: time of the library / time of the side", ""]
-        lines += aligned([heads, *(row for result in whole for row in rows(result))])
-    for result in whole:
-        said = {**result["problems"]}
-        for one in result["searches"]:
-            said |= {f"{one['space']}, {kind}": message for kind, message in one["messages"].items()}
-        lines += [f"{result['workload']}, {where}: {message}" for where, message in said.items()]
+        lines += aligned([heads, *(row for result in compared for row in rows(result))])
+    for result in compared:
+        problems = {**result["problems"]}
+        for outcome in result["searches"]:
+            problems |= {f"{outcome['space']}, {kind}": message for kind, message in outcome["messages"].items()}
+        lines += [f"{result['workload']}, {side}: {message}" for side, message in problems.items()]
     if missing:
         lines += ["", f"incomplete: {', '.join(missing)}; run the same command again to continue"]
     return "\n".join(lines) + "\n"
@@ -289,9 +293,9 @@ def rows(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Return the rows for one workload: the spaces and the library."""
     library, least = AIMS[parse_workload(result["workload"]).op]
     timed = {row["side"]: row for row in result["rows"]}
-    searched = {one["space"]: one for one in result["searches"]}
+    searched = {outcome["space"]: outcome for outcome in result["searches"]}
     for side in [*searched, *(side for side in timed if side not in searched)]:
-        one, row = searched.get(side), timed.get(side)
+        outcome, row = searched.get(side), timed.get(side)
         ms = gflops = ratio = aim = "-"
         if row:
             low, high = row["ms_quartiles"]
@@ -299,8 +303,8 @@ def rows(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         if row and row["ratio"] is not None:
             ratio = f"{row['ratio']:.3f}"
             met = "met" if row["ratio"] >= least else "missed"
-            aim = f"{least:g} of {library}: {met}" if one else "-"
-        failed = ", ".join(f"{kind} {count}" for kind, count in one["failures"].items()) if one else ""
+            aim = f"{least:g} of {library}: {met}" if outcome else "-"
+        failed = ", ".join(f"{kind} {count}" for kind, count in outcome["failures"].items()) if outcome else ""
         yield result["workload"], side, ms, gflops, ratio, aim, failed or "-"
 
 
@@ -316,16 +320,16 @@ def compile_only(workloads: Sequence[str], arch: str, programs: int, seed: int) 
     """Return a row for each space and workload: the number of random configs without a program, and compiler errors."""
     os.environ.setdefault(COMPILE_MODE, compile_mode())
     target = Target({"kind": "cuda", "arch": arch})
-    found = []
+    results = []
     for workload in workloads:
         for name in FAMILIES:
             plugin, _ = SPACES.resolve(name)
             row = compiled(SPACES.make(plugin, parse_workload(workload), target), programs, seed)
-            found.append({"workload": workload, "space": name, **row})
+            results.append({"workload": workload, "space": name, **row})
             print(f"{workload:40} {name:14} {row['programs']} compiled, {row['invalid']} configs invalid", flush=True)
             for text in row["failures"]:
                 print(f"  {text}", flush=True)
-    return found
+    return results
 
 
 def compiled(space: Space, programs: int, seed: int) -> dict[str, Any]:
@@ -345,7 +349,7 @@ def compiled(space: Space, programs: int, seed: int) -> dict[str, Any]:
             compile_kernels(module, space.target)
             fine += 1
         except Exception as error:  # TVM and the compiler may raise anything
-            failures.append(f"{reason(error)[:2000]}: {config.to_json()}")
+            failures.append(f"{error_text(error)[:2000]}: {config.to_json()}")
     if fine + len(failures) < programs:
         failures.append(f"of {TRIES} random configs, {invalid} are invalid")
     return {"programs": fine, "invalid": invalid, "failures": failures}

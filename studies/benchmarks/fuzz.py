@@ -40,7 +40,7 @@ from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.exchange.imports import As, import_file
 from searchlab.log.format import read_header, read_log
 from searchlab.log.result import describe_reliability
-from searchlab.log.writer import examine
+from searchlab.log.writer import check_log
 from searchlab.measure.suite import find_suite, read_suite
 from searchlab.measure.table import TableMeasurer, TableSettings
 from searchlab.suite.build import build
@@ -111,7 +111,7 @@ class Reader:
 def log(path: Path) -> None:
     """Read a log with every function that accepts logs from untrusted sources."""
     refused(read_header, path)
-    refused(examine, path)
+    refused(check_log, path)
     whole = read_log(path)
     result = searchlab.load_log(path)
     describe_reliability(whole)

@@ -51,7 +51,7 @@ from searchlab.stats.inference import paired_difference
 from searchlab.stats.random_search import difficulty_trials
 from searchlab.suite.trajectories import Trajectories, baselines, read_results
 from searchlab.tables.info import TableInfo
-from searchlab.tables.landscape import NEAR, Landscape, encode, relative_spread
+from searchlab.tables.landscape import GOOD_DISTANCE, Landscape, encode, relative_spread
 
 Costs = Mapping[bytes, float]
 """The seconds for each config, as JSON, according to the table's statistic; infinity for a failure."""
@@ -444,7 +444,7 @@ def at_random(runs: ComparedRuns, walks: Sequence[Path], suites: Sequence[Suite]
         cells = [
             len(costs),
             1 - works.mean(),
-            np.mean(costs <= item.best.seconds / (1 - NEAR)),
+            np.mean(costs <= item.best.seconds / (1 - GOOD_DISTANCE)),
             item.best.seconds / np.median(costs),
             relative_spread(codes, np.log(costs[works])),
         ]

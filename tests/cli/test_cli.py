@@ -346,8 +346,18 @@ def test_options_are_spelled_alike_wherever_a_plug_in_is_named() -> None:
 
 
 def test_what_tune_finds_is_printed_as_json(tmp_path: Path) -> None:
-    write_table(tmp_path / "table.jsonl", toys.One(), toys.smooth)
-    words = ["--space", "tests.support.toys:One", "--policy", "grid", "--measure", TABLE, "--log", "a.jsonl", "--json"]
+    write_table(tmp_path / "table.jsonl", toys.SingleChoice(), toys.smooth)
+    words = [
+        "--space",
+        "tests.support.toys:SingleChoice",
+        "--policy",
+        "grid",
+        "--measure",
+        TABLE,
+        "--log",
+        "a.jsonl",
+        "--json",
+    ]
     done = searchlab("tune", "gemm:64x64x64", *words, "--trials", 1, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["trial"] == 0

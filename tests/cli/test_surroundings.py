@@ -19,7 +19,7 @@ import pytest
 from searchlab.analysis import report
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
-from searchlab.log.writer import examine
+from searchlab.log.writer import check_log
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.tables.info import TableInfo, info_table
@@ -111,7 +111,7 @@ def test_a_clock_that_jumps_changes_nothing_but_dates(tmp_path: Path, monkeypatc
     for trials in (4, 8, 12, 16):
         configs = run(trials, "resumed.jsonl")
     monkeypatch.undo()
-    assert configs == run(16, "whole.jsonl") and not examine(tmp_path / "resumed.jsonl").problems
+    assert configs == run(16, "whole.jsonl") and not check_log(tmp_path / "resumed.jsonl").problems
     charged = read_log(tmp_path / "resumed.jsonl").elapsed
     assert (charged[1:] >= charged[:-1]).all()
     info_table(TableInfo(read_log(tmp_path / "resumed.jsonl")))

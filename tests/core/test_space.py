@@ -19,7 +19,7 @@ from searchlab.target import Target
 from searchlab.workload import Workload, gemm
 from tests.support import toys
 
-SPACES = [toys.Small, toys.Large, toys.Dependent, toys.One, toys.Bare]
+SPACES = [toys.Small, toys.Large, toys.Dependent, toys.SingleChoice, toys.NoKnobs]
 spaces = st.sampled_from([kind() for kind in SPACES])
 seeds = st.integers(0, 2**32)
 
@@ -172,7 +172,7 @@ def test_children_inherit_independent_knobs_from_parents(space: Space, seed: int
         assert all(child[name] in (a[name], b[name]) for name in child)
 
 
-@pytest.mark.parametrize("kind", [toys.Small, toys.Dependent, toys.One, toys.Bare])
+@pytest.mark.parametrize("kind", [toys.Small, toys.Dependent, toys.SingleChoice, toys.NoKnobs])
 def test_enumeration_gives_every_config_once(kind: Callable[[], Space]) -> None:
     space = kind()
     listed = list(space.enumerate())
@@ -225,11 +225,11 @@ def test_sample_new_finds_what_is_left_of_a_skewed_space_at_once() -> None:
 
 
 def test_enumeration_in_random_order_gives_every_config_once() -> None:
-    for kind in (toys.Small, toys.Dependent, toys.Bare):
+    for kind in (toys.Small, toys.Dependent, toys.NoKnobs):
         listed = [list(kind().enumerate(np.random.default_rng(seed))) for seed in (0, 0, 1)]
         assert listed[0] == listed[1] and set(listed[0]) == set(kind().enumerate())
         assert len(listed[0]) == kind().size()
-        assert listed[0] != listed[2] or kind is toys.Bare
+        assert listed[0] != listed[2] or kind is toys.NoKnobs
 
 
 def test_size_says_none_beyond_its_limit() -> None:

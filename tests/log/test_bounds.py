@@ -14,8 +14,9 @@ import pytest
 from searchlab.cli.logs import _best_by_workload
 from searchlab.errors import LONGEST_TEXT, SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
-from searchlab.log.format import MAX_NESTING, MAX_NUMBER, MOST_LINES, read_log
-from searchlab.log.writer import examine, is_locked
+from searchlab.log.format import MAX_LINES, MAX_NESTING, MAX_NUMBER, read_log
+from searchlab.log.lease import is_locked
+from searchlab.log.writer import check_log
 from tests.support.analysis.logs import write
 
 BORDER = Path(__file__).parents[1] / "border" / "data" / "computation"
@@ -74,7 +75,7 @@ def test_names_and_numbers_are_bounded(
     with pytest.raises(SearchlabError, match="damaged") as caught:
         read(path)
     assert len(str(caught.value)) < 1000 + len(str(path))
-    assert examine(path).problems[0].number == line + 1
+    assert check_log(path).problems[0].number == line + 1
 
 
 @pytest.mark.parametrize("read", [read_log, lambda path: read_columns(path, {})])
@@ -100,11 +101,11 @@ def test_byte_order_marks_and_crlf_are_accepted(tmp_path: Path) -> None:
     assert read_log(path).records == log.records
     assert read_log(path).size == path.stat().st_size
     assert read_columns(path, {}).trials == 2
-    assert not examine(path).problems
+    assert not check_log(path).problems
 
 
 def test_the_number_of_lines_is_bounded(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b"\n" * (MOST_LINES + 1))
+    (tmp_path / "a.jsonl").write_bytes(b"\n" * (MAX_LINES + 1))
     with pytest.raises(SearchlabError, match="10,000,001 lines"):
         read_log(tmp_path / "a.jsonl")
 
@@ -140,7 +141,7 @@ def test_the_format_names_the_bounds() -> None:
     text = (Path(__file__).parents[2] / "docs" / "design" / "log-format.md").read_text()
     rows = text.partition("## Bounds")[2].partition("## ")[0]
     table = dict(line.strip("| ").split(" | ", 1) for line in rows.splitlines() if " | " in line)
-    assert table["the number of lines"] == f"{MOST_LINES:,}"
+    assert table["the number of lines"] == f"{MAX_LINES:,}"
     assert table["a name, and the name or value of a knob"] == f"{LONGEST_TEXT:,} characters"
     assert table["a `message`"].startswith(f"{6 * LONGEST_TEXT:,} characters")
     assert table["nesting in the header"] == f"{MAX_NESTING} levels" and f"{MAX_NUMBER:g}" == "1e+300"

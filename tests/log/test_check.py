@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from searchlab.cli.app import app
 from searchlab.log.format import Ended, Final, Finalist, read_log
-from searchlab.log.writer import LogWriter, examine
+from searchlab.log.writer import LogWriter, check_log
 from tests.support.cli import searchlab
 from tests.support.logs import HEADER, trial, written
 
@@ -24,7 +24,7 @@ def lines_of(path: Path, count: int = 8) -> list[bytes]:
 
 def problems(path: Path, lines: list[bytes]) -> dict[int, str]:
     path.write_bytes(b"\n".join(lines) + b"\n")
-    return {line.number: line.problem for line in examine(path).problems}
+    return {line.number: line.problem for line in check_log(path).problems}
 
 
 def test_an_intact_log_has_no_problems(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_an_intact_log_has_no_problems(tmp_path: Path) -> None:
     writer.append(Final(trials=8, finalists=(Finalist(3, (1e-3,)),)))
     writer.append(trial(8))
     writer.close()
-    report = examine(path)
+    report = check_log(path)
     assert not report.problems and (report.trials, report.intact) == (9, 12)
 
 
@@ -55,7 +55,7 @@ def test_all_problems_are_named_with_their_lines(tmp_path: Path) -> None:
         and messages[11] == "it contains trial 9 instead of trial 8"
     )
     path.write_bytes(b"\n".join(lines[:3]) + b"\n" + lines[4][:-3])
-    assert [(line.number, "incomplete" in line.problem) for line in examine(path).problems] == [(4, True)]
+    assert [(line.number, "incomplete" in line.problem) for line in check_log(path).problems] == [(4, True)]
 
 
 @given(st.data())
@@ -73,7 +73,7 @@ def test_a_run_can_resume_from_the_intact_lines(tmp_path_factory: pytest.TempPat
             case _:
                 lines.insert(at, lines[at])
     path.write_bytes(b"\n".join(lines) + b"\n")
-    report = examine(path)
+    report = check_log(path)
     kept = lines[: report.intact]
     path.write_bytes(b"\n".join(kept) + b"\n")
     assert kept == whole[: len(kept)] and len(read_log(path).records) == report.trials == len(kept) - 1
@@ -97,7 +97,7 @@ def test_a_run_can_resume_from_the_intact_lines(tmp_path_factory: pytest.TempPat
 def test_without_a_header_no_line_is_intact(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(data)
-    report = examine(path)
+    report = check_log(path)
     assert message in report.problems[0].problem and (report.trials, report.intact) == (0, 0)
 
 

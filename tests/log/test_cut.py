@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log import writer
+from searchlab.log import lease
 from searchlab.log.format import read_log
-from searchlab.log.writer import LeasedFile, LogCut, LogWriter, write_log
+from searchlab.log.lease import LeasedFile, LogCut
+from searchlab.log.writer import LogWriter, write_log
 from tests.support.analysis.logs import write
 
 
@@ -48,7 +49,7 @@ def test_a_log_is_cut_before_a_trial_is_written(tmp_path: Path) -> None:
 
 
 def test_a_log_is_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "PIECE", 1000)
+    monkeypatch.setattr(lease, "PIECE", 1000)
     path = tmp_path / "a.jsonl"
     path.write_bytes(bytes(range(256)) * 100)
     file = LeasedFile(path)

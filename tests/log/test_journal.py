@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError
 from searchlab.log.journal import Journal, read_journal
-from searchlab.log.writer import LogBusy
+from searchlab.log.lease import LogBusy
 
 
 class Title(msgspec.Struct, frozen=True):

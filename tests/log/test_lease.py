@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.log import writer as lease
+from searchlab.log import lease
 from searchlab.log.format import read_log
-from searchlab.log.writer import LogBusy, LogTaken, LogWriter, examine
+from searchlab.log.lease import LogBusy, LogTaken
+from searchlab.log.writer import LogWriter, check_log
 from tests.support.logs import HEADER, trial, written
 
 
@@ -34,7 +35,7 @@ def test_a_writer_thought_lost_stops_when_another_continues(tmp_path: Path) -> N
     second.append(trial(2))
     second.close()
     assert [record.seconds[0] for record in read_log(path).records] == [1e-3, 2e-3, 1e-3]
-    assert not examine(path).problems and list(tmp_path.iterdir()) == [path]
+    assert not check_log(path).problems and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_log_that_grows_is_not_taken_over(tmp_path: Path) -> None:
@@ -78,5 +79,5 @@ def test_a_log_only_grows_whoever_writes_it(
         elif who in writers and what == "close":
             writers.pop(who).close()
         now = path.read_bytes()
-        assert now.startswith(before) and not examine(path).problems
+        assert now.startswith(before) and not check_log(path).problems
         before = now

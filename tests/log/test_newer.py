@@ -12,7 +12,7 @@ import pytest
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
 from searchlab.log.format import read_header, read_log
-from searchlab.log.writer import LogWriter, examine
+from searchlab.log.writer import LogWriter, check_log
 from tests.log.test_format import written
 from tests.support.cli import searchlab
 from tests.support.logs import HEADER
@@ -47,7 +47,7 @@ def test_an_unknown_field_is_reported(
     tmp_path: Path, line: int, edit: dict[str, Any], field: str, nearest: str
 ) -> None:
     path = edited(tmp_path / "a.jsonl", line, edit)
-    (problem,) = examine(path).problems
+    (problem,) = check_log(path).problems
     assert problem.number == line + 1 and f"{field!r}" in problem.problem and f"{nearest!r}?" in problem.problem
     for read in (read_log, lambda file: read_columns(file, {})):
         with pytest.warns(SearchlabWarning, match=field):
@@ -85,7 +85,7 @@ def test_a_newer_log_is_read_but_not_extended(tmp_path: Path, line: int, edit: d
     with pytest.raises(SearchlabError, match=NEWER):
         LogWriter(path, HEADER)
     assert path.read_bytes() == before
-    report = examine(path)
+    report = check_log(path)
     assert not report.problems and report.trials == 3 and len(report.notes) == 1
     result = searchlab("log", "check", path)
     assert result.returncode == 0 and "intact" in result.stdout and "newer" in result.stdout
@@ -95,7 +95,7 @@ def test_an_unknown_line_of_this_version_is_damage(tmp_path: Path) -> None:
     path = edited(tmp_path / "a.jsonl", 4, b'{"kind":"trail","index":3,"config":{}}')
     with pytest.raises(SearchlabError, match="line 5.*trail"):
         read_log(path)
-    assert examine(path).damaged
+    assert check_log(path).damaged
 
 
 @pytest.mark.parametrize("version", ["2.0", "1", "1.x", "1.-1", "1.02", "1.\u0662", "", 2, 1.5, None, ["1.0"]])

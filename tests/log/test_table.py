@@ -22,7 +22,7 @@ from searchlab.costmodel.quality import ModelQuality
 from searchlab.errors import SearchlabError
 from searchlab.log.columns import Columns, read_columns
 from searchlab.log.format import Changed, Ended, Final, Finalist, Log, Record, find_logs, read_header, read_log
-from searchlab.log.writer import compress, examine, write_log
+from searchlab.log.writer import check_log, compress, write_log
 from searchlab.parquet import KEY
 from searchlab.records import FAILURES
 from tests.log.test_columns import same
@@ -74,7 +74,7 @@ def test_a_table_contains_what_its_log_contains(rows: tuple[Record, ...]) -> Non
         assert read_header(path) == HEADER
         assert find_logs(Path(folder)) == [path]
         assert same(read_columns(path, {}), Columns.from_log(log, {}))
-        assert examine(path).trials == len(rows)
+        assert check_log(path).trials == len(rows)
 
 
 def test_a_compressed_log_leaves_no_other_file(tmp_path: Path) -> None:

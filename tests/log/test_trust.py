@@ -18,7 +18,7 @@ from searchlab.apply.verify import verify_log
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
 from searchlab.log.format import read_log
-from searchlab.log.writer import examine
+from searchlab.log.writer import check_log
 from searchlab.plugins import Plugin, import_attribute, names_from
 from searchlab.tables.costmodels import evaluate
 from searchlab.tables.info import TableInfo
@@ -86,7 +86,7 @@ def test_code_that_a_log_names_is_not_imported(tmp_path: Path, mark: Path, reade
 
 def test_reading_alone_needs_no_trust(tmp_path: Path, mark: Path) -> None:
     log = log_of(tmp_path / "a.jsonl", EVIL)
-    assert read_log(log).trials and not examine(log).problems and TableInfo(read_log(log)).exhaustive
+    assert read_log(log).trials and not check_log(log).problems and TableInfo(read_log(log)).exhaustive
     assert searchlab.load_log(log).best.config and len(searchlab.load_log(log).to_frame())
     report(log, out=tmp_path / "report")
     assert not mark.exists()
@@ -112,7 +112,7 @@ def test_a_workload_that_a_log_names_is_not_imported(
     for reader in READERS.values():
         with pytest.raises(SearchlabError):
             reader(log)
-    examine(log)
+    check_log(log)
     if computation:
         assert searchlab.load_log(log).best.gflops > 0
         report(log, out=tmp_path / "report")

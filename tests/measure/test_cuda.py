@@ -23,7 +23,7 @@ from tvm.script import relax as R
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
-from searchlab.measure.code import Objects, compile_program, load_objects, reason, to_objects
+from searchlab.measure.code import Objects, compile_program, error_text, load_objects, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings, can_continue_after
 from searchlab.measure.messages import Answer, Build, Built, Continue, Failed, Ready, Scheduled, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker
@@ -117,7 +117,7 @@ def test_an_error_of_the_compiler_is_told_without_the_source(monkeypatch: pytest
         with pytest.raises(RuntimeError) as caught:
             compile_source(source.replace("main_kernel(", "main_kernel(no_such_type x, ", 1))
     assert "__CUDACC_RTC__" in str(caught.value)
-    text = reason(caught.value)
+    text = error_text(caught.value)
     assert "no_such_type" in text and "__CUDACC_RTC__" not in text
 
 

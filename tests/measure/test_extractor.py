@@ -98,7 +98,7 @@ def test_a_table_has_processes_for_a_large_batch_only(
     with TableMeasurer(TableSettings(str(path))) as measurer:
         rows = measurer.extract(space, "program", configs)
         assert measurer._pool is None
-    monkeypatch.setattr(table, "WORTH_PROCESSES", 20)
+    monkeypatch.setattr(table, "MIN_CONFIGS_FOR_PROCESSES", 20)
     monkeypatch.setenv("TVM_NUM_THREADS", "1")  # this is one of several jobs
     with TableMeasurer(TableSettings(str(path))) as measurer:
         again = measurer.extract(space, "program", configs)
@@ -128,6 +128,6 @@ def test_a_run_is_the_same_with_processes_that_extract(
         return log
 
     plain = run(tmp_path / "plain.jsonl")
-    monkeypatch.setattr(table, "WORTH_PROCESSES", 16)
+    monkeypatch.setattr(table, "MIN_CONFIGS_FOR_PROCESSES", 16)
     monkeypatch.setattr(table, "own_cores", lambda: 2)
     assert decided(run(tmp_path / "spread.jsonl")) == decided(plain)

@@ -12,7 +12,7 @@ import pytest
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.measure.messages import Built
 from searchlab.measure.pool import BuildPool
-from searchlab.measure.process import MeasuringWorker, Spoiled
+from searchlab.measure.process import AnswerMismatch, MeasuringWorker
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
@@ -119,7 +119,7 @@ def test_a_program_compiled_in_a_spoilt_process_is_recompiled(
         if isinstance(answer, Built) and not spoilt:
             spoilt.append(answer)
             worker.end()
-            raise Spoiled("answered a message that it was not sent")
+            raise AnswerMismatch("answered a message that it was not sent")
         return answer
 
     monkeypatch.setattr(MeasuringWorker, "recv", spoil)

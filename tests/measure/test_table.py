@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Record, read_log
 from searchlab.log.writer import compress
-from searchlab.measure.table import Nearest, TableMeasurer, TableSettings, draw_weights
+from searchlab.measure.table import ConfigIndex, TableMeasurer, TableSettings, draw_weights
 from searchlab.records import Measurement, Statistic, Trial
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
@@ -163,7 +163,7 @@ def test_the_nearest_config_is_nearest_and_of_equals_the_first(order: list[int],
     table = [everything[i] for i in order[:held]]
     if len({config["unroll"] for config in table}) < 4 or len({config["tile"] for config in table}) < 5:
         return  # ranks are those among what the table holds
-    nearest = Nearest(table)
+    nearest = ConfigIndex(table)
     for wanted in everything:
         distances = [distance(wanted, config) for config in table]
         best = min(distances)
@@ -177,18 +177,22 @@ def test_a_config_with_the_same_knobs_is_nearer_than_any_other(tmp_path: Path) -
         Config({"sketch": "tiled", "tile": (1, 1, 16), "vector": 16, "parallel": True}),
         Config({"sketch": "plain", "parallel": False}),
     ]
-    assert Nearest(table).index(Config({"sketch": "plain", "parallel": True})) == 1
-    assert Nearest(table).index(Config({"sketch": "other", "tile": (16, 1, 1), "vector": 1, "parallel": False})) == 0
+    assert ConfigIndex(table).index(Config({"sketch": "plain", "parallel": True})) == 1
+    assert (
+        ConfigIndex(table).index(Config({"sketch": "other", "tile": (16, 1, 1), "vector": 1, "parallel": False})) == 0
+    )
     packed = Config({"sketch": "packed", "tile": (1, 1, 8), "vector": 8, "pack": "a", "parallel": True})
-    assert Nearest(table).index(packed) == 0
-    assert Nearest([Config()]).index(Config()) == 0
+    assert ConfigIndex(table).index(packed) == 0
+    assert ConfigIndex([Config()]).index(Config()) == 0
 
 
 def test_orders_of_loops_are_the_same_or_not() -> None:
     table = [Config({"tile": (1, 1, 8), "order": (0, 1, 2)}), Config({"tile": (1, 2, 4), "order": (2, 1, 0)})]
     wanted = Config({"tile": (1, 1, 8), "order": (1, 2, 0)})
-    assert Nearest(table, Ordered().knobs_of(table)).index(wanted) == 0, "its tile is the same, and both orders differ"
-    assert Nearest(table).index(wanted) == 1, "as tiles, (2, 1, 0) is nearer to (1, 2, 0) than (0, 1, 2) is"
+    assert ConfigIndex(table, Ordered().knobs_of(table)).index(wanted) == 0, (
+        "its tile is the same, and both orders differ"
+    )
+    assert ConfigIndex(table).index(wanted) == 1, "as tiles, (2, 1, 0) is nearer to (1, 2, 0) than (0, 1, 2) is"
 
 
 def every_other(path: Path) -> Path:
@@ -217,7 +221,7 @@ def test_nearest_answers_are_marked_and_warned_of_once(tmp_path: Path) -> None:
     assert len(warned) == 1
     trials = read_log(log).trials
     assert len(trials) == 120 and all(trial.measurement.nearest == (trial.config not in held) for trial in trials)
-    nearest = Nearest(list(held))
+    nearest = ConfigIndex(list(held))
     answers = list(held.values())
     for trial in trials:
         answer = answers[nearest.index(trial.config)]
@@ -326,10 +330,10 @@ def test_without_a_target_it_is_that_of_the_table(tmp_path: Path) -> None:
 def test_a_study_covers_the_workloads_and_spaces_of_its_tables(tmp_path: Path) -> None:
     for kind in (toys.Small, toys.Dependent):
         write_table(tmp_path / f"{kind.__name__}.jsonl", kind(), toys.smooth)
-    spaces = [f"searchlab.conformance.toys:{name}" for name in ("Small", "Dependent", "One")]
+    spaces = [f"searchlab.conformance.toys:{name}" for name in ("Small", "Dependent", "SingleChoice")]
     cells, left_out = study(str(tmp_path), spaces=spaces).plan()
     assert [item.space_choice.plugin.name for item in cells] == spaces[:2]
-    assert left_out == ["gemm:64x64x64 is not searched in One: no table contains it for this target"]
+    assert left_out == ["gemm:64x64x64 is not searched in SingleChoice: no table contains it for this target"]
 
 
 def test_tables_of_several_targets_need_one_to_be_given(tmp_path: Path) -> None:

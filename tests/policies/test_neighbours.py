@@ -27,7 +27,7 @@ def listed() -> Parameters:
     return Parameters(parse_workload("kernel:toy"), toys.TARGET, **options)
 
 
-SPACES: list[Callable[[], Space]] = [toys.Small, toys.Large, toys.Dependent, toys.Bare, toys.One, listed]
+SPACES: list[Callable[[], Space]] = [toys.Small, toys.Large, toys.Dependent, toys.NoKnobs, toys.SingleChoice, listed]
 
 
 @given(st.sampled_from(SPACES), st.integers(0, 2**32))
@@ -115,7 +115,7 @@ def test_distance() -> None:
     assert distance(a, Config({"x": 1, "z": 3})) == 2
 
 
-@pytest.mark.parametrize("make", [toys.Bare, toys.One])
+@pytest.mark.parametrize("make", [toys.NoKnobs, toys.SingleChoice])
 def test_a_config_without_neighbours(make: Callable[[], Space]) -> None:
     space, rng = make(), np.random.default_rng(0)
     config = space.sample(rng)

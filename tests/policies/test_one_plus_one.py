@@ -83,7 +83,7 @@ def test_knobs_may_depend_on_each_other() -> None:
 
 
 def test_a_config_without_knobs() -> None:
-    assert [trial.config for trial in toys.run(OnePlusOne(toys.Bare(), seed=0), toys.smooth, 4)] == [Config()]
+    assert [trial.config for trial in toys.run(OnePlusOne(toys.NoKnobs(), seed=0), toys.smooth, 4)] == [Config()]
 
 
 @pytest.mark.parametrize(

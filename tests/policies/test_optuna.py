@@ -76,7 +76,7 @@ def test_numbers_are_indices_and_words_are_categories() -> None:
     assert kinds == ["Int", "Int", "Categorical", "Categorical"]
 
 
-@pytest.mark.parametrize("space", [toys.Small(), toys.Large(), toys.Dependent(), toys.One(), toys.Bare()])
+@pytest.mark.parametrize("space", [toys.Small(), toys.Large(), toys.Dependent(), toys.SingleChoice(), toys.NoKnobs()])
 @settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 def test_every_config_comes_back_from_its_parameters(space: Space, seed: int) -> None:

@@ -78,7 +78,7 @@ def test_a_knob_without_dimension_is_random_but_reproducible() -> None:
 
 
 def test_every_place_has_a_point_even_without_knobs() -> None:
-    assert Qmc(toys.Bare(), seed=0).ask(4) == list(toys.Bare().enumerate())
+    assert Qmc(toys.NoKnobs(), seed=0).ask(4) == list(toys.NoKnobs().enumerate())
 
 
 def test_it_covers_a_space_sooner_than_chance() -> None:

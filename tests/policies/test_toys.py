@@ -16,8 +16,8 @@ from tests.support import toys
         (toys.Small, 120),
         (toys.Large, 12_777_600),
         (toys.Dependent, 192),
-        (toys.One, 1),
-        (toys.Bare, 1),
+        (toys.SingleChoice, 1),
+        (toys.NoKnobs, 1),
     ],
 )
 def test_sizes(kind: type[Space], size: int) -> None:

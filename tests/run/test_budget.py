@@ -17,8 +17,9 @@ from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.forecast import RunStatus, forecast
 from searchlab.log.format import Ended, Log, Record, read_log
 from searchlab.log.plan import Budget
-from searchlab.log.writer import examine
+from searchlab.log.writer import check_log
 from searchlab.records import Measurement, Trial
+from searchlab.run.execute import execute_one
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.space import Config
@@ -63,12 +64,28 @@ def test_a_run_ends_with_the_batch_that_spends_its_seconds(table: Path, tmp_path
     assert len(log.records) % BATCH == 0 and 0 < len(log.records) <= 24
     assert log.ended == Ended(trials=len(log.records), time=log.ended.time if log.ended else 0, seconds=seconds)
     assert log.elapsed[-1] >= seconds > log.elapsed[-1 - BATCH]
-    assert not examine(path).problems
+    assert not check_log(path).problems
     before = path.read_bytes()
     seen: list[bool] = []
     for same in (seconds, seconds / 1.0001):
         run(table, path, seconds=same, on_trial=lambda trial, replayed: seen.append(replayed))
     assert path.read_bytes() == before and len(seen) == 2 * len(log.records) and all(seen), "the budget is spent"
+
+
+def test_callbacks_receive_the_charged_seconds(table: Path, tmp_path: Path) -> None:
+    settings = {"measure": {"kind": "table", "path": str(table)}, "trials": 10, "batch": BATCH}
+    study = Study.from_dict(
+        {"workloads": [toys.WORKLOAD], "spaces": ["tests.support.toys:Small"], "policies": ["random"], **settings}
+    )
+    ((planned,), _) = study.plan()
+    for _ in ("measured", "replayed"):
+        charges: list[float] = []
+
+        def on_trial(trial: Trial, replayed: bool, charged: float, charges: list[float] = charges) -> None:
+            charges.append(charged)
+
+        log = execute_one(replace(planned, log=tmp_path / "a.jsonl"), Path(), lambda *_, each=on_trial: each)
+        assert charges == pytest.approx(log.elapsed.tolist())
 
 
 def test_an_extended_run_ends_where_a_single_run_would(table: Path, tmp_path: Path) -> None:

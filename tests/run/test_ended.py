@@ -11,7 +11,7 @@ import pytest
 from searchlab.analysis import report
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
-from searchlab.log.writer import examine
+from searchlab.log.writer import check_log
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from tests.support import toys
@@ -45,7 +45,7 @@ def test_the_log_records_once_that_the_run_ended(table: Path, tmp_path: Path) ->
     log = tmp_path / "a.jsonl"
     lines = run(table, log)
     assert json.loads(lines[-1])["trials"] == 11 and len(lines) == 1 + 11 + 1
-    assert read_log(log).ended and not examine(log).problems
+    assert read_log(log).ended and not check_log(log).problems
     before = log.read_bytes()
     for trials in (20, 12, 200):
         seen: list[tuple[int, bool]] = []

@@ -12,7 +12,7 @@ import pytest
 from searchlab.conformance import policy_checks, run_checks
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Record, read_log
-from searchlab.log.writer import LogWriter, examine
+from searchlab.log.writer import LogWriter, check_log
 from searchlab.policy import POLICIES
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
@@ -57,7 +57,7 @@ def test_a_cost_model_that_breaks_its_contract_is_named(table: Path, tmp_path: P
         assert f"failed in {how.split()[-1]}" in str(caught.value)
     else:
         assert "broke its contract" in str(caught.value)
-    assert not examine(log).problems and len(read_log(log).records) == 4
+    assert not check_log(log).problems and len(read_log(log).records) == 4
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_policy_that_fails_is_named_with_the_line(
         assert f"{FILE}:" in str(caught.value)
     assert log.exists() == bool(trials)
     if trials:
-        assert not examine(log).problems and len(read_log(log).records) == trials
+        assert not check_log(log).problems and len(read_log(log).records) == trials
 
 
 def test_a_policy_that_fails_in_a_job_is_named_too(table: Path, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_only_the_process_that_opened_a_log_writes_it(table: Path, tmp_path: Pat
     )
     done = python("-c", code)  # without bars, whose thread a fork would lack
     assert done.returncode == 0 and "a plug-in forked this process" in done.stderr
-    assert not examine(log).problems
+    assert not check_log(log).problems
     existing = read_log(log)
     assert [record.config for record in existing.records] == [record.config for record in read_log(whole).records]
     assert all(record.propose_seconds >= 0 <= record.train_seconds for record in existing.records)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError
-from searchlab.run.plan import Run, in_shard, parse_shard
+from searchlab.run.plan import Run, parse_shard, select_shard
 from tests.support.cli import searchlab
 from tests.support.executing import decided_in, table_study
 
@@ -24,16 +24,16 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 @given(count=st.integers(0, 40), parts=st.integers(1, 9))
 def test_each_run_is_in_one_of_shards_that_are_alike_in_size(planned: list[Run], count: int, parts: int) -> None:
     runs = [replace(planned[0], log=Path(f"{index}.jsonl")) for index in range(count)]
-    shards = [in_shard(runs, part, parts) for part in range(1, parts + 1)]
+    shards = [select_shard(runs, part, parts) for part in range(1, parts + 1)]
     assert sorted(run.log for shard in shards for run in shard) == sorted(run.log for run in runs)
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
-    assert in_shard(runs[::-1], 1, parts) == shards[0][::-1]
+    assert select_shard(runs[::-1], 1, parts) == shards[0][::-1]
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1/0", "half", "1/2/3", "-1/2", "1"])
 def test_a_wrong_shard_is_one_sentence(text: str) -> None:
     with pytest.raises(SearchlabError, match=f"the shard must be i/n.*{text}"):
-        in_shard([], *parse_shard(text))
+        select_shard([], *parse_shard(text))
 
 
 def test_shards_in_two_directories_are_the_study_together(tmp_path: Path) -> None:

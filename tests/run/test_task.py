@@ -19,7 +19,7 @@ from searchlab.log.writer import LogWriter
 from searchlab.machine.host import this_machine
 from searchlab.measure.local import LocalSettings
 from searchlab.run import execute as task
-from searchlab.run.execute import Measurers, RunOutcome, StudyContext, perform
+from searchlab.run.execute import Measurers, RunOutcome, StudyContext, execute_in_worker
 from searchlab.run.plan import Run
 from searchlab.run.study import Study
 from tests.support.executing import decided_in, table_study
@@ -67,9 +67,9 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
     runs = [replace(run, log=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
     context = StudyContext(f"{kept}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, kept, this_machine())
     for one in runs:
-        assert perform(context, cloudpickle.dumps([one]), [None]) == [RunOutcome(failed=failing)]
+        assert execute_in_worker(context, cloudpickle.dumps([one]), [None]) == [RunOutcome(failed=failing)]
     assert len(measurers) == made and closed == measurers[: made - (kept and not failing)]
-    perform(replace(context, study="the next"), cloudpickle.dumps([]), [])
+    execute_in_worker(replace(context, study="the next"), cloudpickle.dumps([]), [])
 
 
 @pytest.mark.parametrize("same_host", [True, False])

@@ -155,11 +155,11 @@ def test_the_number_of_build_workers_changes_no_config(measurer: LocalMeasurer, 
 
 
 def test_on_trial_is_given_trials(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "t.jsonl", toys.One(), toys.smooth)
+    table = write_table(tmp_path / "t.jsonl", toys.SingleChoice(), toys.smooth)
     seen: list[Trial] = []
     tune(
         toys.WORKLOAD,
-        space=toys.One(),
+        space=toys.SingleChoice(),
         policy="random",
         log=tmp_path / "a.jsonl",
         on_trial=lambda trial, replayed: seen.append(trial),

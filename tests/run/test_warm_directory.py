@@ -126,7 +126,7 @@ def test_another_machine_never_counts(table: Path, tmp_path: Path) -> None:
 
 def test_unreadable_logs_in_a_directory_are_named(logs: Path, table: Path, tmp_path: Path) -> None:
     (logs / "bad.jsonl").write_text("no log\n")
-    with pytest.warns(SearchlabWarning, match=r"unreadable: .*bad\.jsonl"):
+    with pytest.warns(SearchlabWarning, match=r"skipped: .*bad\.jsonl"):
         log = run(table, tmp_path / "log.jsonl", logs, trials=1)
     assert len(read_header(log).warm_start) == 2
     (tmp_path / "empty").mkdir()

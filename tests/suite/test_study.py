@@ -89,7 +89,7 @@ def test_a_suite_is_found_by_name_by_path_and_beside_the_study(
     file.write_text('suite = "mini/dev"\npolicies = ["random"]\n')
     loaded = Study.load(file)
     assert loaded.suite is not None and loaded.suite.name == "mini/dev"
-    monkeypatch.setattr(suites, "PLACES", (tmp_path / "nowhere", tmp_path / "suite"))
+    monkeypatch.setattr(suites, "SUITE_DIRECTORIES", (tmp_path / "nowhere", tmp_path / "suite"))
     assert find_suite("mini/test").name == "mini/test"
     for wrong, message in (
         ("mimi", "cannot find the suite 'mimi'.*did you mean 'mini'"),
@@ -161,6 +161,7 @@ def test_a_study_without_spaces_is_told_of_suites() -> None:
         ('name = "gemm-16x16x16-guided-2t"', 'name = "gemm-16x16x16-guided-1t"', "two tables are called"),
         ('title = "a small suite"', 'titel = "x"', "the key 'title' is missing|unknown key 'titel'"),
         ("[[tables]]", "[[tables", "is not valid TOML"),
+        ("trials = 12", f"trials = {'9' * 5000}", "is not valid TOML"),
     ],
 )
 def test_what_is_wrong_with_a_suite_is_said(bare: Path, tmp_path: Path, text: str, new: str, message: str) -> None:

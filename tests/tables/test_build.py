@@ -14,7 +14,7 @@ from searchlab.log.format import Header, Record, read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
-from searchlab.run.plan import OnTrial
+from searchlab.run.plan import OnChargedTrial
 from searchlab.run.study import Study
 from searchlab.space import Config
 from searchlab.tables.build import build_tables, plan_tables, runs_for_tables, table_study
@@ -30,8 +30,8 @@ GEMM = "gemm:16x16x16"
 FLEET = {"kind": "rpc", "tracker": "127.0.0.1:1", "key": "k"}
 
 
-def quiet(*_: object) -> OnTrial:
-    return lambda trial, replayed: None
+def quiet(*_: object) -> OnChargedTrial:
+    return lambda *_: None
 
 
 def small_study(**more: object) -> Study:

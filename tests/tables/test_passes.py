@@ -17,20 +17,20 @@ from searchlab.errors import SearchlabError
 from searchlab.log.format import Log, read_log
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial, first_of_each_program
-from searchlab.run.plan import OnTrial
+from searchlab.run.plan import OnChargedTrial
 from searchlab.run.progress import RunProgress
 from searchlab.space import Config, Space
 from searchlab.tables.build import build_tables, plan_tables, runs_for_tables, table_study
 from searchlab.tables.info import TableInfo, unsteady
-from searchlab.tables.passes import BLOCK, FINAL, TRIES, TimedPasses
+from searchlab.tables.passes import BLOCK_SIZE, FINAL, MAX_TRIES, TimedPasses
 from tests.support import toys
 
 GEMM = "gemm:32x32x32"
 QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}
 
 
-def quiet(*_: object) -> OnTrial:
-    return lambda trial, replayed: None
+def quiet(*_: object) -> OnChargedTrial:
+    return lambda *_: None
 
 
 class Machine(Remeasurer):
@@ -66,7 +66,7 @@ def test_every_program_is_timed_once_per_pass_in_new_order(tmp_path: Path) -> No
     for number in range(3):
         order = [t.index for block in range(4) for t in timed.order(number, block)]
         assert sorted(order) == list(range(100)) and order != sorted(order)
-    assert timed.order(0, 0) != timed.order(1, 0) and len(timed.order(0, 3)) == 100 - 3 * BLOCK
+    assert timed.order(0, 0) != timed.order(1, 0) and len(timed.order(0, 3)) == 100 - 3 * BLOCK_SIZE
     readings = timed.readings_by_program()
     for trial in trials:
         assert len(readings[trial.measurement.program].seconds) == 3
@@ -110,7 +110,7 @@ def test_an_unsteady_machine_gives_no_table_until_it_is_steady(tmp_path: Path) -
     assert 0 < len(again.deviating_blocks(again.blocks)) < 13 and len(again.blocks) == 12
     machine = Machine(lambda call: statistics.median(b.sentinel for b in again.blocks.values()) / 51e-6)
     again.time(machine)
-    assert machine.calls <= 12 * TRIES and not again.deviating_blocks(again.blocks)
+    assert machine.calls <= 12 * MAX_TRIES and not again.deviating_blocks(again.blocks)
 
 
 def test_the_fastest_are_timed_until_the_machine_is_steady(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
     study = table_study(GEMM, "guided-gemm", {"tiles": "fitting", "pack_a": "knob", "pack_b": "knob"}, measure=QUICK)
     tables = runs_for_tables(plan_tables(study)[0], folder / "a.parquet", Path(), passes=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("searchlab.tables.passes.DRIFTED", 100.0)
+        patch.setattr("searchlab.tables.passes.MAX_DEVIATION", 100.0)
         shown = io.StringIO()
         with RunProgress(Console(file=shown, force_terminal=True)) as progress:
             build_tables(study, tables, quiet, progress.show)
@@ -183,7 +183,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
 
 def test_a_table_that_was_built_in_passes_tells_how(table: Log) -> None:
     assert table.header.passes is not None and table.header.passes.count == 2
-    assert len(table.header.passes.sentinel) == 2 * -(-len(first_of_each_program(table.trials)) // BLOCK) + 1
+    assert len(table.header.passes.sentinel) == 2 * -(-len(first_of_each_program(table.trials)) // BLOCK_SIZE) + 1
     for record in table.records:
         assert len(record.seconds) == len(record.at) == 2
     assert "programs" not in table.header.measure
@@ -200,7 +200,7 @@ def drifting(log: Log, factor: float, count: int = 400) -> Log:
     records = []
     places = [rng.permutation(count) for _ in range(3)]
     for i in range(count):
-        at = tuple(100.0 * p + int(places[p][i]) // BLOCK for p in range(3))
+        at = tuple(100.0 * p + int(places[p][i]) // BLOCK_SIZE for p in range(3))
         seconds = [float(1e-6 * (1 + i) * rng.lognormal(0, 0.03)) for _ in at]
         if 103 <= at[1] < 106:
             seconds[1] *= factor
