@@ -59,7 +59,7 @@ def areas(paths: Sequence[Path], seeds: int, jobs: int, folder: Path) -> pd.Seri
         study = searchlab.Study.from_dict(
             {
                 "workloads": [header.workload],
-                "spaces": [header.space],
+                "spaces": [{"name": header.space.name, "options": header.space.options}],
                 "target": table.space.target.spec,
                 "policies": list(POLICIES),
                 "seeds": seeds,

@@ -58,7 +58,7 @@ class Evolutionary(NeverTwice):
         mutation_prob: UnitInterval = 0.1,
     ) -> None:
         super().__init__(space, seed=seed)
-        self.population = population
+        self.population = self.n_startup = population
         self.elites = elites
         if elites > population:
             raise SearchlabError(f"option 'elites' is {elites}; it must be at most 'population', which is {population}")

@@ -631,7 +631,8 @@ class Workbench:
             return Failed("run_error", cut(text_of(error)), time.perf_counter() - start)
         except Exception as error:  # a user's function may raise anything
             text = with_memory_limit(describe_with_line(error), self.memory_limit_mb)
-            return Failed("run_error", text, time.perf_counter() - start)
+            failure = "wrong_answer" if isinstance(error, AssertionError) else "run_error"
+            return Failed(failure, text, time.perf_counter() - start)
         return Ran(tuple(costs), False, time.perf_counter() - start)
 
     def extract(self, name: str, configs: list[Config]) -> messages.Extracted:
@@ -666,7 +667,7 @@ def costs_in(returned: Any) -> list[float]:
                 "numbers, or a mapping with the key 'seconds'"
             )
         if not 1e-15 < cost < 1e15:  # the limits of logs
-            raise SearchlabError(f"the function returned {returned!r:.200}; seconds must be positive and finite")
+            raise SearchlabError(f"the function returned {returned!r:.200}; costs must be positive and finite")
     return [float(cost) for cost in costs]
 
 

@@ -209,8 +209,17 @@ class RunLoop:
         self._warn_of_failures(len(configs))
 
     def _warn_of_failures(self, new: int) -> None:
-        """Issue a warning with the reason if all of the first trials have failed, of which the last ``new`` are new."""
+        """Issue a warning with the reason if all of the first trials have failed, of which the last ``new`` are new.
+
+        If a function works for other configs, the first one for which it raises an exception or returns no cost is
+        enough, because its author may not expect that.
+        """
         count = len(self._trials)
+        if isinstance(self._run.space.workload, Function) and math.isfinite(self._best):
+            errors = [trial.measurement.failure == "run_error" for trial in self._trials]
+            if any(errors[-new:]) and not any(errors[:-new]) and not self._measurer.repeatable:
+                index = errors.index(True)
+                warn(f"trial {index} of {self._log.path} failed: {self._trials[index].measurement.message}")
         enough = min(FAILURES_SUFFICE, self._run.trials)
         if math.isinf(self._best) and count - new < enough <= count and not self._measurer.repeatable:
             failures = describe_failures(

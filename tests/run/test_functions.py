@@ -76,10 +76,10 @@ FAILURES = {
     "hangs": ("run_timeout", "took longer than 1 s"),
     "raises": ("run_error", f"ZeroDivisionError: no way ({__file__}:{LINE})"),
     "refuses": ("invalid", "x is too large"),
-    "nan": ("run_error", "the function returned nan; seconds must be positive and finite"),
-    "infinite": ("run_error", "the function returned inf; seconds must be positive and finite"),
-    "negative": ("run_error", "the function returned -1.0; seconds must be positive and finite"),
-    "zero": ("run_error", "the function returned 0.0; seconds must be positive and finite"),
+    "nan": ("run_error", "the function returned nan; costs must be positive and finite"),
+    "infinite": ("run_error", "the function returned inf; costs must be positive and finite"),
+    "negative": ("run_error", "the function returned -1.0; costs must be positive and finite"),
+    "zero": ("run_error", "the function returned 0.0; costs must be positive and finite"),
     "nothing": ("run_error", "the function returned None; it must return seconds"),
     "text": ("run_error", "the function returned '1.0'; it must return seconds"),
     "true": ("run_error", "the function returned True; it must return seconds"),
@@ -97,6 +97,21 @@ def test_progress_of_a_run_that_seconds_limit(tmp_path: Path) -> None:
     tune(cost, **given, seconds=60, progress=Console(file=shown, force_terminal=True, color_system=None, width=200))
     assert f"{tmp_path / 'a.jsonl'} continues after 2 trials\n" in shown.getvalue()
     assert " 0/60 s " in shown.getvalue() and " s trial 7, 2.000 s" in shown.getvalue(), shown.getvalue()
+
+
+def test_the_first_config_without_a_cost_is_named(tmp_path: Path) -> None:
+    """Once, a loss that reached zero failed silently, and the worst config won."""
+    with pytest.warns(SearchlabWarning, match=r"trial 2 of .* failed: the function returned 0; costs must be positive"):
+        tune(lambda config: (config["x"] - 2) ** 2, space={"x": [0, 1, 2, 3]}, policy="grid", log=tmp_path / "a.jsonl")
+
+
+def test_a_failed_assertion_is_a_wrong_answer(tmp_path: Path) -> None:
+    def check(config: dict[str, Any]) -> float:
+        np.testing.assert_allclose(config["x"], 1)
+        return 1.0
+
+    result = tune(check, space={"x": [1, 2]}, policy="grid", log=tmp_path / "a.jsonl", progress=False)
+    assert [trial.measurement.failure for trial in result.trials] == [None, "wrong_answer"]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
