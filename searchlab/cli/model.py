@@ -37,6 +37,7 @@ from .terminal import (
     MeasureSpec,
     TargetOrOwn,
     TargetSpec,
+    WarmStartSources,
     err,
     interruptible,
     json_object,
@@ -240,6 +241,7 @@ def tune(
     cost_model: CostModelName = None,
     features: FeaturesName = None,
     measure: MeasureSpec = None,
+    warm_start: WarmStartSources = None,
     shape: Shape = None,
     bind: Bind = None,
     force: Annotated[
@@ -267,6 +269,7 @@ def tune(
             features=features,
             cost_model=cost_model and plugin(cost_model),
             measure=json_object(measure, "--measure"),
+            warm_start=warm_start or [],
             force=force,
             progress=err,
         )
