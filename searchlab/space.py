@@ -81,6 +81,11 @@ class Knob:
         kinds = {_kind(value) for value in self.choices}
         return kinds.pop() if len(kinds) == 1 else "mixed"
 
+    @property
+    def default(self) -> Value:
+        """The choice in the default config: the middle one, or the first if they have no order, as in ConfigSpace."""
+        return self.choices[0 if self.kind == "word" else len(self.choices) // 2]
+
     def redraw(self, value: Value, rng: np.random.Generator) -> Value:
         """Draw a choice other than ``value``; the knob must have at least one other choice."""
         choices = self.choices
@@ -520,6 +525,19 @@ class Space(ChecksOptions, ABC):
     def samples(self, rng: np.random.Generator, n: int) -> list[Config]:
         """Draw ``n`` configs, which are those that ``n`` calls of :meth:`sample` would draw."""
         return [self.sample(rng) for _ in range(n)]
+
+    def default_config(self) -> Config:
+        """Return the config to use if nothing has been measured; with ``warm_start="default"``, it is the first trial.
+
+        Each knob has its :attr:`~Knob.default`. If this config has no program, the first config in :meth:`probe` that
+        has one takes its place.
+        """
+        default = self.decide(lambda knob: knob.default)
+        for config in chain([default], self.probe()) if self.has_programs else ():
+            with suppress(InvalidConfig):
+                self.schedule(config)
+                return config
+        return default
 
     def probe(self, count: int = 64) -> list[Config]:
         """Return ``count`` random configs, the same in every process, that show which knobs the space has."""

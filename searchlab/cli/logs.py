@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from enum import StrEnum
-from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,9 +110,8 @@ def _best_by_workload(directory: Path) -> list[Best]:
         if np.isfinite(columns.costs).any():
             _, seconds, _ = best_of(columns.costs, columns.final)
             workload = columns.header.workload
-            fastest[workload] = min(
-                fastest.get(workload, (math.inf, columns.path)), (seconds, columns.path), key=itemgetter(0)
-            )
+            if workload not in fastest or seconds < fastest[workload][0]:
+                fastest[workload] = seconds, columns.path
     if not fastest:
         raise SearchlabError(f"none of the {len(logs)} logs in {directory} has a successful trial; run more trials")
     return [load_log(path).best for _, path in fastest.values()]
@@ -169,19 +166,19 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
     """Report problems in logs, line by line. The exit code is 1 if there are any, or if a file cannot be read."""
     with warnings.catch_warnings(record=True) as skipped:
         warnings.simplefilter("always", SearchlabWarning)
-        examined = read_found(files, check_log)
+        checks = read_found(files, check_log)
     for warning in skipped:
         warnings.warn(warning.message, stacklevel=1)
     if as_json:
-        problems = [[{"line": line.number, "text": line.problem} for line in result.problems] for result in examined]
+        problems = [[{"line": line.number, "text": line.problem} for line in result.problems] for result in checks]
         say_json(
             [
                 {"file": str(result.path), "trials": result.trials, "problems": lines}
-                for result, lines in zip(examined, problems, strict=True)
+                for result, lines in zip(checks, problems, strict=True)
             ]
         )
     else:
-        for result in examined:
+        for result in checks:
             for line in result.problems:
                 say(f"{result.path}, line {line.number}: {line.problem}")
             if not result.problems:
@@ -191,7 +188,7 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
             if result.damaged and result.intact:
                 keep = f"head -n {result.intact} {result.path} > NEW.jsonl"
                 say(f"to resume the run from the {result.trials:,} trials before the damage, keep only these: {keep}")
-    if skipped or any(result.problems for result in examined):
+    if skipped or any(result.problems for result in checks):
         raise typer.Exit(1)
 
 

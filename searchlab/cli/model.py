@@ -37,6 +37,7 @@ from .terminal import (
     MeasureSpec,
     TargetOrOwn,
     TargetSpec,
+    WarmStartSources,
     err,
     interruptible,
     json_object,
@@ -89,6 +90,10 @@ def read_model(name: str, shape: Sequence[str] | None, bind: Path | None) -> tvm
     return module if bind is None else bind_weights(module, bind)
 
 
+SHOWN = 4
+"""The maximum number of a model's inputs, which include weights, to show."""
+
+
 def time_text(seconds: float) -> str:
     """Format a time in a suitable unit. An infinite time becomes ``none works``."""
     if math.isinf(seconds):
@@ -109,6 +114,8 @@ def tasks(
 ) -> None:
     """List a model's tasks, which are its distinct functions after fusion, and the spaces with programs for each.
 
+    Those with the most work, or time, come first.
+
     Below the table, each space that has no programs for some of the tasks says why.
     """
     resolved = resolve_target(target)
@@ -120,7 +127,7 @@ def tasks(
     seconds = time_untuned(listed, resolved) if timed else [math.inf] * len(listed)
     totals = [task.occurs * cost if math.isfinite(cost) else 0.0 for task, cost in zip(listed, seconds, strict=True)]
     shares = [total / (sum(totals) or 1) for total in totals]
-    rows = list(zip(listed, refusals, seconds, shares, strict=True))
+    rows = sorted(zip(listed, refusals, seconds, shares, strict=True), key=lambda row: -row[3])
     if as_json:
         say_json(
             [
@@ -166,12 +173,12 @@ def tasks(
 
 
 def _describe_refusals(refusals: Iterable[tuple[Task, dict[str, str]]]) -> Iterator[str]:
-    """Yield a sentence for each space and each reason why it has no programs; reasons that differ in a name are one."""
+    """Yield a sentence for each space and each reason why it has no programs; reasons that begin alike are one."""
     refused: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for task, reasons in refusals:
         for space, reason in reasons.items():
             if reason:
-                refused.setdefault((space, reason.replace(task.name, "")), []).append((task.name, reason))
+                refused.setdefault((space, reason.partition(task.name)[0]), []).append((task.name, reason))
     for (space, _), tasks in refused.items():
         count = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
         yield f"{space} has no programs for {count}: {tasks[0][1]}"
@@ -195,7 +202,8 @@ def run(
     compiled = CompiledModel(library)
     if inputs is None:
         arrays = list(random_inputs(compiled.signature.inputs, np.random.default_rng(seed)))
-        say(f"random inputs: {', '.join(map(str, compiled.signature.inputs))}")
+        shown, more = map(str, compiled.signature.inputs[:SHOWN]), len(compiled.signature.inputs) - SHOWN
+        say(f"random inputs: {', '.join(shown)}" + (f", and {more} more" if more > 0 else ""))
     else:
         arrays = compiled.in_order(read_arrays(inputs), inputs)
     results = compiled.run(arrays)
@@ -240,6 +248,7 @@ def tune(
     cost_model: CostModelName = None,
     features: FeaturesName = None,
     measure: MeasureSpec = None,
+    warm_start: WarmStartSources = None,
     shape: Shape = None,
     bind: Bind = None,
     force: Annotated[
@@ -267,6 +276,7 @@ def tune(
             features=features,
             cost_model=cost_model and plugin(cost_model),
             measure=json_object(measure, "--measure"),
+            warm_start=warm_start or [],
             force=force,
             progress=err,
         )

@@ -176,10 +176,10 @@ def space_(
     target: TargetSpec = "native",
     seed: Annotated[int, number(Seed, help="The seed for the sample.")] = 0,
 ) -> None:
-    """Show a space's knobs, the number of values of each, and a sample config."""
+    """Show a space's knobs, the number of values of each, the default config, and a sample config."""
     space_plugin = Plugin(**plugin(space, option))
     searched = SPACES.make(space_plugin, parse_workload(workload), resolve_target(target))
-    sample = searched.sample(np.random.default_rng(seed))
+    default, sample = searched.default_config(), searched.sample(np.random.default_rng(seed))
     limit = 10_000 if searched.builds_programs else 100_000  # counting takes seconds
     size = searched.size(limit)
     say(
@@ -189,8 +189,8 @@ def space_(
     rows = []
     for knob in searched.knobs(sample):
         choices = ", ".join(map(str, knob.choices[:3])) + (", ..." if len(knob.choices) > 3 else "")
-        rows.append((knob.name, len(knob.choices), choices, sample[knob.name]))
-    say_table(("knob", "values", "such as", f"sample (seed {seed})"), rows)
+        rows.append((knob.name, len(knob.choices), choices, default.get(knob.name, ""), sample[knob.name]))
+    say_table(("knob", "values", "such as", "default", f"sample (seed {seed})"), rows)
 
 
 def check(

@@ -44,6 +44,7 @@ from .terminal import (
     StudyFile,
     TargetOrOwn,
     Verbose,
+    WarmStartSources,
     Workload,
     err,
     interruptible,
@@ -240,13 +241,7 @@ def tune(
     target: TargetOrOwn = None,
     cost_model: CostModelName = None,
     features: FeaturesName = None,
-    warm_start: Annotated[
-        list[str] | None,
-        Option(
-            help="An earlier log to learn from, or a directory of logs. May be repeated.",
-            metavar="LOG|DIR",
-        ),
-    ] = None,
+    warm_start: WarmStartSources = None,
     discard: Discard = False,
     measure: MeasureSpec = None,
     quiet: Quiet = False,

@@ -61,6 +61,15 @@ MeasureSpec = Annotated[
         metavar="JSON",
     ),
 ]
+WarmStartSources = Annotated[
+    list[str] | None,
+    Option(
+        "--warm-start",
+        help="An earlier log to learn from, a directory of logs, or `default`: the default config of the space is the "
+        "first trial. May be repeated.",
+        metavar="LOG|DIR|default",
+    ),
+]
 CostModelName = Annotated[
     str | None,
     Option(

@@ -280,7 +280,7 @@ def index(space: SpaceSubject) -> None:
 
 @rule("do not rely on the order of a set or on anything else that differs between processes", CONSISTENT)
 def fingerprint(space: SpaceSubject) -> None:
-    """The fingerprint and the samples for a given seed are the same in every process."""
+    """The fingerprint, the default config and the samples for a given seed are the same in every process."""
     first, second = in_two_processes(identity, space)
     if first != second:
         different = next((a, b) for a, b in zip(first, second, strict=True) if a != b)
@@ -288,9 +288,10 @@ def fingerprint(space: SpaceSubject) -> None:
 
 
 def identity(space: SpaceSubject) -> list[Any]:
-    """Return the space's fingerprint and five samples, as JSON data."""
+    """Return the space's fingerprint, its default config and five samples, as JSON data."""
     rng = np.random.default_rng(7)
-    return [space.space.fingerprint, *(space.space.sample(rng).to_json() for _ in range(5))]
+    configs = [space.space.default_config(), *(space.space.sample(rng) for _ in range(5))]
+    return [space.space.fingerprint, *(config.to_json() for config in configs)]
 
 
 @rule("convert scheduling errors to raise InvalidConfig(why); do not offer choices that never work", CONSISTENT)
@@ -391,6 +392,22 @@ def keeps_the_function(space: SpaceSubject) -> None:
 
 def _parameters(module: Any, function: str = "main") -> list[str]:
     return [f"{parameter.ty.dtype}{list(parameter.ty.shape)}" for parameter in module[function].params]
+
+
+@rule("call self.decide in default_config, with a function that returns one of each knob's choices", SCHEDULABLE)
+def default_config(space: SpaceSubject) -> None:
+    """The default config is a member of the space, has a program, and is always the same."""
+    if not space.space.has_programs:
+        raise NotApplicable("its configs have no programs")
+    config = space.space.default_config()
+    if config not in space.space:
+        raise Breach(f"it is {config}, which is not a member")
+    if (again := space.start().default_config()) != config:
+        raise Breach(f"it first is {config} and later {again}")
+    try:
+        space.space.schedule(config)
+    except InvalidConfig as error:
+        raise Breach(f"{config} has no program: {error}", "return a config that has a program") from None
 
 
 @rule("transform the workload's own PrimFunc with primitives that preserve its results", REPRODUCIBLE)

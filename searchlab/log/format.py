@@ -73,6 +73,9 @@ RESULT = f"result{RUNS}"
 MAX_LINES = 10_000_000
 """The maximum number of lines in a log."""
 
+DEFAULT_CONFIG = "default"
+"""What stands for the space's default config among the digests in a header's ``warm_start``."""
+
 WRITABLE = ".jsonl"
 """The ending of logs that runs write and resume."""
 
@@ -163,7 +166,8 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         machine: Facts about the machine; see :func:`searchlab.machine.host.machine`.
         starts: The text hashed into the seed so that a strategy draws its own first configs, or "" if strategies share
             them.
-        warm_start: Digests of the logs from which the run started, in order.
+        warm_start: Digests of the logs from which the run started, in order. :data:`DEFAULT_CONFIG` comes first if the
+            run's first trial is the default config of its space.
         space_size: The number of configs in the space, or None if they were not counted.
         optimum: The lowest cost of any config in the space, in seconds, if the run used a complete table; None if
             unknown.

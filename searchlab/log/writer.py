@@ -240,7 +240,15 @@ def encode_log(path: Path, log: Log) -> bytes:
 
 
 class OtherRun(SearchlabError):
-    """A log belongs to a run other than the one that is to continue it."""
+    """A log belongs to a run other than the one that is to continue it.
+
+    Attributes:
+        difference: Why, without what the user can do about it.
+    """
+
+    def __init__(self, difference: str, remedies: str = "") -> None:
+        super().__init__(f"{difference}; {remedies}" if remedies else difference)
+        self.difference = difference
 
 
 def move_aside(path: Path) -> Path:
@@ -266,7 +274,8 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
     if is_newer(old):
         raise OtherRun(
             f"{path} has the log format {old.searchlab_log}, which is read-only here: this version of searchlab writes "
-            f"format {FORMAT}; choose a different log file"
+            f"format {FORMAT}",
+            "choose a different log file",
         )
     for name in IDENTITY:
         old_value, new_value = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
@@ -278,8 +287,9 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
                 way = (f"give that {entry} a new label, or " if entry else "") + "choose a different directory (--out)"
             raise OtherRun(
                 f"{path} belongs to a different run: its {name} is {_format_value(old_value)}, not "
-                f"{_format_value(new_value)}; {way}, pass --discard (in Python, discard=True) to move the old log "
-                f"aside, or start the same run as before"
+                f"{_format_value(new_value)}",
+                f"{way}, pass --discard (in Python, discard=True) to move the old log aside, or start the same run as "
+                f"before",
             )
 
 

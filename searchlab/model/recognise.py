@@ -74,7 +74,7 @@ def _parts(function: Any) -> tuple[list[Any], Any, Any, list[Any]] | None:
     return operands, sums[0].reads[0].source, sums[0].writes[0].source, rest
 
 
-def _products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterator[ProductWithEpilogue | BatchMatmul]:
+def _products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterator[ProductWithEpilogue]:
     """Yield the products without epilogues whose operands, sums and padded first operand have these shapes."""
     first, second, out, padded = shapes
     (*batch, m, k), n = first if len(first) > 1 else (1, *first), out[-1]
@@ -83,25 +83,25 @@ def _products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterator[Product
             if second == ((n, k) if nt else (k, n)):
                 yield gemm(math.prod(out[:-1]), n, k, dtype, nt=nt)
             if len(second) > 2 and second == ((*batch, n, k) if nt else (*batch, k, n)):
-                yield BatchMatmul(dtype, math.prod(batch), m, n, k, nt)
+                yield BatchMatmul(dtype, b=math.prod(batch), m=m, n=n, k=k, nt=nt)
     if len(first) == len(second) == len(out) == 4:
         yield from convolutions_between(first, second, out, dtype, padded)
 
 
 def _with_epilogue(
-    plain: ProductWithEpilogue | BatchMatmul, function: Any, result: Any, rest: Sequence[Any], name: str
+    plain: ProductWithEpilogue, function: Any, result: Any, rest: Sequence[Any], name: str
 ) -> Iterator[Workload]:
     """Yield ``plain``, or the workloads that could compute the ``rest`` of ``function`` from its ``result`` as well."""
     if result.same_as(function.params[-1]):
         yield plain
-    elif isinstance(plain, ProductWithEpilogue):
-        *_, out = plain.shapes.values()
-        sizes = sorted(math.prod(int(extent) for extent in operand.ty.shape) for operand in rest)
-        for bias, add, relu in product((True, False), repeat=3):  # a bias is tried first, as one row could be either
-            if sizes == sorted([out[1]] * bias + [math.prod(out)] * add):
-                yield replace(plain, bias=bias, add=add, relu=relu)
-        if (elementwise := _elementwise(function, result, rest, out, name)) is not None:
-            yield fuse(plain, elementwise)
+        return
+    *_, out = plain.shapes.values()
+    sizes = sorted(math.prod(int(extent) for extent in operand.ty.shape) for operand in rest)
+    for bias, add, relu in product((True, False), repeat=3):  # a bias is tried first, as one row could be either
+        if sizes == sorted([out[plain.channel_axis]] * bias + [math.prod(out)] * add):
+            yield replace(plain, bias=bias, add=add, relu=relu)
+    if (elementwise := _elementwise(function, result, rest, out, name)) is not None:
+        yield fuse(plain, elementwise)
 
 
 def _elementwise(function: Any, result: Any, rest: Sequence[Any], shape: tuple[int, ...], name: str) -> Tir | None:

@@ -33,7 +33,9 @@ class Task:
         functions: The names of the functions in the lowered module that perform the computation.
         occurs: How often the model's Relax functions call these functions.
         workload: The corresponding workload, or None if the task cannot be tuned.
-        flops: The number of floating-point operations per execution as counted by TVM; 0 if unknown.
+        flops: The number of floating-point operations per execution; 0 if unknown. Those of a product are its
+            multiplications and additions, as in reports. Those of other functions are counted by TVM; exp, tanh, erf
+            and sigmoid are one operation each.
         reason: Why the task cannot be tuned; empty if it can.
     """
 
@@ -172,7 +174,9 @@ def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
     if not flops and _elements(function) < FEW:
         return Task(names, occurs, None, 0, f"it only moves fewer than {FEW:,} numbers")
     try:
-        return Task(names, occurs, recognise(function, names[0]) or from_primfunc(function, names[0]), flops)
+        if (product := recognise(function, names[0])) is not None:
+            return Task(names, occurs, product, product.flops)
+        return Task(names, occurs, from_primfunc(function, names[0]), flops)
     except SearchlabError as error:
         return Task(names, occurs, None, flops, str(error))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from ..errors import SearchlabError, UnsupportedWorkload, warn
 from ..files import file_name
 from ..log.plan import UNLIMITED, Budget
 from ..log.result import Result
+from ..log.writer import OtherRun
 from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
 from ..measure.local import LocalSettings
@@ -28,8 +29,10 @@ from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
 from ..run.execute import Measurers, warn_of_a_busy_machine
 from ..run.loop import RunLoop
+from ..run.open import open_runs
 from ..run.plan import OnChargedTrial, Run, SpaceChoice, Strategy, plan_run
 from ..run.progress import RunProgress, open_progress
+from ..run.warm_start import EarlierRuns, Source
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_models
 from .decisions import FILE, Decision, DecisionLog, DecisionsHeader
@@ -134,6 +137,7 @@ def tune_model(
     stop_after: Trials | None = None,
     target: str | Mapping[str, Any] | Target | None = None,
     measure: Settings | Mapping[str, Any] | None = None,
+    warm_start: Source | Sequence[Source] = (),
     compile: bool = True,
     force: bool = False,
     progress: bool | Console = True,
@@ -161,6 +165,8 @@ def tune_model(
         target: The target; see :func:`resolve_target`.
         measure: How to measure, as in a study file. The default is ``{"kind": "local", "cache": "cold"}``, but warm on
             CPUs whose caches TVM cannot flush.
+        warm_start: What the run of each task starts from, as in :func:`~searchlab.run.tune.tune`. With ``"default"``,
+            its first round consists of the default config of its space.
         compile: Whether to compile the model, compare its outputs and times with those of the untuned model, and
             export it as ``model.so``, unless it is slower than the untuned model by more than the noise.
         force: Whether to export the model even if it is slower.
@@ -199,17 +205,19 @@ def tune_model(
     if compile:
         inputs_of(untuned[entry_of(untuned)])  # before any trial, because the model could not run afterwards
     spaces = [space] if isinstance(space, str | Mapping | Plugin | type) else list(space)
-    tasks, runs, left_out = plan_tasks(
-        tasks_of(untuned),
-        resolved,
-        Strategy.from_specs(policy, cost_model, features),
-        spaces,
-        settings,
-        batch=batch,
-        seed=seed,
-        stop_after=stop_after,
-        folder=Path(out) / LOGS,
-    )
+    with _naming_the_directory():
+        tasks, runs, left_out = plan_tasks(
+            tasks_of(untuned),
+            resolved,
+            Strategy.from_specs(policy, cost_model, features),
+            spaces,
+            settings,
+            batch=batch,
+            seed=seed,
+            stop_after=stop_after,
+            folder=Path(out) / LOGS,
+            warm_start=[warm_start] if isinstance(warm_start, str | Path | Result) else warm_start,
+        )
     if not runs:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:4])
         raise SearchlabError(f"no task of the model can be tuned ({reasons or 'it has none'})")
@@ -223,9 +231,10 @@ def tune_model(
     header = DecisionsHeader(
         scheduler=named.to_spec(), seed=seed, batch=batch, tasks={task.name: task.occurs for task in tasks}
     )
-    decisions, results, untuned_costs = _take_turns(
-        tasks, runs, model_scheduler, header, trials, Path(out), progress, on_round
-    )
+    with _naming_the_directory():
+        decisions, results, untuned_costs = _take_turns(
+            tasks, runs, model_scheduler, header, trials, Path(out), progress, on_round
+        )
     faster = [
         result for result, cost in zip(results.values(), untuned_costs, strict=True) if _best_seconds(result) < cost
     ]
@@ -247,6 +256,17 @@ def tune_model(
             )
     costs = dict(zip(results, untuned_costs, strict=True))
     return TunedModel(applied, tasks, results, costs, left_out, decisions, comparison, library)
+
+
+@contextmanager
+def _naming_the_directory() -> Iterator[None]:
+    """Convert OtherRun to a SearchlabError, because a model's logs have a directory and no ``--discard``."""
+    try:
+        yield
+    except OtherRun as error:
+        raise SearchlabError(
+            f"{error.difference}; choose a different directory, or repeat the original command with the same code"
+        ) from None
 
 
 def _best_seconds(result: Result) -> float:
@@ -312,8 +332,10 @@ def plan_tasks(
     seed: int,
     stop_after: int | None,
     folder: Path,
+    warm_start: Sequence[Source] = (),
 ) -> tuple[list[Task], list[Run], dict[str, str]]:
     """Return the tasks that one of ``spaces`` supports, their runs, and the reasons for leaving out other tasks."""
+    earlier = EarlierRuns.from_sources(warm_start, settings.statistic)
     taken: list[Task] = []
     runs: list[Run] = []
     left_out: dict[str, str] = {}
@@ -328,21 +350,22 @@ def plan_tasks(
             except UnsupportedWorkload as error:
                 reasons.append(str(error))
                 continue
-            runs.append(
-                plan_run(
-                    searched,
-                    strategy,
-                    settings,
-                    Budget(UNLIMITED, stop_after=stop_after),
-                    seed=seed,
-                    batch=batch,
-                    log=folder / _log_name(task),
-                )
+            run = plan_run(
+                searched,
+                strategy,
+                settings,
+                Budget(UNLIMITED, stop_after=stop_after),
+                seed=seed,
+                batch=batch,
+                log=folder / _log_name(task),
+                earlier=earlier,
             )
+            runs += open_runs([run], [run])
             taken.append(task)
             break
         else:
             left_out[task.name] = "; ".join(reasons)
+    earlier.check_used([run.warm_start for run in runs])
     return taken, runs, left_out
 
 

@@ -28,7 +28,7 @@ from ..measure.contract import CannotMeasure, Measurer, Remeasurer, SpaceCosts
 from ..plugins import noting_interrupts
 from ..policy import POLICIES
 from ..records import Trial, describe_failures, first_of_each_program
-from ..space import Config, Space
+from ..space import SPACES, Config, Space
 from ..stats.random_search import Draws
 from ..workload import Function
 from .open import discard_log, reproduction_error
@@ -368,16 +368,28 @@ class PolicyDriver:
         self._run = run
         self._proposed: set[Config] = set()
         self._other_cpu_seconds = other_cpu_seconds
+        self.train_seconds = 0.0  # the CPU time used to learn from the previous batch
+        if not run.warm_start.default:
+            self._warm_start(())
+
+    def _warm_start(self, trials: Sequence[Trial]) -> None:
+        """Learn from the run's warm start, and from ``trials`` of the run itself."""
         start = self._seconds()
         with POLICIES.convert_errors(type(self.policy), "warm_start"):
-            run.warm_start.feed(self.policy, self.cost_model)
-        self.train_seconds = self._seconds() - start  # the CPU time used to learn from the previous batch
+            self._run.warm_start.feed(self.policy, self.cost_model, trials)
+        self.train_seconds = self._seconds() - start
 
     def ask(self, n: int) -> Sequence[Config]:
         """Return the next batch, which is empty if the policy has nothing more to propose.
 
+        If the run starts from the default config of its space, this is the first batch.
+
         Raises SearchlabError if the policy breaks its contract.
         """
+        if self._run.warm_start.default and not self.batches:
+            space = self._run.space
+            with SPACES.convert_errors(type(space), "default_config"):
+                return self._begin([space.default_config()])
         trained, predicted = self._model_seconds()
         start = self._seconds()
         with POLICIES.convert_errors(type(self.policy), "ask"):
@@ -393,6 +405,10 @@ class PolicyDriver:
         total = self.cost_model.feature_seconds if self.cost_model else 0.0
         self.feature_seconds, self._feature_total = total - self._feature_total, total
         self._check(configs, n)
+        return self._begin(configs)
+
+    def _begin(self, configs: Sequence[Config]) -> Sequence[Config]:
+        """Return ``configs``, which are the next batch."""
         self._proposed.update(configs)
         self.batch_size = len(configs)
         self.batches += 1
@@ -400,7 +416,9 @@ class PolicyDriver:
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Learn from a batch if it is complete. If a run ends within a batch, the resumed run first completes it."""
-        if len(trials) == self.batch_size:
+        if self._run.warm_start.default and self.batches == 1:
+            self._warm_start(trials)
+        elif len(trials) == self.batch_size:
             start = self._seconds()
             with POLICIES.convert_errors(type(self.policy), "tell"):
                 self.policy.tell(trials)

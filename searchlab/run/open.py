@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..files import real_path
-from ..log.format import Header, Log, read_existing_log
+from ..log.format import DEFAULT_CONFIG, Header, Log, read_existing_log
 from ..log.writer import OtherRun, check_identity, describe_remedies, move_aside
 from ..workload import Function
 from .plan import Run
@@ -92,23 +92,20 @@ def reproduction_error(run: Run, log: Log, detail: str) -> OtherRun:
     changes = run.changes_since(log)
     cause = f"these have changed: {changes}" if changes else "the policy or space is not deterministic"
     return OtherRun(
-        f"{log.path} cannot be continued, since {cause}; restore what wrote it, {describe_remedies(log.header)}. "
-        f"{detail}"
+        f"{log.path} cannot be continued, since {cause}",
+        f"restore what wrote it, {describe_remedies(log.header)}. {detail}",
     )
 
 
 def _original_warm_start(run: Run, header: Header) -> WarmStart:
     """Return the warm start in ``header`` with newly specified logs, which are rejected later."""
     specified = {earlier.digest: earlier for earlier in run.warm_start.runs}
-    runs = [specified.get(digest) or _run_with_digest(run, digest) for digest in header.warm_start]
-    runs += [
-        earlier
-        for digest, earlier in specified.items()
-        if earlier.directory is None and digest not in header.warm_start
-    ]
+    digests = [digest for digest in header.warm_start if digest != DEFAULT_CONFIG]
+    runs = [specified.get(digest) or _run_with_digest(run, digest) for digest in digests]
+    runs += [earlier for digest, earlier in specified.items() if earlier.directory is None and digest not in digests]
     transfers = run.strategy.policy_class.traits.transfers
     original = select_runs(runs, run.space_choice.plugin, run.space, run.strategy.features, transfers)
-    return replace(original, directories=run.warm_start.directories)
+    return replace(original, directories=run.warm_start.directories, default=run.warm_start.default)
 
 
 def _run_with_digest(run: Run, digest: str) -> EarlierRun:

@@ -298,7 +298,7 @@ class Run:
             host=self.host,
             machine=machine(target.cores) | resolution if is_local else {},
             starts=self.starts,
-            warm_start=self.warm_start.digests,
+            warm_start=self.warm_start.sources,
             label=strategy.label,
             space_label=self.space_choice.label,
             space_size=self.space_choice.size,

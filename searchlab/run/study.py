@@ -172,7 +172,8 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             not used. Specify ``"suite:v1/dev"`` to use 128 random trials from each table of a suite, except those of
             the run's own workload. Each policy learns from runs in its own space. A cost model with program features is
             also trained on all other runs. Policies that transfer, such as ``copula``, and cost models with knob
-            features also learn from runs for other shapes in the same space.
+            features also learn from runs for other shapes in the same space. With ``"default"``, the first trial of
+            each run is the default config of its space.
         contrasts: The pairs of strategies, by name or label, that the study is designed to compare. They are registered
             in each run's log when the run begins. Reports test them with more power than all other pairs.
         claims: Published claims, which reports test on the study's runs. In a study over a suite, claims and contrasts

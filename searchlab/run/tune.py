@@ -70,10 +70,11 @@ def tune(
         target: The target; see :func:`resolve_target`. The default is this machine, or the table's target.
         measure: How to measure, as in a study file: ``{"repeat": 5}``. The default ``kind`` is ``"function"`` if
             ``workload`` is a function, and ``"local"`` otherwise.
-        warm_start: Logs of earlier runs, directories of logs, or results. The policy learns from earlier runs in the
-            same space; those in a directory must also have been measured on the same machine. A cost model with program
-            features is also trained on all other runs, and one with knob features on runs for other shapes in the same
-            space. A resumed run keeps its original warm start even if the directory has grown.
+        warm_start: Logs of earlier runs, directories of logs, results, or ``"default"``, with which the run's first
+            trial is the default config of its space. The policy learns from earlier runs in the same space; those in a
+            directory must also have been measured on the same machine. A cost model with program features is also
+            trained on all other runs, and one with knob features on runs for other shapes in the same space. A resumed
+            run keeps its original warm start even if the directory has grown.
         discard: Whether to rename a log that this run cannot continue, because it belongs to a different run or because
             code has changed and no longer reproduces it, and to start again. By default, this is an error.
         on_trial: Called as ``on_trial(trial, replayed)`` for every trial in order. ``replayed`` is True if the trial

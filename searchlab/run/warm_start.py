@@ -15,7 +15,16 @@ from ..costmodel import BoundCostModel, OtherTask, scores_of
 from ..costmodel.features import FEATURES
 from ..errors import SearchlabError, warn
 from ..files import read_each, real_path
-from ..log.format import Log, decode_log, find_logs, read_log, read_log_bytes, workload_name, workload_of
+from ..log.format import (
+    DEFAULT_CONFIG,
+    Log,
+    decode_log,
+    find_logs,
+    read_log,
+    read_log_bytes,
+    workload_name,
+    workload_of,
+)
 from ..log.programs import ChangedProgram
 from ..log.result import Result
 from ..measure.suite import SuiteTable, find_suite
@@ -25,8 +34,8 @@ from ..records import Statistic, Trial
 from ..space import Space
 
 Source = str | Path | Result
-"""A source of earlier runs: a log, a directory of logs, a result, or the tables of a suite, such as
-``"suite:v1/dev"``."""
+"""A source of a warm start: a log, a directory of logs, a result, the tables of a suite, such as ``"suite:v1/dev"``, or
+``"default"``, the default config of the space, which is then the run's first trial."""
 
 TRIALS_PER_TABLE = 128
 """The number of random trials that a warm start uses from each table of a suite."""
@@ -134,11 +143,13 @@ class WarmStart:
     Attributes:
         same_space: The runs in the same space.
         directories: The directories that contain some of these runs.
+        default: Whether the run's first trial is the default config of its space.
     """
 
     same_space: tuple[EarlierRun, ...] = ()
     others: tuple[EarlierRun, ...] = ()
     directories: tuple[Path, ...] = ()
+    default: bool = False
 
     @property
     def runs(self) -> tuple[EarlierRun, ...]:
@@ -147,6 +158,11 @@ class WarmStart:
     @property
     def digests(self) -> tuple[str, ...]:
         return tuple(run.digest for run in self.runs)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What the log's header records; see :class:`~searchlab.log.format.Header`."""
+        return (*((DEFAULT_CONFIG,) if self.default else ()), *self.digests)
 
     @property
     def trials(self) -> list[Trial]:
@@ -162,10 +178,15 @@ class WarmStart:
             self, same_space=tuple(filter(is_kept, self.same_space)), others=tuple(filter(is_kept, self.others))
         )
 
-    def feed(self, policy: Policy, cost_model: BoundCostModel | None) -> None:
+    def feed(self, policy: Policy, cost_model: BoundCostModel | None, trials: Sequence[Trial] = ()) -> None:
         """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.
 
         A policy that transfers also learns from the runs in other spaces.
+
+        Args:
+            policy: The policy.
+            cost_model: The policy's cost model.
+            trials: The trials that the run itself has measured before the policy's first proposal.
         """
         if cost_model is not None and cost_model.features.builds_programs:
             for run in self.runs:
@@ -174,8 +195,8 @@ class WarmStart:
             cost_model.pretrain([run.task for run in self.others])
         if policy.traits.transfers and self.others:
             policy.transfer([(run.space, run.trials) for run in self.others])
-        if self.same_space:
-            policy.warm_start(self.trials)
+        if self.same_space or trials:
+            policy.warm_start([*self.trials, *trials])
 
 
 @dataclass(frozen=True)
@@ -184,10 +205,12 @@ class EarlierRuns:
 
     Attributes:
         runs: All runs; those in directories come first.
+        default: Whether the default config is among the sources.
     """
 
     runs: tuple[EarlierRun, ...] = ()
     directories: tuple[Path, ...] = ()
+    default: bool = False
 
     @classmethod
     def from_sources(cls, sources: Sequence[Source], statistic: Statistic, base: Path = Path()) -> EarlierRuns:
@@ -198,6 +221,8 @@ class EarlierRuns:
         runs: list[EarlierRun] = []
         directories: list[Path] = []
         for source in sources:
+            if source == DEFAULT_CONFIG:
+                continue
             if isinstance(source, str) and source.startswith("suite:"):
                 suite = find_suite(source.removeprefix("suite:"), base)
                 runs += (_read_table(table, statistic) for table in suite.tables)
@@ -206,7 +231,8 @@ class EarlierRuns:
                 source = source.log.path.absolute()
             if not isinstance(source, str | Path):
                 raise SearchlabError(
-                    f"a warm start must be a log, a directory of logs, a result or a suite, not {source!r:.200}"
+                    f"a warm start must be a log, a directory of logs, a result, a suite or {DEFAULT_CONFIG!r}, not "
+                    f"{source!r:.200}"
                 )
             path = base / source
             if path.is_dir():
@@ -222,7 +248,7 @@ class EarlierRuns:
             if any(other.directory is None and other.digest == run.digest for other in runs):
                 raise SearchlabError(f"{path} is specified twice, or is a copy of another log; specify each log once")
             runs.append(run)
-        return cls(tuple(runs), tuple(directories))
+        return cls(tuple(runs), tuple(directories), DEFAULT_CONFIG in sources)
 
     def warm_start(self, plugin: Plugin, space: Space, features: str, transfers: bool, machine: str) -> WarmStart:
         """Return the runs that can be used when searching ``space`` on ``machine``, which is "" if it is unknown.
@@ -245,7 +271,7 @@ class EarlierRuns:
                 f"no warm start for runs on {machine}"
             )
         warm_start = select_runs(list(selected.values()), plugin, space, features, transfers)
-        return replace(warm_start, directories=self.directories)
+        return replace(warm_start, directories=self.directories, default=self.default)
 
     def check_used(self, warm_starts: Sequence[WarmStart]) -> None:
         """Raise SearchlabError if none of ``warm_starts`` uses a log that was specified.

@@ -13,7 +13,7 @@ import numpy as np
 from ..arrays import Array
 from ..errors import SearchlabError
 from .base import Argument
-from .products import Conv2d, Gemm, ProductWithEpilogue
+from .products import BatchMatmul, Conv2d, Gemm, ProductWithEpilogue
 from .tir import Tir
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Fused(ProductWithEpilogue):
         own = self.elementwise.inputs(seed)  # absolute values if the operations include a square root, for example
         return {name: own.get(name, value) for name, value in inputs.items()}
 
-    def epilogue(self, args: list[Any], result: Any, channel: int) -> tvm.tirx.PrimFunc:
+    def epilogue(self, args: list[Any], result: Any) -> tvm.tirx.PrimFunc:
         from tvm import te
 
         func = self.elementwise.prim_func()
@@ -140,9 +140,20 @@ class FusedConv2d(Fused, Conv2d):
     plain = Conv2d
 
 
+@dataclass(frozen=True)
+class FusedBatchMatmul(Fused, BatchMatmul):
+    """Batched products followed by elementwise operations, as in ``fused-batch-matmul:12x8x8x4:nt:PATH.py:scaled``."""
+
+    plain = BatchMatmul
+
+    @property
+    def op(self) -> str:
+        return "batch-matmul"
+
+
 def fuse(product: ProductWithEpilogue, elementwise: Tir) -> Fused:
     """Return the workload that computes ``elementwise`` of the result of ``product``."""
-    kind = FusedGemm if isinstance(product, Gemm) else FusedConv2d
+    kind = next(kind for kind in (FusedGemm, FusedConv2d, FusedBatchMatmul) if isinstance(product, kind.plain))
     return kind.from_product(product, elementwise)
 
 

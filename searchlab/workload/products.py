@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -98,6 +98,8 @@ class ProductWithEpilogue(Product):
     bias: bool = False
     add: bool = False
     relu: bool = False
+    channel_axis: ClassVar[int] = 1
+    """The axis of the result along which the bias varies."""
 
     @property
     def suffix(self) -> str:
@@ -109,8 +111,8 @@ class ProductWithEpilogue(Product):
         bias = {"bias": (channels,)} if self.bias else {}
         return bias | ({"addend": result} if self.add else {})
 
-    def epilogue(self, args: list[Any], result: Any, channel: int) -> tvm.tirx.PrimFunc:
-        """Return a PrimFunc of ``args`` that computes ``result`` and the epilogue; ``channel`` is the bias's axis."""
+    def epilogue(self, args: list[Any], result: Any) -> tvm.tirx.PrimFunc:
+        """Return a PrimFunc of ``args`` that computes ``result`` and the epilogue."""
         import tvm
         from tvm import te
 
@@ -118,7 +120,7 @@ class ProductWithEpilogue(Product):
             bias = te.placeholder(self.shapes["bias"], name="bias_in", dtype=self.out_dtype)
             args = [*args, bias]
             conv = result
-            result = te.compute(conv.shape, lambda *i: conv(*i) + bias[i[channel]], name="bias")
+            result = te.compute(conv.shape, lambda *i: conv(*i) + bias[i[self.channel_axis]], name="bias")
         if self.add:
             addend = te.placeholder(self.shapes["addend"], name="addend", dtype=self.out_dtype)
             args = [*args, addend]
@@ -131,9 +133,9 @@ class ProductWithEpilogue(Product):
         return te.create_prim_func([*args, result])
 
     def numpy_epilogue(self, result: Array, inputs: dict[str, Array]) -> Array:
-        """Apply the same operations as :meth:`epilogue` with NumPy; the bias's axis is 1."""
+        """Apply the same operations as :meth:`epilogue` with NumPy."""
         if self.bias:
-            result = result + inputs["bias"].reshape(-1, *[1] * (result.ndim - 2))
+            result = result + inputs["bias"].reshape(-1, *[1] * (result.ndim - 1 - self.channel_axis))
         if self.add:
             result = result + inputs["addend"]
         if self.relu:
@@ -196,7 +198,7 @@ class Gemm(ProductWithEpilogue):
             return te.sum(a[i, p].astype(self.out_dtype) * of_b.astype(self.out_dtype), axis=p)
 
         c = te.compute((self.m, self.n), term, name="gemm")
-        return self.epilogue([a, b], c, 1)
+        return self.epilogue([a, b], c)
 
 
 @checks_arguments
@@ -392,7 +394,7 @@ class Conv2d(ProductWithEpilogue):
             ),
             name="conv2d",
         )
-        return self.epilogue([data, weight], conv, 1)
+        return self.epilogue([data, weight], conv)
 
     def pad_image(self, data: tvm.te.Tensor) -> tvm.te.Tensor:
         """Return ``data`` surrounded by zeros (the block ``pad``), or ``data`` itself if there is no padding."""
@@ -531,8 +533,8 @@ def _windows(size: int, kernel: int, result: int, padding: int | None) -> list[t
 
 
 @dataclass(frozen=True)
-class BatchMatmul(Product):
-    """``C[b, m, n] = A[b, m, k] B[b, k, n]``: a matrix product for each element of a batch.
+class BatchMatmul(ProductWithEpilogue):
+    """``C[b, m, n] = A[b, m, k] B[b, k, n]`` for each element b of a batch, then an optional epilogue, as in a GEMM.
 
     Attributes:
         nt: Whether B is stored as [b, n, k], like the keys of an attention layer.
@@ -543,6 +545,7 @@ class BatchMatmul(Product):
     n: int = 1
     k: int = 1
     nt: bool = False
+    channel_axis = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -552,7 +555,7 @@ class BatchMatmul(Product):
     def parse(cls, text: str) -> Self:
         spelling = "batch-matmul:BxMxNxK[:nt], for example batch-matmul:12x128x128x64:nt:float16"
         (b, m, n, k), options = sizes_in(text, 4, spelling)
-        return with_options(cls("float32", b, m, n, k), options)
+        return with_options(cls("float32", b=b, m=m, n=n, k=k), options)
 
     @property
     def spelling(self) -> str:
@@ -569,12 +572,12 @@ class BatchMatmul(Product):
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         b, m, n, k = self.b, self.m, self.n, self.k
-        return {"A": (b, m, k), "B": (b, n, k) if self.nt else (b, k, n), "C": (b, m, n)}
+        result = b, m, n
+        return {"A": (b, m, k), "B": (b, n, k) if self.nt else (b, k, n), **self.operands(result, n), "C": result}
 
     def reference(self, inputs: dict[str, Array]) -> Array:
         a, b = (inputs[name].astype(self.exact, copy=False) for name in "AB")
-        product: Array = a @ (b.transpose(0, 2, 1) if self.nt else b)
-        return product.astype(self.out_dtype, copy=False)
+        return self.numpy_epilogue(a @ (b.transpose(0, 2, 1) if self.nt else b), inputs)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         from tvm import te
@@ -587,7 +590,7 @@ class BatchMatmul(Product):
             return te.sum(a[s, i, p].astype(self.out_dtype) * of_b.astype(self.out_dtype), axis=p)
 
         c = te.compute(self.shapes["C"], term, name="batch_matmul")
-        return te.create_prim_func([a, b, c])
+        return self.epilogue([a, b], c)
 
 
 # --- spelling -----------------------------------------------------------------------------------------

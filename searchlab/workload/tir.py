@@ -127,7 +127,8 @@ class Tir(Workload):
             raise SearchlabError(f"the function {name} is not in TensorIR with blocks, so no schedule can change it")
         if func.attrs and func.attrs.get("tirx.is_scheduled", False):
             raise SearchlabError(f"the function {name} is already scheduled; tune the function before it is scheduled")
-        for attribute in ("op_pattern", "relax.primvalue"):  # attributes that describe its place in a model
+        operations = operations_of(func)
+        for attribute in ("op_pattern", "relax.primvalue", OPERATIONS):  # attributes that only a model needs
             if func.attrs and attribute in func.attrs:
                 func = func.without_attr(attribute)
         func = func.with_attr("global_symbol", "main")
@@ -150,7 +151,7 @@ class Tir(Workload):
             raise SearchlabError(f"the function {name} cannot be a workload: {error}") from None
         packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
         digest = program_hash(tvm.IRModule({"main": func}))
-        return cls(name, digest, packed, operations_of(func), results, terms, is_checked=True)
+        return cls(name, digest, packed, operations, results, terms, is_checked=True)
 
     @property
     def spelling(self) -> str:
@@ -465,11 +466,17 @@ def load_untrusted_json(text: str) -> Any:
     return load_json(text)
 
 
+OPERATIONS = "searchlab.operations"
+"""The attribute of a function with the number of its operations, if they cannot be counted in its body."""
+
+
 def operations_of(func: tvm.tirx.PrimFunc) -> int:
     """Return the number of floating-point operations of one execution, or 0 if TVM cannot count them."""
     import tvm
     from tvm.s_tir.analysis import estimate_tir_flops
 
+    if func.attrs and OPERATIONS in func.attrs:
+        return int(func.attrs[OPERATIONS])
     try:
         return max(0, int(estimate_tir_flops(tvm.IRModule({"main": func}))))
     except Exception:  # for example, because an extent is not a constant

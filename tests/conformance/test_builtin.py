@@ -83,6 +83,7 @@ WORKLOADS_OF = {
     "batch-matmul": "batch-matmul:2x5x6x7:int8",
     "fused-gemm": "fused-gemm:4x16x7:nt:tests/support/functions.py:squared",
     "fused-conv2d": "fused-conv2d:1x3x6x4x2x3x3:p1:tests/support/functions.py:doubled",
+    "fused-batch-matmul": "fused-batch-matmul:3x4x8x7:nt:tests/support/functions.py:masked",
     "softmax": "softmax:5x40",
     "kernel": "kernel:convolution@A4000",
     "tir": "tir:tests/support/functions.py:scaled",
@@ -91,7 +92,7 @@ WORKLOADS_OF = {
 """A small workload of each kind."""
 
 WITHOUT_PROGRAM = ("kernel", "python")
-IN_FILES = ("tir", "fused-gemm", "fused-conv2d")
+IN_FILES = ("tir", "fused-gemm", "fused-conv2d", "fused-batch-matmul")
 
 
 @pytest.mark.parametrize("kind", WORKLOADS.entry_points_by_name())

@@ -43,7 +43,9 @@ def conv2ds(draw: st.DrawFn) -> Conv2d:
     )
 
 
-batches = st.builds(BatchMatmul, dtypes, sizes, sizes, sizes, sizes, st.booleans())
+batches = st.builds(
+    BatchMatmul, dtypes, st.booleans(), st.booleans(), st.booleans(), sizes, sizes, sizes, sizes, st.booleans()
+)
 softmaxes = st.builds(Softmax, sizes, sizes, st.sampled_from(["float32", "float64"]))
 
 
@@ -92,7 +94,7 @@ def test_spellings(text: str, expected: Workload) -> None:
         ("conv2d:1x8x8x4x6x3x3:g4", "the channel counts, 4 and 6, must be divisible by the number of groups, 4"),
         ("softmax:4x5:float16", "unknown option 'float16'"),
         ("batch-matmul:4x4x4", "needs 4 whole numbers"),
-        ("batch-matmul:4x4x4x4:bias", "unknown option 'bias'"),
+        ("batch-matmul:4x4x4x4:g2", "unknown option 'g2'"),
         ("acme_nowhere:Depthwise:8", "No module named 'acme_nowhere'"),
         ("searchlab.target:Target:8", "is not a searchlab.Workload"),
         ("resnet50/conv7.1a", "unknown workload"),
@@ -171,7 +173,7 @@ def test_the_conv2d_reference_is_scipys_correlation(workload: Conv2d) -> None:
         "conv2d:2x7x6x8x4x3x3:s2:p0x1x2x0:g4",
         "conv2d:1x6x6x8x4x3x3:g2:bias",
         "batch-matmul:3x5x6x7:float64",
-        "batch-matmul:3x5x6x7:nt",
+        "batch-matmul:3x5x6x7:nt:bias:add:relu",
         "softmax:4x9",
     ],
 )

@@ -81,6 +81,19 @@ def layers() -> Any:
     return Layers().export_tvm({"forward": shapes})[0]
 
 
+class Attention(nn.Module):
+    """The two products of attention with two heads, whose scores are scaled and masked."""
+
+    def forward(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
+        scores = nn.op.matmul(q, nn.op.permute_dims(k, [0, 1, 3, 2])) * 0.25 + mask
+        return nn.op.matmul(nn.op.softmax(scores, axis=-1), v)
+
+
+def attention() -> Any:
+    heads, mask = (nn.spec.Tensor(shape, "float32") for shape in ((1, 2, 6, 16), (1, 1, 6, 6)))
+    return Attention().export_tvm({"forward": {"q": heads, "k": heads, "v": heads, "mask": mask}})[0]
+
+
 def needs_an_argument(size: int) -> Any:
     return size
 

@@ -18,6 +18,8 @@ def test_tasks_are_listed() -> None:
     assert done.returncode == 0, done.stderr
     assert "gemm:2x8x16:nt:bias:relu" in done.stdout and "3 tasks, 3 of which can be tuned" in done.stdout
     assert "guided-conv2d has no programs for 3 tasks: space 'guided-conv2d' has programs for" in done.stdout
+    layers = searchlab("model", "tasks", MLP.replace("mlp", "layers")).stdout
+    assert layers.count("guided-gemm has no programs for 3 tasks: ") == layers.count("guided-gemm has no programs") == 1
     tasks = {task["task"]: task for task in json.loads(searchlab("model", "tasks", MLP, "--json").stdout)}
     product = tasks["gemm:2x8x16:nt:bias:relu"]
     assert product["occurs"] == 1 and "sketch" in product["spaces"]
@@ -27,7 +29,8 @@ def test_tasks_are_listed() -> None:
 def test_shares_of_the_time_are_measured() -> None:
     tasks = json.loads(searchlab("model", "tasks", MLP, "--time", "--json").stdout)
     assert all(task["seconds"] > 0 for task in tasks)
-    assert sum(task["share"] for task in tasks) == pytest.approx(1)
+    shares = [task["share"] for task in tasks]
+    assert sum(shares) == pytest.approx(1) and shares == sorted(shares, reverse=True)
     done = searchlab("model", "tasks", MLP, "--time", "--target", '{"kind": "cuda", "arch": "sm_90"}')
     assert done.returncode == 2 and "omit --time" in done.stderr
 

@@ -26,13 +26,15 @@ GEMM, DEPTHWISE, DILATED, GROUPED = (
     "fused-conv2d:1x9x9x8x8x3x3:p2:d2:silu@",
     "conv2d:1x9x9x12x8x3x3:s2:p1:g2:bias",
 )
+SCORES, MIXED = "fused-batch-matmul:2x6x6x16:nt:multiply_add@", "batch-matmul:2x6x16x6"
 QUICK = {"kind": "local", "repeat": 1, "min_repeat_ms": 1, "finalists": 0}
 FOR_ALL = {"sketch", "knob-template", "trace"}
 
 
 @pytest.fixture(scope="module")
 def tasks() -> dict[str, Task]:
-    return {re.sub("@.*", "@", task.name): task for task in tasks_of(models.layers())}
+    listed = [*tasks_of(models.layers()), *tasks_of(models.attention())]
+    return {re.sub("@.*", "@", task.name): task for task in listed}
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,8 @@ def tasks() -> dict[str, Task]:
         (DEPTHWISE, FOR_ALL),
         (DILATED, {*FOR_ALL, "guided-conv2d"}),
         (GROUPED, FOR_ALL),
+        (SCORES, {*FOR_ALL, "guided-gemm"}),
+        (MIXED, {*FOR_ALL, "guided-gemm"}),
     ],
 )
 def test_a_layer_is_a_product_with_its_operations(
@@ -61,6 +65,9 @@ def test_a_layer_is_a_product_with_its_operations(
         (DILATED, "trace"),
         (DEPTHWISE, "knob-template"),
         (DEPTHWISE, "trace"),
+        (SCORES, "guided-gemm"),
+        (SCORES, "knob-template"),
+        (SCORES, "trace"),
     ],
 )
 def test_programs_apply_the_operations(name: str, space: str, tasks: dict[str, Task], native: Target) -> None:

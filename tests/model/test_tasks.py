@@ -52,6 +52,7 @@ def test_spaces_say_which_tasks_they_take() -> None:
         "gemm:1x6x7:float64:relu",
         "batch-matmul:3x5x6x7",
         "batch-matmul:3x6x6x6:nt",
+        "batch-matmul:3x5x6x7:bias:add:relu",
         "conv2d:2x9x9x4x3x3x3",
         "conv2d:1x9x7x4x3x3x1:s2x1:p1x0:bias",
         "conv2d:1x9x9x4x3x3x3:s2:p1:relu",

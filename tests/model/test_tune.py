@@ -190,6 +190,25 @@ def test_a_cut_round_is_completed_later(tmp_path: Path) -> None:
     assert [decision.total for decision in decisions(tmp_path)] == [4, 8, 12, 16, 20]
 
 
+def test_the_first_round_is_the_default_config_on_request(tmp_path: Path) -> None:
+    for trials in (8, 10):  # the second call resumes, and completes a round
+        done = tuned(tmp_path, trials, scheduler="round-robin", warm_start="default")
+    assert [decision.trials for decision in done.decisions] == [1, 1, 4, 4]
+    for result in done.results.values():
+        assert result.trials[0].config == result.space.default_config()
+
+
+def test_runs_start_from_the_logs_of_another_model(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    earlier = {name: result.trials for name, result in tuned(first, 8).results.items()}
+    for trials in (8, 16):
+        done = tuned(second, trials, warm_start=first)
+        tuned(first, 16)  # the directory grows, but resumed runs start from the same trials
+    for name, result in done.results.items():
+        assert len(result.log.header.warm_start) == 1
+        assert not {trial.config for trial in result.trials} & {trial.config for trial in earlier[name]}
+
+
 def test_a_process_that_was_killed_is_resumed(tmp_path: Path) -> None:
     command = [
         sys.executable,
@@ -246,7 +265,7 @@ def test_each_task_is_searched_in_the_first_space_that_takes_it(
     ("options", "message"),
     [
         ({"scheduler": "gradient"}, "begun with a different scheduler"),
-        ({"seed": 1}, "seed"),
+        ({"seed": 1}, "its seed is 0, not 1; choose a different directory, or repeat"),
         ({"trials": 4}, "too few for 2 tasks"),
         ({"scheduler": "round-robbin"}, "did you mean 'round-robin'"),
         ({"space": "guided-conv2d"}, "no task of the model can be tuned"),

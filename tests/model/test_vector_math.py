@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend import nn
 
-from searchlab.model.tasks import lower
+from searchlab.model.tasks import lower, tasks_of
 
 FUNCTIONS = {
     "exp": np.exp,
@@ -34,3 +34,10 @@ def test_functions_are_polynomials_of_full_accuracy() -> None:
     results = relax.VirtualMachine(tvm.compile(lowered, "llvm"), tvm.cpu())["forward"](tvm.runtime.tensor(NUMBERS))
     for result, function in zip(results, FUNCTIONS.values(), strict=True):
         np.testing.assert_allclose(result.numpy(), function(NUMBERS.astype(np.float64)), rtol=1e-6)
+
+
+def test_a_polynomial_counts_as_one_operation() -> None:
+    model = Functions().export_tvm({"forward": {"x": nn.spec.Tensor((NUMBERS.size,), "float32")}})[0]
+    for module in (lower(model), lower(lower(model))):
+        assert [task.flops for task in tasks_of(module)] == [NUMBERS.size] * 4
+    assert all(task.workload and task.workload.flops == NUMBERS.size for task in tasks_of(model))

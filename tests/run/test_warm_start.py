@@ -295,3 +295,52 @@ def test_logs_without_it_are_read_and_gone_on_with(table: Path, tmp_path: Path) 
     run(table, log, policy="xgb", trials=48)
     assert log.read_bytes().startswith(b"".join(old))
     assert decided(log)[-1] == decided(whole)[-1] and read_log(log).records[-1].model
+
+
+@pytest.mark.parametrize("policy", ["random", "xgb", "droplet"])
+def test_the_first_trial_is_the_default_config_on_request(policy: str, table: Path, tmp_path: Path) -> None:
+    log = read_log(run(table, tmp_path / "log.jsonl", policy=policy, warm_start="default"))
+    first, *others = [trial.config for trial in log.trials]
+    assert first == toys.Small().default_config() and first not in others
+    assert log.header.warm_start == ("default",)
+    assert [record.batch for record in log.records[:3]] == [0, 1, 1]
+
+
+def test_policies_learn_from_the_default_config(table: Path, tmp_path: Path) -> None:
+    """A local search continues around it, and it may be combined with an earlier log."""
+    warm = read_log(run(table, tmp_path / "warm.jsonl", policy="greedy-ils", warm_start="default", trials=4))
+    default, *others = [trial.config for trial in warm.trials]
+    assert [sum(config[name] != value for name, value in default.items()) for config in others] == [1, 1, 1]
+    earlier = run(table, tmp_path / "earlier.jsonl", trials=40)
+    both = read_log(run(table, tmp_path / "both.jsonl", policy="xgb", warm_start=["default", earlier], trials=9))
+    assert len(both.header.warm_start) == 2 and both.records[8].model is not None
+    assert not {trial.config for trial in both.trials[1:]} & configs(earlier)
+
+
+def test_a_run_from_the_default_config_resumes(table: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"policy": "evolutionary", "warm_start": "default"}
+    complete = read_log(run(table, tmp_path / "complete.jsonl", **options))
+    for trials in (1, 5, 24):
+        path = run(table, tmp_path / "log.jsonl", **options, trials=trials)
+    assert [trial.config for trial in read_log(path).trials] == [trial.config for trial in complete.trials]
+    with pytest.raises(SearchlabError, match=r"its warm_start is \[\"default\"\], not \[\]"):
+        run(table, path, policy="evolutionary")
+
+
+def test_a_study_starts_from_the_default_config(table: Path, tmp_path: Path) -> None:
+    study = Study.from_dict(
+        {
+            "workloads": [toys.WORKLOAD],
+            "spaces": [SMALL, DEPENDENT],
+            "policies": ["random", {"name": "random", "label": "default first", "warm_start": ["default"]}],
+            "target": TARGET,
+            "measure": {"kind": "table", "path": str(table)},
+            "trials": 8,
+        },
+        tmp_path,
+    )
+    study.run(tmp_path / "out")
+    logs = [read_log(path) for path in (tmp_path / "out").rglob("seed0.jsonl")]
+    first = {(log.header.space_name, log.header.name): log.trials[0].config for log in logs}
+    for name, space in {"Small": toys.Small(), "Dependent": toys.Dependent()}.items():
+        assert first[name, "default first"] == space.default_config() != first[name, "random"]

@@ -29,6 +29,7 @@ WORKLOADS = [
     "gemm:37x53x29:bias:relu",
     "gemm:32x64x16:float64:relu",
     "gemm:1x1x1",
+    "batch-matmul:3x12x20x9:nt:bias",
     "conv2d:1x9x9x16x8x3x3:p1:bias:relu",
     "conv2d:2x7x8x12x6x3x2:s2x1:p1x0:d2x1",
     "conv2d:1x5x5x32x16x1x1:relu",
@@ -106,6 +107,13 @@ def test_decided_configs_are_members_and_stay_so(name: str, workload: str, kind:
     assert Config({**configs[0], "no such knob": 1}) not in space
     with pytest.raises(InvalidConfig, match="no such knob"):
         space.schedule(Config({**configs[0], "no such knob": 1}))
+
+
+@pytest.mark.parametrize(("name", "workload", "kind"), CELLS)
+def test_the_default_config_has_a_program(name: str, workload: str, kind: str) -> None:
+    space = space_of(name, workload, kind)
+    assert space
+    space.schedule(space.default_config())
 
 
 @pytest.mark.parametrize(("name", "workload", "kind"), ON_CPU)

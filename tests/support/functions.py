@@ -1,4 +1,4 @@
-"""Functions in TVMScript, for workloads of kinds tir (with its twin in NumPy), fused-gemm and fused-conv2d."""
+"""Functions in TVMScript, for workloads of kinds tir (with its twin in NumPy) and fused-..."""
 
 from __future__ import annotations
 
@@ -41,3 +41,11 @@ def doubled(x: T.Buffer((1, 4, 3, 6), "float32"), y: T.Buffer((1, 4, 3, 6), "flo
         with T.sblock("y"):
             vn, vc, vi, vj = T.axis.remap("SSSS", [n, c, i, j])
             y[vn, vc, vi, vj] = x[vn, vc, vi, vj] * T.float32(2)
+
+
+@T.prim_func(s_tir=True)
+def masked(x: T.Buffer((3, 4, 8), "float32"), mask: T.Buffer((4, 8), "float32"), y: T.Buffer((3, 4, 8), "float32")):  # type: ignore[no-untyped-def]
+    for b, i, j in T.grid(3, 4, 8):
+        with T.sblock("y"):
+            vb, vi, vj = T.axis.remap("SSS", [b, i, j])
+            y[vb, vi, vj] = x[vb, vi, vj] * T.float32(0.5) + mask[vi, vj]

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from ...console import speed
 from ...errors import encodable
-from ...log.format import Header, version_spans
+from ...log.format import DEFAULT_CONFIG, Header, version_spans
 from ...log.plan import kept_studies
 from ...plugins import Plugin
 from ...stats.intervals import Interval
@@ -231,8 +231,9 @@ def _way(header: Header) -> tuple[str, str, str, str, str]:
     if header.effective:
         policy += f" (used: {_pairs(header.effective)})"
     model = plugin_text(header.cost_model) if header.cost_model else ""
-    warm = f"{len(header.warm_start)} logs" if header.warm_start else ""
-    return policy, model, header.features if header.cost_model else "", str(header.batch), warm
+    logs = [source for source in header.warm_start if source != DEFAULT_CONFIG]
+    sources = ["the default config"] * (DEFAULT_CONFIG in header.warm_start) + [f"{len(logs)} logs"] * bool(logs)
+    return policy, model, header.features if header.cost_model else "", str(header.batch), " and ".join(sources)
 
 
 def plugin_text(plugin: Plugin) -> str:

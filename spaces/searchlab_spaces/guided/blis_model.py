@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 
 from searchlab.target import Cache, Target
-from searchlab.workload import Gemm
+from searchlab.workload import BatchMatmul, Gemm
 
 from .gemm_algorithms import Algorithm, extents
 from .gemm_words import Words
@@ -96,7 +96,7 @@ def even(total: int, limit: int) -> int:
 
 
 def compute_blocking(
-    workload: Gemm | Words,
+    workload: Gemm | BatchMatmul | Words,
     target: Target,
     algorithm: Algorithm,
     tile: Mapping[str, int],

@@ -262,7 +262,7 @@ class Winograd:
             return tiles[at // pixels, o // channels, y % RESULTS, x % RESULTS, o % channels, at % pixels]
 
         conv = te.compute((w.n, w.co, *w.out_size), result, name="conv2d")
-        return tvm.IRModule({"main": w.epilogue([data, weight], conv, 1).with_attr("global_symbol", "main")})
+        return tvm.IRModule({"main": w.epilogue([data, weight], conv).with_attr("global_symbol", "main")})
 
 
 def transforms() -> tuple[Array, Array, Array]:

@@ -154,4 +154,4 @@ def _finish(w: Conv2d, args: list[te.Tensor], sums: Callable[..., PrimExpr], row
         result = te.compute(shape, lambda n, o, y, x: sums(n, o, y, x) - read[o] * OFFSET, name="signed")
     else:
         result = te.compute(shape, sums, name="result")
-    return tvm.IRModule({"main": w.epilogue(args, result, 1).with_attr("global_symbol", "main")})
+    return tvm.IRModule({"main": w.epilogue(args, result).with_attr("global_symbol", "main")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from searchlab.errors import SearchlabError, UnsupportedWorkload, did_you_mean
-from searchlab.space import Config, Knob, ProductSpace
+from searchlab.space import Config, Knob, ProductSpace, Value
 from searchlab.target import Target
-from searchlab.workload import Gemm, Workload
+from searchlab.workload import BatchMatmul, Gemm, Workload
 
 from .blis_model import KC, Blocking, compute_blocking
 from .common import FORK, UNROLLED, registers
@@ -64,8 +65,9 @@ class GuidedGemm(ProductSpace):
     By default, mr rows by nr columns of C are kept in registers: nr is one to four of the target's vectors, and mr is
     at most half the number of its registers. A tile that does not fit spills, which is slow but correct. Block sizes
     follow from the caches, edges are padded with zeros while packing, and bias and ReLU are applied when C is written.
-    All sizes, data types and numbers of cores are supported. Raises UnsupportedWorkload for a conv2d and for targets
-    other than CPUs.
+    All sizes, data types and numbers of cores are supported. Batched products are computed one after the other or, if
+    there are at least as many as cores, in parallel. Raises UnsupportedWorkload for a conv2d and for targets other than
+    CPUs.
 
     Args:
         variant: ``"basic"`` uses the three loops of the definition, vectorised over nr columns. ``"blocked"`` adds
@@ -106,11 +108,11 @@ class GuidedGemm(ProductSpace):
             own program, and not every CPU has the instruction. If kc is searched, it then counts 32-bit words.
         weights: With ``"packed"``, B is constant: a program takes it in micro-panels, which the program's function
             ``pack_B`` produces once, without being timed. Such a program is not a transformation of the workload's own
-            program, either. ``"plain"`` takes B as the workload does.
+            program, either. ``"plain"`` takes B as the workload does, and so do programs of batched products.
     """
 
-    takes = ("gemm",)
-    workload: Gemm
+    takes = ("gemm", "batch-matmul")
+    workload: Gemm | BatchMatmul
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class GuidedGemm(ProductSpace):
         dot: bool = False,
         weights: Weights = "plain",
     ) -> None:
-        assert isinstance(workload, Gemm)
+        assert isinstance(workload, Gemm | BatchMatmul)
         if target.kind != "llvm":
             raise UnsupportedWorkload(f"guided-gemm supports only CPUs (llvm), not {target.kind}")
         self.variant: Variant = variant
@@ -181,10 +183,16 @@ class GuidedGemm(ProductSpace):
                 "weights='packed' requires variant 'packed' or 'micro-kernel' and always packs B; remove option "
                 "'pack_b'"
             )
-        self.weights: Weights = weights
-        self.product: Gemm | Words = Words(workload) if dot else workload
+        self.batched = isinstance(workload, BatchMatmul)
+        if self.batched and (variant == "basic" or dot):
+            raise UnsupportedWorkload(
+                f"guided-gemm has no programs for {workload}, which is batched, with variant='basic' or dot=True"
+            )
+        self.weights: Weights = "plain" if self.batched else weights
+        self.product: Gemm | BatchMatmul | Words = Words(workload) if dot and isinstance(workload, Gemm) else workload
         self.packing = {"A": packs if pack_a is None else pack_a, "B": packs if pack_b is None else pack_b}
         self.lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
+        self._widths = tuple(count * self.lanes for count in range(1, 5))
         super().__init__(workload, target, self._knobs(extents(self.product), registers(target)))
 
     def _spatial_loops(self) -> tuple[str, ...]:
@@ -194,7 +202,7 @@ class GuidedGemm(ProductSpace):
         return ("ic", "jc", *(f"{dim}r" for dim in "ij" if dim != self.algorithm.s))
 
     def _knobs(self, extent: Mapping[str, int], registers: int) -> list[Knob]:
-        most, vectors = registers // 2, tuple(count * self.lanes for count in range(1, 5))
+        most, vectors = registers // 2, self._widths
         if self.variant == "basic":
             return [Knob("nr", vectors)]
         u, v = self.algorithm.u, self.algorithm.v
@@ -232,6 +240,18 @@ class GuidedGemm(ProductSpace):
         most = (1 + WASTE) * min(computed.values())
         return (tile for tile, size in computed.items() if size <= most)
 
+    def default_config(self) -> Config:
+        """Return the config whose micro-tile fits in registers and does the most multiply-adds for each loaded element.
+
+        Operands are packed, and blocks are as large as possible. Source: Low et al. (2016), section 4.1.
+        """
+        u, v, extent = self.algorithm.u, self.algorithm.v, extents(self.product)
+        fitting = self._fitting_tiles(extent[u], extent[v], self._widths, registers(self.target))
+        tiles = [tuple(map(int, tile.split("x"))) for tile in fitting]
+        height, width = max(tiles, key=lambda tile: math.prod(tile) / sum(tile))
+        values: dict[str, Value] = {"tile": f"{height}x{width}", f"{EXTENT[u]}r": height, f"{EXTENT[v]}r": width}
+        return self.decide(lambda knob: values.get(knob.name, knob.choices[-1]))
+
     def schedule(self, config: Config) -> Schedule:
         self.knobs(config)
         sizes = {name: int(value) for name, value in config.items() if not isinstance(value, str)}  # type: ignore[arg-type]
@@ -258,6 +278,7 @@ class GuidedGemm(ProductSpace):
                 self.variant == "micro-kernel",
                 parallel_loop,
                 self.workload.nt and self.product is self.workload,
+                self.batched,
             ),
         )
         return packed_apart(sch, "B") if self.weights == "packed" else sch
@@ -275,6 +296,8 @@ class GuidedGemm(ProductSpace):
     def _cut(self, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[Blocking, str]:
         """Return the blocks for a micro-tile and the name of the parallel loop, or "" if there is none."""
         algorithm, extent, auto = self.algorithm, extents(self.product), self.parallel == "auto"
+        batch = self.workload.b if auto and isinstance(self.workload, BatchMatmul) else 1
+        by_product = batch > 1 and batch >= self.target.cores  # whether each core computes complete products
         if not auto:
             dim = self.parallel[0] if self.parallel.endswith("c") else ""
         elif algorithm.sums_in_tasks:
@@ -287,10 +310,12 @@ class GuidedGemm(ProductSpace):
             block = {dim: ceil(sizes[f"{EXTENT[dim]}c"] / tile[dim]) * tile[dim] for dim in "ijp"}
             cut = Blocking(block["i"], block["j"], block["p"], block[algorithm.x])
         else:
-            cores = self.target.cores if auto or dim else 1
+            cores = self.target.cores if (auto or dim) and not by_product else 1
             cut = compute_blocking(self.product, self.target, algorithm, tile, cores, dim, sizes.get("kc", self.kc))
         if not auto:
             return cut, "" if self.parallel == "none" else self.parallel
+        if by_product:
+            return cut, "batch" if self._pays(batch) else ""
         dim = dim or algorithm.y
         trips = ceil(extent[dim] / cut.of(dim)) * (cut.of(algorithm.x) // cut.share)
         return cut, f"{dim}c" if self._pays(trips) else ""

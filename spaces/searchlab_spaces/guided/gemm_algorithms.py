@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from searchlab.workload import Gemm
+from searchlab.workload import BatchMatmul, Gemm
 
 from .gemm_words import Words
 
@@ -23,7 +23,7 @@ EXTENT = {"i": "m", "j": "n", "p": "k"}
 """The letter for each index's extent. It also names the cache block (mc, nc, kc) and micro-tile (mr, nr, kr)."""
 
 
-def extents(workload: Gemm | Words) -> dict[str, int]:
+def extents(workload: Gemm | BatchMatmul | Words) -> dict[str, int]:
     """Return the extent of each index."""
     return {"i": workload.m, "j": workload.n, "p": workload.k}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from searchlab.workload import Gemm
+from searchlab.workload import BatchMatmul, Gemm
 
 from .blis_model import Blocking
 from .common import EDGE, UNROLLED, finish, pack_scalars, pack_vectors
@@ -33,13 +33,14 @@ class Plan:
     register_tile: bool  # whether the micro-tile is updated as a unit, unrolled, rather than row by row
     parallel: str  # the parallel loop, such as ic or jr; or ""
     nt: bool = False  # whether B is read as [n, k]
+    batched: bool = False  # whether there is a product for each element of a batch
 
     def dims(self, operand: str) -> str:
         """Return the indices of an operand, in the order in which the program reads it."""
         return DIMS[operand][::-1] if operand == "B" and self.nt else DIMS[operand]
 
 
-def basic(workload: Gemm, loops: str, nr: int, lanes: int, parallel: bool) -> Schedule:
+def basic(workload: Gemm | BatchMatmul, loops: str, nr: int, lanes: int, parallel: bool) -> Schedule:
     """Schedule the three loops of the definition, in the order ``loops``, such as ``ijk``.
 
     Vectors hold nr elements of a row of C, and rows may be parallel.
@@ -68,8 +69,10 @@ def basic(workload: Gemm, loops: str, nr: int, lanes: int, parallel: bool) -> Sc
     return sch.copy()
 
 
-def schedule_blocks(workload: Gemm | Words, plan: Plan) -> Schedule:
+def schedule_blocks(workload: Gemm | BatchMatmul | Words, plan: Plan) -> Schedule:
     """Schedule operand blocks in the caches and one operand's micro-tile in registers, according to ``plan``.
+
+    The products of a batch are computed one after the other, or in parallel.
 
     Operands are padded to complete micro-panels. They become packed copies, or are loaded in place immediately before
     use; either way, the padding's conditions are kept out of the multiply-adds. The result passes through a scratch
@@ -83,8 +86,8 @@ def schedule_blocks(workload: Gemm | Words, plan: Plan) -> Schedule:
     uneven = {dim for dim, extent in extents(workload).items() if extent % padded[dim]}
 
     sch = Unchecked(workload.module)
-    gemm = sch.get_sblock("gemm")
-    sch.pad_einsum(gemm, [padded[dim] for dim in "ijp"])
+    gemm = sch.get_sblock("batch_matmul" if plan.batched else "gemm")
+    sch.pad_einsum(gemm, [1] * plan.batched + [padded[dim] for dim in "ijp"])
     copies = {name: sch.cache_read(gemm, at, "global") for at, name in enumerate("AB")}
     in_place = copies.keys() - plan.packed
     words = workload if isinstance(workload, Words) else None
@@ -99,7 +102,7 @@ def schedule_blocks(workload: Gemm | Words, plan: Plan) -> Schedule:
         if name in plan.packed or name == algorithm.resident:
             sch.transform_layout(copy, ("write", 0), _layout(name, plan))
     sch.transform_layout(gemm, ("write", 0), _layout("C", plan))
-    order = algorithm.order(one_pass=cut.kc >= workload.k)
+    order = ("batch",) * plan.batched + algorithm.order(one_pass=cut.kc >= workload.k)
     product = gemm
     if words:
         gemm = in_vectors(sch, product, 1, plan.lanes)
@@ -171,8 +174,9 @@ def _loops(
     sizes[algorithm.u]["row"] = tile[algorithm.u]
     sizes[algorithm.v] |= {"vector": tile[algorithm.v] // plan.lanes, **lane}
 
-    loops: dict[str, LoopRV] = {}
-    for dim, loop in zip("ijp", sch.get_loops(gemm), strict=True):
+    *batch, i, j, p = sch.get_loops(gemm)
+    loops: dict[str, LoopRV] = dict(zip(["batch"], batch, strict=False))
+    for dim, loop in zip("ijp", (i, j, p), strict=True):
         loops |= zip(sizes[dim], sch.split(loop, list(sizes[dim].values())), strict=True)
     nest += [f"{s}r", "step", "row"] if plan.register_tile else ["row", f"{s}r", "step"]
     sch.reorder(*(loops[name] for name in (*nest, "vector", *lane)))
@@ -195,7 +199,7 @@ def _vectorize_rows(sch: Schedule, result: SBlockRV, lanes: int) -> LoopRV:
     return row
 
 
-def _layout(name: str, plan: Plan) -> Callable[[Any, Any], tuple[Any, ...]]:
+def _layout(name: str, plan: Plan) -> Callable[..., tuple[Any, ...]]:
     """Return a packed operand's index map: micro-panels in the order in which the micro-kernel reads them.
 
     In terms of the algorithm's indices, operands (s, v) and (u, v) are stored in rows of v, and an operand (u, s) is
@@ -204,14 +208,15 @@ def _layout(name: str, plan: Plan) -> Callable[[Any, Any], tuple[Any, ...]]:
     algorithm, tile, cut = plan.algorithm, plan.tile, plan.cut
     s, u, v = algorithm.s, algorithm.u, algorithm.v
 
-    def packed(first: Any, second: Any) -> tuple[Any, ...]:
+    def packed(*indices: Any) -> tuple[Any, ...]:
+        *batch, first, second = indices
         at = dict(zip(plan.dims(name), (first, second), strict=True))
         if v not in at:
             chunks = cut.of(s) // UNROLLED
             block, chunk = at[s] // cut.of(s), at[s] // UNROLLED % chunks
-            return block, at[u] // tile[u], chunk, at[u] % tile[u], at[s] % UNROLLED
+            return *batch, block, at[u] // tile[u], chunk, at[u] % tile[u], at[s] % UNROLLED
         ((row, depth),) = ((dim, cut.of(s) if dim == s else tile[u]) for dim in at if dim != v)
-        return at[row] // depth, at[v] // tile[v], at[row] % depth, at[v] % tile[v]
+        return *batch, at[row] // depth, at[v] // tile[v], at[row] % depth, at[v] % tile[v]
 
     return packed
 

@@ -87,4 +87,4 @@ class Words:
             products, read = result, te.placeholder((w.m,), name="sums_read", dtype="int32")
             args += [row_sums(a), read]
             result = te.compute((w.m, w.n), lambda i, j: products[i, j] - read[i] * OFFSET, name="signed")
-        return tvm.IRModule({"main": w.epilogue(args, result, 1).with_attr("global_symbol", "main")})
+        return tvm.IRModule({"main": w.epilogue(args, result).with_attr("global_symbol", "main")})

@@ -28,8 +28,18 @@ def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     If B is stored as [n, k], it is always packed. The loop order is i0 j0 k0 i1 j1 k1 i2 j2, with i2 unrolled, j2
     vectorised and (i0, j0) parallel.
     """
-    block = sch.get_sblock("gemm")
-    i, j, k = sch.get_loops(block)
+    _schedule_product(cfg, sch, target, "gemm")
+
+
+@template("batch_matmul_cpu", op="batch-matmul", target="llvm")
+def batch_matmul(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
+    """Each product of a batch like a GEMM, in parallel with the others."""
+    _schedule_product(cfg, sch, target, "batch_matmul")
+
+
+def _schedule_product(cfg: TemplateConfig, sch: Schedule, target: Target, name: str) -> None:
+    block = sch.get_sblock(name)
+    *batch, i, j, k = sch.get_loops(block)
     cfg.define_split("tile_i", i, 3, filter=lambda split: split.size[2] <= UNROLLED)
     cfg.define_split("tile_j", j, 3, filter=lambda split: split.size[2] <= VECTORISED)
     cfg.define_split("tile_k", k, 2)
@@ -39,20 +49,21 @@ def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     i0, i1, i2 = cfg["tile_i"].apply(sch, i)
     j0, j1, j2 = cfg["tile_j"].apply(sch, j)
     k0, k1 = cfg["tile_k"].apply(sch, k)
-    sch.reorder(i0, j0, k0, i1, j1, k1, i2, j2)
+    sch.reorder(*batch, i0, j0, k0, i1, j1, k1, i2, j2)
     if cfg["pack_b"].val:
         width = cfg["tile_j"].size[2]
         packed = sch.cache_read(block, 1, "global")
         sch.transform_layout(packed, ("write", 0), panels(width, nt))
-        columns, rows = sch.get_loops(packed)[:: 1 if nt else -1]
+        *copies, first, second = sch.get_loops(packed)
+        columns, rows = (first, second) if nt else (second, first)
         outer, inner = sch.split(columns, [None, width])
         sch.reorder(outer, rows, inner)
         sch.vectorize(inner)
-        _parallel(sch, target, outer)
+        _parallel(sch, target, *copies, outer)
     sch.unroll(i2)
     sch.vectorize(j2)
-    _parallel(sch, target, i0, j0)
-    _epilogue(sch, target, blocks_after(sch, "gemm"))
+    _parallel(sch, target, *batch, i0, j0)
+    _epilogue(sch, target, blocks_after(sch, name))
     sch.decompose_reduction(block, k0)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULTS = {
     ("gemm", "llvm"): "gemm_cpu",
+    ("batch-matmul", "llvm"): "batch_matmul_cpu",
     ("conv2d", "llvm"): "conv2d_cpu",
     ("gemm", "cuda"): "gemm_cuda",
     ("conv2d", "cuda"): "conv2d_no_batching",

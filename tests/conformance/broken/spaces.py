@@ -202,6 +202,21 @@ class AnotherFunction(Sound):
         return Schedule(tvm.IRModule({"main": function}))
 
 
+class OutsideDefault(Sound):
+    def default_config(self) -> Config:
+        return Config({**super().default_config(), "unroll": 8})
+
+
+class InvalidDefault(Sound):
+    def default_config(self) -> Config:
+        return Config({**super().default_config(), "pack": True})
+
+    def program(self, config: Config) -> Schedule:
+        if config["pack"]:
+            raise InvalidConfig("not yet written")
+        return super().program(config)
+
+
 class GlobalStream(Sound):
     def program(self, config: Config) -> Schedule:
         np.random.random()
@@ -227,6 +242,7 @@ BROKEN: dict[str, list[type[Space]]] = {
     "one-program": [Alternates],
     "pickles": [HoldsALock],
     "keeps-the-function": [OtherShape, OtherName],
+    "default-config": [OutsideDefault, InvalidDefault],
     "right-answer": [OtherAnswer],
     "trace-replays": [AnotherFunction],
     "global-random-state": [GlobalStream],

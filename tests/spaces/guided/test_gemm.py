@@ -70,13 +70,24 @@ def assert_right(workload: Workload, target: Target, mr: int, vectors: int, **op
         ("gemm:9x40x13:float16", 4, 1),
         ("gemm:16x16x16", 8, 4),  # a tile wider than the matrix
         ("gemm:31x37x53:nt:bias:relu", 8, 2),
+        ("batch-matmul:3x31x37x53:nt", 8, 2),
+        ("batch-matmul:2x5x40x13:float64:bias:add:relu", 2, 2),
     ],
 )
 def test_result_matches_the_reference(spelling: str, mr: int, vectors: int) -> None:
     assert_right(parse_workload(spelling), native(), mr, vectors)
 
 
-@pytest.mark.parametrize("spelling", ["gemm:101x103x107", "gemm:3x1009x353:bias:relu", "gemm:509x5x419:relu"])
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "gemm:101x103x107",
+        "gemm:3x1009x353:bias:relu",
+        "gemm:509x5x419:relu",
+        "batch-matmul:5x64x64x64:nt",
+        "batch-matmul:1x101x103x107",
+    ],
+)
 def test_result_is_right_on_two_threads(spelling: str) -> None:
     workload, target = parse_workload(spelling), native(2)
     space = GuidedGemm(workload, target)
@@ -145,6 +156,20 @@ def test_space_is_a_product_of_tiles() -> None:
     assert len(space) == 64
     assert all(space.index_of(space.config_at(i)) == i for i in range(len(space)))
     assert len(GuidedGemm(gemm(8, 8, 8), resolve_target("haswell"))) == 32
+
+
+@pytest.mark.parametrize(
+    ("spelling", "options", "config"),
+    [
+        ("gemm:512x512x512", {}, {"mr": 14, "nr": 32}),
+        ("gemm:512x512x512", {"tiles": "fitting", "kc": "knob"}, {"tile": "14x32", "kc": 512}),
+        ("gemm:1x512x512", {"pack_a": "knob"}, {"mr": 1, "nr": 64, "pack_a": True}),
+        ("gemm:3x20x8", {}, {"mr": 3, "nr": 32}),
+    ],
+)
+def test_the_default_micro_tile_loads_the_least(spelling: str, options: Any, config: Any) -> None:
+    """With 32 registers of 16 elements, as in BLIS, whose micro-tile for such CPUs is 14x32."""
+    assert GuidedGemm(parse_workload(spelling), ZEN5, **options).default_config() == Config(config)
 
 
 @pytest.mark.parametrize("values", [{"mr": 4, "nr": 5}, {"mr": 0, "nr": 64}, {"mr": 4}])

@@ -91,6 +91,7 @@ def test_every_algorithm_is_right_however_packed(
         "gemm:23x41x19:int16:relu",
         "gemm:9x40x13:uint8:bias",
         "gemm:1x1x1",
+        "batch-matmul:2x9x40x13:nt:relu",
     ],
 )
 def test_every_algorithm_is_right_in_all_dtypes_and_at_edges(

@@ -246,6 +246,7 @@ def test_a_decision_that_is_given_is_no_knob(native: Target) -> None:
         "gemm:8x12x9:bias:relu",
         "gemm:8x12x9:nt:bias",
         "batch-matmul:3x8x12x9:nt",
+        "batch-matmul:3x8x12x9:add",
         "conv2d:1x8x8x8x4x1x1",
         "conv2d:1x1x1x1x1x1x1",
         "conv2d:1x13x11x7x5x3x3:s2:bias",
