@@ -211,12 +211,14 @@ def _describe(number: int, registered: Sequence[tuple[str, str]], late: Sequence
         sentences.append(
             f"Registered before the runs: {_names(registered)}. What is registered is first tested on these workloads "
             "together, and on individual or other workloads only if every such result is significant. All other pairs "
-            f"are exploratory. Both families are corrected by Holm's procedure: in each, {rate}."
+            f"are exploratory. Both families are corrected by Holm's procedure: in each, {rate}. All p-values here are "
+            "corrected within their family; contrasts.csv.gz also has those without correction."
         )
     else:
         sentences.append(
             "No contrast was registered before the runs, so all tests are exploratory. They are corrected together by "
-            f"Holm's procedure: {rate}."
+            f"Holm's procedure: {rate}. All p-values here are corrected; contrasts.csv.gz also has those without "
+            "correction."
         )
     if late:
         sentences.append(

@@ -160,7 +160,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     standing: Standing | None = None  # None with fewer than two strategies
     verdict: str
     notes: list[str]
-    explanations: list[str] = []  # on the only workload: why strategies are significantly worse than the leader
+    explanations: list[str] = []  # on the only workload, as in Overall
 
     def words(self, target: float) -> dict[str, str]:
         """Return the words to insert into column titles; see :func:`~searchlab.analysis.measures.table`."""
@@ -187,7 +187,7 @@ class ContrastAnswer(msgspec.Struct, frozen=True):
     verdict: str
     says: str  # one sentence with the effect, its interval, and p on these workloads and on workloads like these
     difference: Difference
-    why: str = ""  # why the worse of the two loses, if a test is significant
+    why: str = ""  # how large the difference is in practice and, if it is significant, why the worse one loses
 
 
 class Comparand(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,7 +248,7 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     ranks: dict[str, float]  # average ranks by mean area on each workload; 1 for a strategy that is best everywhere
     standing: Standing
     verdict: str
-    explanations: list[str]  # why strategies are significantly worse than the leader
+    explanations: list[str]  # for each other strategy: how large the difference is in practice, and why it loses
 
 
 class Summary(msgspec.Struct, frozen=True):

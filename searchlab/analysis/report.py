@@ -199,7 +199,7 @@ def overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableTyp
     table.heads.append(measures.Head("average\nrank"))
     for name, cells in table.rows:
         cells.append(Cell(f"{ranks[name]:.2f}"))
-    title = f"across all {len(overall.workloads)} workloads"
+    title = f"across {len(overall.workloads)} workloads"
     return [*_ranking(title, table, summary, full=full), Text(overall.verdict)]
 
 

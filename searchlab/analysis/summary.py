@@ -41,12 +41,11 @@ from .runs import TARGET, By, ComparedRuns, WorkloadRuns
 from .verdict import (
     answer,
     answer_word,
-    headline,
     over_all,
     standing_of_first,
     verdict,
 )
-from .why import explain
+from .why import explain, practical_size
 from .words import area_text, counted, listed
 
 
@@ -78,17 +77,17 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     for workload, draft in drafts.items():
         runs, compared = comparison[workload], with_adjusted(workload, contrasts_of[workload], adjusted)
         rows = draft.strategies
-        standing = standing_of_first([row.strategy for row in rows], compared, tests) if len(rows) > 1 else None
+        names = [row.strategy for row in rows]
+        standing = standing_of_first(names, compared, tests) if len(rows) > 1 else None
         over_table = any(run.log.header.table for run in runs.runs)
         text = verdict(rows, standing, area=area, so_far=bool(runs.waiting), is_suite_table=over_table)
-        behind = standing.behind if standing and len(drafts) == 1 else ()
-        why = [explain(name, rows[0].strategy, [runs]) for name in behind]
+        why = _explanations(names, compared, registered, [runs]) if len(drafts) == 1 and names else []
         workloads.append(
             msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text, explanations=why)
         )
     compared = workloads[0].contrasts if len(workloads) == 1 else with_adjusted("", over_all_workloads, adjusted)
     answered = answers(tests.registered, compared, area, comparison)
-    overall = _overall(workloads, strategies, compared, answered, comparison) if strategies else None
+    overall = _overall(workloads, strategies, compared, registered, comparison) if strategies else None
     return Summary(
         TARGET,
         workloads,
@@ -257,7 +256,7 @@ def _overall(
     workloads: Sequence[WorkloadSummary],
     strategies: list[OverallStrategy],
     compared: list[Contrast],
-    answered: Sequence[ContrastAnswer],
+    registered: Sequence[tuple[str, str]],
     comparison: ComparedRuns,
 ) -> Overall:
     """Return the comparison over all workloads, given the corrected contrasts."""
@@ -265,15 +264,14 @@ def _overall(
     names = [strategy.strategy for strategy in strategies]
     rows = [item.by_strategy for item in workloads]
     means = np.array([[row[name].area.value for name in names] for row in rows])
-    pairs = [{answer.first, answer.second} for answer in answered]
     waiting = any(item.waiting for item in comparison.values())
     so_far = waiting or not all(row[name].complete for row in rows for name in names)
     standing = standing_of_first(names, compared)
     sentences = [over_all(strategies, standing, len(workloads), area_text(by), so_far=so_far)]
-    if set(names[:2]) not in pairs:
-        sentences.append(headline(names[0], names[1], compared[0].difference))
+    if tuple(names[:2]) not in registered and tuple(names[1::-1]) not in registered:
+        difference = compared[0].difference
+        sentences.append(answer(names[0], names[1], difference, area_text(by)))
     sentences += dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note)
-    items = list(comparison.values())
     return Overall(
         workloads=[item.workload for item in workloads],
         strategies=strategies,
@@ -281,17 +279,36 @@ def _overall(
         ranks=dict(zip(names, average_ranks(rounded(means)).tolist(), strict=True)),
         standing=standing,
         verdict=" ".join(sentences + _left_out(workloads, names, by)),
-        explanations=[explain(name, names[0], items) for name in standing.behind if {name, names[0]} not in pairs],
+        explanations=_explanations(names, compared, registered, list(comparison.values())),
     )
 
 
-def _explain(first: str, second: str, difference: Difference, comparison: ComparedRuns) -> str:
-    """Return why the worse of two strategies loses, or "" if the difference is not significant."""
-    p = difference.on_these.p
-    if p is None or p > ALPHA:
-        return ""
+def _explain(first: str, second: str, difference: Difference, items: Sequence[WorkloadRuns]) -> str:
+    """Return the size of a difference in practice and, if it is significant, why the worse strategy loses."""
     loser, winner = (second, first) if difference.value > 0 else (first, second)
-    return explain(loser, winner, list(comparison.values()))
+    p = difference.on_these.p
+    why = explain(loser, winner, items) if p is not None and p <= ALPHA else ""
+    return " ".join(filter(None, [practical_size(loser, winner, items), why]))
+
+
+def _explanations(
+    names: Sequence[str],
+    compared: Sequence[Contrast],
+    registered: Sequence[tuple[str, str]],
+    items: Sequence[WorkloadRuns],
+) -> list[str]:
+    """Return how each other strategy compares with the first one, except in registered contrasts, which are answered.
+
+    The texts are those of :func:`_explain`.
+    """
+    pairs = [{*pair} for pair in registered]
+    differences = [(name, find_difference(compared, names[0], name)) for name in names[1:]]
+    texts = [
+        _explain(names[0], name, difference, items)
+        for name, difference in differences
+        if difference and {names[0], name} not in pairs
+    ]
+    return [text for text in texts if text]
 
 
 def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str], by: By) -> list[str]:
@@ -330,8 +347,7 @@ def answers(
     answered = []
     for first, second in registered:
         if difference := find_difference(contrasts, first, second):
-            word = answer_word(difference)
-            says = answer(first, second, word, difference, area)
-            why = _explain(first, second, difference, comparison)
-            answered.append(ContrastAnswer(first, second, word, says, difference, why))
+            says = answer(first, second, difference, area)
+            why = _explain(first, second, difference, list(comparison.values()))
+            answered.append(ContrastAnswer(first, second, answer_word(difference), says, difference, why))
     return answered

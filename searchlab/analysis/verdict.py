@@ -175,27 +175,6 @@ def _join(sentences: Sequence[str], so_far: bool) -> str:
     return " ".join(filter(None, [*sentences, SO_FAR * so_far]))
 
 
-def headline(first: str, second: str, difference: Difference) -> str:
-    """Return the widest claim that the runs support: on workloads like these, on these workloads, or in these runs.
-
-    The p-values of ``difference`` are corrected within their families, but its intervals are not.
-    """
-    if not difference.workloads:
-        return difference.on_these.difference.note
-    others = (
-        f"On other devices, for these {difference.clusters} kernels, if these devices are a fair sample (for other "
-        f"kernels, {difference.clusters} are too few to tell),"
-        if difference.clusters
-        else "On workloads like these, if these are a fair sample of them,"
-    )
-    for where, answer in ((others, difference.on_others), ("On these workloads,", difference.on_these)):
-        if answer.p is not None:
-            effect = effect_text(answer.difference)
-            return f"{where} {first} minus {second} is {effect}; corrected {p_equals(answer.p)}."
-    value = signed(difference.value)
-    return f"In these runs, {first} minus {second} is {value} in mean area under the curve ({tally(difference)})."
-
-
 def tally(difference: Difference | Comparand) -> str:
     """Return on how many workloads the first strategy is better and worse."""
     return f"better on {difference.ahead} of {counted(difference.workloads, 'workload')}, worse on {difference.behind}"
@@ -218,13 +197,14 @@ def answer_word(difference: Difference) -> str:
     return "level" if lower is not None and upper is not None and max(-lower, upper) <= ROPE else "undecided"
 
 
-def answer(first: str, second: str, word: str, difference: Difference, area: str = "area under the curve") -> str:
-    """Return the answer to a registered contrast: the effect, its interval, and the p-values of its tests, if any."""
+def answer(first: str, second: str, difference: Difference, area: str) -> str:
+    """Return whether the first strategy is better: the effect, its interval, and the p-values of its tests, if any."""
     on_these, on_others = difference.on_these, difference.on_others
     others = "for these kernels on other devices" if difference.clusters else "on workloads like these"
     tests = {f"on {these_workloads(difference.workloads)}": on_these.p, others: on_others.p}
-    p = [f"{p_equals(value)} {where}" for where, value in tests.items() if value is not None]
-    sentence = f"{first} is {WORDS[word]} {second}: {area} {effect_text(on_these.difference)}"
+    p = [f"corrected {p_equals(value)} {where}" for where, value in tests.items() if value is not None]
+    effect = f": {area} {effect_text(on_these.difference)}" if difference.workloads else ""
+    sentence = f"{first} is {WORDS[answer_word(difference)]} {second}{effect}"
     return f"{'; '.join([sentence, *p])}." if p else f"{sentence}. {on_these.difference.note}"
 
 

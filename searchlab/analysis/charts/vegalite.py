@@ -10,7 +10,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -80,7 +81,8 @@ class Chart(NamedTuple):
         return height + 65
 
 
-class LineStyles(NamedTuple):
+@dataclass(frozen=True)
+class LineStyles:
     """The order and highlighting of strategies in all charts and tables."""
 
     names: list[str]  # the subject first, then in alphabetical order
@@ -105,36 +107,37 @@ class LineStyles(NamedTuple):
         opponents = [answer.second for answer in by_difference]
         return cls(names, subject, lit, ranked, opponents)
 
-    def colour(self, name: str) -> str:
-        """Return a strategy's colour, which is the same in all reports: see :func:`usual_style`.
+    @cached_property
+    def looks(self) -> dict[str, tuple[int, int]]:
+        """The indices of the colour and dashes of each strategy.
 
-        The subject alone has the first colour. If two highlighted strategies have the same colour, the second one has
-        the next colour that none of them has.
+        They depend only on its name, and thus are the same in all reports, unless a highlighted strategy has this
+        colour or, for strategies that are not highlighted, another strategy has both. The subject alone has the first
+        colour.
         """
-        if name == self.subject:
-            return COLOURS[0]
-        used: dict[int, str] = {}
-        for other in sorted(set(self.lit) - {self.subject}):
-            number, _ = usual_style(other)
-            free = [(number + shift) % OTHERS for shift in range(OTHERS)]
-            used[next((number for number in free if number not in used), number)] = other
-        of_lit = {other: number for number, other in used.items()}
-        return COLOURS[1 + of_lit.get(name, usual_style(name)[0])]
+        looks = {self.subject: (0, 0)} if self.subject else {}
+        for name in sorted(set(self.names) - {self.subject}, key=lambda name: (name not in self.lit, name)):
+            number = crc32(f"{SALT}{name}".encode())
+            options = [
+                (1 + (number + colour) % OTHERS, (number // OTHERS + dash) % len(DASHES))
+                for colour in range(OTHERS)
+                for dash in range(len(DASHES))
+            ]
+            used = {look[0] if name in self.lit else look for look in looks.values()}
+            free = (look for look in options if (look[0] if name in self.lit else look) not in used)
+            looks[name] = next(free, options[0])
+        return looks
+
+    def colour(self, name: str) -> str:
+        return COLOURS[self.looks[name][0]]
 
     def dash(self, name: str) -> list[float]:
-        """Return the dashes of a strategy's line, which are the same in all reports."""
-        return DASHES[0 if name == self.subject else usual_style(name)[1]]
+        return DASHES[self.looks[name][1]]
 
     def references(self, names: Iterable[str]) -> list[str]:
         """Sort ``names`` as strategies to compare with: opponents in registered contrasts, random search, the best."""
         first = [*self.opponents, RANDOM, *self.ranking]
         return sorted(names, key=first.index)
-
-
-def usual_style(strategy: str) -> tuple[int, int]:
-    """Return the indices of a strategy's colour and dashes, which depend only on its name."""
-    number = crc32(f"{SALT}{strategy}".encode())
-    return number % OTHERS, number // OTHERS % len(DASHES)
 
 
 class Level(NamedTuple):

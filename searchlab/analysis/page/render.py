@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
@@ -23,11 +24,12 @@ from ...log.plan import kept_studies
 from ...plugins import Plugin
 from ...stats.intervals import Interval
 from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
+from ..knobs import MeasuredSpace
 from ..measures import Row, Shown, table
 from ..model import BestProgram, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
 from ..verdict import SO_FAR
-from ..words import area_text, listed, number_ranges, number_text, percent
+from ..words import area_text, counted, listed, number_ranges, number_text, percent
 
 WATCH = "watch.js"  # the script of pages that are served
 
@@ -55,7 +57,7 @@ def page(
     templates = environment()
     templates.globals |= {
         "numbers": numbers,
-        "colours": {name: COLOURS.index(styles.colour(name)) for name in styles.names},
+        "looks": {name: "c{} d{}".format(*styles.looks[name]) for name in styles.names},
         "own": styles.subject,
         "area": area_text(summary.by),
         "several": several,
@@ -93,6 +95,7 @@ def page(
         overall_notes=interval_notes(overall.strategies if overall else ()),
         charts=charts,
         shared=compress_json(share_data(over_all, "all")),
+        knob=knob_that_matters_most(comparison),
         made=strategies(comparison),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
@@ -160,19 +163,36 @@ def _section(
         "significant": significant_differences(item.contrasts),
         "interval_notes": interval_notes(item.strategies),
         "facts": facts(runs.runs),
-        "knobs": important_knobs(charts.get("importances")),
+        "knobs": important_knobs(runs.spaces),
         "data": compress_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
     }
 
 
-def important_knobs(chart: Chart | None) -> str:
-    """Return which knobs matter most in each space, such as "tile_k matters most (62 %), then vector (21 %)"."""
+def knob_that_matters_most(comparison: ComparedRuns) -> str:
+    """Return which knob matters most on how many workloads, such as "tile_k on 9 workloads and unroll on 3 workloads".
+
+    Returns "" for a single workload.
+    """
+    spaces = [space for item in comparison.values() for space in item.spaces if space.importances]
+    several = len({space.space for space in spaces}) > 1
+    first = Counter(f"{space.space}: " * several + next(iter(space.importances)) for space in spaces)
+    texts = [f"{knob} on {counted(number, 'workload')}" for knob, number in first.most_common()]
+    return listed(texts) if len(comparison) > 1 else ""
+
+
+def important_knobs(spaces: Sequence[MeasuredSpace]) -> str:
+    """Return which knobs matter most in each space: "tile_k matters most (62 %; fastest with 32), then ..."."""
     sentences = []
-    for space, spec in chart.views.items() if chart else ():
-        first, *others = [f"{row['knob']} ({100 * row['share']:.0f} %)" for row in spec["data"]["values"][:3]]
+    for space in spaces:
+        fastest = space.throughput.argmax()
+        first, *others = [
+            f"{knob} ({percent(share)}; fastest with {space.knobs[knob][fastest]})"
+            for knob, share in list(space.importances.items())[:3]
+        ] or [""]
         then = f", then {listed(others)}" if others else ""
-        sentences.append(f"{f'in {space}, ' if space else ''}{first} matters most{then}")
-    return "; ".join(sentences)
+        where = f"in {space.space}, " if len(spaces) > 1 else ""
+        sentences.append(first and f"{where}{first} matters most{then}")
+    return "; ".join(filter(None, sentences))
 
 
 def _digest(text: str) -> str:

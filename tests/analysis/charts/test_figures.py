@@ -88,6 +88,12 @@ def test_a_strategy_has_the_same_colour_in_all_reports() -> None:
             assert (others.colour(name), others.dash(name)) == (styles.colour(name), styles.dash(name))
 
 
+def test_lines_of_the_same_colour_have_different_dashes() -> None:
+    names = [f"s{number}" for number in range(23)]
+    styles = LineStyles(names, None, names[:6], names, [])
+    assert len({(styles.colour(name), tuple(styles.dash(name))) for name in names}) == 23
+
+
 def test_a_pair_without_a_test_has_no_interval(tmp_path: Path) -> None:
     """A strategy that makes the same run from every seed does not show how runs vary."""
     for seed in range(5):
