@@ -284,13 +284,6 @@ class Summary(msgspec.Struct, frozen=True):
         compared = self.overall.contrasts if self.overall else alone
         return [contrast for contrast in compared if contrast.difference.workloads]
 
-    @property
-    def score_cutoffs(self) -> str:
-        """The trials that scores cover on all workloads: "17 to 52" or, if workloads differ, "1-17 to 52-200"."""
-        rows = [row for item in self.workloads for row in item.strategies if row.score]
-        ends = [[row.score_first or 0 for row in rows], [row.score_trials or 0 for row in rows]]
-        return " to ".join("-".join(map(str, sorted({min(own), max(own)}))) for own in ends if own)
-
     def to_json(self) -> dict[str, Any]:
         """Return the summary, without contrasts, as plain dicts, lists, strings and finite numbers, rounded."""
         data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=Row.to_json)
@@ -321,7 +314,7 @@ class BestProgram(msgspec.Struct, frozen=True, kw_only=True):
     trial: int  # index in the log, from 0
     gflops: float  # from its last measurement
     seconds: float  # from its last measurement
-    as_trial: float  # throughput from its measurement as a trial
+    gflops_as_trial: float  # from its measurement as a trial
     unit: str  # of the throughputs
     tied: list[int] | None  # trials that were equally fast when measured again; None if no trials were
     config: dict[str, Any]

@@ -22,10 +22,9 @@ from ...errors import encodable
 from ...log.format import DEFAULT_CONFIG, Header, version_spans
 from ...log.plan import kept_studies
 from ...plugins import Plugin
-from ...stats.intervals import Interval
 from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..knobs import MeasuredSpace
-from ..measures import Row, Shown, table
+from ..measures import Shown, table
 from ..model import BestProgram, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
 from ..verdict import SO_FAR
@@ -38,20 +37,14 @@ def page(
     summary: Summary,
     comparison: ComparedRuns,
     charts: Mapping[str, Mapping[str, Chart]],
-    styles: LineStyles,
     programs: Sequence[BestProgram],
     version: str = "",
 ) -> str:
     """Render the page for a summary. Equal arguments yield equal pages.
 
-    Args:
-        summary: The summary of ``comparison``.
-        comparison: The runs.
-        charts: The charts by workload and key; see :func:`~searchlab.analysis.charts.figures.all_charts`.
-        styles: The order and highlighting of strategies.
-        programs: The best programs.
-        version: The version of a page that is served, which follows its study; see :func:`waiting_page`.
+    ``version`` is that of a page that is served, which follows its study; see :func:`waiting_page`.
     """
+    styles = LineStyles.from_summary(summary, comparison)
     numbers = {name: number for number, name in enumerate(styles.names)}
     several = len(summary.workloads) > 1
     templates = environment()
@@ -63,19 +56,11 @@ def page(
         "several": several,
         "so_far": SO_FAR,
     }
-    sections = []
-    for number, item in enumerate(summary.workloads):
-        fields = _section(item, comparison[item.workload], charts[item.workload], programs, f"w{number}")
-        text = templates.get_template("section.html.jinja").render(fields)
-        sections.append(
-            {
-                "id": f"w{number}",
-                "item": item,
-                "charts": charts[item.workload],
-                "knobs": fields["knobs"],
-                "html": Markup(text),
-            }
-        )
+    sections = [
+        _section(item, comparison[item.workload], charts[item.workload], programs, f"w{number}")
+        for number, item in enumerate(summary.workloads)
+    ]
+    section_template = templates.get_template("section.html.jinja")
     over_all = {f"all-{key}": chart for key, chart in charts[""].items()}
     overall = summary.overall
     data = {"strategies": styles.names, "lit": styles.lit, "colours": COLOURS}
@@ -88,11 +73,10 @@ def page(
         names=styles.names,
         lit=styles.lit,
         legend=[*styles.lit, *(name for name in styles.names if name not in styles.lit)],
-        sections=sections,
+        sections=[section | {"html": Markup(section_template.render(section))} for section in sections],
         overall=overall,
-        overall_ranking=table(overall.strategies if overall else [], Shown.PAGE, cutoffs=summary.score_cutoffs),
+        overall_ranking=table(overall.strategies if overall else [], Shown.PAGE),
         overall_significant=significant_differences(overall.contrasts if overall else []),
-        overall_notes=interval_notes(overall.strategies if overall else ()),
         charts=charts,
         shared=compress_json(share_data(over_all, "all")),
         knob=knob_that_matters_most(comparison),
@@ -146,11 +130,7 @@ def _asset(name: str) -> str:
 
 
 def _section(
-    item: WorkloadSummary,
-    runs: WorkloadRuns,
-    charts: Mapping[str, Chart],
-    programs: Sequence[BestProgram],
-    name: str,
+    item: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Chart], programs: Sequence[BestProgram], name: str
 ) -> dict[str, Any]:
     """Return the values that a section's template needs."""
     return {
@@ -161,7 +141,6 @@ def _section(
         "ranking": table(item.strategies, Shown.PAGE, **item.words(TARGET)),
         "costs": table(item.strategies, Shown.COSTS),
         "significant": significant_differences(item.contrasts),
-        "interval_notes": interval_notes(item.strategies),
         "facts": facts(runs.runs),
         "knobs": important_knobs(runs.spaces),
         "data": compress_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
@@ -169,13 +148,13 @@ def _section(
 
 
 def knob_that_matters_most(comparison: ComparedRuns) -> str:
-    """Return which knob matters most on how many workloads, such as "tile_k on 9 workloads and unroll on 3 workloads".
+    """Return which knob matters most on how many workloads: "tile_k (sketch) on 9 workloads and unroll ...".
 
     Returns "" for a single workload.
     """
     spaces = [space for item in comparison.values() for space in item.spaces if space.importances]
     several = len({space.space for space in spaces}) > 1
-    first = Counter(f"{space.space}: " * several + next(iter(space.importances)) for space in spaces)
+    first = Counter(next(iter(space.importances)) + f" ({space.space})" * several for space in spaces)
     texts = [f"{knob} on {counted(number, 'workload')}" for knob, number in first.most_common()]
     return listed(texts) if len(comparison) > 1 else ""
 
@@ -211,49 +190,33 @@ def compress_json(data: Any) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
-def interval_notes(rows: Sequence[Row]) -> list[str]:
-    """Return the reasons why estimates in ``rows`` have no interval, without duplicates."""
-    names = {measure.name for row in rows[:1] for measure, column in row.columns() if column.shown & Shown.PAGE}
-    estimates = [row.values[name] for row in rows for name in names]
-    return sorted({estimate.note for estimate in estimates if isinstance(estimate, Interval) and estimate.note})
-
-
 def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
     """Return a row for each way in which a strategy was run, with the workloads if it was run in several ways."""
     ways: dict[tuple[str, ...], dict[str, list[LoggedRun]]] = {}
     for item in comparison.values():
         for strategy, runs in item.by_strategy.items():
-            way = strategy, *_way(runs[0].log.header)
-            ways.setdefault(way, {})[item.workload] = list(runs)
-    several = {name for name in {way[0] for way in ways} if sum(way[0] == name for way in ways) > 1}
+            ways.setdefault(_way(strategy, runs[0].log.header), {})[item.workload] = list(runs)
+    several = Counter(way[0] for way in ways)
+    names = ("strategy", "policy", "cost_model", "features", "batch", "warm_start")
     rows = []
-    for (strategy, policy, model, features, batch, warm), by_workload in sorted(ways.items()):
+    for way, by_workload in sorted(ways.items()):
         runs = [run for strategy_runs in by_workload.values() for run in strategy_runs]
         lengths = [run.log.trials for run in runs]
-        rows.append(
-            {
-                "strategy": strategy,
-                "policy": policy,
-                "cost_model": model,
-                "features": features,
-                "batch": batch,
-                "warm_start": warm,
-                "seeds": number_ranges(run.seed for run in runs),
-                "trials": " to ".join(map(str, sorted({min(lengths), max(lengths)}))),
-                "on": listed(list(by_workload)) if strategy in several else "",
-            }
-        )
+        seeds, on = number_ranges(run.seed for run in runs), listed(list(by_workload)) if several[way[0]] > 1 else ""
+        trials = " to ".join(map(str, sorted({min(lengths), max(lengths)})))
+        rows.append(dict(zip(names, way, strict=True)) | {"seeds": seeds, "trials": trials, "on": on})
     return rows
 
 
-def _way(header: Header) -> tuple[str, str, str, str, str]:
+def _way(strategy: str, header: Header) -> tuple[str, ...]:
     policy = plugin_text(header.policy)
     if header.effective:
         policy += f" (used: {_pairs(header.effective)})"
     model = plugin_text(header.cost_model) if header.cost_model else ""
     logs = [source for source in header.warm_start if source != DEFAULT_CONFIG]
     sources = ["the default config"] * (DEFAULT_CONFIG in header.warm_start) + [f"{len(logs)} logs"] * bool(logs)
-    return policy, model, header.features if header.cost_model else "", str(header.batch), " and ".join(sources)
+    features = header.features if header.cost_model else ""
+    return strategy, policy, model, features, str(header.batch), " and ".join(sources)
 
 
 def plugin_text(plugin: Plugin) -> str:

@@ -127,7 +127,7 @@ def test_the_reasons_and_the_most_important_knob_are_visible(tmp_path: Path) -> 
     for workload in ("gemm:8x8x8", "gemm:8x8x9"):
         for gain, name in enumerate(("random", "guided"), 1):
             for seed in range(8):
-                write(tmp_path / workload[-1], name, seed, [1, 4 * gain + seed / 8, 9 * gain], workload=workload)
+                write(tmp_path / workload[-1], name, seed, [1, gain * (4 + seed / 8), 9 * gain], workload=workload)
     pages = [made(tmp_path / directory) for directory in ("", "8")]
     for page, knob in zip(pages, ("most important knob is ", "Which knobs matter: tile ("), strict=True):
         words = " ".join(page.text.split())
