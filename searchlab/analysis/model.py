@@ -145,6 +145,13 @@ class Family(msgspec.Struct, frozen=True):
     says: str  # a description of the families in words
 
 
+class Explanation(msgspec.Struct, frozen=True):
+    """A difference between two strategies in practice; see :mod:`.why`."""
+
+    size: str  # how much faster the best programs are; empty if a strategy has found none
+    why: str  # why the worse strategy loses; empty if the difference is not significant
+
+
 class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The comparison of strategies on one workload."""
 
@@ -160,7 +167,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     standing: Standing | None = None  # None with fewer than two strategies
     verdict: str
     notes: list[str]
-    explanations: list[str] = []  # on the only workload, as in Overall
+    explanations: list[Explanation] = []  # on the only workload, as in Overall
 
     def words(self, target: float) -> dict[str, str]:
         """Return the words to insert into column titles; see :func:`~searchlab.analysis.measures.table`."""
@@ -187,7 +194,7 @@ class ContrastAnswer(msgspec.Struct, frozen=True):
     verdict: str
     says: str  # one sentence with the effect, its interval, and p on these workloads and on workloads like these
     difference: Difference
-    why: str = ""  # how large the difference is in practice and, if it is significant, why the worse one loses
+    explanation: Explanation
 
 
 class Comparand(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,7 +255,7 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     ranks: dict[str, float]  # average ranks by mean area on each workload; 1 for a strategy that is best everywhere
     standing: Standing
     verdict: str
-    explanations: list[str]  # for each other strategy: how large the difference is in practice, and why it loses
+    explanations: list[Explanation]  # of the differences from the leader, except in registered contrasts
 
 
 class Summary(msgspec.Struct, frozen=True):

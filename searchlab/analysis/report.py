@@ -144,7 +144,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
     failed trials, and a description of the tests, which is always there if contrasts were added too late.
     """
     parts: list[RenderableType] = claim_texts(summary.claims)
-    parts += [Text(answer.says, "bold") for answer in summary.answers]
+    parts += [Text.assemble((answer.says, "bold"), f"\n{answer.explanation.size}") for answer in summary.answers]
     items = summary.workloads if full or summary.overall is None else []
     is_shared = summary.overall is None and len(items) > 1 and len({item.verdict for item in items}) == 1
     for item in items:
@@ -159,6 +159,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
             texts[MOST_NOTES:] = ["More notes are in the report, and shown with --full."]
         if texts:
             parts.append(Text(" ".join(texts)))
+        parts += [Text(explanation.size) for explanation in item.explanations[:1]]
         if full:
             parts.append(_StrategyTable("", measures.table(item.strategies, Shown.COSTS, **words)))
     if is_shared:
@@ -192,7 +193,8 @@ def overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableTyp
     for name, cells in table.rows:
         cells.append(Cell(f"{ranks[name]:.2f}"))
     title = f"across {len(overall.workloads)} workloads"
-    return [*_ranking(title, table, summary, full=full), Text(overall.verdict)]
+    sizes = [Text(explanation.size) for explanation in overall.explanations[:1]]
+    return [*_ranking(title, table, summary, full=full), Text(overall.verdict), *sizes]
 
 
 def _ranking(title: str, table: measures.Table, summary: Summary, *, full: bool) -> list[RenderableType]:

@@ -24,6 +24,7 @@ from .model import (
     PAIRED_T,
     Contrast,
     ContrastAnswer,
+    Explanation,
     Overall,
     Summary,
     WorkloadSummary,
@@ -274,12 +275,11 @@ def _overall(
     )
 
 
-def _explain(first: str, second: str, difference: Difference, items: Sequence[WorkloadRuns]) -> str:
-    """Return the size of a difference in practice and, if it is significant, why the worse strategy loses."""
+def _explain(first: str, second: str, difference: Difference, items: Sequence[WorkloadRuns]) -> Explanation:
     loser, winner = (second, first) if difference.value > 0 else (first, second)
     p = difference.on_these.p
     why = explain(loser, winner, items) if p is not None and p <= ALPHA else ""
-    return " ".join(filter(None, [practical_size(loser, winner, items), why]))
+    return Explanation(practical_size(loser, winner, items), why)
 
 
 def _explanations(
@@ -287,19 +287,15 @@ def _explanations(
     compared: Sequence[Contrast],
     registered: Sequence[tuple[str, str]],
     items: Sequence[WorkloadRuns],
-) -> list[str]:
-    """Return how each other strategy compares with the first one, except in registered contrasts, which are answered.
-
-    The texts are those of :func:`_explain`.
-    """
+) -> list[Explanation]:
+    """Explain the differences from the first strategy, except in registered contrasts, which are answered."""
     pairs = [{*pair} for pair in registered]
     differences = [(name, find_difference(compared, names[0], name)) for name in names[1:]]
-    texts = [
+    return [
         _explain(names[0], name, difference, items)
         for name, difference in differences
         if difference and {names[0], name} not in pairs
     ]
-    return [text for text in texts if text]
 
 
 # --- registered contrasts ---------------------------------------------------------------------------------------------
@@ -321,6 +317,6 @@ def answers(
     for first, second in registered:
         if difference := find_difference(contrasts, first, second):
             says = answer(first, second, difference, area)
-            why = _explain(first, second, difference, list(comparison.values()))
-            answered.append(ContrastAnswer(first, second, answer_word(difference), says, difference, why))
+            explanation = _explain(first, second, difference, list(comparison.values()))
+            answered.append(ContrastAnswer(first, second, answer_word(difference), says, difference, explanation))
     return answered
