@@ -86,7 +86,7 @@ def practical_size(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> st
     faster = f"{size} {'faster' if gain > 0 else 'slower'} than" if round(100 * gain, 1) else "as fast as"
     over = f" (geometric mean over {len(pairs)} workloads)" * (len(pairs) > 1)
     share = float(np.median([_share_to_match(behind, ahead) for _, behind, ahead in pairs]))
-    match = MATCH.format(share=percent(share)) * (share < 1)
+    match = MATCH.format(share=percent(share)) * (share < 1 and gain >= 0)
     return SIZE.format(winner=winner, faster=faster, loser=loser, over=over) + match + "."
 
 

@@ -50,3 +50,11 @@ def test_the_size_of_a_difference_is_stated_in_practice(tmp_path: Path) -> None:
         "The best programs of slow are 33.3 % slower than those of quick."
     )
     assert practical_size("quick", "none", runs) == ""
+
+
+def test_programs_that_are_slower_in_the_end_match_nothing(tmp_path: Path) -> None:
+    for workload, final in ((WORKLOAD, 20), (OTHER, 2)):
+        write(tmp_path, "quick", 0, [8, 8, 8, final], workload=workload)
+        write(tmp_path, "slow", 0, [1, 1, 1, 10], workload=workload)
+    size = practical_size("slow", "quick", list(read_runs(tmp_path).values()))
+    assert size.endswith("(geometric mean over 2 workloads).")

@@ -415,9 +415,8 @@ def _workloads(pairs: Sequence[Row], workloads: Sequence[str], groups: Sequence[
     y: Spec = {"field": "name", "type": "nominal", "title": None, "sort": order, "axis": axis}
     colour: Spec = {"field": "group", "type": "nominal", "title": None, "sort": order}
     colour |= {"scale": {"range": list(GROUPS)}, "legend": {"columns": 1, "symbolOpacity": 1, "symbolLimit": 0}}
-    shape = {name: part for name, part in colour.items() if name != "scale"}  # there are more groups than colours
     if len(set(groups)) == 1:
-        colour, shape = {"value": GROUPS[0]}, {"value": "circle"}
+        colour = {"value": GROUPS[0]}
     of_workload = {"data": {"values": rows}, "key": "workload", "fields": ["name", "link", "group"]}
     by_size = [{"field": field, "order": "descending"} for field in ("mean", "difference")]
     mean = {"x": {"field": "mean", "type": "quantitative"}, "y": y, "color": colour}
@@ -434,7 +433,7 @@ def _workloads(pairs: Sequence[Row], workloads: Sequence[str], groups: Sequence[
             {"window": [{"op": "row_number", "as": "order"}], "sort": [by_size[0], {"field": "group"}, by_size[1]]},
         ],
         layers=[layer("tick", mean, thickness=2, size=TWO_LINES, opacity=0.5)],
-        dots={"href": {"field": "link"}, "tooltip": tooltip, "shape": shape},
+        dots={"href": {"field": "link"}, "tooltip": tooltip},
     )
     return Chart(
         "workloads",

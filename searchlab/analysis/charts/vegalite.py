@@ -44,6 +44,7 @@ Format = Literal["pdf", "svg", "png"]
 COLOURS = ("#0072b2", "#c94f00", "#00815e", "#b95c93", "#a06e00", "#333333", "#77771f", "#882255", "#332288")
 DASHES: tuple[list[float], ...] = ([1, 0], [7, 2], [8, 2, 2, 2], [3, 1.5])
 GROUPS = ("#3d8c95", "#8c6d4f", "#6b7c93", "#8a6a8f", "#6f8a3a", "#b0614a")  # of what is not a strategy
+GROUPS += ("#2f4f8f", "#a0782a", "#4d7a4d", "#7f3f3f", "#a64d79", "#555555")
 GREY = "#767676"
 WIDTH, HEIGHT, ROW = 520, 300, 20  # in pixels; ROW is the height of a strategy in charts with a row for each
 ROWS = 22  # maximum number of strategies in a column of a legend

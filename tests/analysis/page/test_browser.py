@@ -430,6 +430,12 @@ def test_of_many_strategies_only_six_are_highlighted(browser: Browser, large: Pa
     assert len(browser.run("[...document.querySelectorAll('#w0-ranking > .scroll tr.own')]")) == 1
 
 
+def test_the_list_of_many_strategies_is_a_line_on_a_phone(browser: Browser, large: Path) -> None:
+    browser.size(500)
+    browser.open(large)
+    assert browser.run("document.getElementById('legend').clientHeight") < 60
+
+
 def test_a_site_of_results_opens_from_a_web_server(browser: Browser, page: Path, tmp_path: Path) -> None:
     publish(tmp_path / "site", [study_result(page.parents[1])])
     handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "site")
