@@ -159,9 +159,9 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
     for key, label in AXES:
         bands = {row.strategy: band_of(runs.strategies[row.strategy], key) for row in item.strategies}
         last = item.horizon if key == BY_TRIALS else math.inf
-        places = np.concatenate([band.x for band in bands.values()])
+        positions = np.concatenate([band.x for band in bands.values()])
         ends = [min(float(band.x[-1]), last) for band in bands.values()]
-        at = np.union1d(sample(places[places <= last]), ends)
+        at = np.union1d(sample(positions[positions <= last]), ends)
         rows = [row for name, band in bands.items() for row in _sample(name, band, at)]
         shade = start if key == BY_TRIALS else 0
         views[key] = line_chart(rows, styles, label, f"best {item.unit} so far", levels=levels, shade=shade, digits=1)

@@ -43,8 +43,10 @@ Format = Literal["pdf", "svg", "png"]
 # contrast of at least 3 with white. The page replaces them in the dark; see report.css.
 COLOURS = ("#0072b2", "#c94f00", "#00815e", "#b95c93", "#a06e00", "#333333", "#77771f", "#882255", "#332288")
 DASHES: tuple[list[float], ...] = ([1, 0], [7, 2], [8, 2, 2, 2], [3, 1.5])
-GROUPS = ("#3d8c95", "#8c6d4f", "#6b7c93", "#8a6a8f", "#6f8a3a", "#b0614a")  # of what is not a strategy
-GROUPS += ("#2f4f8f", "#a0782a", "#4d7a4d", "#7f3f3f", "#a64d79", "#555555")
+GROUPS = (  # of what is not a strategy
+    *("#3d8c95", "#8c6d4f", "#6b7c93", "#8a6a8f", "#6f8a3a", "#b0614a"),
+    *("#2f4f8f", "#a0782a", "#4d7a4d", "#7f3f3f", "#a64d79", "#555555"),
+)
 GREY = "#767676"
 WIDTH, HEIGHT, ROW = 520, 300, 20  # in pixels; ROW is the height of a strategy in charts with a row for each
 ROWS = 22  # maximum number of strategies in a column of a legend
@@ -330,12 +332,12 @@ def forest_chart(
         "left": f"max(datum.from, -{limit:.3g})",
         "right": f"min(datum.to, {limit:.3g})",
     }
-    place = {"y": y, "x": x, "color": colour}
+    channels = {"y": y, "x": x, "color": colour}
     zone = layer("rect", {"x": x | {"field": "lower"}, "x2": {"field": "upper"}}, color=GREY, opacity=0.15)
     arrows = [
         layer(
             "text",
-            place | {"x": x | {"field": end}, "opacity": {"condition": {"test": beyond, "value": 1}, "value": 0}},
+            channels | {"x": x | {"field": end}, "opacity": {"condition": {"test": beyond, "value": 1}, "value": 0}},
             text=arrow,
             aria=False,
         )
@@ -357,9 +359,9 @@ def forest_chart(
             zone | {"data": {"values": [{"lower": -ROPE, "upper": ROPE}]}},
             layer("rule", {"x": {"datum": 0}}, color=GREY),
             *layers,
-            layer("rule", place | {"x": x | {"field": "left"}, "x2": {"field": "right"}}, size=2),
+            layer("rule", channels | {"x": x | {"field": "left"}, "x2": {"field": "right"}}, size=2),
             *arrows,
-            layer("point", place | {"fill": {"condition": full, "value": "white"}} | dots, size=70, opacity=1),
+            layer("point", channels | {"fill": {"condition": full, "value": "white"}} | dots, size=70, opacity=1),
         ],
     }
 
