@@ -113,7 +113,8 @@ def publish(
     folders = Counter(result.folder for result in results)
     if shared := [folder for folder, number in folders.items() if number > 1]:
         raise SearchlabError(f"two results would be written to {out / shared[0]}; rename one of their directories")
-    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or _is_site(out))):
+    is_site = (out / "index.html").is_file() or bool(_cards(out))
+    if out.exists() and not (out.is_dir() and (is_site or not any(out.iterdir()))):
         raise SearchlabError(f"{out} is neither empty nor a site; choose another directory")
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -135,10 +136,6 @@ def publish(
 
 def _cards(out: Path) -> list[Path]:
     return [path for path in sorted(out.glob(f"*/{CARD}")) if not path.parent.name.startswith(".")]
-
-
-def _is_site(out: Path) -> bool:
-    return (out / "index.html").is_file() or bool(_cards(out))
 
 
 def _write(folder: Path, result: Publication) -> Path:

@@ -16,7 +16,7 @@ from ...stats.inference import ROPE
 from ..knobs import MOST_VALUES, MeasuredSpace
 from ..measures import AREA
 from ..model import Contrast, Overall, Summary, WorkloadSummary
-from ..runs import PARTS, BudgetParts, ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns, mean_of_defined
+from ..runs import PARTS, BudgetParts, ComparedRuns, LoggedRun, WorkloadRuns, mean_of_defined
 from ..words import counted, listed, p_equals
 from .vegalite import (
     GREY,
@@ -119,11 +119,6 @@ METRICS = (
 )
 
 
-def band_of(group: StrategyRuns, axis: str) -> Band:
-    """Return the band of the best GFLOPS so far over ``axis``, a key of :data:`AXES`."""
-    return group.band_over_trials if axis == BY_TRIALS else group.band_over_seconds
-
-
 def _line(strategy: str, x: Floats, *edges: Floats, steps: bool = True) -> list[Row]:
     """Return the rows of a line, whose edges are y or (y, lower, upper). Points without y are omitted.
 
@@ -157,7 +152,8 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
     start, sharing = runs.shared_start
     views = {}
     for key, label in AXES:
-        bands = {row.strategy: band_of(runs.strategies[row.strategy], key) for row in item.strategies}
+        groups = [runs.strategies[row.strategy] for row in item.strategies]
+        bands = {group.strategy: getattr(group, f"band_over_{key}") for group in groups}
         last = item.horizon if key == BY_TRIALS else math.inf
         positions = np.concatenate([band.x for band in bands.values()])
         ends = [min(float(band.x[-1]), last) for band in bands.values()]
