@@ -340,6 +340,28 @@ def test_names_of_workloads_leave_room_on_a_phone(browser: Browser, tmp_path: Pa
     assert browser.run(f"Math.max(...{texts}.map(t => t.getBoundingClientRect().width)) < 0.45 * {svg}.clientWidth")
 
 
+def test_a_legend_has_only_the_strategies_in_its_chart(browser: Browser, tmp_path: Path) -> None:
+    for name in ("random", "xgb"):
+        path = write(tmp_path, name, 0, [1.0, 2.0, 3.0, 4.0])
+        quality = '"model":{"trials":4,"k":1,"pairwise_accuracy":0.7},"config"' if name == "xgb" else '"config"'
+        path.write_text(path.read_text().replace('"config"', quality))
+    report(tmp_path)
+    browser.size(1280)
+    browser.open(tmp_path / "report" / "report.html")
+    for chart, names in (("w0-models", ["xgb"]), ("w0-convergence", ["random", "xgb"])):
+        see(browser, chart)
+        labels = f"[...document.querySelectorAll('#{chart} .role-legend-label text')].map(t => t.textContent)"
+        assert sorted(browser.run(labels)) == names
+
+
+def test_the_name_of_the_best_known_program_is_visible(view: Browser) -> None:
+    see(view)
+    texts = "[...document.querySelectorAll('#w0-convergence svg text')]"
+    name = f"{texts}.find(text => text.textContent.startsWith('best known'))"
+    top = "document.querySelector('#w0-convergence svg').getBoundingClientRect().top"
+    assert view.run(f"{name}.getBoundingClientRect().top >= {top}")
+
+
 def test_another_reference_is_chosen_for_the_differences(view: Browser) -> None:
     see(view, "all-differences")
     select = "#all-differences .vega-bind select"
