@@ -354,12 +354,15 @@ def test_a_legend_has_only_the_strategies_in_its_chart(browser: Browser, tmp_pat
         assert sorted(browser.run(labels)) == names
 
 
-def test_the_name_of_the_best_known_program_is_visible(view: Browser) -> None:
-    see(view)
-    texts = "[...document.querySelectorAll('#w0-convergence svg text')]"
-    name = f"{texts}.find(text => text.textContent.startsWith('best known'))"
-    top = "document.querySelector('#w0-convergence svg').getBoundingClientRect().top"
-    assert view.run(f"{name}.getBoundingClientRect().top >= {top}")
+def test_the_name_of_the_best_known_program_is_visible(browser: Browser, tmp_path: Path) -> None:
+    write(tmp_path, "random", 0, [5.0, 20.0, 30.0, 44.9])
+    report(tmp_path)
+    browser.size(1280)
+    browser.open(tmp_path / "report" / "report.html")
+    see(browser)
+    svg = "document.querySelector('#w0-convergence svg')"
+    name = f"[...{svg}.querySelectorAll('text')].find(text => text.textContent.startsWith('best known'))"
+    assert browser.run(f"{name}.getBoundingClientRect().top >= {svg}.getBoundingClientRect().top")
 
 
 def test_another_reference_is_chosen_for_the_differences(view: Browser) -> None:
