@@ -6,13 +6,4 @@ from .read import read_runs
 from .report import report, report_directory, summary_table
 from .summary import summarize
 
-__all__ = [
-    "Comparison",
-    "Summary",
-    "compare",
-    "read_runs",
-    "report",
-    "report_directory",
-    "summarize",
-    "summary_table",
-]
+__all__ = ["Comparison", "Summary", "compare", "read_runs", "report", "report_directory", "summarize", "summary_table"]

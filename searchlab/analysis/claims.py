@@ -1,25 +1,18 @@
-"""Verdicts on the published claims in a study.
-
-A claim compares a strategy with one or more opponents by one measure. Each comparison consists of a test and an
-interval for the mean difference or, if the measure has a unit, for the mean log ratio; see
-:func:`~searchlab.stats.inference.paired_difference`. If there are enough workloads, the comparison is about
-workloads like these; otherwise, it is only about these workloads. The p-values are corrected for all comparisons of all
-claims in a report (Holm), separately from the other tests in the report. The intervals are not corrected.
-"""
+"""Verdicts on the published claims in a study, by the tests that ``docs/design/statistics.md`` describes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from ..arrays import Floats
 from ..log.plan import UNLIMITED, Budget, Claim
-from ..stats.inference import Difference, paired_difference
-from ..stats.ranks import ALPHA, holm
+from ..stats.inference import Answer, Difference, paired_difference
+from ..stats.ranks import ALPHA
+from .contrasts import adjust
 from .measures import AREA, SECONDS, TRIALS, StrategySummary
 from .model import ClaimVerdict, Comparand
 from .runs import TARGET, ComparedRuns, StrategyRuns, WorkloadRuns
@@ -39,47 +32,35 @@ _TITLES = {
 
 def claim_verdicts(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[ClaimVerdict]:
     """Return the verdict on each of ``claims``."""
-    comparisons = [(claim, other, _compare(comparison, claim, other)) for claim in claims for other in claim.opponents]
-    tested = [pair.p for _, _, pair in comparisons if pair.p is not None]
-    adjusted = iter(holm(np.array(tested)).tolist()) if tested else iter(())
-    compared: dict[int, list[Comparand]] = {}
-    for claim, other, pair in comparisons:
-        p = None if pair.p is None else next(adjusted)
-        compared.setdefault(id(claim), []).append(_comparand(claim, other, pair, p))
-    return [_decide(claim, compared[id(claim)]) for claim in claims]
+    keys = [(number, other) for number, claim in enumerate(claims) for other in claim.opponents]
+    compared = {(number, other): _compare(comparison, claims[number], other) for number, other in keys}
+    p = {key: value for key, (difference, *_) in compared.items() if (value := _answer(difference).p) is not None}
+    adjusted = adjust(p)
+    verdicts = []
+    for number, claim in enumerate(claims):
+        against = [
+            _comparand(claim, other, *compared[number, other], adjusted.get((number, other)))
+            for other in claim.opponents
+        ]
+        decisive = min(
+            against, key=lambda other: (WORST_FIRST.index(other.verdict), other.value if other.workloads else 0.0)
+        )
+        verdicts.append(ClaimVerdict(claim=claim, verdict=decisive.verdict, says=decisive.says, against=against))
+    return verdicts
 
 
-class _Comparison(NamedTuple):
-    """The difference between a strategy and an opponent, or the logarithm of their ratio. Higher is better."""
-
-    difference: Difference
-    unreached: float
-    missing: str  # why there is nothing to compare, or ""
-
-    @property
-    def on_others(self) -> bool:
-        return self.difference.on_others.p is not None
-
-    @property
-    def answer(self) -> Any:
-        return self.difference.on_others if self.on_others else self.difference.on_these
-
-    @property
-    def p(self) -> float | None:
-        p: float | None = self.answer.p
-        return p
+def _answer(difference: Difference) -> Answer:
+    """Return the answer about workloads like these or, if there are too few workloads, about these only."""
+    return difference.on_others if difference.on_others.p is not None else difference.on_these
 
 
-def _decide(claim: Claim, against: list[Comparand]) -> ClaimVerdict:
-    decisive = min(
-        against,
-        key=lambda comparand: (WORST_FIRST.index(comparand.verdict), comparand.value if comparand.workloads else 0.0),
-    )
-    return ClaimVerdict(claim=claim, verdict=decisive.verdict, says=decisive.says, against=against)
+def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> tuple[Difference, float, str]:
+    """Compare the claim's strategy with ``other`` on each workload on which both have enough trials.
 
-
-def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> _Comparison:
-    """Compare the claim's strategy with ``other`` on each workload on which both have enough trials."""
+    Returns:
+        The difference or, if the measure has a unit, that of the logarithms (higher is better); the fraction of runs
+        that did not reach the target; and why there is nothing to compare, or "".
+    """
     names = (claim.strategy, other)
     budget = Budget(claim.trials or UNLIMITED, claim.seconds)
     first: list[Floats] = []
@@ -107,7 +88,7 @@ def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> _Comparison:
         why = "no workload has runs of both with enough trials" if short else "no workload has runs of both"
     else:
         why = ""
-    return _Comparison(paired_difference(first, second, clusters), float(np.mean(unreached or [0.0])), why)
+    return paired_difference(first, second, clusters), float(np.mean(unreached or [0.0])), why
 
 
 def _covers(runs: StrategyRuns, claim: Claim) -> bool:
@@ -149,13 +130,14 @@ def _pair_numbers(
     return first, second
 
 
-def _comparand(claim: Claim, other: str, pair: _Comparison, p: float | None) -> Comparand:
-    difference, answer = pair.difference, pair.answer
-    interval = answer.difference
+def _comparand(
+    claim: Claim, other: str, difference: Difference, unreached: float, missing: str, p: float | None
+) -> Comparand:
+    interval = _answer(difference).difference
     verdict = _verdict(claim, difference.value, interval.lower, interval.upper, p)
     value, lower, upper = _shown(claim, interval.value, interval.lower, interval.upper)
     scope = these_workloads(difference.workloads)
-    if pair.on_others:
+    if difference.on_others.p is not None:
         scope = "these kernels on other devices" if difference.clusters else "workloads like these"
     comparand = Comparand(
         against=other,
@@ -170,10 +152,10 @@ def _comparand(claim: Claim, other: str, pair: _Comparison, p: float | None) -> 
         level=difference.level,
         behind=difference.behind,
         seeds=difference.pairs,
-        unreached=pair.unreached,
+        unreached=unreached,
         says="",
     )
-    return msgspec.structs.replace(comparand, says=_says(claim, comparand, pair.missing or interval.note))
+    return msgspec.structs.replace(comparand, says=_says(claim, comparand, missing or interval.note))
 
 
 def _verdict(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> str:

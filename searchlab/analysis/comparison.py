@@ -17,7 +17,7 @@ from ..log.plan import Claim
 from ..log.result import Result, html_paragraphs, html_table, study_frame
 from ..options import checks_arguments
 from .charts.figures import BY_TRIALS, all_charts
-from .charts.vegalite import Chart, Format, LineStyles, Spec, altair_chart, titled
+from .charts.vegalite import Chart, Format, Spec, altair_chart, titled
 from .measures import AREA, Shown, table
 from .model import Summary, WorkloadSummary
 from .read import group_runs, planned_claims, read_runs
@@ -52,8 +52,8 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
             limit all runs.
 
     Raises:
-        SearchlabError: If there are no logs, if there are several strategies but no two searched the same workload, or
-            if the logs are not comparable (see :func:`~searchlab.analysis.read.read_runs`).
+        SearchlabError: If there are no logs, or if they are not comparable; see
+            :func:`~searchlab.analysis.read.read_runs`.
 
     Example:
         >>> import searchlab
@@ -67,7 +67,7 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
         True
     """
     if len(what) == 1 and isinstance(what[0], str | Path):
-        return Comparison(_check_comparable(read_runs(Path(what[0]), by=by)), planned_claims(Path(what[0])))
+        return Comparison(read_runs(Path(what[0]), by=by), planned_claims(Path(what[0])))
     logs: dict[Path, tuple[str | None, Columns]] = {}
     texts: Texts = {}
     for argument in what:
@@ -82,7 +82,7 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
     if not logs:
         raise SearchlabError("nothing to compare: pass results, logs, or directories of logs")
     named = ((log, encodable(log.path.as_posix())) for _, log in logs.values())
-    return Comparison(_check_comparable(group_runs(named, by=by)))
+    return Comparison(group_runs(named, by=by))
 
 
 def _logs(source: Any, texts: Texts) -> Iterator[Columns]:
@@ -111,18 +111,6 @@ def _relabel(label: Any, group: Mapping[Path, Columns]) -> dict[Path, Columns]:
         return replace(log, header=msgspec.structs.replace(log.header, label=new[log.header.name], contrasts=contrasts))
 
     return {path: renamed(log) for path, log in group.items()}
-
-
-def _check_comparable(runs: Runs) -> Runs:
-    searched = {name: workload for workload, item in runs.items() for name in item.by_strategy}
-    if len(searched) > 1 and all(len(item.by_strategy) == 1 for item in runs.values()):
-        (first, first_workload), (second, second_workload) = list(searched.items())[:2]
-        raise SearchlabError(
-            f"nothing to compare: no two strategies searched the same workload; for example, {first!r} searched "
-            f"{first_workload}, while {second!r} searched {second_workload}; to compare runs of the same strategy, "
-            "pass a mapping from labels to runs"
-        )
-    return runs
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -154,8 +142,7 @@ class Comparison:
 
     @cached_property
     def _charts(self) -> dict[str, dict[str, Chart]]:
-        styles = LineStyles.from_summary(self.summary, self.runs)
-        return all_charts(self.summary, self.runs, styles)
+        return all_charts(self.summary, self.runs)
 
     @property
     def workloads(self) -> list[str]:
@@ -307,9 +294,7 @@ class Comparison:
         texts = [answer.says for answer in self.summary.answers]
         text = html_paragraphs([*texts, overall.verdict] if overall else texts)
         for item in workloads:
-            ranking = table(item.strategies, Shown.TERMINAL, **item.words(self.summary.target))
-            heads = ["strategy", *(head.title for head in ranking.heads)]
-            rows = [(name, *(cell.text + cell.beside for cell in cells)) for name, cells in ranking.rows]
+            heads, rows = table(item.strategies, Shown.TERMINAL, **item.words(self.summary.target)).texts
             text += html_table(heads, rows, caption=item.workload) + html_paragraphs([item.verdict])
         left = len(self.summary.workloads) - len(workloads)
         return text + html_paragraphs([f"{left} more workloads are in strategies_frame()"] * bool(left))
@@ -336,24 +321,14 @@ class Comparison:
     def _spec(self, workload: str, key: str, view: str = "") -> Spec:
         chart = self._charts.get(workload, {}).get(key)
         if chart is None:
-            raise SearchlabError(_WITHOUT[key].format(workload=workload))
+            raise SearchlabError(
+                f"the runs {f'on {workload}' if workload else 'over all workloads'} have no data for the chart {key!r}"
+                f"{did_you_mean(key, self._charts.get(workload, ()))}"
+            )
         view = view or next(iter(chart.views))
         if view not in chart.views:
             raise SearchlabError(f"{chart.title.lower()} cannot be drawn by {view!r}{did_you_mean(view, chart.views)}")
         return titled(chart.views[view], workload, chart, view)
-
-
-_WITHOUT = {
-    "convergence": "no trials of {workload} have been measured yet",
-    "differences": "no differences to plot: no two strategies ran on every workload",
-    "workloads": "no differences to plot: there is only one workload, or no two strategies share a seed on one",
-    "budget": "no trials of {workload} have been measured yet",
-    "trials": "no trials of {workload} have been measured yet",
-    **dict.fromkeys(("importances", "values"), "no knob of {workload} has several values among its measured configs"),
-    "pairs": "fewer than two knobs of {workload} have several values among its measured configs",
-    "models": "no strategy on {workload} has a cost model whose predictions were scored",
-}
-"""For each line chart, the reason why it may be missing."""
 
 
 def _pick(items: Mapping[str, T], name: str, kind: str) -> T:

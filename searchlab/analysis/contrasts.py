@@ -3,24 +3,11 @@
 Strategies are tested only by the area under the curve: each pair on each workload and, over all workloads, once for a
 claim about these workloads and once for a claim about similar ones.
 
-**Families.** The tests of the registered contrasts form one family, with two steps: first a claim about these workloads
-for each contrast, corrected by Holm's procedure; then, only if all of these are significant, claims about similar
-workloads and on single workloads, corrected by Holm's procedure at half the level each (or at the whole level, if there
-is only one kind). If any contrast makes no difference on these workloads, a false positive in this family requires one
-in the first step; otherwise, it requires one in the second. Either has a probability of at most 5 % (Maurer, Hothorn
-and Lehmacher, "Multiple comparisons in drug clinical trials and preclinical assays: a-priori ordered hypotheses",
-1995). The tests of all other pairs are exploratory, and form a second family, corrected by Holm's procedure.
-
-**Choice of test.** Most policies begin with random trials that depend only on the seed, so the runs of two strategies
-with the same seed form a pair. For policies with a different start (cmaes, qmc), pairing by seed is as good as any
-other pairing. The signed-rank test compares runs within pairs, so the luck of a seed's random trials cancels out, and
-ten seeds suffice where the rank-sum test needs twenty. However, its p-value for n pairs is at least 2 / 2^n, and the
-correction for all tests in a family requires p-values far below 0.05. If two strategies share too few seeds to reach
-such p-values with one seed to spare, the rank-sum test is used. Its smallest p-value, 2 / C(2n, n), decreases much
-faster, and shared trials can only increase its p-values, because they reduce the spread of the rank sum. The choice
-depends only on the numbers of seeds, strategies and workloads, so the error rate of a family remains at most 5 %.
-
-The effect, direction and p-value of a comparison are all computed from the same runs.
+``docs/design/statistics.md`` describes the families and the choice of tests. The tests of registered contrasts have two
+steps: claims about these workloads and, only if all of these are significant, claims about similar workloads and on
+single workloads, at half the level each (or at the whole level, if there is only one kind). On one workload, runs are
+paired by seed (signed-rank test), unless two strategies share too few seeds to reach the required p-value with one seed
+to spare (rank-sum test). This depends only on numbers of seeds, strategies and workloads, never on results.
 """
 
 from __future__ import annotations
@@ -31,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, count
 from math import comb
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -47,12 +35,13 @@ Runs = Mapping[int, float]
 Level = Callable[[str, str], float]
 """A function that returns the significance level for two strategies; see :meth:`PageTests.level`."""
 Pair = frozenset[str]
+K = TypeVar("K")
 Key = tuple[str, str, str, str]
 """The key of a test: the workload (empty for all workloads), the name of the test, and the two strategies."""
 
 
 def contrasts(runs: Mapping[str, Runs], untested: Mapping[Pair, str], level: Level) -> list[Contrast]:
-    """Compare every pair of strategies with the test that the module docstring describes, without correcting p-values.
+    """Compare every pair of strategies with the test described above, without correcting p-values.
 
     Args:
         runs: The numbers of each strategy.
@@ -127,19 +116,19 @@ class PageTests:
         return ALPHA / self.correction(first, second)
 
     def adjusted(self, p: Mapping[Key, float]) -> dict[Key, float]:
-        """Return the p-values of all tests, corrected as the module docstring describes."""
+        """Return the p-values of all tests, corrected as described above."""
         pairs = set(map(frozenset, self.registered))
         contrasts = {key: value for key, value in p.items() if frozenset(key[2:]) in pairs}
         first = {key: value for key, value in contrasts.items() if key[1] == PAIRED_T}
         like_these = {key: value for key, value in contrasts.items() if not key[0] and key not in first}
         alone = {key: value for key, value in contrasts.items() if key[0]}
         others = {key: value for key, value in p.items() if key not in contrasts}
-        adjusted = _holm(first)
+        adjusted = adjust(first)
         last = max(adjusted.values(), default=0.0)
         shares = bool(like_these) + bool(alone)
         for second in (like_these, alone):
-            adjusted |= {key: max(last, min(1.0, shares * value)) for key, value in _holm(second).items()}
-        return adjusted | _holm(others)
+            adjusted |= {key: max(last, min(1.0, shares * value)) for key, value in adjust(second).items()}
+        return adjusted | adjust(others)
 
     def family(self, number: int, late: Sequence[tuple[str, str]], area: str = "area under the curve") -> Family:
         """Describe the families of tests.
@@ -152,7 +141,8 @@ class PageTests:
         return Family(number, list(self.registered), list(late), _describe(number, self.registered, late, area))
 
 
-def _holm(p: Mapping[Key, float]) -> dict[Key, float]:
+def adjust(p: Mapping[K, float]) -> dict[K, float]:
+    """Correct the p-values of a family of tests by Holm's procedure."""
     return dict(zip(p, holm(np.array(list(p.values()))).tolist(), strict=True))
 
 
@@ -211,12 +201,14 @@ def _describe(number: int, registered: Sequence[tuple[str, str]], late: Sequence
         sentences.append(
             f"Registered before the runs: {_names(registered)}. What is registered is first tested on these workloads "
             "together, and on individual or other workloads only if every such result is significant. All other pairs "
-            f"are exploratory. Both families are corrected by Holm's procedure: in each, {rate}."
+            f"are exploratory. Both families are corrected by Holm's procedure: in each, {rate}. All p-values here are "
+            "corrected within their family; contrasts.csv.gz also has those without correction."
         )
     else:
         sentences.append(
             "No contrast was registered before the runs, so all tests are exploratory. They are corrected together by "
-            f"Holm's procedure: {rate}."
+            f"Holm's procedure: {rate}. All p-values here are corrected; contrasts.csv.gz also has those without "
+            "correction."
         )
     if late:
         sentences.append(

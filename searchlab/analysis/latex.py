@@ -28,13 +28,7 @@ _CITATION = re.compile(
 
 
 def write_latex(summary: Summary, out: Path, origins: Mapping[str, tuple[str, str, str]]) -> None:
-    """Write the files :data:`TABLES` and :data:`REFERENCES` to the directory ``out``.
-
-    Args:
-        summary: The summary of the report.
-        out: The directory.
-        origins: See :func:`bibtex`.
-    """
+    """Write :data:`TABLES` and :data:`REFERENCES` to the directory ``out``. For ``origins``, see :func:`bibtex`."""
     write_file(out / TABLES, latex_tables(summary).encode(), under=out)
     write_file(out / REFERENCES, bibtex(origins).encode(), under=out)
 
@@ -45,10 +39,8 @@ def latex_tables(summary: Summary) -> str:
     if not overall and len(summary.workloads) > 1:
         return "% There are no tables, because no two strategies share a seed on every workload.\n"
     rows = overall.strategies if overall else summary.workloads[0].strategies
-    words = {"cutoffs": summary.score_cutoffs} | (summary.workloads[0].words(summary.target) if not overall else {})
-    ranking = table(rows, Shown.TERMINAL, **words)
-    heads = ["strategy", *(head.title.replace("\n", " ") for head in ranking.heads)]
-    cells = [[name, *(cell.text + cell.beside for cell in row)] for name, row in ranking.rows]
+    words = {} if overall else summary.workloads[0].words(summary.target)
+    ranking = table(rows, Shown.TERMINAL, **words).texts
     registered = [(answer.first, answer.second) for answer in summary.answers]
     pairs = combinations([row.strategy for row in rows], 2)
     pairs_left = [pair for pair in pairs if pair not in registered and pair[::-1] not in registered]
@@ -66,7 +58,7 @@ def latex_tables(summary: Summary) -> str:
     contrast_heads = ["strategy", "minus", "difference in area", "95 % interval", "corrected p", "contrast"]
     return (
         "% These tables require \\usepackage{booktabs}.\n"
-        f"% The ranking {where}, by mean area under the curve\n{_tabular(heads, cells)}\n"
+        f"% The ranking {where}, by mean area under the curve\n{_tabular(*ranking)}\n"
         f"% The differences in area {where}\n{_tabular(contrast_heads, contrasts)}"
     )
 
@@ -92,12 +84,7 @@ def bibtex(origins: Mapping[str, tuple[str, str, str]]) -> str:
             algorithm itself.
     """
     software = _entry(
-        "software",
-        "searchlab",
-        author="{The searchlab authors}",
-        title=TITLE,
-        year=YEAR,
-        version=version("searchlab"),
+        "misc", "searchlab", author="{The searchlab authors}", title=TITLE, year=YEAR, version=version("searchlab")
     )
     entries = [
         _entry("misc", f"searchlab-{policy}", **(_paper(docstring) or {"title": name}), note=f"{name}, {source}")

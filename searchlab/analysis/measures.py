@@ -23,18 +23,11 @@ from ..records import FAILURES
 from ..stats.curves import (
     area_over_seconds,
     area_under_curve,
-    expected_running_time,
     hitting_times,
     quartiles,
     seconds_of_hits,
 )
-from ..stats.intervals import (
-    DECIMALS,
-    Interval,
-    mean_interval,
-    mean_of_means_interval,
-    median_interval,
-)
+from ..stats.intervals import DECIMALS, Interval, mean_interval, mean_of_means_interval, median_interval
 from .runs import StrategyRuns
 from .words import number_text
 
@@ -55,37 +48,27 @@ class Shown(Flag):
     TABLES = TERMINAL | PAGE
 
 
-def get_path(value: Any, path: str | Callable[[Any], Any]) -> Any:
-    """Return the attribute or item of ``value`` at ``path``, such as "difference.value".
-
-    Returns None if any part of the path is None. ``path`` may also be a function, which is called with ``value``.
-    """
-    if callable(path):
-        return path(value)
-    for name in filter(None, path.split(".")):
-        value = None if value is None else value[name] if isinstance(value, dict) else getattr(value, name)
-    return value
-
-
 @dataclass(frozen=True)
 class Column:
     """A column in tables."""
 
     name: str  # in CSV files and frames; if empty, the column is omitted from them
-    title: str = ""  # heading in human-readable tables; {unit}, {goal} and {cutoffs} are filled in
+    title: str = ""  # heading in human-readable tables; {unit} and {goal} are filled in
     shown: Shown = Shown.NOWHERE
     digits: int | None = None  # decimal places in human-readable tables; None for three significant digits
-    path: str | Callable[[Any], Any] = ""  # path from the measure's value to the number or text; see get_path()
+    path: str | Callable[[Any], Any] = ""  # the attribute or item of the measure's value to show, or a function of it
     best: Callable[[Sequence[float]], float] | None = None  # max or min, to select the number that is shown in bold
     beside: Callable[[Any, Any], str] | None = None  # returns text to show next to the number, given the value and row
     detail: Callable[[Any], str] | None = None  # returns further text, given the value; shown only on the page
     missing: str = ""  # text that the page shows instead of None; if empty, a dash
-    meaning: str = ""  # the column's meaning, if it differs from the measure's
-    if_differs: bool = False  # whether human-readable tables omit the column if all rows have the same number
 
     def number(self, value: Any) -> Any:
         """Return the column's number or text, given the measure's value."""
-        return None if value is None else get_path(value, self.path)
+        if value is None or not self.path:
+            return value
+        if callable(self.path):
+            return self.path(value)
+        return value[self.path] if isinstance(value, dict) else getattr(value, self.path)
 
     def text(self, number: Any) -> str:
         return number if isinstance(number, str) else number_text(number, self.digits)
@@ -202,6 +185,12 @@ class Table(NamedTuple):
     heads: list[Head]
     rows: list[tuple[str, list[Cell]]]  # each strategy's name, and a cell for each heading
 
+    @property
+    def texts(self) -> tuple[list[str], list[list[str]]]:
+        """The headings and the rows as texts, beginning with the strategies."""
+        heads = ["strategy", *(head.title.replace("\n", " ") for head in self.heads)]
+        return heads, [[name, *(cell.text + cell.beside for cell in cells)] for name, cells in self.rows]
+
 
 def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
     """Return the human-readable table that ``shown`` selects for ``rows``, which must all have the same class.
@@ -215,14 +204,11 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
         if not column.shown & shown or all(value is None for value in values):
             continue
         numbers = [column.number(value) for value in values]
-        if column.if_differs and len(set(numbers)) == 1:
-            continue
         defined = [number for number in numbers if number is not None]
         best = column.best(defined) if column.best and defined and len(rows) > 1 else None
         are_words = any(isinstance(number, str) for number in defined)
         unit = measure.unit.replace("GFLOPS", words.get("unit", "GFLOPS"))
-        title, meaning = column.title.format(**words), column.meaning or measure.meaning
-        heads.append(Head(title, meaning, unit, are_words, measure.better is max))
+        heads.append(Head(column.title.format(**words), measure.meaning, unit, are_words, measure.better is max))
         cells = []
         for row, value, number in zip(rows, values, numbers, strict=True):
             text, missing = ("-", column.missing) if number is None else (column.text(number), "")
@@ -266,25 +252,13 @@ class TargetTimes(msgspec.Struct, frozen=True):
     median: float | None  # over all seeds
     lower: float | None  # see median_interval
     upper: float | None
-    expected: float | None  # ERT; None if no seed reached the target
     by_seed: list[float | None]  # None if the run ended before it reached the target (censored)
-    note: str = ""  # why there is no interval
 
     @classmethod
-    def from_runs(cls, values: Floats, spent: Floats, more_values: Floats, more_spent: Floats) -> Self:
-        """Summarise the amounts that runs needed and spent; ``more_*`` are from interrupted runs, used only for ERT."""
+    def from_values(cls, values: Floats) -> Self:
         interval = median_interval(values)
-        ert = expected_running_time(np.append(values, more_values), np.append(spent, more_spent))
-        median, lower, upper, expected = map(_finite, (interval.value, interval.lower, interval.upper, ert))
-        return cls(
-            int(np.isfinite(values).sum()),
-            median,
-            lower,
-            upper,
-            expected,
-            list(map(_finite, values.tolist())),
-            interval.note,
-        )
+        median, lower, upper = map(_finite, (interval.value, interval.lower, interval.upper))
+        return cls(int(np.isfinite(values).sum()), median, lower, upper, list(map(_finite, values.tolist())))
 
     @property
     def censored(self) -> str:
@@ -328,29 +302,14 @@ def _estimate(name: str, title: str = "", digits: int | None = None, **look: Any
 
 def _to_target(runs: StrategyRuns, *, seconds: bool) -> TargetTimes:
     """Summarise the trials, or the ``seconds``, that runs needed to reach the target."""
-    target = np.array([runs.workload.target])
-    ends = [run.elapsed if seconds else np.arange(1.0, len(run.curve) + 1) for run in runs.interrupted]
-    took = [
-        seconds_of_hits(hitting_times(run.curve[np.newaxis], target), end[np.newaxis])[0, 0]
-        for run, end in zip(runs.interrupted, ends, strict=True)
-    ]
-    interrupted = np.array(took), np.array([end[-1] for end in ends])
-    hits = hitting_times(runs.curves, target)
-    if seconds:
-        values = seconds_of_hits(hits, runs.elapsed)[:, 0]
-        return TargetTimes.from_runs(values, runs.elapsed[:, -1], *interrupted)
-    spent = np.array([float(min(run.log.trials, runs.horizon)) for run in runs.compared])
-    return TargetTimes.from_runs(hits[:, 0], spent, *interrupted)
-
-
-def _area_by_trials(runs: StrategyRuns) -> SeedMean:
-    return SeedMean.from_values(area_under_curve(runs.curves, runs.workload.best_gflops))
+    hits = hitting_times(runs.curves, np.array([runs.workload.target]))
+    return TargetTimes.from_values((seconds_of_hits(hits, runs.elapsed) if seconds else hits)[:, 0])
 
 
 def _area(runs: StrategyRuns) -> SeedMean:
     """Return the area over the trials or seconds by which strategies are compared."""
     by_seconds = _area_by_seconds(runs) if runs.workload.by == "seconds" else None
-    return by_seconds or _area_by_trials(runs)
+    return by_seconds or SeedMean.from_values(area_under_curve(runs.curves, runs.workload.best_gflops))
 
 
 def _area_by_seconds(runs: StrategyRuns) -> SeedMean | None:
@@ -405,9 +364,7 @@ class StrategySummary(Row):
         "The cost model, if there is one.", lambda runs: runs.header.cost_model.name if runs.header.cost_model else None
     )
     batch = OnWorkload(
-        "The number of configs that the policy proposes at once.",
-        lambda runs: runs.header.batch,
-        Column("batch", "batch", Shown.TERMINAL, if_differs=True),
+        "The number of configs that the policy proposes at once.", lambda runs: runs.header.batch, Column("batch")
     )
     seeds = OnWorkload(
         "The seeds of the runs that are compared.",
@@ -470,27 +427,13 @@ class StrategySummary(Row):
         partial(_to_target, seconds=False),
         Column("seeds_that_reached_target", path="reached"),
         *_target_columns("trials_to_target", "trials\nto {goal}", beside=lambda reached, _: reached.censored),
-        Column(
-            "trials_ert",
-            "ERT, trials",
-            Shown.PAGE,
-            path="expected",
-            meaning="Expected trials to the target with restarts, from all trials in the logs.",
-        ),
         unit="trials",
     )
     seconds_to_target = OnWorkload(
         "Median seconds to the target.",
         partial(_to_target, seconds=True),
         *_target_columns("seconds_to_target", "seconds\nto {goal}", detail=lambda reached: reached.censored),
-        Column("seconds_ert", path="expected"),
         unit="s",
-    )
-    area_by_trials = OnWorkload(
-        "Area under the convergence curve over trials: mean over seeds, with its 95 % interval.",
-        _area_by_trials,
-        *_estimate("area_by_trials_mean"),
-        better=max,
     )
     area_by_seconds = OnWorkload(
         "Area under the convergence curve over charged seconds instead of trials, up to the seconds that every run "
@@ -519,14 +462,10 @@ class StrategySummary(Row):
         "The score of each seed.", lambda runs: runs.scores.tolist() if runs.scores is not None else None
     )
     score_first = OnWorkload(
-        "The first trial of a score.",
-        lambda runs: runs.search.first if runs.search else None,
-        Column("score_first"),
+        "The first trial of a score.", lambda runs: runs.search.first if runs.search else None, Column("score_first")
     )
     score_trials = OnWorkload(
-        "The last trial of a score.",
-        lambda runs: runs.search.last if runs.search else None,
-        Column("score_trials"),
+        "The last trial of a score.", lambda runs: runs.search.last if runs.search else None, Column("score_trials")
     )
     seconds = OnWorkload(
         "The seconds counted for all runs.",
@@ -571,7 +510,7 @@ class OverallStrategy(Row):
     score = OverAll(
         "Mean over workloads of the score relative to random search, with its 95 % interval for these workloads.",
         _score_over_all,
-        *_estimate("score", "score, trials\n{cutoffs}", 3, beside=lambda score, _: interval_text(score, 3)),
+        *_estimate("score", "score", 3, beside=lambda score, _: interval_text(score, 3)),
         better=max,
     )
 

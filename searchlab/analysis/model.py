@@ -145,6 +145,13 @@ class Family(msgspec.Struct, frozen=True):
     says: str  # a description of the families in words
 
 
+class Explanation(msgspec.Struct, frozen=True):
+    """A difference between two strategies in practice; see :mod:`.why`."""
+
+    size: str  # how much faster the best programs are; empty if a strategy has found none
+    why: str  # why the worse strategy loses; empty if the difference is not significant
+
+
 class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The comparison of strategies on one workload."""
 
@@ -160,7 +167,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     standing: Standing | None = None  # None with fewer than two strategies
     verdict: str
     notes: list[str]
-    explanations: list[str] = []  # on the only workload: why strategies are significantly worse than the leader
+    explanations: list[Explanation] = []  # on the only workload, as in Overall
 
     def words(self, target: float) -> dict[str, str]:
         """Return the words to insert into column titles; see :func:`~searchlab.analysis.measures.table`."""
@@ -187,7 +194,7 @@ class ContrastAnswer(msgspec.Struct, frozen=True):
     verdict: str
     says: str  # one sentence with the effect, its interval, and p on these workloads and on workloads like these
     difference: Difference
-    why: str = ""  # why the worse of the two loses, if a test is significant
+    explanation: Explanation
 
 
 class Comparand(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,7 +255,7 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     ranks: dict[str, float]  # average ranks by mean area on each workload; 1 for a strategy that is best everywhere
     standing: Standing
     verdict: str
-    explanations: list[str]  # why strategies are significantly worse than the leader
+    explanations: list[Explanation]  # of the differences from the leader, except in registered contrasts
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -284,13 +291,6 @@ class Summary(msgspec.Struct, frozen=True):
         compared = self.overall.contrasts if self.overall else alone
         return [contrast for contrast in compared if contrast.difference.workloads]
 
-    @property
-    def score_cutoffs(self) -> str:
-        """The trials that scores cover on all workloads: "17 to 52" or, if workloads differ, "1-17 to 52-200"."""
-        rows = [row for item in self.workloads for row in item.strategies if row.score]
-        ends = [[row.score_first or 0 for row in rows], [row.score_trials or 0 for row in rows]]
-        return " to ".join("-".join(map(str, sorted({min(own), max(own)}))) for own in ends if own)
-
     def to_json(self) -> dict[str, Any]:
         """Return the summary, without contrasts, as plain dicts, lists, strings and finite numbers, rounded."""
         data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=Row.to_json)
@@ -321,7 +321,7 @@ class BestProgram(msgspec.Struct, frozen=True, kw_only=True):
     trial: int  # index in the log, from 0
     gflops: float  # from its last measurement
     seconds: float  # from its last measurement
-    as_trial: float  # throughput from its measurement as a trial
+    gflops_as_trial: float  # from its measurement as a trial
     unit: str  # of the throughputs
     tied: list[int] | None  # trials that were equally fast when measured again; None if no trials were
     config: dict[str, Any]

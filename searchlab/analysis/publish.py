@@ -9,6 +9,7 @@ import hashlib
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from rich import filesize
 
 from ..errors import SearchlabError
 from ..files import copy_file, find_files, read_bytes, read_text, real_path, write_file
@@ -107,14 +109,12 @@ def publish(
     Raises:
         SearchlabError: If a result cannot be read, if two would share a folder, or if ``out`` cannot be used as a site.
     """
-    folders: dict[str, str] = {}
-    for result in (results := list(results)):
-        if result.folder in folders:
-            raise SearchlabError(
-                f"two results would be written to {out / result.folder}; rename one of their directories"
-            )
-        folders[result.folder] = result.title
-    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or _is_site(out))):
+    results = list(results)
+    folders = Counter(result.folder for result in results)
+    if shared := [folder for folder, number in folders.items() if number > 1]:
+        raise SearchlabError(f"two results would be written to {out / shared[0]}; rename one of their directories")
+    is_site = (out / "index.html").is_file() or bool(_cards(out))
+    if out.exists() and not (out.is_dir() and (is_site or not any(out.iterdir()))):
         raise SearchlabError(f"{out} is neither empty nor a site; choose another directory")
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -138,10 +138,6 @@ def _cards(out: Path) -> list[Path]:
     return [path for path in sorted(out.glob(f"*/{CARD}")) if not path.parent.name.startswith(".")]
 
 
-def _is_site(out: Path) -> bool:
-    return (out / "index.html").is_file() or bool(_cards(out))
-
-
 def _write(folder: Path, result: Publication) -> Path:
     """Write ``result`` to the new directory ``folder``, and return it."""
     folder.mkdir()
@@ -159,13 +155,14 @@ def _write(folder: Path, result: Publication) -> Path:
     sums = {path.relative_to(folder).as_posix(): hashlib.sha256(read_bytes(path)).hexdigest() for path in files}
     text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
     write_file(folder / SUMS, text)
-    rows = [(name, quote(name), _size(folder / name)) for name in sums if not name.startswith(f"{LOGS}/")]
+    own = [name for name in sums if not name.startswith(f"{LOGS}/")]
+    rows = [(name, quote(name), filesize.decimal((folder / name).stat().st_size)) for name in own]
     _render(
         folder / "index.html",
         title=card.title,
         card=card,
         files=rows,
-        logs=sum(name.startswith(f"{LOGS}/") for name in sums),
+        logs=len(sums) - len(own),
         commands=[
             f"pip install .  # in a checkout of searchlab {version('searchlab')}",
             f"sha256sum --check {SUMS}",
@@ -221,11 +218,6 @@ def _card(path: Path) -> IndexEntry:
         return msgspec.json.decode(read_text(path, under=path.parent), type=IndexEntry)
     except UNREADABLE as error:
         raise SearchlabError(f"{path} is damaged: {error}; remove its folder and publish the result again") from None
-
-
-def _size(path: Path) -> str:
-    size = path.stat().st_size
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"
 
 
 def _render(path: Path, **fields: Any) -> None:

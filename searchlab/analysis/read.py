@@ -55,16 +55,9 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True, by:
         SearchlabWarning: If strategies were measured in different ways on a workload. They are not tested.
     """
     paths: dict[str, tuple[Path, Budget]] = {}
-    real_folder = cache(os.path.realpath)
-
-    def real(path: Path) -> str:
-        """Resolve the links in ``path``. Few logs are links themselves, so each directory is resolved only once."""
-        folder, name = os.path.split(path)
-        return os.path.realpath(path) if os.path.islink(path) else os.path.join(real_folder(folder), name)
-
     for source in where:
         for path, budget in _logs(source, everything):
-            paths.setdefault(real(path), (path, budget))
+            paths.setdefault(os.path.realpath(path), (path, budget))
     if not paths:
         raise SearchlabError("nothing to report on: pass a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
@@ -261,8 +254,7 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     """Return sentences that help readers to interpret a workload's logs.
 
     They report differences between the logs, machine drift, differences that the machine cannot resolve, whether the
-    fastest trials were measured again, which strategies could not use their options as specified, and for how many
-    trials a table used the nearest config.
+    fastest trials were measured again, and for how many trials a table used the nearest config.
     """
     notes = [f"{note}." for note in [_footing_note(runs)] if note]
     differing = [(field, difference[1]) for field in _NOTED if (difference := _difference(runs, (field,)))]
@@ -291,9 +283,6 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
         by_strategy.setdefault(run.strategy, []).append(run)
     shares = []
     for strategy, strategy_runs in by_strategy.items():
-        if used := strategy_runs[0].log.header.effective:
-            values = listed([f"{option} {value}" for option, value in used.items()])
-            notes.append(f"{strategy} used smaller values than its options request: {values}.")
         near = np.concatenate([run.log.nearest for run in strategy_runs])
         if near.any():
             shares.append(f"{100 * int(near.sum()) / len(near):.1f} % of the trials of {strategy}")

@@ -25,9 +25,9 @@ from ..log.plan import Claim
 from ..log.result import best_of
 from . import measures
 from .charts.figures import all_charts
-from .charts.vegalite import Format, LineStyles, save_charts
-from .measures import Cell, OverallStrategy, Shown, StrategySummary, get_path
-from .model import BestProgram, ClaimVerdict, Comparand, Summary
+from .charts.vegalite import Format, save_charts
+from .measures import Cell, OverallStrategy, Shown, StrategySummary
+from .model import BestProgram, ClaimVerdict, Comparand, Contrast, Summary
 from .page.render import page
 from .read import REPORT, planned_claims, read_runs
 from .runs import By, ComparedRuns
@@ -83,24 +83,19 @@ def report(
 
 
 def write_report(
-    comparison: ComparedRuns,
-    out: Path,
-    claims: Sequence[Claim] = (),
-    *,
-    figures: Format | None = None,
+    comparison: ComparedRuns, out: Path, claims: Sequence[Claim] = (), *, figures: Format | None = None
 ) -> Summary:
     """Write the report on ``comparison`` and the published ``claims`` to ``out``; see :func:`report`."""
     programs = run_programs(comparison)
     summary = summarize(comparison, claims)
-    styles = LineStyles.from_summary(summary, comparison)
-    charts = all_charts(summary, comparison, styles)
+    charts = all_charts(summary, comparison)
     write_file(out / "summary.json", msgspec.json.encode(summary.to_json()) + b"\n", under=out)
-    for name, rows in number_tables(summary, comparison, programs).items():
-        if (summary.overall or name not in OVER_ALL) and (summary.claims or name != PUBLISHED):
-            write_csv(out / f"{name}.csv{'.gz' if name in COMPRESSED else ''}", *rows, under=out)
+    for name, (columns, generated) in number_tables(summary, comparison, programs).items():
+        if rows := list(generated):
+            write_csv(out / f"{name}.csv{'.gz' if name in COMPRESSED else ''}", columns, rows, under=out)
     if figures:
         save_charts(out, charts, figures)
-    text = page(summary, comparison, charts, styles, best_programs(programs))
+    text = page(summary, comparison, charts, best_programs(programs))
     write_file(out / "report.html", text, under=out)
     return summary
 
@@ -108,9 +103,8 @@ def write_report(
 def render_report(comparison: ComparedRuns, claims: Sequence[Claim], version: str) -> str:
     """Return the page of the report, and write nothing. The page reloads itself when ``version`` is outdated."""
     summary = summarize(comparison, claims)
-    styles = LineStyles.from_summary(summary, comparison)
-    charts = all_charts(summary, comparison, styles)
-    return page(summary, comparison, charts, styles, best_programs(run_programs(comparison)), version)
+    charts = all_charts(summary, comparison)
+    return page(summary, comparison, charts, best_programs(run_programs(comparison)), version)
 
 
 def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
@@ -150,7 +144,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
     failed trials, and a description of the tests, which is always there if contrasts were added too late.
     """
     parts: list[RenderableType] = claim_texts(summary.claims)
-    parts += [Text(answer.says, "bold") for answer in summary.answers]
+    parts += [Text.assemble((answer.says, "bold"), f"\n{answer.explanation.size}") for answer in summary.answers]
     items = summary.workloads if full or summary.overall is None else []
     is_shared = summary.overall is None and len(items) > 1 and len({item.verdict for item in items}) == 1
     for item in items:
@@ -158,8 +152,6 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
         title = f"{item.workload}: nothing known yet"
         if item.best:
             finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
-            if item.best.trial is not None and item.best.trial >= item.horizon:
-                finder += f" in trial {item.best.trial}, after the {item.horizon} that are compared"
             title = f"{item.workload}: best known {speed(item.best.gflops, item.unit)}, {finder}"
         parts += _ranking(title, measures.table(item.strategies, Shown.TERMINAL, **words), summary, full=full)
         texts = [*([] if is_shared else [item.verdict]), *item.notes]
@@ -167,6 +159,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
             texts[MOST_NOTES:] = ["More notes are in the report, and shown with --full."]
         if texts:
             parts.append(Text(" ".join(texts)))
+        parts += [Text(explanation.size) for explanation in item.explanations[:1]]
         if full:
             parts.append(_StrategyTable("", measures.table(item.strategies, Shown.COSTS, **words)))
     if is_shared:
@@ -194,13 +187,14 @@ def overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableTyp
     overall = summary.overall
     if overall is None:
         return []
-    table = measures.table(overall.strategies, Shown.TERMINAL, cutoffs=summary.score_cutoffs)
+    table = measures.table(overall.strategies, Shown.TERMINAL)
     ranks = overall.ranks
     table.heads.append(measures.Head("average\nrank"))
     for name, cells in table.rows:
         cells.append(Cell(f"{ranks[name]:.2f}"))
-    title = f"across all {len(overall.workloads)} workloads"
-    return [*_ranking(title, table, summary, full=full), Text(overall.verdict)]
+    title = f"across {len(overall.workloads)} workloads"
+    sizes = [Text(explanation.size) for explanation in overall.explanations[:1]]
+    return [*_ranking(title, table, summary, full=full), Text(overall.verdict), *sizes]
 
 
 def _ranking(title: str, table: measures.Table, summary: Summary, *, full: bool) -> list[RenderableType]:
@@ -279,67 +273,21 @@ class Rows(NamedTuple):
         return pd.DataFrame(data, columns=list(self.columns))
 
 
-COLUMNS: dict[str, dict[str, Any]] = {
-    "contrasts": {
-        "first": "first",
-        "second": "second",
-        "test": "test",
-        "runs": "runs",
-        "difference": lambda contrast: contrast.difference.value if contrast.difference.workloads else None,
-        "lower": "difference.on_these.difference.lower",
-        "upper": "difference.on_these.difference.upper",
-        "p": "p",
-        "adjusted_p": "adjusted",
-        "others_lower": "difference.on_others.difference.lower",
-        "others_upper": "difference.on_others.difference.upper",
-        "others_adjusted_p": "difference.on_others.p",
-    },
-    "published_claims": {
-        "strategy": "claim.strategy",
-        "relation": "claim.relation",
-        "measure": "claim.measure",
-        "trials": "claim.trials",
-        "seconds": "claim.seconds",
-        "margin": "claim.margin",
-        "text": "claim.text",
-        "source": "claim.source",
-        "published": "claim.published",
-        "claim_verdict": "verdict",
-    },
-    "programs": {
-        "workload": "workload",
-        "strategy": "strategy",
-        "seed": "seed",
-        "trial": "trial",
-        "gflops": "gflops",
-        "seconds": "seconds",
-        "gflops_as_trial": "as_trial",
-        "unit": "unit",
-        "tied": lambda program: None if program.tied is None else " ".join(map(str, program.tied)),
-        "config": lambda program: msgspec.json.encode(program.config).decode(),
-        "log": "log",
-    },
-}
-"""For each table and column, the path from a row's object to the value (see :func:`.measures.get_path`).
-
-The columns of ``summary`` and ``overall`` are declared by the measures, and further columns of ``published_claims`` by
-:class:`~searchlab.analysis.model.Comparand`.
-"""
+CONTRAST_COLUMNS = (
+    *("first", "second", "test", "runs", "difference", "lower", "upper", "p", "adjusted_p"),
+    *("others_lower", "others_upper", "others_adjusted_p"),
+)
+CLAIM_COLUMNS = tuple(name for name in Claim.__struct_fields__ if name != "against")
 RUN_COLUMNS = (
     *("workload", "space", "strategy", "seed", "trials", "compared", "area", "area_by_seconds", "score", "best_gflops"),
     *("trials_to_target", "seconds_to_target", "failed_trials", "optimum_gflops", "unit"),
 )
 COMPRESSED = ("runs", "contrasts", "programs")  # the tables with a row for each run or pair
-OVER_ALL = ("overall",)  # the tables over all workloads, which are empty for a single workload
-PUBLISHED = "published_claims"  # the table of published claims, which is empty for most studies
 CLAIM_STYLES = {"holds": "green", "fails": "red"}
 
 
 def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable[BestProgram] = ()) -> dict[str, Rows]:
     """Return the tables that a report writes, by name; see :func:`report`."""
-
-    def values(table: str, record: Any) -> list[Any]:
-        return [get_path(record, path) for path in COLUMNS[table].values()]
 
     items, overall = summary.workloads, summary.overall
     ranks = overall.ranks if overall else {}
@@ -350,12 +298,8 @@ def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable
         "summary": Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies),
         "runs": Rows(RUN_COLUMNS, run_rows(summary, comparison)),
         "contrasts": Rows(
-            ("workload", *COLUMNS["contrasts"]),
-            (
-                (name, *values("contrasts", record))
-                for name, rows_of_contrasts in contrasts
-                for record in rows_of_contrasts
-            ),
+            ("workload", *CONTRAST_COLUMNS),
+            ((name, *_contrast_values(contrast)) for name, compared in contrasts for contrast in compared),
         ),
         "importances": Rows(
             ("workload", "space", "knob", "importance", "values", "best_value"),
@@ -367,17 +311,42 @@ def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable
                 for values in [space.knobs[knob]]
             ),
         ),
-        "programs": Rows(list(COLUMNS["programs"]), (values("programs", record) for record in programs)),
+        "programs": Rows(
+            BestProgram.__struct_fields__,
+            ([_value_text(value) for value in msgspec.structs.astuple(program)] for program in programs),
+        ),
         "overall": Rows(("strategy", "rank", *OverallStrategy.names()), over_all),
-        PUBLISHED: Rows(
-            ("claim", *COLUMNS[PUBLISHED], *Comparand.__struct_fields__),
+        "published_claims": Rows(
+            ("claim", *CLAIM_COLUMNS, "claim_verdict", *Comparand.__struct_fields__),
             (
-                (number, *values(PUBLISHED, record), *msgspec.structs.astuple(other))
-                for number, record in enumerate(summary.claims, 1)
-                for other in record.against
+                (
+                    number,
+                    *(getattr(verdict.claim, name) for name in CLAIM_COLUMNS),
+                    verdict.verdict,
+                    *msgspec.structs.astuple(other),
+                )
+                for number, verdict in enumerate(summary.claims, 1)
+                for other in verdict.against
             ),
         ),
     }
+
+
+def _contrast_values(contrast: Contrast) -> tuple[Any, ...]:
+    difference, these, others = contrast.difference, contrast.difference.on_these, contrast.difference.on_others
+    return (
+        *(contrast.first, contrast.second, contrast.test, contrast.runs),
+        difference.value if difference.workloads else None,
+        *(these.difference.lower, these.difference.upper, contrast.p, contrast.adjusted),
+        *(others.difference.lower, others.difference.upper, others.p),
+    )
+
+
+def _value_text(value: Any) -> Any:
+    """Return a config as JSON, the numbers in a list as a text, and other values as they are."""
+    if isinstance(value, dict):
+        return msgspec.json.encode(value).decode()
+    return " ".join(map(str, value)) if isinstance(value, list) else value
 
 
 def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[tuple[Any, ...]]:
@@ -421,7 +390,7 @@ def run_programs(comparison: ComparedRuns) -> list[BestProgram]:
                 trial=index,
                 gflops=log.flops / seconds / 1e9,
                 seconds=seconds,
-                as_trial=log.flops / float(log.costs[index]) / 1e9,
+                gflops_as_trial=log.flops / float(log.costs[index]) / 1e9,
                 unit=log.unit,
                 tied=tied,
                 config=log.config(index),

@@ -16,13 +16,7 @@ from ..arrays import Array, Floats
 from ..log.columns import Columns
 from ..log.format import Header
 from ..log.plan import Budget
-from ..stats.curves import (
-    Band,
-    area_over_seconds,
-    band_over_seconds,
-    band_over_trials,
-    gflops,
-)
+from ..stats.curves import Band, area_over_seconds, band_over_seconds, band_over_trials, gflops
 from ..stats.random_search import EXACT_GAIN, Draws, RandomSearch
 from .knobs import MeasuredSpace, measured_spaces
 

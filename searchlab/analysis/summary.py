@@ -13,14 +13,7 @@ from ..log.plan import Claim
 from ..stats.inference import Difference, no_answer, paired_difference
 from ..stats.ranks import ALPHA, average_ranks, rounded
 from .claims import claim_verdicts
-from .contrasts import (
-    PageTests,
-    contrasts,
-    named_contrasts,
-    p_values,
-    pair_by_seed,
-    with_adjusted,
-)
+from .contrasts import PageTests, contrasts, named_contrasts, p_values, pair_by_seed, with_adjusted
 from .measures import AREA, OverallStrategy, StrategySummary, rank_over_all, sort_by_area
 from .model import (
     FOOTING,
@@ -31,6 +24,7 @@ from .model import (
     PAIRED_T,
     Contrast,
     ContrastAnswer,
+    Explanation,
     Overall,
     Summary,
     WorkloadSummary,
@@ -38,15 +32,8 @@ from .model import (
 )
 from .read import footing_notes
 from .runs import TARGET, By, ComparedRuns, WorkloadRuns
-from .verdict import (
-    answer,
-    answer_word,
-    headline,
-    over_all,
-    standing_of_first,
-    verdict,
-)
-from .why import explain
+from .verdict import answer, answer_word, standing_of_first, verdict
+from .why import explain, practical_size
 from .words import area_text, counted, listed
 
 
@@ -78,17 +65,17 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     for workload, draft in drafts.items():
         runs, compared = comparison[workload], with_adjusted(workload, contrasts_of[workload], adjusted)
         rows = draft.strategies
-        standing = standing_of_first([row.strategy for row in rows], compared, tests) if len(rows) > 1 else None
-        over_table = any(run.log.header.table for run in runs.runs)
-        text = verdict(rows, standing, area=area, so_far=bool(runs.waiting), is_suite_table=over_table)
-        behind = standing.behind if standing and len(drafts) == 1 else ()
-        why = [explain(name, rows[0].strategy, [runs]) for name in behind]
+        names = [row.strategy for row in rows]
+        standing = standing_of_first(names, compared, tests) if len(rows) > 1 else None
+        so_far = bool(runs.waiting) or not all(row.complete for row in rows)
+        text = verdict(rows, standing, area, so_far=so_far)
+        why = _explanations(names, compared, registered, [runs]) if len(drafts) == 1 and names else []
         workloads.append(
             msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text, explanations=why)
         )
     compared = workloads[0].contrasts if len(workloads) == 1 else with_adjusted("", over_all_workloads, adjusted)
     answered = answers(tests.registered, compared, area, comparison)
-    overall = _overall(workloads, strategies, compared, answered, comparison) if strategies else None
+    overall = _overall(workloads, strategies, compared, registered, comparison) if strategies else None
     return Summary(
         TARGET,
         workloads,
@@ -183,7 +170,7 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
             end = "Not yet at" if any(run.running for run in runs) else "Stopped before"
             files = listed([run.file for run in runs])
             limit = f"{item.seconds_horizon:.3g} seconds" if item.by == "seconds" else f"trial {item.horizon}"
-            notes.append(f"{end} {limit}, and therefore excluded from everything but ERT: {files}.")
+            notes.append(f"{end} {limit}, and therefore excluded: {files}.")
         if row.one_run:
             notes.append(
                 f"{row.strategy} produces the same run from each of {len(row.trials_by_seed)} seeds, so it counts as "
@@ -198,6 +185,14 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
             f"{listed(lacking)}. Means are over all seeds of a strategy, and differences over those of both."
         )
     return notes
+
+
+NOTES = {
+    NO_SEED: "The strategies do not have a seed in common on every workload.",
+    ONE_RUN: "One of the two produces the same run from every seed, which does not show how runs vary.",
+    FOOTING: "The two were measured in different ways.",
+}
+"""Why there is no answer over all workloads."""
 
 
 # --- all workloads ----------------------------------------------------------------------------------------------------
@@ -231,15 +226,11 @@ def _contrast_over_all(
     difference = paired_difference(*areas, clusters)
     why = next(filter(None, map(_no_test, first, second)), "")
     if difference.workloads < len(first):
-        why = why or NO_SEED
-        none = no_answer(difference.value, "The strategies do not have a seed in common on every workload.")
-        difference = replace(difference, on_these=none, on_others=none)
-    elif why == ONE_RUN:
-        note = "One of the two produces the same run from every seed, which does not show how runs vary."
-        difference = replace(difference, on_these=no_answer(difference.value, note))
-    elif why:
-        none = no_answer(difference.value, "The two were measured in different ways.")
-        difference = replace(difference, on_these=none, on_others=none)
+        why = NO_SEED
+    if why:
+        none = no_answer(difference.value, NOTES[why])
+        others = difference.on_others if why == ONE_RUN else none  # workloads vary even if runs do not
+        difference = replace(difference, on_these=none, on_others=others)
     if difference.on_these.p is None:
         why = why or (ONE_SEED if difference.pairs < 2 else NO_NOISE)
     return Contrast(
@@ -257,7 +248,7 @@ def _overall(
     workloads: Sequence[WorkloadSummary],
     strategies: list[OverallStrategy],
     compared: list[Contrast],
-    answered: Sequence[ContrastAnswer],
+    registered: Sequence[tuple[str, str]],
     comparison: ComparedRuns,
 ) -> Overall:
     """Return the comparison over all workloads, given the corrected contrasts."""
@@ -265,51 +256,46 @@ def _overall(
     names = [strategy.strategy for strategy in strategies]
     rows = [item.by_strategy for item in workloads]
     means = np.array([[row[name].area.value for name in names] for row in rows])
-    pairs = [{answer.first, answer.second} for answer in answered]
     waiting = any(item.waiting for item in comparison.values())
     so_far = waiting or not all(row[name].complete for row in rows for name in names)
     standing = standing_of_first(names, compared)
-    sentences = [over_all(strategies, standing, len(workloads), area_text(by), so_far=so_far)]
-    if set(names[:2]) not in pairs:
-        sentences.append(headline(names[0], names[1], compared[0].difference))
-    sentences += dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note)
-    items = list(comparison.values())
+    over = f" across {counted(len(workloads), 'workload')}"
+    sentences = [verdict(strategies, standing, f"mean {area_text(by)}", over, so_far=so_far)]
+    if tuple(names[:2]) not in registered and tuple(names[1::-1]) not in registered:
+        difference = compared[0].difference
+        sentences.append(answer(names[0], names[1], difference, area_text(by)))
     return Overall(
         workloads=[item.workload for item in workloads],
         strategies=strategies,
         contrasts=compared,
         ranks=dict(zip(names, average_ranks(rounded(means)).tolist(), strict=True)),
         standing=standing,
-        verdict=" ".join(sentences + _left_out(workloads, names, by)),
-        explanations=[explain(name, names[0], items) for name in standing.behind if {name, names[0]} not in pairs],
+        verdict=" ".join(sentences),
+        explanations=_explanations(names, compared, registered, list(comparison.values())),
     )
 
 
-def _explain(first: str, second: str, difference: Difference, comparison: ComparedRuns) -> str:
-    """Return why the worse of two strategies loses, or "" if the difference is not significant."""
-    p = difference.on_these.p
-    if p is None or p > ALPHA:
-        return ""
+def _explain(first: str, second: str, difference: Difference, items: Sequence[WorkloadRuns]) -> Explanation:
     loser, winner = (second, first) if difference.value > 0 else (first, second)
-    return explain(loser, winner, list(comparison.values()))
+    p = difference.on_these.p
+    why = explain(loser, winner, items) if p is not None and p <= ALPHA else ""
+    return Explanation(practical_size(loser, winner, items), why)
 
 
-def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str], by: By) -> list[str]:
-    """Return sentences about runs that the verdict omits because they are not complete, and about unequal trials."""
-    rows = [item.by_strategy[name] for item in workloads for name in names]
-    sentences = []
-    if stopped := [row for row in rows if row.interrupted]:
-        runs = counted(sum(len(row.interrupted) for row in stopped), "run")
-        strategies = listed(list(dict.fromkeys(row.strategy for row in stopped)))
-        sentences.append(f"Excluded because they are not complete: {runs} of {strategies}.")
-    unequal = [item for item in workloads if any(item.by_strategy[name].trials != item.horizon for name in names)]
-    if unequal and by == "trials":
-        budgets = listed([f"{item.horizon} on {item.workload}" for item in unequal])
-        sentences.append(
-            "The number of trials differs between strategies, so they are compared over the trials that all of them "
-            f"completed: {budgets}."
-        )
-    return sentences
+def _explanations(
+    names: Sequence[str],
+    compared: Sequence[Contrast],
+    registered: Sequence[tuple[str, str]],
+    items: Sequence[WorkloadRuns],
+) -> list[Explanation]:
+    """Explain the differences from the first strategy, except in registered contrasts, which are answered."""
+    pairs = [{*pair} for pair in registered]
+    differences = [(name, find_difference(compared, names[0], name)) for name in names[1:]]
+    return [
+        _explain(names[0], name, difference, items)
+        for name, difference in differences
+        if difference and {names[0], name} not in pairs
+    ]
 
 
 # --- registered contrasts ---------------------------------------------------------------------------------------------
@@ -330,8 +316,7 @@ def answers(
     answered = []
     for first, second in registered:
         if difference := find_difference(contrasts, first, second):
-            word = answer_word(difference)
-            says = answer(first, second, word, difference, area)
-            why = _explain(first, second, difference, comparison)
-            answered.append(ContrastAnswer(first, second, word, says, difference, why))
+            says = answer(first, second, difference, area)
+            explanation = _explain(first, second, difference, list(comparison.values()))
+            answered.append(ContrastAnswer(first, second, answer_word(difference), says, difference, explanation))
     return answered

@@ -108,92 +108,33 @@ def _p(p: Mapping[str, float], bound: Callable[[Collection[float]], float]) -> s
 
 
 def verdict(
-    rows: Sequence[StrategySummary],
+    rows: Sequence[StrategySummary] | Sequence[OverallStrategy],
     standing: Standing | None,
+    area: str,
+    over: str = "",
     *,
-    area: str = "area under the curve",
-    so_far: bool = False,
-    is_suite_table: bool = False,
+    so_far: bool,
 ) -> str:
-    """Return the verdict on one workload.
-
-    It consists of the leader's standing by area and the mean areas of the first two strategies.
+    """Return the verdict: the leader's standing by area, and the mean areas of the first two strategies.
 
     Args:
         rows: The strategies, largest mean area first.
         standing: The leader's standing, or None if there is only one strategy.
         area: The name of the area by which strategies are compared.
-        so_far: Whether some runs have not begun yet. If so, or if seeds have different numbers of trials, the verdict
-            says that it may change.
-        is_suite_table: Whether the runs were over a table in a suite.
+        over: A phrase such as " across 3 workloads".
+        so_far: Whether some runs have not begun or ended yet.
     """
     if not rows:
         return "No trials have been measured yet."
-    if all(row.best_gflops.upper == 0 for row in rows):
+    if all(row.area.value == 0 for row in rows):
         return "No trials have succeeded: see the failures."
     if standing is None:
-        hint = (
-            " To compare a result of `suite run --out DIR` with the baselines, use `searchlab report DIR` "
-            "or, in Python, searchlab.suite.compare.against_baselines(DIR)."
-        )
-        alone = f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
-        return alone + hint if is_suite_table else alone
-    sentences = standing_sentences(standing, area)
-    sentences.append(_mean_areas(rows, area))
-    return _join(sentences, so_far or not all(row.complete for row in rows))
-
-
-def over_all(
-    rows: Sequence[OverallStrategy],
-    standing: Standing,
-    workloads: int,
-    area: str = "area under the curve",
-    *,
-    so_far: bool,
-) -> str:
-    """Return the verdict over all workloads, without the claims about the first two strategies.
-
-    Args:
-        rows: The strategies, largest mean area first.
-        standing: The leader's standing.
-        workloads: The number of workloads.
-        area: The name of the area by which strategies are compared.
-        so_far: Whether some runs have not begun or ended yet.
-    """
-    sentences = standing_sentences(standing, f"mean {area}", f" across {counted(workloads, 'workload')}")
-    return _join([*sentences, _mean_areas(rows, area)], so_far)
-
-
-def _mean_areas(rows: Sequence[StrategySummary] | Sequence[OverallStrategy], area: str) -> str:
-    texts = [
+        return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
+    areas = [
         f"{row.strategy} {number_text(row.area.value, DIGITS)}{interval_text(row.area, DIGITS)}" for row in rows[:2]
     ]
-    return f"Mean {area}: {', '.join(texts)}."
-
-
-def _join(sentences: Sequence[str], so_far: bool) -> str:
-    return " ".join(filter(None, [*sentences, SO_FAR * so_far]))
-
-
-def headline(first: str, second: str, difference: Difference) -> str:
-    """Return the widest claim that the runs support: on workloads like these, on these workloads, or in these runs.
-
-    The p-values of ``difference`` are corrected within their families, but its intervals are not.
-    """
-    if not difference.workloads:
-        return difference.on_these.difference.note
-    others = (
-        f"On other devices, for these {difference.clusters} kernels, if these devices are a fair sample (for other "
-        f"kernels, {difference.clusters} are too few to tell),"
-        if difference.clusters
-        else "On workloads like these, if these are a fair sample of them,"
-    )
-    for where, answer in ((others, difference.on_others), ("On these workloads,", difference.on_these)):
-        if answer.p is not None:
-            effect = effect_text(answer.difference)
-            return f"{where} {first} minus {second} is {effect}; corrected {p_equals(answer.p)}."
-    value = signed(difference.value)
-    return f"In these runs, {first} minus {second} is {value} in mean area under the curve ({tally(difference)})."
+    sentences = [*standing_sentences(standing, area, over), f"Mean {area.removeprefix('mean ')}: {', '.join(areas)}."]
+    return " ".join([*sentences, SO_FAR] if so_far else sentences)
 
 
 def tally(difference: Difference | Comparand) -> str:
@@ -218,13 +159,14 @@ def answer_word(difference: Difference) -> str:
     return "level" if lower is not None and upper is not None and max(-lower, upper) <= ROPE else "undecided"
 
 
-def answer(first: str, second: str, word: str, difference: Difference, area: str = "area under the curve") -> str:
-    """Return the answer to a registered contrast: the effect, its interval, and the p-values of its tests, if any."""
+def answer(first: str, second: str, difference: Difference, area: str) -> str:
+    """Return whether the first strategy is better: the effect, its interval, and the p-values of its tests, if any."""
     on_these, on_others = difference.on_these, difference.on_others
     others = "for these kernels on other devices" if difference.clusters else "on workloads like these"
     tests = {f"on {these_workloads(difference.workloads)}": on_these.p, others: on_others.p}
-    p = [f"{p_equals(value)} {where}" for where, value in tests.items() if value is not None]
-    sentence = f"{first} is {WORDS[word]} {second}: {area} {effect_text(on_these.difference)}"
+    p = [f"corrected {p_equals(value)} {where}" for where, value in tests.items() if value is not None]
+    effect = f": {area} {effect_text(on_these.difference)}" if difference.workloads else ""
+    sentence = f"{first} is {WORDS[answer_word(difference)]} {second}{effect}"
     return f"{'; '.join([sentence, *p])}." if p else f"{sentence}. {on_these.difference.note}"
 
 

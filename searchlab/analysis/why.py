@@ -1,7 +1,8 @@
-"""Why a strategy loses to another: where in the budget, on which workloads, and how its trials differ."""
+"""How large a difference is in practice, and why a strategy loses: when, on which workloads, and by which trials."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
@@ -27,6 +28,8 @@ KINDS = {
 }
 """What is true of the trials in each share of :class:`~searchlab.analysis.runs.BudgetParts`."""
 
+SIZE = "The best programs of {winner} are {faster} those of {loser}{over}"
+MATCH = ", and it matches them after {share} of the budget"
 WHEN = "{loser} falls behind {winner} {part}{where}."
 TRIALS = "Of its trials{scope}, {kinds}."
 KNOB = "{share} of its trials{where} had {knob} = {value}, as in the fastest config ({winner}: {other})."
@@ -34,11 +37,7 @@ KNOB = "{share} of its trials{where} had {knob} = {value}, as in the fastest con
 
 def explain(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> str:
     """Return in which part of the budget and where the ``loser`` falls behind, and how its trials differ there."""
-    pairs = [
-        (item, item.strategies[loser], item.strategies[winner])
-        for item in items
-        if {loser, winner} <= item.strategies.keys()
-    ]
+    pairs = _pairs(loser, winner, items)
     if not pairs:
         return ""
     # The axes are workloads, strategies, fields of BudgetParts, and parts of the budget.
@@ -71,6 +70,45 @@ def explain(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> str:
         _missed_value(item, behind, ahead, winner, where),
     ]
     return " ".join(filter(None, sentences))
+
+
+def practical_size(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> str:
+    """Return by how much the best programs of the ``winner`` are faster, and when it finds programs as fast as these.
+
+    The speedup is the geometric mean over workloads of the ratio of the medians over seeds.
+    """
+    pairs = [pair for pair in _pairs(loser, winner, items) if all(np.median(runs.curves[:, -1]) for runs in pair[1:])]
+    if not pairs:
+        return ""
+    ratios = [np.median(ahead.curves[:, -1]) / np.median(behind.curves[:, -1]) for _, behind, ahead in pairs]
+    gain = math.exp(np.log(ratios).mean()) - 1
+    size = f"{100 * abs(gain):.1f} %"
+    faster = f"{size} {'faster' if gain > 0 else 'slower'} than" if round(100 * gain, 1) else "as fast as"
+    over = f" (geometric mean over {len(pairs)} workloads)" * (len(pairs) > 1)
+    share = float(np.median([_share_to_match(behind, ahead) for _, behind, ahead in pairs]))
+    match = MATCH.format(share=percent(share)) * (share < 1 and gain >= 0)
+    return SIZE.format(winner=winner, faster=faster, loser=loser, over=over) + match + "."
+
+
+def _share_to_match(behind: StrategyRuns, ahead: StrategyRuns) -> float:
+    """Return the share of the budget after which one strategy's median is the other's final one, or infinity."""
+    workload = ahead.workload
+    by_seconds = workload.by == "seconds"
+    spent = np.median(ahead.elapsed, axis=0) if by_seconds else np.arange(1.0, ahead.horizon + 1)
+    matches = np.median(ahead.curves, axis=0) >= np.median(behind.curves[:, -1])
+    budget = workload.seconds_horizon if by_seconds else ahead.horizon
+    return float(spent[matches.argmax()]) / budget if matches.any() and budget else math.inf
+
+
+def _pairs(
+    loser: str, winner: str, items: Sequence[WorkloadRuns]
+) -> list[tuple[WorkloadRuns, StrategyRuns, StrategyRuns]]:
+    """Return the workloads on which both strategies ran, each with the runs of the loser and the winner."""
+    return [
+        (item, item.strategies[loser], item.strategies[winner])
+        for item in items
+        if {loser, winner} <= item.strategies.keys()
+    ]
 
 
 def _part_of_most(lost: Floats) -> tuple[int, int]:

@@ -112,14 +112,3 @@ def seconds_of_hits(hits: Floats, elapsed: Floats) -> Floats:
     index = np.where(np.isfinite(hits), hits, elapsed.shape[1] + 1).astype(np.int64) - 1
     padded = np.column_stack((elapsed, np.full(len(elapsed), math.inf)))
     return np.asarray(np.take_along_axis(padded, index, axis=1))
-
-
-def expected_running_time(hits: Floats, spent: Floats) -> float:
-    """Return the ERT: the total spent by all runs until they hit the target or ended, divided by the number of hits.
-
-    It estimates the time that a strategy needs if it restarts with a new seed whenever a run ends without a hit
-    (Hansen, Auger, Finck and Ros, "Real-parameter black-box optimization benchmarking 2009", RR-6828). It is infinite
-    if no run hits the target.
-    """
-    reached = np.isfinite(hits)
-    return float(np.where(reached, hits, spent).sum() / reached.sum()) if reached.any() else math.inf

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import vl_convert
 
-from searchlab.analysis.charts.figures import COLOURS
+from searchlab.analysis.charts.vegalite import COLOURS
 from searchlab.measure.suite import Suite, find_suite
 from searchlab.suite.trajectories import baselines
 

@@ -159,7 +159,7 @@ def test_registered_contrasts_are_answered_in_order(tmp_path: Path) -> None:
     comparison = Comparison(read_runs(tmp_path))
     says = [contrast.says for contrast in facts.answers]
     assert comparison.verdict.splitlines()[:2] == says
-    shown = [str(contrast) for contrast in summary_table(facts)[:2]]
+    shown = [str(contrast).split("\n")[0] for contrast in summary_table(facts)[:2]]
     assert shown == says, "before all tables"
     page = (comparison.save(tmp_path / "report")).read_text()
     assert page.index(says[0].split(": ")[0]) < page.index(says[1].split(": ")[0]) < page.index('id="family"')
@@ -174,7 +174,7 @@ def test_the_overall_verdict_does_not_repeat_the_answers(tmp_path: Path) -> None
     assert none and some and every
     for overall in (none, some, every):
         assert overall.standing.leader == "c" and overall.standing.behind.keys() == {"a", "b"}
-    assert "c minus b" in none.verdict and "c minus b" in some.verdict and "c minus b" not in every.verdict
+    assert ["c is better than b:" in overall.verdict for overall in (none, some, every)] == [True, True, False]
 
 
 def test_a_contrast_on_one_workload_is_answered_by_its_test(tmp_path: Path) -> None:

@@ -91,5 +91,5 @@ def test_charts_and_frame_show_what_matters(tmp_path: Path) -> None:
 def test_without_a_choice_there_is_nothing_to_show(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, ["crash", "crash"])
     assert compare(tmp_path).importances_frame().empty
-    with pytest.raises(SearchlabError, match="no knob of"):
+    with pytest.raises(SearchlabError, match="have no data for the chart"):
         compare(tmp_path).plot_importances()

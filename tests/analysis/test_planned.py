@@ -138,7 +138,7 @@ def test_a_report_on_a_study_that_runs_says_so(study: dict[tuple[str, int], Path
         output = searchlab("report", tmp_path)
     name = path.name
     assert f"Still running, and included up to now: {name}." in item.notes
-    assert f"Not yet at trial 8, and therefore excluded from everything but ERT: {name}." in item.notes
+    assert f"Not yet at trial 8, and therefore excluded: {name}." in item.notes
     assert "3 of 4 runs finished, 1 running; 29 trials done" in output.stdout, output.stderr
     assert f"Still running, and included up to now: {name}" in (tmp_path / "report" / "report.html").read_text()
     assert "running" not in searchlab("report", tmp_path).stdout

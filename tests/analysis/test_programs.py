@@ -27,7 +27,7 @@ def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
     write(tmp_path, "b", 0, [9, 1])
     write(tmp_path, "c", 0, ["crash"])
     programs = run_programs(read_runs(tmp_path))
-    rows = [(p.strategy, p.seed, p.trial, round(p.gflops, 6), round(p.as_trial, 6), p.tied) for p in programs]
+    rows = [(p.strategy, p.seed, p.trial, round(p.gflops, 6), round(p.gflops_as_trial, 6), p.tied) for p in programs]
     assert rows == [
         ("a", 0, 2, 3.0, 3.0, None),
         ("a", 1, 2, 3.7, 3.9, []),

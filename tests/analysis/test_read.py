@@ -168,13 +168,6 @@ def test_the_share_of_nearest_answers_is_reported(tmp_path: Path) -> None:
     assert note.endswith(" for 50.0 % of the trials of a, 25.0 % of the trials of c.")
 
 
-def test_options_that_a_strategy_could_not_use_are_told(tmp_path: Path) -> None:
-    for strategy, used in (("a", {"chains": 28, "steps": 8}), ("b", {})):
-        write(tmp_path, strategy, 0, [1, 2], effective=used)
-    (note,) = footing_notes(read_runs(tmp_path)[WORKLOAD].runs)
-    assert note == "a used smaller values than its options request: chains 28 and steps 8."
-
-
 def test_drift_is_told_in_one_sentence_for_all_runs(tmp_path: Path) -> None:
     for seed, ratio in enumerate((1.05, 1.2, 0.5, 1.3)):
         path = write(tmp_path, "a", seed, [1, 2, 3 + seed])

@@ -92,17 +92,6 @@ def test_charts_are_written_on_demand(tmp_path: Path, kind: Any, start: bytes) -
     assert all(path.read_bytes().startswith(start) for path in charts)
 
 
-def test_the_batch_is_shown_where_strategies_differ_in_it(tmp_path: Path) -> None:
-    for name, batch in (("alike", 1), ("different", 64)):
-        write(tmp_path / name, "a", 0, [1, 2], batch=1)
-        write(tmp_path / name, "b", 0, [2, 3], batch=batch)
-    shown = {name: rendered(report(tmp_path / name)) for name in ("alike", "different")}
-    assert "batch" in shown["different"] and " 64 " in shown["different"]
-    assert "batch" not in shown["alike"]
-    rows = csv.DictReader((tmp_path / "different" / "report" / "summary.csv").open())
-    assert {row["strategy"]: row["batch"] for row in rows} == {"a": "1", "b": "64"}
-
-
 def test_tables_of_numbers(tmp_path: Path) -> None:
     report(study(tmp_path))
     best, second = csv.DictReader((tmp_path / "report" / "summary.csv").open())
@@ -232,14 +221,6 @@ def test_a_best_program_beyond_the_common_trials_is_drawn(tmp_path: Path) -> Non
     write(tmp_path, "a", 0, ["crash"])
     write(tmp_path, "a", 1, ["crash", 5])
     assert report(tmp_path).workloads[0].best is not None
-
-
-def test_a_best_program_beyond_the_compared_trials_is_named(tmp_path: Path) -> None:
-    write(tmp_path, "a", 0, [1, 2])
-    write(tmp_path, "b", 0, [1, 2, 5])
-    text = " ".join(rendered(report(tmp_path)).split())
-    assert "best known 5.0 GFLOPS, by b in trial 2, after the 2 that are compared" in text
-    assert "trial 2, after the 2 that are compared" in (tmp_path / "report" / "report.html").read_text()
 
 
 def test_tables_for_the_terminal(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from searchlab.analysis import read_runs
-from searchlab.analysis.why import explain
+from searchlab.analysis.why import explain, practical_size
 from tests.support.analysis.logs import WORKLOAD, write
 
 OTHER = "gemm:100x100x500"
@@ -34,3 +34,27 @@ def test_a_value_that_the_loser_hardly_tried_is_named(tmp_path: Path) -> None:
             )
     says = explain("slow", "quick", list(read_runs(tmp_path).values()))
     assert says.endswith("12 % of its trials had of = fast, as in the fastest config (quick: 75 %).")
+
+
+def test_the_size_of_a_difference_is_stated_in_practice(tmp_path: Path) -> None:
+    for seed in range(2):
+        for workload in (WORKLOAD, OTHER):
+            write(tmp_path, "quick", seed, [4, 10, 12, 12], workload=workload)
+            write(tmp_path, "slow", seed, [1, 2, 5, 8], workload=workload)
+    runs = list(read_runs(tmp_path).values())
+    assert practical_size("slow", "quick", runs) == (
+        "The best programs of quick are 50.0 % faster than those of slow (geometric mean over 2 workloads), "
+        "and it matches them after 50 % of the budget."
+    )
+    assert practical_size("quick", "slow", runs[:1]) == (
+        "The best programs of slow are 33.3 % slower than those of quick."
+    )
+    assert practical_size("quick", "none", runs) == ""
+
+
+def test_programs_that_are_slower_in_the_end_match_nothing(tmp_path: Path) -> None:
+    for workload, final in ((WORKLOAD, 20), (OTHER, 2)):
+        write(tmp_path, "quick", 0, [8, 8, 8, final], workload=workload)
+        write(tmp_path, "slow", 0, [1, 1, 1, 10], workload=workload)
+    size = practical_size("slow", "quick", list(read_runs(tmp_path).values()))
+    assert size.endswith("(geometric mean over 2 workloads).")

@@ -299,9 +299,7 @@ def test_a_users_policy_is_compared_and_replayed_by_others(
     verdict = Comparison(against_baselines(tmp_path / "out", str(sealed))[0]).verdict
     assert verdict.startswith("HillClimb is ")
     alone = searchlab("report", tmp_path / "out", "--all", "--full", cwd=tmp_path).stdout
-    assert (
-        " ".join(alone.split()).count("HillClimb is the only strategy here") == 1 and "against_baselines(DIR)" in alone
-    )
+    assert " ".join(alone.split()).count("HillClimb is the only strategy here") == 1
     assert len(searchlab_compare(tmp_path / "out").verdict.splitlines()) == 1
     refused = searchlab("suite", "verify", tmp_path / "out", "--suite", sealed, cwd=tmp_path)
     assert refused.returncode == 2 and "pass --policy mine:HillClimb if you trust it" in refused.stderr
@@ -467,7 +465,7 @@ def test_the_commands_of_a_suite(copy: Path, tmp_path: Path, results: Path) -> N
     assert made.returncode == 0 and "12 runs of random" in made.stdout, made.stderr
     assert searchlab("suite", "seal", copy).returncode == 0
     report = searchlab("suite", "report", copy, "--baselines", "random,xgb", "--out", tmp_path / "page")
-    assert report.returncode == 0 and "across all 4 workloads" in " ".join(report.stdout.split()), report.stderr
+    assert report.returncode == 0 and "across 4 workloads" in " ".join(report.stdout.split()), report.stderr
     assert (tmp_path / "page" / "report.html").exists()
     (copy / "baselines" / "random.runs.parquet").unlink()
     gone = searchlab("suite", "verify", copy)

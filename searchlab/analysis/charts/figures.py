@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from ...stats.inference import ROPE
 from ..knobs import MOST_VALUES, MeasuredSpace
 from ..measures import AREA
 from ..model import Contrast, Overall, Summary, WorkloadSummary
-from ..runs import PARTS, BudgetParts, ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns, mean_of_defined
+from ..runs import PARTS, BudgetParts, ComparedRuns, LoggedRun, WorkloadRuns, mean_of_defined
 from ..words import counted, listed, p_equals
 from .vegalite import (
     GREY,
@@ -26,11 +27,11 @@ from .vegalite import (
     Level,
     LineStyles,
     Row,
-    Shade,
     Spec,
     box_chart,
     forest_chart,
     heat_map,
+    layer,
     line_chart,
     share_chart,
 )
@@ -42,8 +43,9 @@ TWO_LINES = 28  # height of a row with a name of two lines, in pixels
 KNOBS = 6  # maximum number of knobs whose values are shown, the most important ones
 
 
-def all_charts(summary: Summary, comparison: ComparedRuns, styles: LineStyles) -> dict[str, dict[str, Chart]]:
+def all_charts(summary: Summary, comparison: ComparedRuns) -> dict[str, dict[str, Chart]]:
     """Return all charts by workload and key. The workload of charts over all workloads is ""."""
+    styles = LineStyles.from_summary(summary, comparison)
     charts = {"": overall_charts(summary.overall, summary.workloads, comparison, styles) if summary.overall else []}
     for item in summary.workloads:
         charts[item.workload] = workload_charts(item, comparison[item.workload], styles) if item.strategies else []
@@ -53,7 +55,8 @@ def all_charts(summary: Summary, comparison: ComparedRuns, styles: LineStyles) -
             1, _differences(contrasts, styles, where)
         )
     if len(summary.workloads) > 1 and (pairs := workload_differences(summary)):
-        charts[""].append(_workloads(pairs, workload_groups(summary, comparison), styles))
+        names = [item.workload for item in summary.workloads]
+        charts[""].append(_workloads(pairs, names, workload_groups(summary, comparison), styles))
     drawn = {
         workload: [chart._replace(views={key: view for key, view in chart.views.items() if view}) for chart in group]
         for workload, group in charts.items()
@@ -116,11 +119,6 @@ METRICS = (
 )
 
 
-def band_of(group: StrategyRuns, axis: str) -> Band:
-    """Return the band of the best GFLOPS so far over ``axis``, a key of :data:`AXES`."""
-    return group.band_over_trials if axis == BY_TRIALS else group.band_over_seconds
-
-
 def _line(strategy: str, x: Floats, *edges: Floats, steps: bool = True) -> list[Row]:
     """Return the rows of a line, whose edges are y or (y, lower, upper). Points without y are omitted.
 
@@ -144,12 +142,6 @@ def _sample(strategy: str, band: Band, at: Floats) -> list[Row]:
     return _line(strategy, within, band.median[indices], band.lower[indices], band.upper[indices])
 
 
-def _changes(band: Band) -> Floats:
-    """Return the places at which a band changes."""
-    edges = np.stack((band.lower, band.median, band.upper))
-    return np.asarray(band.x[np.r_[True, (np.diff(edges) != 0).any(axis=0)]])
-
-
 def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Chart:
     best = item.best.gflops if item.best else 0.0
     goals: dict[str, float] = {}
@@ -160,25 +152,27 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
     start, sharing = runs.shared_start
     views = {}
     for key, label in AXES:
-        bands = {row.strategy: band_of(runs.strategies[row.strategy], key) for row in item.strategies}
+        groups = [runs.strategies[row.strategy] for row in item.strategies]
+        bands = {group.strategy: getattr(group, f"band_over_{key}") for group in groups}
         last = item.horizon if key == BY_TRIALS else math.inf
-        changes = np.concatenate([_changes(band) for band in bands.values()])
+        positions = np.concatenate([band.x for band in bands.values()])
         ends = [min(float(band.x[-1]), last) for band in bands.values()]
-        at = np.union1d(sample(changes[changes <= last]), ends)
+        at = np.union1d(sample(positions[positions <= last]), ends)
         rows = [row for name, band in bands.items() for row in _sample(name, band, at)]
-        shade = Shade(start, "shared random start") if start and key == BY_TRIALS else None
+        shade = start if key == BY_TRIALS else 0
         views[key] = line_chart(rows, styles, label, f"best {item.unit} so far", levels=levels, shade=shade, digits=1)
     if best:
-        seeds = [row for name, group in runs.strategies.items() for run in group.runs for row in _seed(name, run)]
-        views[SEEDS] = line_chart(seeds, styles, "trials", f"best {item.unit} so far", levels=levels)
+        rows = [row for name, group in runs.strategies.items() for run in group.runs for row in _seed(name, run)]
+        views[SEEDS] = line_chart(rows, styles, "trials", f"best {item.unit} so far", levels=levels)
+    counts = [len(row.seeds) for row in item.strategies]
+    seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
     shaded = ""
     if start:
         shaded = f" Shaded: the first {counted(start, 'trial')}, which {listed(sharing, None)} share for each seed."
     return Chart(
         "convergence",
         "Convergence",
-        _seeds(item),
-        "Best program found so far: the median over seeds, and the band between the quartiles. Higher and "
+        f"Best program found so far: the median over {seeds} seeds, and the band between the quartiles. Higher and "
         "further to the left is better. Seconds include all of a run's work: proposing, training, building and "
         f"running.{shaded}",
         views,
@@ -192,16 +186,6 @@ def _seed(strategy: str, run: LoggedRun) -> list[Row]:
     at = at[run.curve[at] > 0]
     values = zip((at + 1).tolist(), shorten(run.curve[at]), strict=True)
     return [{"strategy": strategy, "seed": run.seed, "x": x, "y": y} for x, y in values]
-
-
-def _seeds(item: WorkloadSummary) -> str:
-    counts = sorted({len(row.seeds) for row in item.strategies})
-    numbers = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-    text = "one seed each" if counts[-1] == 1 else f"median and quartiles of {numbers} seeds"
-    differ = [row.strategy for row in item.strategies if not row.complete]
-    if not differ:
-        return text
-    return f"{text}; {listed(differ)}: the number of trials differs between seeds, so lines end with the shortest run"
 
 
 def _models(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Chart:
@@ -226,7 +210,6 @@ def _models(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Ch
     return Chart(
         "models",
         "Cost models, round by round",
-        "predictions for a batch compared with its measurements: median and quartiles over seeds",
         "The cost model's predictions for each batch before it was measured, compared with the measurements: the "
         "median over seeds, and the band between the quartiles. The policy chooses the programs in a batch, so they "
         "are more alike, and harder to tell apart, than those in a random sample.",
@@ -260,7 +243,6 @@ def _budget_charts(by_strategy: Mapping[str, BudgetParts], styles: LineStyles) -
     budget = Chart(
         "budget",
         "Where in the budget the lead is won or lost",
-        "difference of the mean area under the curve in each eighth of the budget",
         "Each strategy minus the chosen one: the difference of the area under the curve in each eighth of the "
         "budget, as a mean over seeds. The mean of the eight differences is the difference of the whole area.",
         {AREA: view("area", "difference in area", 1.0, 3, relative=True, levels=[Level(0.0, "")])},
@@ -268,7 +250,6 @@ def _budget_charts(by_strategy: Mapping[str, BudgetParts], styles: LineStyles) -
     trials = Chart(
         "trials",
         "What the trials were",
-        "share of the trials in each eighth of the budget",
         "The share of trials in each eighth of the budget, as a mean over seeds: at most 5 % slower than the "
         "fastest trial so far, which means that the strategy refines it; slower than the median of the space, as half "
         "of all random trials are; or failed."
@@ -305,7 +286,6 @@ def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
         Chart(
             "importances",
             "Which knobs matter",
-            "PED-ANOVA for the fastest tenth of all measured configs",
             "How much the values of a knob in the fastest tenth of all configs differ from those in all configs, as a "
             "share of all knobs (PED-ANOVA, as in Optuna). Every config that any strategy measured counts once.",
             importances,
@@ -313,7 +293,6 @@ def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
         Chart(
             "values",
             "How good each value is",
-            "throughput of all measured configs; box: quartiles",
             "The throughput of all measured configs with a value: from the slowest to the fastest (dot), with the "
             f"quartiles as a box and the median as a line. Of many values, the {MOST_VALUES} with the fastest programs "
             "are shown.",
@@ -322,7 +301,6 @@ def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
         Chart(
             "pairs",
             "The two most important knobs",
-            "throughput of the fastest measured config",
             "The throughput of the fastest measured config with each pair of values, blank if there is none.",
             pairs,
         ),
@@ -356,7 +334,7 @@ def _difference_row(contrast: Contrast) -> Row:
         name: short(interval.value if end is None else end)
         for name, end in (("lower", interval.lower), ("upper", interval.upper))
     }
-    p = "" if contrast.adjusted is None else p_equals(contrast.adjusted)
+    p = "" if contrast.adjusted is None else f"corrected {p_equals(contrast.adjusted)}"
     pair = {"first": contrast.first, "second": contrast.second, "difference": short(interval.value), **ends}
     return pair | {"p": p, "significant": contrast.significant}
 
@@ -364,30 +342,22 @@ def _difference_row(contrast: Contrast) -> Row:
 def _differences(contrasts: Sequence[Contrast], styles: LineStyles, where: str) -> Chart:
     names = list(dict.fromkeys(name for contrast in contrasts for name in (contrast.first, contrast.second)))
     colour = STRATEGY | {"scale": {"domain": names, "range": [styles.colour(name) for name in names]}, "legend": None}
-    weight = {
-        "condition": {"test": {"field": "value", "equal": styles.subject or ""}, "value": "bold"},
-        "value": "normal",
-    }
+    is_subject = {"test": {"field": "value", "equal": styles.subject or ""}, "value": "bold"}
     order = {"field": "difference", "op": "max", "order": "descending"}
-    y = STRATEGY | {"sort": order, "axis": {"labelFontWeight": weight}}
+    y = STRATEGY | {"sort": order, "axis": {"labelFontWeight": {"condition": is_subject, "value": "normal"}}}
+    beside = {"y": y, "x": {"value": "width"}, "text": {"field": "text"}}
     spec = forest_chart(
         [_difference_row(contrast) for contrast in contrasts],
         {"reference": ("each strategy minus ", styles.references(names))},
         y,
         colour,
         height=ROW * (len(names) - 1),
-        layers=[
-            {
-                "mark": {"type": "text", "align": "left", "dx": 8, "color": GREY},
-                "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "text"}},
-            }
-        ],
+        layers=[layer("text", beside, align="left", dx=8, color=GREY)],
         dots={"tooltip": [{"field": "strategy"}, {"field": "text", "title": "difference"}]},
     )
     return Chart(
         "differences",
         "Differences",
-        f"95 % intervals; a full dot is significant after correction; shaded: practically equal, up to {ROPE:g}",
         f"Each strategy's area under the curve minus the reference's, on {where}, over the seeds that both have, with "
         "its 95 % interval (for that difference alone). A filled dot marks a difference that is significant after "
         "correction for all tests in this report. Shaded: the zone of practical equivalence, for differences of at "
@@ -406,102 +376,68 @@ def workload_differences(summary: Summary) -> list[Row]:
     ]
 
 
-def workload_groups(summary: Summary, comparison: ComparedRuns) -> list[Row]:
-    """Return a row for each workload: its name, its kind, and the spaces and threads with which it was searched."""
-    groups = []
+def workload_groups(summary: Summary, comparison: ComparedRuns) -> list[str]:
+    """Return the group of each workload: those of its kind, spaces and numbers of threads that differ."""
+    properties = []
     for item in summary.workloads:
         headers = [run.log.header for run in comparison[item.workload].runs]
         threads = sorted({int(header.target.get("num-cores", 1)) for header in headers})
-        groups.append(
-            {
-                "name": item.workload,
-                "kind": headers[0].workload.partition(":")[0],
-                "space": ", ".join(sorted({header.space_name for header in headers})),
-                "threads": ", ".join(counted(number, "thread") for number in threads),
-            }
-        )
-    return groups
+        spaces = ", ".join(sorted({header.space_name for header in headers}))
+        kind = headers[0].workload.partition(":")[0]
+        properties.append((kind, spaces, ", ".join(counted(number, "thread") for number in threads)))
+    differ = [len(set(column)) > 1 for column in zip(*properties, strict=True)]
+    return [", ".join(compress(own, differ)) for own in properties]
 
 
-def _workloads(pairs: Sequence[Row], groups: Sequence[Row], styles: LineStyles) -> Chart:
+def _workloads(pairs: Sequence[Row], workloads: Sequence[str], groups: Sequence[str], styles: LineStyles) -> Chart:
     """Return the chart of a strategy's differences from another on each workload, both of which the reader can choose.
 
-    Args:
-        pairs: The differences; see :func:`workload_differences`.
-        groups: The workloads; see :func:`workload_groups`.
-        styles: The order of strategies.
+    For ``pairs`` and ``groups``, see :func:`workload_differences` and :func:`workload_groups`.
     """
-    properties = [key for key in ("kind", "space", "threads") if len({group[key] for group in groups}) > 1]
     rows = [
-        group | {"workload": number, "link": f"#w{number}", "all": ", ".join(group[key] for key in properties)}
-        for number, group in enumerate(groups)
+        {"workload": number, "name": name, "link": f"#w{number}", "group": group}
+        for number, (name, group) in enumerate(zip(workloads, groups, strict=True))
     ]
     names = [name for name in styles.names if any(name in (pair["first"], pair["second"]) for pair in pairs)]
     references = styles.references(names)
     strategies = sorted(names, key=lambda name: (name != styles.subject, styles.ranking.index(name)))
     if strategies[0] == references[0]:
         strategies = [*strategies[1:], strategies[0]]
-    views = ["all", *properties] if len(properties) > 1 else properties or ["all"]
     order = {"field": "order", "op": "min"}
     # A long name has two lines, so that it leaves room on a small screen.
     lines = "split(replace(datum.label, regexp('^(.{8,26}[-:])'), '$1 '), ' ')"
     label = f"length(datum.label) > 26 ? {lines} : datum.label"
     axis = {"labelExpr": label, "labelLimit": 280, "labelLineHeight": 12, "labelOffset": -4}
     y: Spec = {"field": "name", "type": "nominal", "title": None, "sort": order, "axis": axis}
-
-    def spec(group: str) -> Spec:
-        colour: Spec = {
-            "field": group,
-            "type": "nominal",
-            "title": None,
-            "sort": order,
-            "scale": {"range": list(GROUPS)},
-            "legend": {"columns": 1, "symbolOpacity": 1, "symbolLimit": 0},
-        }
-        if not properties:
-            colour = {"value": GROUPS[0]}
-        mean = {"field": "mean", "type": "quantitative"}
-        return forest_chart(
-            pairs,
-            {"strategy": ("strategy ", strategies), "reference": ("minus ", references)},
-            y,
-            colour,
-            height=TWO_LINES * len(groups),
-            transform=[
-                {
-                    "lookup": "workload",
-                    "from": {"data": {"values": rows}, "key": "workload", "fields": ["name", "link", *views]},
-                },
-                {"joinaggregate": [{"op": "mean", "field": "difference", "as": "mean"}], "groupby": [group]},
-                {
-                    "window": [{"op": "row_number", "as": "order"}],
-                    "sort": [
-                        {"field": "mean", "order": "descending"},
-                        {"field": group},
-                        {"field": "difference", "order": "descending"},
-                    ],
-                },
-            ],
-            layers=[
-                {
-                    "mark": {"type": "tick", "thickness": 2, "size": TWO_LINES, "opacity": 0.5},
-                    "encoding": {"x": mean, "y": y, "color": colour},
-                }
-            ],
-            dots={
-                "href": {"field": "link"},
-                "tooltip": [{"field": "name", "title": "workload"}, {"field": "text", "title": "difference"}],
-            },
-        )
-
+    colour: Spec = {"field": "group", "type": "nominal", "title": None, "sort": order}
+    colour |= {"scale": {"range": list(GROUPS)}, "legend": {"columns": 1, "symbolOpacity": 1, "symbolLimit": 0}}
+    if len(set(groups)) == 1:
+        colour = {"value": GROUPS[0]}
+    of_workload = {"data": {"values": rows}, "key": "workload", "fields": ["name", "link", "group"]}
+    by_size = [{"field": field, "order": "descending"} for field in ("mean", "difference")]
+    mean = {"x": {"field": "mean", "type": "quantitative"}, "y": y, "color": colour}
+    tooltip = [{"field": "name", "title": "workload"}, {"field": "text", "title": "difference"}]
+    spec = forest_chart(
+        pairs,
+        {"strategy": ("strategy ", strategies), "reference": ("minus ", references)},
+        y,
+        colour,
+        height=TWO_LINES * len(rows),
+        transform=[
+            {"lookup": "workload", "from": of_workload},
+            {"joinaggregate": [{"op": "mean", "field": "difference", "as": "mean"}], "groupby": ["group"]},
+            {"window": [{"op": "row_number", "as": "order"}], "sort": [by_size[0], {"field": "group"}, by_size[1]]},
+        ],
+        layers=[layer("tick", mean, thickness=2, size=TWO_LINES, opacity=0.5)],
+        dots={"href": {"field": "link"}, "tooltip": tooltip},
+    )
     return Chart(
         "workloads",
         "Where it is won or lost",
-        f"95 % intervals; a full dot is significant; shaded: practically equal, up to {ROPE:g}; lines: means of groups",
         "The first strategy's area under the curve minus the second's on each workload, over the seeds that both have, "
         "with its 95 % interval. To the left of 0, the first strategy loses. A filled dot marks a difference that is "
         "significant after correction. Workloads are sorted by the difference within each group, and groups by their "
         "means, which are the vertical lines. Click a dot for the charts of that workload. Shaded: the zone of "
         f"practical equivalence, for differences of at most {ROPE:g}.",
-        {"grouped" if view == "all" else f"by {view}": spec(view) for view in views},
+        {"": spec},
     )

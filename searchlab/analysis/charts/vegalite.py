@@ -10,9 +10,11 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from zlib import crc32
 
@@ -39,19 +41,12 @@ Format = Literal["pdf", "svg", "png"]
 # Colours that colour-blind readers can distinguish on white: those of Okabe and Ito, "Color universal design" (2008),
 # except yellow, then olive, wine and indigo from Tol's "muted" scheme (SRON technical note 09-002, 2021). All have a
 # contrast of at least 3 with white. The page replaces them in the dark; see report.css.
-COLOURS = (
-    "#0072b2",
-    "#c94f00",
-    "#00815e",
-    "#b95c93",
-    "#a06e00",
-    "#333333",
-    "#77771f",
-    "#882255",
-    "#332288",
-)
+COLOURS = ("#0072b2", "#c94f00", "#00815e", "#b95c93", "#a06e00", "#333333", "#77771f", "#882255", "#332288")
 DASHES: tuple[list[float], ...] = ([1, 0], [7, 2], [8, 2, 2, 2], [3, 1.5])
-GROUPS = ("#3d8c95", "#8c6d4f", "#6b7c93", "#8a6a8f", "#6f8a3a", "#b0614a")  # of what is not a strategy
+GROUPS = (  # of what is not a strategy
+    *("#3d8c95", "#8c6d4f", "#6b7c93", "#8a6a8f", "#6f8a3a", "#b0614a"),
+    *("#2f4f8f", "#a0782a", "#4d7a4d", "#7f3f3f", "#a64d79", "#555555"),
+)
 GREY = "#767676"
 WIDTH, HEIGHT, ROW = 520, 300, 20  # in pixels; ROW is the height of a strategy in charts with a row for each
 ROWS = 22  # maximum number of strategies in a column of a legend
@@ -69,8 +64,7 @@ class Chart(NamedTuple):
 
     key: str
     title: str
-    brief: str  # the subtitle
-    says: str  # how to read the chart
+    says: str  # how to read the chart; its first sentence is the subtitle
     views: Mapping[str, Spec]
 
     @property
@@ -80,7 +74,8 @@ class Chart(NamedTuple):
         return height + 65
 
 
-class LineStyles(NamedTuple):
+@dataclass(frozen=True)
+class LineStyles:
     """The order and highlighting of strategies in all charts and tables."""
 
     names: list[str]  # the subject first, then in alphabetical order
@@ -105,36 +100,38 @@ class LineStyles(NamedTuple):
         opponents = [answer.second for answer in by_difference]
         return cls(names, subject, lit, ranked, opponents)
 
-    def colour(self, name: str) -> str:
-        """Return a strategy's colour, which is the same in all reports: see :func:`usual_style`.
+    @cached_property
+    def looks(self) -> dict[str, tuple[int, int]]:
+        """The indices of the colour and dashes of each strategy.
 
-        The subject alone has the first colour. If two highlighted strategies have the same colour, the second one has
-        the next colour that none of them has.
+        They depend only on its name, and thus are the same in all reports, unless a highlighted strategy has this
+        colour or, for strategies that are not highlighted, another strategy has both. The subject alone has the first
+        colour.
         """
-        if name == self.subject:
-            return COLOURS[0]
-        used: dict[int, str] = {}
-        for other in sorted(set(self.lit) - {self.subject}):
-            number, _ = usual_style(other)
-            free = [(number + shift) % OTHERS for shift in range(OTHERS)]
-            used[next((number for number in free if number not in used), number)] = other
-        of_lit = {other: number for number, other in used.items()}
-        return COLOURS[1 + of_lit.get(name, usual_style(name)[0])]
+        looks = {self.subject: (0, 0)} if self.subject else {}
+        for name in sorted(set(self.names) - {self.subject}, key=lambda name: (name not in self.lit, name)):
+            number = crc32(f"{SALT}{name}".encode())
+            options = [
+                (1 + (number + colour) % OTHERS, (number // OTHERS + dash) % len(DASHES))
+                for colour in range(OTHERS)
+                for dash in range(len(DASHES))
+            ]
+            colours = {colour for colour, _ in looks.values()}
+            is_lit = name in self.lit
+            free = (look for look in options if (look[0] not in colours if is_lit else look not in looks.values()))
+            looks[name] = next(free, options[0])
+        return looks
+
+    def colour(self, name: str) -> str:
+        return COLOURS[self.looks[name][0]]
 
     def dash(self, name: str) -> list[float]:
-        """Return the dashes of a strategy's line, which are the same in all reports."""
-        return DASHES[0 if name == self.subject else usual_style(name)[1]]
+        return DASHES[self.looks[name][1]]
 
     def references(self, names: Iterable[str]) -> list[str]:
         """Sort ``names`` as strategies to compare with: opponents in registered contrasts, random search, the best."""
         first = [*self.opponents, RANDOM, *self.ranking]
         return sorted(names, key=first.index)
-
-
-def usual_style(strategy: str) -> tuple[int, int]:
-    """Return the indices of a strategy's colour and dashes, which depend only on its name."""
-    number = crc32(f"{SALT}{strategy}".encode())
-    return number % OTHERS, number // OTHERS % len(DASHES)
 
 
 class Level(NamedTuple):
@@ -144,11 +141,9 @@ class Level(NamedTuple):
     name: str
 
 
-class Shade(NamedTuple):
-    """A named part of the x axis, from its start to ``end``."""
-
-    end: float
-    name: str
+def layer(kind: str, encoding: Spec, **look: Any) -> Spec:
+    """Return a layer with marks of a kind, whose properties are ``look``."""
+    return {"mark": {"type": kind} | look, "encoding": encoding}
 
 
 # Lines
@@ -162,7 +157,7 @@ def line_chart(
     *,
     levels: Sequence[Level] = (),
     domain: tuple[float | None, float | None] = (None, None),
-    shade: Shade | None = None,
+    shade: float = 0.0,
     relative: bool = False,
     steps: bool = True,
     digits: int = 2,
@@ -172,15 +167,10 @@ def line_chart(
     Args:
         rows: The points of the lines: ``strategy``, ``x``, ``y`` and, if there is a band, ``lower`` and ``upper``. If
             they have a ``seed``, there is a line for each seed. Without rows, the result is empty.
-        styles: The order of strategies.
-        x_title: The title of the x axis.
-        y_title: The title of the y axis.
-        levels: Horizontal lines.
         domain: The ends of the y axis; None to fit the lines.
-        shade: The shaded part of the x axis.
+        shade: The end of the random start that strategies share, which is shaded.
         relative: Whether to draw differences from a strategy that the reader chooses.
         steps: Whether lines change in steps, or are straight.
-        digits: The decimal places of the values.
     """
     if not rows:
         return {}
@@ -202,15 +192,16 @@ def line_chart(
     x: Spec = {"field": "x", "type": "quantitative", "title": x_title, "scale": {"nice": False}}
     if log:
         x |= {"scale": {"nice": False, "type": "log"}, "axis": {"gridOpacity": 0.4, "tickCount": 5}}
-    ends = {"domainMin": domain[0], "domainMax": domain[1], "zero": False}
-    scale = {name: end for name, end in ends.items() if end is not None}
-    y = {"field": "y", "type": "quantitative", "title": y_title, "scale": scale}
+    ends = {name: end for name, end in zip(("domainMin", "domainMax"), domain, strict=True) if end is not None}
+    y = {"field": "y", "type": "quantitative", "title": y_title, "scale": {"zero": False} | ends}
     mark = {"clip": True, "interpolate": "step-after" if steps else "linear"}
     by_seed = "seed" in rows[0]
     width: Spec = {"value": 0.8 if by_seed else 1.8}
     if styles.subject and not by_seed:
         width["condition"] = {"test": {"field": "strategy", "equal": styles.subject}, "value": 3.2}
-    line: Spec = {
+    opacity = {"condition": HIGHLIGHTED | {"value": 1}, "value": 0.25}
+    encoding: Spec = {"x": x, "y": y, "color": colour, "strokeDash": dash, "strokeWidth": width, "opacity": opacity}
+    line = layer("line", encoding, **mark) | {
         "params": [
             {
                 "name": HIGHLIGHTED["param"],
@@ -219,25 +210,15 @@ def line_chart(
                 "value": [{"strategy": name} for name in names if name in styles.lit],
             },
             {"name": "zoom", "select": {"type": "interval", "zoom": "wheel![event.shiftKey]"}, "bind": "scales"},
-        ],
-        "mark": {"type": "line"} | mark,
-        "encoding": {
-            "x": x,
-            "y": y,
-            "color": colour,
-            "strokeDash": dash,
-            "strokeWidth": width,
-            "opacity": {"condition": HIGHLIGHTED | {"value": 1}, "value": 0.25},
-        },
+        ]
     }
     layers: list[Spec] = [*_shade(shade, x_title, first if log else 0), *_levels(levels)]
     if by_seed:
-        line["encoding"]["detail"] = {"field": "seed"}
-        line["encoding"]["tooltip"] = [{"field": "strategy"}, {"field": "seed"}]
+        encoding |= {"detail": {"field": "seed"}, "tooltip": [{"field": "strategy"}, {"field": "seed"}]}
     elif "lower" in rows[0]:
-        opacity = {"condition": HIGHLIGHTED | {"value": 0.12}, "value": 0}
-        encoding = {"x": x, "y": y | {"field": "lower"}, "y2": {"field": "upper"}, "color": colour, "opacity": opacity}
-        layers.append({"mark": {"type": "area"} | mark, "encoding": encoding})
+        band = {"x": x, "y": y | {"field": "lower"}, "y2": {"field": "upper"}, "color": colour}
+        faint = {"condition": HIGHLIGHTED | {"value": 0.12}, "value": 0}
+        layers.append(layer("area", band | {"opacity": faint}, **mark))
     layers.append(line)
     if not by_seed:
         layers.append(_readout(names, x, steps=steps, digits=digits))
@@ -257,19 +238,14 @@ def _select(name: str, label: str, options: Sequence[str]) -> Spec:
     return {"name": name, "value": options[0], "bind": {"input": "select", "options": list(options), "name": label}}
 
 
-def _shade(shade: Shade | None, unit: str, start: float) -> list[Spec]:
-    if shade is None:
+def _shade(end: float, unit: str, start: float) -> list[Spec]:
+    if not end:
         return []
     x = {"datum": start, "type": "quantitative"}
-    text = f"{shade.name}: {shade.end:g} {unit}"
-    area = {
-        "mark": {"type": "rect", "color": GREY, "opacity": 0.12},
-        "encoding": {"x": x, "x2": {"datum": shade.end}},
-    }
-    label = {
-        "mark": {"type": "text", "align": "left", "baseline": "bottom", "dx": 5, "dy": -4, "color": GREY, "text": text},
-        "encoding": {"x": x, "y": {"value": "height"}},
-    }
+    text = f"shared random start: {end:g} {unit}"
+    area = layer("rect", {"x": x, "x2": {"datum": end}}, color=GREY, opacity=0.12)
+    look = {"align": "left", "baseline": "bottom", "dx": 5, "dy": -4, "color": GREY}
+    label = layer("text", {"x": x, "y": {"value": "height"}}, text=text, **look)
     return [{"data": {"values": [{}]}, "layer": [area, label]}]
 
 
@@ -279,10 +255,10 @@ def _levels(levels: Sequence[Level]) -> list[Spec]:
     for index, level in enumerate(levels):
         y = {"datum": level.y, "type": "quantitative"}
         side = {"baseline": "top", "dy": 3} if index else {"baseline": "bottom", "dy": -2}
-        text = {"type": "text", "align": "left", "dx": 5, "color": GREY, "text": level.name} | side
+        text = {"align": "left", "dx": 5, "color": GREY, "text": level.name} | side
         layers += [
-            {"mark": {"type": "rule", "color": GREY, "strokeDash": [5, 4]}, "encoding": {"y": y}},
-            {"mark": text, "encoding": {"x": {"value": 0}, "y": y}},
+            layer("rule", {"y": y}, color=GREY, strokeDash=[5, 4]),
+            layer("text", {"x": {"value": 0}, "y": y}, **text),
         ]
     return [{"data": {"values": [{}]}, "layer": layers}] if layers else []
 
@@ -293,39 +269,23 @@ def _readout(names: Sequence[str], x: Spec, *, steps: bool, digits: int) -> Spec
     Steps keep their value up to the next point, which is the largest so far. There is no selection, because
     Altair cannot combine charts with selections in several layers.
     """
-    hold: list[Spec] = [
-        {"impute": "y", "key": "x", "groupby": ["strategy"], "value": None},
-        {
-            "window": [{"op": "max", "field": "y", "as": "y"}],
-            "groupby": ["strategy"],
-            "sort": [{"field": "x"}],
-            "frame": [None, 0],
-        },
-    ]
+    largest = {"window": [{"op": "max", "field": "y", "as": "y"}], "sort": [{"field": "x"}], "frame": [None, 0]}
+    hold = [part | {"groupby": ["strategy"]} for part in ({"impute": "y", "key": "x", "value": None}, largest)]
     # Fields are numbered since a name may contain dots, brackets and quotes. Vega-Lite does not escape backslashes.
     field = f"'s' + indexof({json.dumps(names)}, datum.strategy)"
     fields = [
-        {
-            "field": f"s{number}",
-            "title": name.replace("\\", "\\\\"),
-            "type": "quantitative",
-            "format": f".{digits}f",
-        }
+        {"field": f"s{number}", "title": name.replace("\\", "\\\\"), "type": "quantitative", "format": f".{digits}f"}
         for number, name in enumerate(names)
     ]
-    return {
+    tooltip = [{"field": "x", "title": x["title"], "type": "quantitative"}, *fields]
+    areas = {"x": x, "x2": {"field": "next"}, "tooltip": tooltip}
+    return layer("rect", areas, aria=False, opacity=0, tooltip=True) | {
         "transform": [
             *(hold if steps else ()),
             {"calculate": field, "as": "number"},
             {"pivot": "number", "value": "y", "groupby": ["x"]},
             {"window": [{"op": "lead", "field": "x", "as": "next"}], "sort": [{"field": "x"}]},
-        ],
-        "mark": {"type": "rect", "aria": False, "opacity": 0, "tooltip": True},
-        "encoding": {
-            "x": x,
-            "x2": {"field": "next"},
-            "tooltip": [{"field": "x", "title": x["title"], "type": "quantitative"}, *fields],
-        },
+        ]
     }
 
 
@@ -350,9 +310,6 @@ def forest_chart(
             ``p``, a text; the dot is full if the difference is ``significant``.
         params: The label and the options of each strategy that the reader chooses: ``reference`` and, in a chart of one
             strategy's differences, ``strategy``.
-        y: The encoding of the y axis.
-        colour: The encoding of colours.
-        height: The height in pixels.
         transform: Further transforms, which follow the choice of pairs.
         layers: Further layers, below the intervals.
         dots: Further channels of the dots' encoding.
@@ -364,58 +321,47 @@ def forest_chart(
     other = f"({mirrored} ? datum.second : datum.first)"
     subject = f" && {other} === strategy" if "strategy" in params else ""
     full = {"test": "datum.significant"} | colour | ({"legend": None} if "field" in colour else {})
-    fill = {"condition": full, "value": "white"}
     interval = "' [' + format(datum.from, '+.3f') + ', ' + format(datum.to, '+.3f') + ']'"
+    text = f"format(datum.difference, '+.3f') + (datum.from < datum.to ? {interval} : '')"
+    calculated = {
+        "strategy": other,
+        "from": f"{mirrored} ? -datum.upper : datum.lower",
+        "to": f"{mirrored} ? -datum.lower : datum.upper",
+        "difference": f"{mirrored} ? -datum.difference : datum.difference",
+        "text": f"{text} + (datum.p ? ', ' + datum.p : '')",
+        "left": f"max(datum.from, -{limit:.3g})",
+        "right": f"min(datum.to, {limit:.3g})",
+    }
+    channels = {"y": y, "x": x, "color": colour}
+    zone = layer("rect", {"x": x | {"field": "lower"}, "x2": {"field": "upper"}}, color=GREY, opacity=0.15)
+    arrows = [
+        layer(
+            "text",
+            channels | {"x": x | {"field": end}, "opacity": {"condition": {"test": beyond, "value": 1}, "value": 0}},
+            text=arrow,
+            aria=False,
+        )
+        for end, arrow, beyond in (
+            ("left", "◀", "datum.from < datum.left"),
+            ("right", "▶", "datum.to > datum.right"),
+        )
+    ]
     return {
         "data": {"values": pairs},
         "height": height,
         "params": [_select(name, label, options) for name, (label, options) in params.items()],
         "transform": [
             {"filter": f"({mirrored} || datum.second === reference){subject}"},
-            {"calculate": other, "as": "strategy"},
-            {"calculate": f"{mirrored} ? -datum.upper : datum.lower", "as": "from"},
-            {"calculate": f"{mirrored} ? -datum.lower : datum.upper", "as": "to"},
-            {"calculate": f"{mirrored} ? -datum.difference : datum.difference", "as": "difference"},
-            {
-                "calculate": f"format(datum.difference, '+.3f') + (datum.from < datum.to ? {interval} : '') + "
-                "(datum.p ? ', ' + datum.p : '')",
-                "as": "text",
-            },
-            {"calculate": f"max(datum.from, -{limit:.3g})", "as": "left"},
-            {"calculate": f"min(datum.to, {limit:.3g})", "as": "right"},
+            *({"calculate": expression, "as": field} for field, expression in calculated.items()),
             *transform,
         ],
         "layer": [
-            {
-                "data": {"values": [{"lower": -ROPE, "upper": ROPE}]},
-                "mark": {"type": "rect", "color": GREY, "opacity": 0.15},
-                "encoding": {"x": x | {"field": "lower"}, "x2": {"field": "upper"}},
-            },
-            {"mark": {"type": "rule", "color": GREY}, "encoding": {"x": {"datum": 0}}},
+            zone | {"data": {"values": [{"lower": -ROPE, "upper": ROPE}]}},
+            layer("rule", {"x": {"datum": 0}}, color=GREY),
             *layers,
-            {
-                "mark": {"type": "rule", "size": 2},
-                "encoding": {"y": y, "x": x | {"field": "left"}, "x2": {"field": "right"}, "color": colour},
-            },
-            *(
-                {
-                    "mark": {"type": "text", "text": arrow, "aria": False},
-                    "encoding": {
-                        "y": y,
-                        "x": x | {"field": end},
-                        "color": colour,
-                        "opacity": {"condition": {"test": beyond, "value": 1}, "value": 0},
-                    },
-                }
-                for end, arrow, beyond in (
-                    ("left", "◀", "datum.from < datum.left"),
-                    ("right", "▶", "datum.to > datum.right"),
-                )
-            ),
-            {
-                "mark": {"type": "point", "size": 70, "opacity": 1},
-                "encoding": {"y": y, "x": x, "color": colour, "fill": fill} | dots,
-            },
+            layer("rule", channels | {"x": x | {"field": "left"}, "x2": {"field": "right"}}, size=2),
+            *arrows,
+            layer("point", channels | {"fill": {"condition": full, "value": "white"}} | dots, size=70, opacity=1),
         ],
     }
 
@@ -429,11 +375,8 @@ def share_chart(rows: Sequence[Row], name: str, quantity: str) -> Spec:
         "data": {"values": rows},
         "height": ROW * len(rows),
         "layer": [
-            {"mark": {"type": "bar", "color": GROUPS[0]}, "encoding": {"x": x, "y": y}},
-            {
-                "mark": {"type": "text", "align": "left", "dx": 4, "color": GREY},
-                "encoding": {"x": x, "y": y, "text": text},
-            },
+            layer("bar", {"x": x, "y": y}, color=GROUPS[0]),
+            layer("text", {"x": x, "y": y, "text": text}, align="left", dx=4, color=GREY),
         ],
     }
 
@@ -445,18 +388,18 @@ def box_chart(rows: Sequence[Row], name: str, unit: str) -> Spec:
     columns = ("value", "configs", "failed", "worst", "lower", "median", "upper", "best")
     tooltip = [{"field": column} for column in columns]
 
-    def layer(mark: Spec, start: str, end: str = "") -> Spec:
+    def box(kind: str, start: str, end: str = "", **look: Any) -> Spec:
         encoding: Spec = {"y": y, "x": x | {"field": start}, "tooltip": tooltip}
-        return {"mark": mark | {"color": GROUPS[0]}, "encoding": encoding | ({"x2": {"field": end}} if end else {})}
+        return layer(kind, encoding | ({"x2": {"field": end}} if end else {}), color=GROUPS[0], **look)
 
     return {
         "data": {"values": rows},
         "height": ROW * len(rows),
         "layer": [
-            layer({"type": "rule"}, "worst", "best"),
-            layer({"type": "bar", "opacity": 0.4, "size": 10}, "lower", "upper"),
-            layer({"type": "tick", "thickness": 3, "size": 14}, "median"),
-            layer({"type": "point", "filled": True, "size": 40, "opacity": 1}, "best"),
+            box("rule", "worst", "best"),
+            box("bar", "lower", "upper", opacity=0.4, size=10),
+            box("tick", "median", thickness=3, size=14),
+            box("point", "best", filled=True, size=40, opacity=1),
         ],
     }
 
@@ -502,7 +445,7 @@ def titled(spec: Spec, workload: str, chart: Chart, view: str) -> Spec:
     by = f", {view}" if len(chart.views) > 1 else ""
     title = {
         "text": f"{workload or 'Across all workloads'}: {chart.title.lower()}{by}",
-        "subtitle": chart.brief,
+        "subtitle": wrap(chart.says.partition(". ")[0], 90),
         "anchor": "start",
         "subtitleColor": GREY,
         "offset": 10,

@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
@@ -21,13 +22,13 @@ from ...errors import encodable
 from ...log.format import DEFAULT_CONFIG, Header, version_spans
 from ...log.plan import kept_studies
 from ...plugins import Plugin
-from ...stats.intervals import Interval
 from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
-from ..measures import Row, Shown, table
+from ..knobs import MeasuredSpace
+from ..measures import Shown, table
 from ..model import BestProgram, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
 from ..verdict import SO_FAR
-from ..words import area_text, listed, number_ranges, number_text, percent
+from ..words import area_text, counted, listed, number_ranges, number_text, percent
 
 WATCH = "watch.js"  # the script of pages that are served
 
@@ -36,44 +37,30 @@ def page(
     summary: Summary,
     comparison: ComparedRuns,
     charts: Mapping[str, Mapping[str, Chart]],
-    styles: LineStyles,
     programs: Sequence[BestProgram],
     version: str = "",
 ) -> str:
     """Render the page for a summary. Equal arguments yield equal pages.
 
-    Args:
-        summary: The summary of ``comparison``.
-        comparison: The runs.
-        charts: The charts by workload and key; see :func:`~searchlab.analysis.charts.figures.all_charts`.
-        styles: The order and highlighting of strategies.
-        programs: The best programs.
-        version: The version of a page that is served, which follows its study; see :func:`waiting_page`.
+    ``version`` is that of a page that is served, which follows its study; see :func:`waiting_page`.
     """
+    styles = LineStyles.from_summary(summary, comparison)
     numbers = {name: number for number, name in enumerate(styles.names)}
     several = len(summary.workloads) > 1
     templates = environment()
     templates.globals |= {
         "numbers": numbers,
-        "colours": {name: COLOURS.index(styles.colour(name)) for name in styles.names},
+        "looks": {name: "c{} d{}".format(*styles.looks[name]) for name in styles.names},
         "own": styles.subject,
         "area": area_text(summary.by),
         "several": several,
         "so_far": SO_FAR,
     }
-    sections = []
-    for number, item in enumerate(summary.workloads):
-        fields = _section(item, comparison[item.workload], charts[item.workload], programs, f"w{number}")
-        text = templates.get_template("section.html.jinja").render(fields)
-        sections.append(
-            {
-                "id": f"w{number}",
-                "item": item,
-                "charts": charts[item.workload],
-                "knobs": fields["knobs"],
-                "html": Markup(text),
-            }
-        )
+    sections = [
+        _section(item, comparison[item.workload], charts[item.workload], programs, f"w{number}")
+        for number, item in enumerate(summary.workloads)
+    ]
+    section_template = templates.get_template("section.html.jinja")
     over_all = {f"all-{key}": chart for key, chart in charts[""].items()}
     overall = summary.overall
     data = {"strategies": styles.names, "lit": styles.lit, "colours": COLOURS}
@@ -86,13 +73,13 @@ def page(
         names=styles.names,
         lit=styles.lit,
         legend=[*styles.lit, *(name for name in styles.names if name not in styles.lit)],
-        sections=sections,
+        sections=[section | {"html": Markup(section_template.render(section))} for section in sections],
         overall=overall,
-        overall_ranking=table(overall.strategies if overall else [], Shown.PAGE, cutoffs=summary.score_cutoffs),
+        overall_ranking=table(overall.strategies if overall else [], Shown.PAGE),
         overall_significant=significant_differences(overall.contrasts if overall else []),
-        overall_notes=interval_notes(overall.strategies if overall else ()),
         charts=charts,
         shared=compress_json(share_data(over_all, "all")),
+        knob=knob_that_matters_most(comparison),
         made=strategies(comparison),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
@@ -143,11 +130,7 @@ def _asset(name: str) -> str:
 
 
 def _section(
-    item: WorkloadSummary,
-    runs: WorkloadRuns,
-    charts: Mapping[str, Chart],
-    programs: Sequence[BestProgram],
-    name: str,
+    item: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Chart], programs: Sequence[BestProgram], name: str
 ) -> dict[str, Any]:
     """Return the values that a section's template needs."""
     return {
@@ -158,21 +141,37 @@ def _section(
         "ranking": table(item.strategies, Shown.PAGE, **item.words(TARGET)),
         "costs": table(item.strategies, Shown.COSTS),
         "significant": significant_differences(item.contrasts),
-        "interval_notes": interval_notes(item.strategies),
         "facts": facts(runs.runs),
-        "knobs": important_knobs(charts.get("importances")),
+        "knobs": important_knobs(runs.spaces),
         "data": compress_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
     }
 
 
-def important_knobs(chart: Chart | None) -> str:
-    """Return which knobs matter most in each space, such as "tile_k matters most (62 %), then vector (21 %)"."""
+def knob_that_matters_most(comparison: ComparedRuns) -> str:
+    """Return which knob matters most on how many workloads: "tile_k (sketch) on 9 workloads and unroll ...".
+
+    Returns "" for a single workload.
+    """
+    spaces = [space for item in comparison.values() for space in item.spaces if space.importances]
+    several = len({space.space for space in spaces}) > 1
+    first = Counter(next(iter(space.importances)) + f" ({space.space})" * several for space in spaces)
+    texts = [f"{knob} on {counted(number, 'workload')}" for knob, number in first.most_common()]
+    return listed(texts) if len(comparison) > 1 else ""
+
+
+def important_knobs(spaces: Sequence[MeasuredSpace]) -> str:
+    """Return which knobs matter most in each space: "tile_k matters most (62 %; fastest with 32), then ..."."""
     sentences = []
-    for space, spec in chart.views.items() if chart else ():
-        first, *others = [f"{row['knob']} ({100 * row['share']:.0f} %)" for row in spec["data"]["values"][:3]]
+    for space in spaces:
+        fastest = space.throughput.argmax()
+        first, *others = [
+            f"{knob} ({percent(share)}; fastest with {space.knobs[knob][fastest]})"
+            for knob, share in list(space.importances.items())[:3]
+        ] or [""]
         then = f", then {listed(others)}" if others else ""
-        sentences.append(f"{f'in {space}, ' if space else ''}{first} matters most{then}")
-    return "; ".join(sentences)
+        where = f"in {space.space}, " if len(spaces) > 1 else ""
+        sentences.append(first and f"{where}{first} matters most{then}")
+    return "; ".join(filter(None, sentences))
 
 
 def _digest(text: str) -> str:
@@ -191,49 +190,33 @@ def compress_json(data: Any) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
-def interval_notes(rows: Sequence[Row]) -> list[str]:
-    """Return the reasons why estimates in ``rows`` have no interval, without duplicates."""
-    names = {measure.name for row in rows[:1] for measure, column in row.columns() if column.shown & Shown.PAGE}
-    estimates = [row.values[name] for row in rows for name in names]
-    return sorted({estimate.note for estimate in estimates if isinstance(estimate, Interval) and estimate.note})
-
-
 def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
     """Return a row for each way in which a strategy was run, with the workloads if it was run in several ways."""
     ways: dict[tuple[str, ...], dict[str, list[LoggedRun]]] = {}
     for item in comparison.values():
         for strategy, runs in item.by_strategy.items():
-            way = strategy, *_way(runs[0].log.header)
-            ways.setdefault(way, {})[item.workload] = list(runs)
-    several = {name for name in {way[0] for way in ways} if sum(way[0] == name for way in ways) > 1}
+            ways.setdefault(_way(strategy, runs[0].log.header), {})[item.workload] = list(runs)
+    several = Counter(way[0] for way in ways)
+    names = ("strategy", "policy", "cost_model", "features", "batch", "warm_start")
     rows = []
-    for (strategy, policy, model, features, batch, warm), by_workload in sorted(ways.items()):
+    for way, by_workload in sorted(ways.items()):
         runs = [run for strategy_runs in by_workload.values() for run in strategy_runs]
         lengths = [run.log.trials for run in runs]
-        rows.append(
-            {
-                "strategy": strategy,
-                "policy": policy,
-                "cost_model": model,
-                "features": features,
-                "batch": batch,
-                "warm_start": warm,
-                "seeds": number_ranges(run.seed for run in runs),
-                "trials": " to ".join(map(str, sorted({min(lengths), max(lengths)}))),
-                "on": listed(list(by_workload)) if strategy in several else "",
-            }
-        )
+        seeds, on = number_ranges(run.seed for run in runs), listed(list(by_workload)) if several[way[0]] > 1 else ""
+        trials = " to ".join(map(str, sorted({min(lengths), max(lengths)})))
+        rows.append(dict(zip(names, way, strict=True)) | {"seeds": seeds, "trials": trials, "on": on})
     return rows
 
 
-def _way(header: Header) -> tuple[str, str, str, str, str]:
+def _way(strategy: str, header: Header) -> tuple[str, ...]:
     policy = plugin_text(header.policy)
     if header.effective:
         policy += f" (used: {_pairs(header.effective)})"
     model = plugin_text(header.cost_model) if header.cost_model else ""
     logs = [source for source in header.warm_start if source != DEFAULT_CONFIG]
     sources = ["the default config"] * (DEFAULT_CONFIG in header.warm_start) + [f"{len(logs)} logs"] * bool(logs)
-    return policy, model, header.features if header.cost_model else "", str(header.batch), " and ".join(sources)
+    features = header.features if header.cost_model else ""
+    return strategy, policy, model, features, str(header.batch), " and ".join(sources)
 
 
 def plugin_text(plugin: Plugin) -> str:

@@ -10,7 +10,7 @@ from vl_convert import vegalite_to_svg, vegalite_to_vega
 
 from searchlab.analysis import read_runs, summarize
 from searchlab.analysis.charts.figures import all_charts
-from searchlab.analysis.charts.vegalite import COLOURS, Chart, LineStyles, altair_chart, draw, javascript, titled
+from searchlab.analysis.charts.vegalite import COLOURS, Chart, altair_chart, draw, javascript, titled
 from tests.support.analysis.logs import WORKLOAD, write
 
 NAMES = ["mine", "random", "a.b[0]", 'it\'s "<b>\\x</b>"']
@@ -37,7 +37,7 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Char
                 )
     runs = read_runs(directory)
     summary = summarize(runs)
-    return all_charts(summary, runs, LineStyles.from_summary(summary, runs))
+    return all_charts(summary, runs)
 
 
 def test_every_chart_is_valid_and_drawn(charts: dict[str, dict[str, Chart]]) -> None:
@@ -50,7 +50,8 @@ def test_every_chart_is_valid_and_drawn(charts: dict[str, dict[str, Chart]]) -> 
             svg = draw(complete, "svg").decode()
             assert chart.title.lower() in svg and not {"NaN", "undefined", "Infinity"} & set(svg.split())
             if "layer" in spec:
-                assert altair_chart(complete).to_dict()["title"]["subtitle"] == chart.brief
+                subtitle = " ".join(altair_chart(complete).to_dict()["title"]["subtitle"])
+                assert chart.says.startswith(subtitle) and subtitle
 
 
 def encodings(spec: dict[str, Any], channel: str) -> list[dict[str, Any]]:
@@ -84,7 +85,7 @@ def test_steps_have_rows_only_where_they_change(tmp_path: Path) -> None:
         write(tmp_path, name, 0, [1.0] * 5 + [2.0] * 20)
     runs = read_runs(tmp_path)
     summary = summarize(runs)
-    views = all_charts(summary, runs, LineStyles.from_summary(summary, runs))[WORKLOAD]["convergence"].views
+    views = all_charts(summary, runs)[WORKLOAD]["convergence"].views
     rows = [row for row in views["trials"]["data"]["values"] if row["strategy"] == "a"]
     assert [(row["x"], row["y"]) for row in rows] == [(1, 1), (6, 2), (25, 2)]
 

@@ -340,6 +340,31 @@ def test_names_of_workloads_leave_room_on_a_phone(browser: Browser, tmp_path: Pa
     assert browser.run(f"Math.max(...{texts}.map(t => t.getBoundingClientRect().width)) < 0.45 * {svg}.clientWidth")
 
 
+def test_a_legend_has_only_the_strategies_in_its_chart(browser: Browser, tmp_path: Path) -> None:
+    for name in ("random", "xgb"):
+        path = write(tmp_path, name, 0, [1.0, 2.0, 3.0, 4.0])
+        quality = '"model":{"trials":4,"k":1,"pairwise_accuracy":0.7},"config"' if name == "xgb" else '"config"'
+        path.write_text(path.read_text().replace('"config"', quality))
+    report(tmp_path)
+    browser.size(1280)
+    browser.open(tmp_path / "report" / "report.html")
+    for chart, names in (("w0-models", ["xgb"]), ("w0-convergence", ["random", "xgb"])):
+        see(browser, chart)
+        labels = f"[...document.querySelectorAll('#{chart} .role-legend-label text')].map(t => t.textContent)"
+        assert sorted(browser.run(labels)) == names
+
+
+def test_the_name_of_the_best_known_program_is_visible(browser: Browser, tmp_path: Path) -> None:
+    write(tmp_path, "random", 0, [5.0, 20.0, 30.0, 44.9])
+    report(tmp_path)
+    browser.size(1280)
+    browser.open(tmp_path / "report" / "report.html")
+    see(browser)
+    svg = "document.querySelector('#w0-convergence svg')"
+    name = f"[...{svg}.querySelectorAll('text')].find(text => text.textContent.startsWith('best known'))"
+    assert browser.run(f"{name}.getBoundingClientRect().top >= {svg}.getBoundingClientRect().top")
+
+
 def test_another_reference_is_chosen_for_the_differences(view: Browser) -> None:
     see(view, "all-differences")
     select = "#all-differences .vega-bind select"
@@ -428,6 +453,12 @@ def test_of_many_strategies_only_six_are_highlighted(browser: Browser, large: Pa
     )
     assert len(wide) == 1 and "strategy: mine" in wide[0]
     assert len(browser.run("[...document.querySelectorAll('#w0-ranking > .scroll tr.own')]")) == 1
+
+
+def test_the_list_of_many_strategies_is_a_line_on_a_phone(browser: Browser, large: Path) -> None:
+    browser.size(500)
+    browser.open(large)
+    assert browser.run("document.getElementById('legend').clientHeight") < 60
 
 
 def test_a_site_of_results_opens_from_a_web_server(browser: Browser, page: Path, tmp_path: Path) -> None:

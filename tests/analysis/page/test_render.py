@@ -123,6 +123,18 @@ def test_the_ranking_names_what_is_significantly_different(tmp_path: Path) -> No
         assert names == [["fair, poor"], ["poor", "good"], ["good, fair"]]
 
 
+def test_the_reasons_and_the_most_important_knob_are_visible(tmp_path: Path) -> None:
+    for workload in ("gemm:8x8x8", "gemm:8x8x9"):
+        for gain, name in enumerate(("random", "guided"), 1):
+            for seed in range(8):
+                write(tmp_path / workload[-1], name, seed, [1, gain * (4 + seed / 8), 9 * gain], workload=workload)
+    pages = [made(tmp_path / directory) for directory in ("", "8")]
+    for page, knob in zip(pages, ("most important knob is ", "Which knobs matter: tile ("), strict=True):
+        words = " ".join(page.text.split())
+        assert words.index("programs of guided are 100.0 % faster than") < words.index("falls behind guided")
+        assert words.index(knob) < words.index("How strategies are tested")
+
+
 def test_nothing_in_a_log_becomes_markup(tmp_path: Path) -> None:
     changes: dict[str, Any] = {
         "label": HOSTILE,

@@ -33,7 +33,9 @@ function specify(figure) {
   const highlighted = strategies.filter((strategy) => lit.has(strategy));
   for (const [param] of (spec.layer ?? []).flatMap((layer) => (layer.params ? [layer.params] : []))) {
     param.value = highlighted.map((strategy) => ({ strategy }));
-    for (const { encoding } of spec.layer) if (encoding?.color?.legend) Object.assign(encoding.color.legend, { values: highlighted, columns: 1 });
+    for (const { color } of spec.layer.map((layer) => layer.encoding ?? {})) {
+      if (color?.legend) Object.assign(color.legend, { values: highlighted.filter((name) => color.scale.domain.includes(name)), columns: 1 });
+    }
   }
   if (chosen.only && text.includes('"field":"strategy"')) spec.transform = [...(spec.transform ?? []), { filter: { field: "strategy", oneOf: highlighted } }];
   if (narrow()) spec.layer = spec.layer?.filter((layer) => layer.encoding?.x?.value !== "width"); // texts beside the plot, which its tooltips contain
@@ -54,6 +56,7 @@ function configure() {
   const font = { labelColor: ink, labelFontSize: 12, titleColor: ink, titleFontSize: 12, titleFontWeight: "normal" };
   return {
     background: paper ? "white" : css("--card"), font: "system-ui, sans-serif", view: { stroke: null }, text: { fontSize: 12 },
+    padding: { left: 5, right: 5, top: 16, bottom: 5 }, // above, the name of the best known program
     axis: { ...font, gridColor: line, domainColor: ink, tickColor: ink, labelSeparation: 6 },
     legend: { ...font, labelLimit: narrow() ? 300 : 220, orient: narrow() ? "bottom" : "right" },
   };
