@@ -29,7 +29,7 @@ from ..errors import InvalidConfig, SearchlabError, cut, text_of
 from ..machine.host import start_tvm_threads
 from ..options import plain
 from ..plugins import line_of
-from ..records import cost_of
+from ..records import Failure, cost_of
 from ..space import Config, Space
 from ..workload import Packed, Workload, program_hash
 from ..workload.base import results_of
@@ -631,7 +631,7 @@ class Workbench:
             return Failed("run_error", cut(text_of(error)), time.perf_counter() - start)
         except Exception as error:  # a user's function may raise anything
             text = with_memory_limit(describe_with_line(error), self.memory_limit_mb)
-            failure = "wrong_answer" if isinstance(error, AssertionError) else "run_error"
+            failure: Failure = "wrong_answer" if isinstance(error, AssertionError) else "run_error"
             return Failed(failure, text, time.perf_counter() - start)
         return Ran(tuple(costs), False, time.perf_counter() - start)
 
