@@ -55,8 +55,11 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True, by:
         SearchlabWarning: If strategies were measured in different ways on a workload. They are not tested.
     """
     paths: dict[str, tuple[Path, Budget]] = {}
+    missing = 0
     for source in where:
-        for path, budget in _logs(source, everything):
+        logs_of_source, missing_of_source = _logs(source, everything)
+        missing += missing_of_source
+        for path, budget in logs_of_source:
             paths.setdefault(os.path.realpath(path), (path, budget))
     if not paths:
         raise SearchlabError("nothing to report on: pass a directory of logs, or a log (*.jsonl)")
@@ -78,6 +81,7 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True, by:
         zip(within, names, strict=True),
         {name for log, name in zip(within, names, strict=True) if log.path in running},
         by,
+        missing,
     )
 
 
@@ -90,7 +94,7 @@ def planned_claims(*where: Path) -> list[Claim]:
 
 
 def group_runs(
-    read: Iterable[tuple[Columns | Log, str]], running: Collection[str] = (), by: By | None = None
+    read: Iterable[tuple[Columns | Log, str]], running: Collection[str] = (), by: By | None = None, missing: int = 0
 ) -> ComparedRuns:
     """Group logs by workload, strategy and seed, as runs to compare.
 
@@ -98,6 +102,7 @@ def group_runs(
         read: The logs, each with its name in reports.
         running: The names of logs whose runs were in progress when the logs were read.
         by: As in :func:`read_runs`.
+        missing: The number of runs of the study that have not begun.
 
     Raises:
         SearchlabError: If the logs are not comparable; see :func:`read_runs`.
@@ -131,29 +136,36 @@ def group_runs(
             strategies[strategy] = _one_log_per_seed(runs)
         if note := _footing_note([run for runs in strategies.values() for run in runs]):
             warn(note)
-    return {workload: WorkloadRuns(workload, strategies, by=by) for workload, strategies in by_workload.items()}
+    return {
+        workload: WorkloadRuns(workload, strategies, by=by, missing=missing)
+        for workload, strategies in by_workload.items()
+    }
 
 
-def _logs(source: Path, everything: bool) -> list[tuple[Path, Budget]]:
-    """Return the log or logs at ``source``, each with the budget within which its trials count."""
+def _logs(source: Path, everything: bool) -> tuple[list[tuple[Path, Budget]], int]:
+    """Return the logs at ``source``, each with its budget, and the number of planned runs that have no log."""
     if source.is_dir():
         paths = [path for path in find_logs(source) if REPORT not in path.relative_to(source).parts[:-1]]
         if not paths:
             raise SearchlabError(
                 f"{source} contains no logs (*.jsonl); run a study there first, or pass another directory"
             )
-        return [(path, Budget()) for path in paths] if everything else _of_studies(source, paths)
+        return ([(path, Budget()) for path in paths], 0) if everything else _of_studies(source, paths)
     if not source.exists():
         raise SearchlabError(f"cannot report on {source}: there is no such directory or log; check the path")
     if not source.name.endswith(LOGS):
         raise SearchlabError(f"{source} is not a log: log names end in {', '.join(LOGS)}")
-    return [(source, Budget())]
+    return [(source, Budget())], 0
 
 
-def _of_studies(root: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]:
-    """Return the ``paths`` that are in the plan of their study, or do not belong to a study, with their budgets."""
+def _of_studies(root: Path, paths: Sequence[Path]) -> tuple[list[tuple[Path, Budget]], int]:
+    """Return the ``paths`` that are in the plan of their study, or do not belong to a study, with their budgets.
+
+    Also returns the number of planned runs that have no log.
+    """
     plans = {path.parent: plan.by_log for path in find_files(root, (PLAN,)) if (plan := read_plan(path.parent))}
     logs: list[tuple[Path, Budget]] = []
+    begun: set[tuple[Path, str]] = set()
     left_out: list[Path] = []
 
     @cache
@@ -165,6 +177,7 @@ def _of_studies(root: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]:
             logs.append((path, Budget()))
         elif run := plans[home].get(path.relative_to(home).as_posix().removesuffix(".gz")):
             logs.append((path, run.budget))
+            begun.add((home, run.log))
         else:
             left_out.append(path)
     if left_out and not logs:
@@ -174,7 +187,7 @@ def _of_studies(root: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]:
         )
     if left_out:
         _warn(left_out, "logs of runs that are no longer part of the study are skipped")
-    return logs
+    return logs, sum(map(len, plans.values())) - len(begun)
 
 
 def _warn(paths: Sequence[Path], what: str) -> None:

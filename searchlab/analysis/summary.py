@@ -32,7 +32,7 @@ from .model import (
 )
 from .read import footing_notes
 from .runs import TARGET, By, ComparedRuns, WorkloadRuns
-from .verdict import answer, answer_word, standing_of_first, verdict
+from .verdict import SO_FAR, answer, answer_word, standing_of_first, verdict
 from .why import explain, practical_size
 from .words import area_text, counted, listed
 
@@ -67,14 +67,15 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         rows = draft.strategies
         names = [row.strategy for row in rows]
         standing = standing_of_first(names, compared, tests) if len(rows) > 1 else None
-        so_far = bool(runs.waiting) or not all(row.complete for row in rows)
-        text = verdict(rows, standing, area, so_far=so_far)
+        text = verdict(rows, standing, area, so_far=not _is_finished(draft, runs))
         why = _explanations(names, compared, registered, [runs]) if len(drafts) == 1 and names else []
         workloads.append(
             msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text, explanations=why)
         )
     compared = workloads[0].contrasts if len(workloads) == 1 else with_adjusted("", over_all_workloads, adjusted)
     answered = answers(tests.registered, compared, area, comparison)
+    if not all(_is_finished(draft, comparison[workload]) for workload, draft in drafts.items()):
+        answered = [msgspec.structs.replace(item, says=f"{item.says} {SO_FAR}") for item in answered]
     overall = _overall(workloads, strategies, compared, registered, comparison) if strategies else None
     return Summary(
         TARGET,
@@ -85,6 +86,11 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         claim_verdicts(comparison, claims),
         by,
     )
+
+
+def _is_finished(item: WorkloadSummary, runs: WorkloadRuns) -> bool:
+    """Return whether all runs on a workload, and all others of its study that have not begun, are complete."""
+    return not (runs.waiting or runs.missing) and all(row.complete for row in item.strategies)
 
 
 # --- one workload -----------------------------------------------------------------------------------------------------
@@ -256,8 +262,7 @@ def _overall(
     names = [strategy.strategy for strategy in strategies]
     rows = [item.by_strategy for item in workloads]
     means = np.array([[row[name].area.value for name in names] for row in rows])
-    waiting = any(item.waiting for item in comparison.values())
-    so_far = waiting or not all(row[name].complete for row in rows for name in names)
+    so_far = not all(_is_finished(item, comparison[item.workload]) for item in workloads)
     standing = standing_of_first(names, compared)
     over = f" across {counted(len(workloads), 'workload')}"
     sentences = [verdict(strategies, standing, f"mean {area_text(by)}", over, so_far=so_far)]

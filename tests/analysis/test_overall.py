@@ -14,7 +14,8 @@ from searchlab.analysis import report
 from searchlab.analysis.model import Outcome, Overall
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
-from searchlab.analysis.verdict import answer
+from searchlab.analysis.verdict import SO_FAR, answer
+from searchlab.run.study import Study
 from tests.support.analysis.logs import write
 
 WORKLOADS = ["gemm:100x100x50", "gemm:64x64x64"]
@@ -86,6 +87,17 @@ def test_a_run_that_stopped_early_reaches_the_verdict(tmp_path: Path) -> None:
     assert facts is not None and facts.standing.leader == "good"
     assert " Some runs are not complete, so this may change. " in facts.verdict
     assert facts.contrasts[0].runs == 8
+
+
+def test_answers_are_provisional_while_runs_are_missing(tmp_path: Path) -> None:
+    """Once, an answer in the middle of a study looked final."""
+    spec = {"suite": "v1/gemm-255x129x65-guided-1t", "policies": ["random", "grid"], "trials": 4, "seeds": 3}
+    Study.from_dict({**spec, "contrasts": [["grid", "random"]]}).run(tmp_path, progress=False)
+    [answer] = summarize(read_runs(tmp_path)).answers
+    assert SO_FAR not in answer.says
+    next(tmp_path.rglob("seed2.jsonl")).unlink()
+    summary = summarize(read_runs(tmp_path))
+    assert summary.answers[0].says.endswith(SO_FAR) and SO_FAR in summary.workloads[0].verdict
 
 
 def test_one_thin_strategy_leaves_the_others_their_seeds(tmp_path: Path) -> None:
