@@ -427,7 +427,7 @@ FIGURES = {
         micro_kernels,
         heat_map,
         (LAYER_6,),
-        6,
+        2,
         trials=64,
     ),
     "micro-kernels-layers": Figure(
@@ -453,7 +453,7 @@ FIGURES = {
         packing,
         bars,
         LAYERS,
-        30,
+        6,
     ),
     "algorithms": Figure(
         "Six algorithms",
@@ -461,7 +461,7 @@ FIGURES = {
         algorithms,
         bars,
         LAYERS,
-        55,
+        9,
     ),
     "loop-orders": Figure(
         "Three loops in any order",
@@ -469,7 +469,7 @@ FIGURES = {
         loop_orders,
         bars,
         LAYERS,
-        15,
+        2,
         trials=4,
     ),
     "parallel": Figure(
