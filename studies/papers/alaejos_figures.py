@@ -436,7 +436,7 @@ FIGURES = {
         micro_kernels,
         heat_map,
         LAYERS,
-        30,
+        4,
         trials=64,
     ),
     "data-types": Figure(
