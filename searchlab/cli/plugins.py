@@ -178,16 +178,16 @@ def space_(
 ) -> None:
     """Show a space's knobs, the number of values of each, the default config, and a sample config."""
     space_plugin = Plugin(**plugin(space, option))
-    searched = SPACES.make(space_plugin, parse_workload(workload), resolve_target(target))
-    default, sample = searched.default_config(), searched.sample(np.random.default_rng(seed))
-    limit = 10_000 if searched.builds_programs else 100_000  # counting takes seconds
-    size = searched.size(limit)
+    search_space = SPACES.make(space_plugin, parse_workload(workload), resolve_target(target))
+    default, sample = search_space.default_config(), search_space.sample(np.random.default_rng(seed))
+    limit = 10_000 if search_space.builds_programs else 100_000  # counting takes seconds
+    size = search_space.size(limit)
     say(
-        f"{searched.workload} in {space_plugin.name}: "
+        f"{search_space.workload} in {space_plugin.name}: "
         + (f"{size:,} configs" if size else f"more than {limit:,} configs")
     )
     rows = []
-    for knob in searched.knobs(sample):
+    for knob in search_space.knobs(sample):
         choices = ", ".join(map(str, knob.choices[:3])) + (", ..." if len(knob.choices) > 3 else "")
         rows.append((knob.name, len(knob.choices), choices, default.get(knob.name, ""), sample[knob.name]))
     say_table(("knob", "values", "such as", "default", f"sample (seed {seed})"), rows)

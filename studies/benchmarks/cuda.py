@@ -293,9 +293,9 @@ def rows(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Return the rows for one workload: the spaces and the library."""
     library, least = AIMS[parse_workload(result["workload"]).op]
     timed = {row["side"]: row for row in result["rows"]}
-    searched = {outcome["space"]: outcome for outcome in result["searches"]}
-    for side in [*searched, *(side for side in timed if side not in searched)]:
-        outcome, row = searched.get(side), timed.get(side)
+    outcomes = {outcome["space"]: outcome for outcome in result["searches"]}
+    for side in [*outcomes, *(side for side in timed if side not in outcomes)]:
+        outcome, row = outcomes.get(side), timed.get(side)
         ms = gflops = ratio = aim = "-"
         if row:
             low, high = row["ms_quartiles"]
