@@ -102,7 +102,7 @@ def group_runs(
         read: The logs, each with its name in reports.
         running: The names of logs whose runs were in progress when the logs were read.
         by: As in :func:`read_runs`.
-        missing: The number of runs of the study that have not begun.
+        missing: The number of runs of the study that have not started.
 
     Raises:
         SearchlabError: If the logs are not comparable; see :func:`read_runs`.
@@ -165,7 +165,7 @@ def _of_studies(root: Path, paths: Sequence[Path]) -> tuple[list[tuple[Path, Bud
     """
     plans = {path.parent: plan.by_log for path in find_files(root, (PLAN,)) if (plan := read_plan(path.parent))}
     logs: list[tuple[Path, Budget]] = []
-    begun: set[tuple[Path, str]] = set()
+    started: set[tuple[Path, str]] = set()
     left_out: list[Path] = []
 
     @cache
@@ -177,7 +177,7 @@ def _of_studies(root: Path, paths: Sequence[Path]) -> tuple[list[tuple[Path, Bud
             logs.append((path, Budget()))
         elif run := plans[home].get(path.relative_to(home).as_posix().removesuffix(".gz")):
             logs.append((path, run.budget))
-            begun.add((home, run.log))
+            started.add((home, run.log))
         else:
             left_out.append(path)
     if left_out and not logs:
@@ -187,7 +187,7 @@ def _of_studies(root: Path, paths: Sequence[Path]) -> tuple[list[tuple[Path, Bud
         )
     if left_out:
         _warn(left_out, "logs of runs that are no longer part of the study are skipped")
-    return logs, sum(map(len, plans.values())) - len(begun)
+    return logs, sum(map(len, plans.values())) - len(started)
 
 
 def _warn(paths: Sequence[Path], what: str) -> None:
