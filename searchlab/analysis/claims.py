@@ -78,7 +78,7 @@ def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> tuple[Differ
             continue
         numbers = [_numbers(group, part, claim.measure) for group in pair]
         unreached += [float(np.isinf(list(own.values())).mean()) for own in numbers]
-        first_numbers, second_numbers = _pair_numbers(numbers, pair, part, claim.measure)
+        first_numbers, second_numbers = _pair_numbers(numbers, part, claim.measure)
         first.append(first_numbers)
         second.append(second_numbers)
         clusters.append(item.cluster)
@@ -105,20 +105,10 @@ def _numbers(runs: StrategyRuns, item: WorkloadRuns, measure: str) -> dict[int, 
     return {seed: math.inf if value is None else value for seed, value in zip(seeds, values, strict=True)}
 
 
-def _pair_numbers(
-    numbers: Sequence[dict[int, float]], pair: Sequence[StrategyRuns], item: WorkloadRuns, measure: str
-) -> tuple[Floats, Floats]:
-    """Return the numbers of both strategies for the same seeds, with NaN for missing runs. Higher is better.
-
-    If a strategy's runs are the same for every seed, its number is used for all seeds of the other strategy.
-    """
+def _pair_numbers(numbers: Sequence[dict[int, float]], item: WorkloadRuns, measure: str) -> tuple[Floats, Floats]:
+    """Return the numbers of both strategies for the same seeds, with NaN for missing runs. Higher is better."""
     seeds = sorted({seed for own in numbers for seed in own})
-    rows = np.array(
-        [
-            [own[runs.compared[0].seed] if runs.one_run else own.get(seed, math.nan) for seed in seeds]
-            for own, runs in zip(numbers, pair, strict=True)
-        ]
-    )
+    rows = np.array([[own.get(seed, math.nan) for seed in seeds] for own in numbers])
     declared = StrategySummary.measures[measure]
     if declared.unit:
         if declared.better is min:  # a run that did not reach the target counts as using the whole budget

@@ -192,24 +192,20 @@ def p_values(workload: str, contrasts: Iterable[Contrast]) -> dict[Key, float]:
 def _describe(number: int, registered: Sequence[tuple[str, str]], late: Sequence[tuple[str, str]], area: str) -> str:
     if not number:
         return "Nothing here is tested; all numbers describe these runs."
-    sentences = [
-        f"Strategies are tested by the {area}: {counted(number, 'test')}, for each pair of strategies, "
-        "on each workload and across all workloads."
-    ]
-    rate = f"the chance that any two equal strategies are called different is at most {100 * ALPHA:g} %"
+    kinds = "No contrast was registered before the runs, so all tests are exploratory."
     if registered:
-        sentences.append(
+        kinds = (
             f"Registered before the runs: {_names(registered)}. What is registered is first tested on these workloads "
             "together, and on individual or other workloads only if every such result is significant. All other pairs "
-            f"are exploratory. Both families are corrected by Holm's procedure: in each, {rate}. All p-values here are "
-            "corrected within their family; contrasts.csv.gz also has those without correction."
+            "are exploratory."
         )
-    else:
-        sentences.append(
-            "No contrast was registered before the runs, so all tests are exploratory. They are corrected together by "
-            f"Holm's procedure: {rate}. All p-values here are corrected; contrasts.csv.gz also has those without "
-            "correction."
-        )
+    sentences = [
+        f"Strategies are tested by the {area}: {counted(number, 'test')}, for each pair of strategies, "
+        f"on each workload and across all workloads. {kinds} p-values are corrected by Holm's procedure, so that the "
+        f"chance that any two equal strategies are called different is at most {100 * ALPHA:g} % "
+        f"{'in each of these two families' if registered else 'on this page'}. Intervals are not corrected, and "
+        "contrasts.csv.gz also has p-values without correction.",
+    ]
     if late:
         sentences.append(
             f"Added after runs had begun, and therefore not registered: {_names(late)}. To register this, run the "

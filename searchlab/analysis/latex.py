@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..files import write_file
 from .measures import Shown, table
-from .model import Summary, find_difference
+from .model import Summary, find_contrast
 from .verdict import signed
 from .words import p_text
 
@@ -46,16 +46,16 @@ def latex_tables(summary: Summary) -> str:
     pairs_left = [pair for pair in pairs if pair not in registered and pair[::-1] not in registered]
     contrasts = []
     for first, second in [*registered, *pairs_left]:
-        if (paired := find_difference(summary.contrasts, first, second)) is None:
+        if (contrast := find_contrast(summary.contrasts, first, second)) is None:
             continue
-        difference = paired.on_these.difference
+        difference = contrast.difference.on_these.difference
         ends = difference.lower, difference.upper
         interval = "-" if None in ends else f"[{', '.join(signed(end) for end in ends if end is not None)}]"
-        p = "-" if paired.on_these.p is None else p_text(paired.on_these.p)
+        p = "-" if contrast.adjusted is None else p_text(contrast.adjusted)
         kind = "registered" if (first, second) in registered else "exploratory"
         contrasts.append([first, second, signed(difference.value), interval, p, kind])
     where = f"across {len(summary.workloads)} workloads" if overall else f"on {summary.workloads[0].workload}"
-    contrast_heads = ["strategy", "minus", "difference in area", "95 % interval", "corrected p", "contrast"]
+    contrast_heads = ["strategy", "minus", "difference in area", "uncorrected 95 % interval", "corrected p", "contrast"]
     return (
         "% These tables require \\usepackage{booktabs}.\n"
         f"% The ranking {where}, by mean area under the curve\n{_tabular(*ranking)}\n"

@@ -167,6 +167,7 @@ class Cell(NamedTuple):
     detail: str = ""
     missing: str = ""
     best: bool = False
+    names: str = ""  # the strategies that the number counts; shown only on the page
 
 
 class Head(NamedTuple):
@@ -272,15 +273,18 @@ def _finite(value: float | None) -> float | None:
 
 
 class Seconds(msgspec.Struct, frozen=True):
-    """The seconds charged to the runs, summed over seeds; see :attr:`searchlab.log.format.Log.charged`."""
+    """The seconds charged to the runs, summed over seeds; see :attr:`searchlab.log.format.Log.charged`.
 
-    total: float
-    propose: float
-    train: float
-    build: float
-    run: float
-    features: float
-    check: float
+    Those of a part are None if there are none, as where they were not recorded.
+    """
+
+    total: float | None
+    propose: float | None
+    train: float | None
+    build: float | None
+    run: float | None
+    features: float | None
+    check: float | None
 
 
 TIME_PARTS = ("propose", "train", "build", "run")
@@ -327,10 +331,9 @@ def _failures(runs: StrategyRuns) -> dict[str, int]:
 
 
 def _seconds(runs: StrategyRuns) -> Seconds:
-    parts = [math.fsum(part) for part in np.concatenate([run.log.charged for run in runs.runs]).T.tolist()]
-    total = math.fsum(parts)
-    parts += [math.fsum(part) for part in np.concatenate([run.log.parts for run in runs.runs]).T.tolist()]
-    return Seconds(total, *parts)
+    charged, parts = (np.concatenate([getattr(run.log, name) for run in runs.runs]).T for name in ("charged", "parts"))
+    sums = map(math.fsum, (charged.ravel().tolist(), *charged.tolist(), *parts.tolist()))
+    return Seconds(*(seconds or None for seconds in sums))
 
 
 def _failures_text(failures: dict[str, int]) -> str:
@@ -367,7 +370,7 @@ class StrategySummary(Row):
         "The number of configs that the policy proposes at once.", lambda runs: runs.header.batch, Column("batch")
     )
     seeds = OnWorkload(
-        "The seeds of the runs that are compared.",
+        "The seeds of the runs that are compared: those that all strategies have.",
         lambda runs: [run.seed for run in runs.compared],
         Column("seeds", "seeds", Shown.TERMINAL, path=len),
     )
@@ -376,7 +379,7 @@ class StrategySummary(Row):
         lambda runs: [run.seed for run in runs.interrupted],
     )
     one_run = OnWorkload(
-        "Whether every seed yields the same run, so that only one is compared, without a test.",
+        "Whether every seed yields the same run, which does not show how runs vary, so that there is no test.",
         lambda runs: runs.one_run,
     )
     footing = OnWorkload(

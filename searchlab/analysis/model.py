@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -52,45 +52,30 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     adjusted: float | None = None
 
     @property
+    def pair(self) -> tuple[str, str]:
+        return self.first, self.second
+
+    @property
     def significant(self) -> bool:
         return self.adjusted is not None and self.adjusted <= ALPHA
 
     def ahead(self, strategy: str, other: str) -> bool:
         """Return whether ``strategy`` is significantly better than ``other``."""
-        if (strategy, other) == (self.first, self.second):
-            return self.significant and self.effect > 0
-        return (other, strategy) == (self.first, self.second) and self.significant and self.effect < 0
+        return self.significant and (strategy, other) == (self.pair if self.effect > 0 else self.pair[::-1])
+
+    def reversed(self) -> Contrast:
+        """Return the comparison of the second strategy with the first."""
+        second, first = self.pair
+        opposite = {"effect": -self.effect, "difference": self.difference.reversed()}
+        return msgspec.structs.replace(self, first=first, second=second, **opposite)
 
 
-def find_difference(contrasts: Iterable[Contrast], first: str, second: str) -> Difference | None:
-    """Return the difference of ``first`` minus ``second``, or None if ``contrasts`` lacks this pair."""
+def find_contrast(contrasts: Iterable[Contrast], first: str, second: str) -> Contrast | None:
+    """Return the comparison of ``first`` with ``second``, or None if ``contrasts`` lacks this pair."""
     for contrast in contrasts:
-        if (contrast.first, contrast.second) == (first, second):
-            return contrast.difference
-        if (contrast.second, contrast.first) == (first, second):
-            return contrast.difference.reversed()
+        if {*contrast.pair} == {first, second}:
+            return contrast if contrast.first == first else contrast.reversed()
     return None
-
-
-class Significant(NamedTuple):
-    """The strategies that one strategy is significantly better and worse than, in the order of the ranking."""
-
-    better_than: list[str]
-    worse_than: list[str]
-
-
-def significant_differences(contrasts: Sequence[Contrast]) -> dict[str, Significant]:
-    """Return the strategies that each strategy is significantly better and worse than, unless it was not tested."""
-    differences: dict[str, Significant] = {}
-    for contrast in contrasts:
-        for strategy, other in (contrast.first, contrast.second), (contrast.second, contrast.first):
-            if contrast.adjusted is not None:
-                differences.setdefault(strategy, Significant([], []))
-            if contrast.ahead(strategy, other):
-                differences[strategy].better_than.append(other)
-            if contrast.ahead(other, strategy):
-                differences[strategy].worse_than.append(other)
-    return differences
 
 
 class Outcome(StrEnum):
@@ -182,9 +167,9 @@ class ContrastAnswer(msgspec.Struct, frozen=True):
     """The answer to one registered contrast: is ``first`` better than ``second``?
 
     Attributes:
-        verdict: ``better`` or ``worse`` if a test over all workloads is significant; ``level`` if none is significant
-            and the interval is within the region of practical equivalence; ``untested`` if there is no test; otherwise
-            ``undecided``.
+        verdict: ``better`` or ``worse`` if a test is significant and agrees with the mean difference, which a test of
+            ranks may contradict; ``level`` if not and the interval is within the region of practical equivalence;
+            ``untested`` if there is no test; otherwise ``undecided``.
         difference: The difference in area, ``first`` minus ``second``. Its p-values are corrected for all tests in the
             report, but its intervals are not.
     """

@@ -151,19 +151,24 @@ class StrategyRuns:
 
     @cached_property
     def one_run(self) -> bool:
-        """Whether the strategy proposes the same configs for every seed, so that its runs count as a single run."""
-        complete = [run.log.configs for run in self._complete]
-        return len(complete) > 1 and shared_prefix_length(complete) == min(map(len, complete))
+        """Whether the strategy proposes the same configs for every seed, which does not show how runs vary."""
+        configs = [run.log.configs for run in self.complete]
+        return len(configs) > 1 and shared_prefix_length(configs) == min(map(len, configs))
 
     @cached_property
-    def compared(self) -> list[LoggedRun]:
-        """The runs that reach the horizon, or only the first run if all are the same."""
-        return self._complete[:1] if self.one_run else [run for run in self.runs if run.reaches(self.horizon)]
+    def complete(self) -> list[LoggedRun]:
+        """The runs that reach the horizon."""
+        return [run for run in self.runs if run.reaches(self.horizon)]
 
     @cached_property
     def interrupted(self) -> list[LoggedRun]:
         """The runs that were stopped before the horizon."""
         return [run for run in self.runs if not run.reaches(self.horizon)]
+
+    @cached_property
+    def compared(self) -> list[LoggedRun]:
+        """The complete runs with seeds that all strategies have, or all complete runs if there are none."""
+        return [run for run in self.complete if run.seed in self.workload.seeds] or self.complete
 
     @cached_property
     def lowest(self) -> Floats:
@@ -192,11 +197,6 @@ class StrategyRuns:
         return None if self.scores is None else self.workload.random_search[self.space]
 
     @cached_property
-    def _complete(self) -> list[LoggedRun]:
-        """The runs that have all of the strategy's trials."""
-        return [run for run in self.runs if run.reaches(self.trials)]
-
-    @cached_property
     def parts(self) -> BudgetParts:
         """What the runs that are compared did in each part of the budget."""
         horizon, best = self.horizon, self.workload.best_gflops
@@ -221,15 +221,9 @@ class StrategyRuns:
         return BudgetParts(np.diff(totals, prepend=0.0) * PARTS / budget, *mean_of_defined(shares, axis=2))
 
     @cached_property
-    def band_over_trials(self) -> Band:
-        """The band over all trials of the strategy, including those beyond the horizon."""
-        return band_over_trials(pad_curves([run.curve for run in self._complete], self.trials))
-
-    @cached_property
-    def band_over_seconds(self) -> Band:
-        """The band over all trials of the strategy, including those beyond the horizon."""
-        curves, elapsed = ([getattr(run, name) for run in self._complete] for name in ("curve", "elapsed"))
-        return band_over_seconds(pad_curves(curves, self.trials), pad_curves(elapsed, self.trials))
+    def bands(self) -> dict[By, Band]:
+        """The bands of the runs that are compared, up to the horizon."""
+        return {"trials": band_over_trials(self.curves), "seconds": band_over_seconds(self.curves, self.elapsed)}
 
 
 def mean_of_defined(values: Floats, axis: int | tuple[int, ...] | None = None) -> Floats:
@@ -327,6 +321,24 @@ class WorkloadRuns:
             return longest
         reached = [trials for group in self.strategies.values() if (trials := common_trials(group.runs))]
         return min(reached, default=longest)
+
+    @cached_property
+    def seeds(self) -> set[int]:
+        """The seeds over which strategies are compared: those of which every strategy has a complete run.
+
+        A strategy with fewer than half as many complete runs as another does not count, so that it takes no seeds from
+        the others.
+        """
+        groups = [{run.seed for run in group.complete} for group in self.strategies.values()]
+        most = max(map(len, groups), default=0)
+        return set.intersection(*(seeds for seeds in groups if 2 * len(seeds) >= most)) if groups else set()
+
+    @cached_property
+    def fewer_seeds(self) -> dict[str, str]:
+        """The strategies that are compared over fewer seeds than another, as in "random (1 of 4 seeds)"."""
+        numbers = {name: len(group.compared) for name, group in self.strategies.items()}
+        most = max(numbers.values(), default=0)
+        return {name: f"{name} ({number} of {most} seeds)" for name, number in numbers.items() if number < most}
 
     @cached_property
     def longest(self) -> float:

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from ..log.plan import Claim
-from ..stats.inference import Difference, no_answer, paired_difference
-from ..stats.ranks import ALPHA, average_ranks, rounded
+from ..stats.inference import no_answer, paired_difference
+from ..stats.ranks import average_ranks, rounded
 from .claims import claim_verdicts
 from .contrasts import PageTests, contrasts, named_contrasts, p_values, pair_by_seed, with_adjusted
 from .measures import AREA, OverallStrategy, StrategySummary, rank_over_all, sort_by_area
@@ -28,7 +28,7 @@ from .model import (
     Overall,
     Summary,
     WorkloadSummary,
-    find_difference,
+    find_contrast,
 )
 from .read import footing_notes
 from .runs import TARGET, By, ComparedRuns, WorkloadRuns
@@ -61,22 +61,26 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     contrasts_of = {workload: _contrasts(draft, tests) for workload, draft in drafts.items()}
     p = {key: value for workload, own in contrasts_of.items() for key, value in p_values(workload, own).items()}
     adjusted = tests.adjusted(p | of_all)
+    unfinished = [workload for workload, draft in drafts.items() if not _is_finished(draft, comparison[workload])]
     workloads = []
     for workload, draft in drafts.items():
-        runs, compared = comparison[workload], with_adjusted(workload, contrasts_of[workload], adjusted)
+        compared = with_adjusted(workload, contrasts_of[workload], adjusted)
         rows = draft.strategies
         names = [row.strategy for row in rows]
         standing = standing_of_first(names, compared, tests) if len(rows) > 1 else None
-        text = verdict(rows, standing, area, so_far=not _is_finished(draft, runs))
-        why = _explanations(names, compared, registered, [runs]) if len(drafts) == 1 and names else []
+        text = verdict(rows, standing, area, so_far=workload in unfinished)
+        is_alone = len(drafts) == 1 and names
+        why = _explanations(names[0], compared, registered, [comparison[workload]]) if is_alone else []
         workloads.append(
             msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text, explanations=why)
         )
     compared = workloads[0].contrasts if len(workloads) == 1 else with_adjusted("", over_all_workloads, adjusted)
     answered = answers(tests.registered, compared, area, comparison)
-    if not all(_is_finished(draft, comparison[workload]) for workload, draft in drafts.items()):
+    if unfinished:
         answered = [msgspec.structs.replace(item, says=f"{item.says} {SO_FAR}") for item in answered]
-    overall = _overall(workloads, strategies, compared, registered, comparison) if strategies else None
+    overall = None
+    if strategies:
+        overall = _overall(workloads, strategies, compared, registered, comparison, so_far=bool(unfinished))
     return Summary(
         TARGET,
         workloads,
@@ -179,16 +183,19 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
             notes.append(f"{end} {limit}, and therefore excluded: {files}.")
         if row.one_run:
             notes.append(
-                f"{row.strategy} produces the same run from each of {len(row.trials_by_seed)} seeds, so it counts as "
-                f"one run, without an interval or a test."
+                f"{row.strategy} produces the same run from each of {len(row.trials_by_seed)} seeds, which does not "
+                f"show how runs vary, so it is not tested."
             )
-    groups = item.strategies.values()
-    seeds = [{run.seed for run in (group.runs if group.one_run else group.compared)} for group in groups]
-    if rows and (missing := set.union(*seeds) - (common := set.intersection(*seeds))):
-        lacking = [group.strategy for group, own in zip(groups, seeds, strict=True) if missing - own]
+    complete = [(len(item.strategies[row.strategy].complete), row) for row in rows]
+    if more := [f"{row.strategy} has {number}" for number, row in complete if number > len(row.seeds)]:
         notes.append(
-            f"Seeds common to all strategies: {len(common)} of {len(common | missing)}; some are missing for "
-            f"{listed(lacking)}. Means are over all seeds of a strategy, and differences over those of both."
+            f"All are compared over the {counted(len(item.seeds), 'seed')} that every strategy has completed: "
+            f"{listed(more)}. To compare more, run the others with these seeds."
+        )
+    if fewer := item.fewer_seeds:
+        notes.append(
+            f"Compared over fewer seeds than others: {listed([*fewer.values()])}. Means are over all of these, and "
+            "differences over the seeds that both strategies have."
         )
     return notes
 
@@ -256,19 +263,19 @@ def _overall(
     compared: list[Contrast],
     registered: Sequence[tuple[str, str]],
     comparison: ComparedRuns,
+    *,
+    so_far: bool,
 ) -> Overall:
     """Return the comparison over all workloads, given the corrected contrasts."""
     by = comparison[workloads[0].workload].by
     names = [strategy.strategy for strategy in strategies]
     rows = [item.by_strategy for item in workloads]
     means = np.array([[row[name].area.value for name in names] for row in rows])
-    so_far = not all(_is_finished(item, comparison[item.workload]) for item in workloads)
     standing = standing_of_first(names, compared)
     over = f" across {counted(len(workloads), 'workload')}"
     sentences = [verdict(strategies, standing, f"mean {area_text(by)}", over, so_far=so_far)]
     if tuple(names[:2]) not in registered and tuple(names[1::-1]) not in registered:
-        difference = compared[0].difference
-        sentences.append(answer(names[0], names[1], difference, area_text(by)))
+        sentences.append(answer(compared[0], area_text(by)))
     return Overall(
         workloads=[item.workload for item in workloads],
         strategies=strategies,
@@ -276,30 +283,23 @@ def _overall(
         ranks=dict(zip(names, average_ranks(rounded(means)).tolist(), strict=True)),
         standing=standing,
         verdict=" ".join(sentences),
-        explanations=_explanations(names, compared, registered, list(comparison.values())),
+        explanations=_explanations(names[0], compared, registered, list(comparison.values())),
     )
 
 
-def _explain(first: str, second: str, difference: Difference, items: Sequence[WorkloadRuns]) -> Explanation:
-    loser, winner = (second, first) if difference.value > 0 else (first, second)
-    p = difference.on_these.p
-    why = explain(loser, winner, items) if p is not None and p <= ALPHA else ""
+def _explain(contrast: Contrast, items: Sequence[WorkloadRuns]) -> Explanation:
+    loser, winner = contrast.pair[::-1] if contrast.difference.value > 0 else contrast.pair
+    why = explain(loser, winner, items) if contrast.significant else ""
     return Explanation(practical_size(loser, winner, items), why)
 
 
 def _explanations(
-    names: Sequence[str],
-    compared: Sequence[Contrast],
-    registered: Sequence[tuple[str, str]],
-    items: Sequence[WorkloadRuns],
+    leader: str, compared: Sequence[Contrast], registered: Sequence[tuple[str, str]], items: Sequence[WorkloadRuns]
 ) -> list[Explanation]:
-    """Explain the differences from the first strategy, except in registered contrasts, which are answered."""
+    """Explain the differences from the leader, except in registered contrasts, which are answered."""
     pairs = [{*pair} for pair in registered]
-    differences = [(name, find_difference(compared, names[0], name)) for name in names[1:]]
     return [
-        _explain(names[0], name, difference, items)
-        for name, difference in differences
-        if difference and {names[0], name} not in pairs
+        _explain(contrast, items) for contrast in compared if contrast.first == leader and {*contrast.pair} not in pairs
     ]
 
 
@@ -320,8 +320,8 @@ def answers(
     """
     answered = []
     for first, second in registered:
-        if difference := find_difference(contrasts, first, second):
-            says = answer(first, second, difference, area)
-            explanation = _explain(first, second, difference, list(comparison.values()))
-            answered.append(ContrastAnswer(first, second, answer_word(difference), says, difference, explanation))
+        if contrast := find_contrast(contrasts, first, second):
+            says, explanation = answer(contrast, area), _explain(contrast, list(comparison.values()))
+            word = answer_word(contrast)
+            answered.append(ContrastAnswer(first, second, word, says, contrast.difference, explanation))
     return answered

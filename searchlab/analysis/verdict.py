@@ -30,12 +30,13 @@ STANDINGS = {
     Outcome.AHEAD: "{leader} is significantly better than {behind}{over} by {measure} ({p_behind}).",
     Outcome.AHEAD_OF_SOME: "{leader} is first{over} by {measure}: it is significantly better than {behind} "
     "({p_behind}), but cannot be told apart from {undecided} ({p_undecided}).",
-    Outcome.UNDECIDED: "No winner{over}: {leader} cannot be told apart from {undecided} by {measure} ({p_undecided}).",
-    Outcome.TOO_FEW_SEEDS: "No winner{over}: {leader} cannot be told apart from {undecided} by {measure} with {seeds}; "
-    "a significant difference needs at least {seeds_needed}.",
-    Outcome.CONTRADICTED: "No winner{over}: {leader} has the largest mean area, but {better} is significantly better "
-    "in a test of ranks ({p_better}).",
-    Outcome.UNTESTED: "No winner{over}.",
+    Outcome.UNDECIDED: "No winner{among}{over}: {leader} cannot be told apart from {undecided} by {measure} "
+    "({p_undecided}).",
+    Outcome.TOO_FEW_SEEDS: "No winner{among}{over}: {leader} cannot be told apart from {undecided} by {measure} with "
+    "{seeds}; a significant difference needs at least {seeds_needed}.",
+    Outcome.CONTRADICTED: "No winner{among}{over}: {leader} has the largest mean area, but {better} is significantly "
+    "better in a test of ranks ({p_better}).",
+    Outcome.UNTESTED: "No winner{among}{over}.",
 }
 """The sentence for each outcome of the tests."""
 
@@ -77,8 +78,10 @@ def standing_of_first(
 
 def standing_sentences(standing: Standing, measure: str, over: str = "") -> list[str]:
     """Return sentences about the leader's standing by ``measure``, with a phrase such as " across 3 workloads"."""
+    strategies = {standing.leader, *standing.better, *standing.behind, *standing.undecided, *standing.untested}
     facts = {
         "leader": standing.leader,
+        "among": f" among {len(strategies)} strategies" * (len(strategies) > 2),
         "measure": measure,
         "over": over,
         "better": listed([*standing.better], None),
@@ -143,30 +146,32 @@ def tally(difference: Difference | Comparand) -> str:
 
 
 def effect_text(difference: Interval) -> str:
-    """Format a difference in area with its interval, if it has one: "+0.039, 95 % interval 0.033 to 0.045"."""
+    """Format a difference in area with its interval: "+0.039, uncorrected 95 % interval 0.033 to 0.045"."""
     ends = (number_text(end, DIGITS) for end in (difference.lower, difference.upper) if end is not None)
-    return ", 95 % interval ".join(filter(None, [signed(difference.value), " to ".join(ends)]))
+    return ", uncorrected 95 % interval ".join(filter(None, [signed(difference.value), " to ".join(ends)]))
 
 
-def answer_word(difference: Difference) -> str:
+def answer_word(contrast: Contrast) -> str:
     """Return the ``verdict`` of a :class:`~searchlab.analysis.model.ContrastAnswer`."""
+    difference = contrast.difference
     p_values = [answer.p for answer in (difference.on_these, difference.on_others) if answer.p is not None]
     if not p_values:
         return "untested"
-    if min(p_values) <= ALPHA:
+    if min(p_values) <= ALPHA and contrast.effect * difference.value > 0:
         return "better" if difference.value > 0 else "worse"
     lower, upper = difference.on_these.difference.lower, difference.on_these.difference.upper
     return "level" if lower is not None and upper is not None and max(-lower, upper) <= ROPE else "undecided"
 
 
-def answer(first: str, second: str, difference: Difference, area: str) -> str:
+def answer(contrast: Contrast, area: str) -> str:
     """Return whether the first strategy is better: the effect, its interval, and the p-values of its tests, if any."""
+    difference = contrast.difference
     on_these, on_others = difference.on_these, difference.on_others
     others = "for these kernels on other devices" if difference.clusters else "on workloads like these"
     tests = {f"on {these_workloads(difference.workloads)}": on_these.p, others: on_others.p}
     p = [f"corrected {p_equals(value)} {where}" for where, value in tests.items() if value is not None]
     effect = f": {area} {effect_text(on_these.difference)}" if difference.workloads else ""
-    sentence = f"{first} is {WORDS[answer_word(difference)]} {second}{effect}"
+    sentence = f"{contrast.first} is {WORDS[answer_word(contrast)]} {contrast.second}{effect}"
     return f"{'; '.join([sentence, *p])}." if p else f"{sentence}. {on_these.difference.note}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import warnings
@@ -36,6 +37,9 @@ REPORT_SECONDS = 15.0
 
 REST = 10.0
 """While runs are being measured, the minimum time between two reports, relative to the CPU time that they take."""
+
+PAUSE_SECONDS = 60.0
+"""The longest pause between two runs of a study, after which it counts as stopped."""
 
 State = Literal["finished", "running", "interrupted", "damaged", "not started"]
 
@@ -108,6 +112,11 @@ class StudyProgress:
             text += f", at most {trials:,} left"
         if seconds and states["running"]:
             text += f", which take about {duration(seconds / states['running'])}"
+        changed = max((look.stamp[-1] / 1e9 for look in self.looks.values() if look.stamp), default=math.inf)
+        is_quiet = not self.is_running and time.time() - changed > PAUSE_SECONDS
+        if self.plan and is_quiet and states["finished"] < len(statuses):
+            last = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(changed))
+            text += f". The study is not running: its logs last changed at {last}. Run it again to continue it."
         return text
 
     def _unplanned(self) -> list[PlannedRun]:

@@ -242,7 +242,8 @@ class SuiteAnswer:
             yield self._space_table()
             yield Text()
             yield Text(
-                "'p' is for these tables; 'p, others' is for tables like these. Counts in parentheses are significant."
+                "'p' is for these tables; 'p, others' is for tables like these. Both are corrected; intervals are not. "
+                "Counts in parentheses are significant."
             )
             if len(self.areas) > 1:
                 # The strongest baseline on these tables

@@ -311,8 +311,10 @@ def reality(
     for name in names:
         items = [item.by_strategy[name] for item in summary.workloads]
         best = [item.best_gflops for item in items]
-        spent = [(item.seconds.propose + item.seconds.train, item.seconds.build + item.seconds.run) for item in items]
-        ours, measuring = map(sum, zip(*spent, strict=True))
+        ours, measuring = (
+            sum(getattr(item.seconds, part) or 0 for item in items for part in parts)
+            for parts in (("propose", "train"), ("build", "run"))
+        )
         rows.append(
             [
                 f"`{name}`",

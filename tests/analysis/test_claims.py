@@ -2,18 +2,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from searchlab.analysis.model import PAIRED_T, Contrast
 from searchlab.analysis.verdict import answer
-from searchlab.stats.inference import Difference, paired_difference
+from searchlab.stats.inference import paired_difference
 
 
-def difference(workloads: int, seeds: int) -> Difference:
+def contrast(workloads: int, seeds: int) -> Contrast:
     random = np.random.default_rng(0)
     second = random.normal(0.5, 0.1, (workloads, seeds))
-    return paired_difference(second + random.normal(0.05, 0.01, (workloads, seeds)), second)
+    difference = paired_difference(second + random.normal(0.05, 0.01, (workloads, seeds)), second)
+    return Contrast(first="a", second="b", test=PAIRED_T, runs=0, difference=difference, effect=difference.value)
 
 
 def test_an_answer_is_about_what_the_runs_support() -> None:
-    many, few, alone, none = (answer("a", "b", difference(*size), "area") for size in ((12, 5), (3, 5), (3, 1), (0, 0)))
+    many, few, alone, none = (answer(contrast(*size), "area") for size in ((12, 5), (3, 5), (3, 1), (0, 0)))
     assert "on these 12 workloads" in many and many.endswith("on workloads like these.")
     assert few.startswith("a is better than b: area +0.0") and few.endswith("on these 3 workloads.")
     assert alone.startswith("a is not tested against b: area +0.0") and "needs 2 seeds in common" in alone

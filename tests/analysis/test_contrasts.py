@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from searchlab.analysis.contrasts import PageTests, Runs, p_values, seeds_needed, with_adjusted
 from searchlab.analysis.contrasts import contrasts as compare
-from searchlab.analysis.model import ONE_RUN, RANK_SUM, SIGNED_RANK, significant_differences
+from searchlab.analysis.model import ONE_RUN, RANK_SUM, SIGNED_RANK
 from searchlab.arrays import Floats
 from searchlab.stats.ranks import holm, rank_sum_test, signed_rank
 from tests.support.analysis.contrasts import contrasts
@@ -34,14 +34,6 @@ def test_pairs_are_corrected_as_a_family() -> None:
     assert [c.adjusted for c in compared] == holm(np.array([c.p for c in compared])).tolist()
     assert [(c.effect + 1) / 2 for c in compared] == pytest.approx([1, (3.5 + 2.5 + 1.5 + 1) / 16, 4 / 16])
     assert [c.difference.value for c in compared] == pytest.approx([4, (99 - 4) / 4, (99 - 8) / 4 - 3 * 4 / 4])
-
-
-def test_significant_differences_are_listed_by_strategy() -> None:
-    values = {"a": runs(*range(8)), "b": runs(1, 0, 3, 2, 5, 4, 7, 6), "c": runs(*range(20, 28)), "d": runs(0)}
-    compared = contrasts(values)
-    found = significant_differences([c for c in compared if "d" not in (c.first, c.second)])
-    assert found == {"a": (["c"], []), "b": (["c"], []), "c": ([], ["a", "b"])}
-    assert significant_differences(compared)["d"] == ([], [])
 
 
 def test_a_registered_pair_may_have_fewer_seeds_than_others() -> None:

@@ -54,7 +54,7 @@ def test_numbers_over_two_workloads(tmp_path: Path) -> None:
         "good is significantly better than random across 2 workloads by mean area under the curve (p < 0.001). "
         "Mean area under the curve: good 0.6"
     )
-    claim = answer("good", "random", contrast.difference, "area under the curve")
+    claim = answer(contrast, "area under the curve")
     assert claim.startswith("good is better than random: area under the curve +0.") and claim in facts.verdict
     assert "corrected p < 0.001 on these 2 workloads" in claim
 

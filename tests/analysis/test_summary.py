@@ -104,8 +104,35 @@ def test_one_stopped_seed_in_ten_makes_no_strategy_worse(tmp_path: Path) -> None
         write(tmp_path, "same", seed, run if seed else run[:2])
     item = only(tmp_path)
     same, complete = item.by_strategy["same"], item.by_strategy["one"]
-    assert same.area.by_seed == complete.area.by_seed[1:]
+    assert same.area.by_seed == complete.area.by_seed and same.seeds == complete.seeds == list(range(1, 10))
     assert not any(contrast.significant for contrast in item.contrasts) and "not complete" in item.verdict
+
+
+def test_strategies_are_compared_over_the_same_seeds(tmp_path: Path) -> None:
+    """Once, means and charts were over all seeds of a strategy, and differences over those that both have."""
+    for seed in range(5):
+        write(tmp_path, "ahead", seed, [1, 2, 3 + seed, 4 + seed])
+        if seed < 3:
+            write(tmp_path, "behind", seed, [1, 1, 2 + seed, 5])
+    write(tmp_path, "short", 0, [1, 1, 1, 1])
+    runs = read_runs(tmp_path)
+    (item,) = summarize(runs).workloads
+    assert {row.strategy: row.seeds for row in item.strategies} == {
+        "ahead": [0, 1, 2],
+        "behind": [0, 1, 2],
+        "short": [0],
+    }
+    areas = {row.strategy: row.area.value for row in item.strategies}
+    (difference,) = (c.difference.value for c in item.contrasts if {c.first, c.second} == {"ahead", "behind"})
+    assert difference == pytest.approx(areas["ahead"] - areas["behind"])
+    assert item.notes[0] == (
+        "All are compared over the 3 seeds that every strategy has completed: ahead has 5. To compare more, run the "
+        "others with these seeds."
+    )
+    assert item.notes[1].startswith("Compared over fewer seeds than others: short (1 of 3 seeds). ")
+    spec = all_charts(summarize(runs), runs)[WORKLOAD]["convergence"].views["trials"]
+    medians = {row["strategy"]: row["y"] for row in spec["data"]["values"] if row["x"] == 4}
+    assert medians == {"ahead": 5, "behind": 5, "short": 1} and "short (1 of 3 seeds)" in json.dumps(spec)
 
 
 def test_strategies_are_compared_at_the_common_budget(tmp_path: Path) -> None:
@@ -150,7 +177,7 @@ def test_equal_runs_from_all_seeds_count_as_one_run(tmp_path: Path) -> None:
         write(tmp_path, "other", seed, [1, 3, 4 + (seed * 7) % 12])
     item = only(tmp_path)
     grid = item.by_strategy["grid"]
-    assert (grid.seeds, grid.one_run, grid.trials_by_seed) == ([0], True, [3] * 12)
+    assert (grid.seeds, grid.one_run, grid.trials_by_seed) == (list(range(12)), True, [3] * 12)
     assert grid.trials_to_target.lower == grid.trials_to_target.upper
     tests = {(c.first, c.second): c for c in item.contrasts}
     for (first, second), contrast in tests.items():
@@ -158,12 +185,14 @@ def test_equal_runs_from_all_seeds_count_as_one_run(tmp_path: Path) -> None:
         lower = contrast.difference.on_these.difference.lower
         assert (contrast.test == "one run", contrast.p is None, lower is None) == (one_run,) * 3
         assert not (one_run and contrast.significant)
+        gap = item.by_strategy[first].area.value - item.by_strategy[second].area.value
+        assert contrast.difference.value == pytest.approx(gap)
     assert tests["other", "random"].p == tests["other", "random"].adjusted, "it is the only test"
     assert item.standing is not None and item.standing.untested == {"grid": "one run"}
     assert item.standing.undecided == pytest.approx({"random": 0.25}, abs=0.005)
     assert "(p = 0.25). There is no test of other against grid (one run). " in item.verdict
     assert item.notes == [
-        "grid produces the same run from each of 12 seeds, so it counts as one run, without an interval or a test."
+        "grid produces the same run from each of 12 seeds, which does not show how runs vary, so it is not tested."
     ]
 
 
@@ -175,7 +204,7 @@ def test_a_leader_that_is_one_run_is_not_tested(tmp_path: Path) -> None:
         write(tmp_path, "b", seed, [1])
     item = only(tmp_path)
     assert item.standing is not None and item.standing.outcome is Outcome.UNTESTED
-    assert item.verdict.startswith("No winner. There is no test of grid against a and b (one run). ")
+    assert item.verdict.startswith("No winner among 3 strategies. There is no test of grid against a and b (one run). ")
 
 
 def test_a_run_that_ended_after_the_horizon_has_no_note(tmp_path: Path) -> None:
@@ -207,7 +236,8 @@ def test_a_run_that_ended_early_keeps_its_best_to_the_budget(tmp_path: Path) -> 
 def test_runs_that_ended_and_interrupted_runs_are_combined(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 10], ended=True)
     write(tmp_path, "a", 1, [1, 2, 3, 4])
-    write(tmp_path, "b", 0, [1, 1, 1, 1])
+    for seed in range(2):
+        write(tmp_path, "b", seed, [1, 1, 1, 1])
     a = only(tmp_path).by_strategy["a"]
     assert (a.trials, a.complete, a.ended) == (4, True, 1) and a.best_gflops.by_seed == pytest.approx([10, 4])
     write(tmp_path, "a", 2, [1])
@@ -235,6 +265,12 @@ def test_runs_that_have_yet_to_begin_are_told_in_one_sentence(tmp_path: Path) ->
         write(tmp_path, "a", seed, [])
     (note,) = only(tmp_path).notes
     assert note.startswith("Not counted") and note.endswith("knob-a-3.jsonl and 2 more.")
+
+
+def test_seconds_that_were_not_recorded_are_missing(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1, 2], spent=(0, 0, 0, 2))
+    (row,) = only(tmp_path).strategies
+    assert (row.seconds.propose, row.seconds.train, row.seconds.run, row.seconds.total) == (None, None, 4, 4)
 
 
 def test_all_failed(tmp_path: Path) -> None:
@@ -314,7 +350,7 @@ def test_the_order_of_seeds_changes_nothing(
         directory = tmp_path_factory.mktemp("logs")
         for seed, run in enumerate(runs):
             write(directory, "a", seed, run)
-        write(directory, "b", 0, [1, 2, 3])
+            write(directory, "b", seed, [1, 2, 3])
         item = only(directory)
         rows = sorted(item.strategies, key=lambda row: row.strategy)
         return [

@@ -151,6 +151,23 @@ def test_progress_follows_logs_and_plans_that_change(tmp_path: Path) -> None:
     assert str(watched) == "2 of 2 runs finished; 24 trials done"
 
 
+def test_progress_says_that_a_study_has_stopped(tmp_path: Path) -> None:
+    out, planned = tmp_path / "out", study(tmp_path)
+    planned.run(out)
+    path = out / planned.plan()[0][3].log
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:7]))
+    assert "not running" not in str(StudyProgress(out)), "the next run may be about to begin"
+    for log in out.rglob("*.jsonl"):
+        os.utime(log, (1.8e9 - 1e9, 1.8e9 - 1e9))
+    text = str(StudyProgress(out))
+    assert text.startswith(
+        "3 of 4 runs finished, 1 interrupted; 42 trials done, at most 6 left. The study is not running"
+    )
+    assert "last changed at 1995-" in text
+    with LogWriter(path, read_header(path)):
+        assert "not running" not in str(StudyProgress(out))
+
+
 def test_only_logs_that_have_changed_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path / "a.jsonl", 5)
     data = written(tmp_path / "b.jsonl", 5)

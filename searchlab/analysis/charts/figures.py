@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -16,10 +16,9 @@ from ...stats.inference import ROPE
 from ..knobs import MOST_VALUES, MeasuredSpace
 from ..measures import AREA
 from ..model import Contrast, Overall, Summary, WorkloadSummary
-from ..runs import PARTS, BudgetParts, ComparedRuns, LoggedRun, WorkloadRuns, mean_of_defined
+from ..runs import PARTS, BudgetParts, By, ComparedRuns, LoggedRun, WorkloadRuns, mean_of_defined
 from ..words import counted, listed, p_equals
 from .vegalite import (
-    GREY,
     GROUPS,
     ROW,
     STRATEGY,
@@ -36,10 +35,18 @@ from .vegalite import (
     share_chart,
 )
 
-BY_TRIALS, BY_SECONDS, SEEDS = "trials", "seconds", "each seed"  # the keys of views
-AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))  # keys, and labels of the x axes
+BY_TRIALS: By = "trials"
+BY_SECONDS: By = "seconds"
+SEEDS = "each seed"
+"""The keys of views."""
+AXES = {BY_TRIALS: "trials", BY_SECONDS: "seconds of search and measurement"}  # the labels of the x axes
 POINTS = 120  # maximum number of points in a line; a longer run is sampled
 TWO_LINES = 28  # height of a row with a name of two lines, in pixels
+MARKS = (
+    "A filled dot marks a difference that is significant after correction for all tests in this report. p-values are "
+    "corrected, too, but 95 % intervals are not, so that an interval may exclude 0 although its dot is empty. Shaded: "
+    f"the zone of practical equivalence, for differences of at most {ROPE:g}."
+)
 KNOBS = 6  # maximum number of knobs whose values are shown, the most important ones
 
 
@@ -66,6 +73,7 @@ def all_charts(summary: Summary, comparison: ComparedRuns) -> dict[str, dict[str
 
 def workload_charts(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> list[Chart]:
     """Return the charts of a workload whose runs have trials. Some of their views may be empty."""
+    styles = replace(styles, labels=runs.fewer_seeds)
     parts = {name: group.parts for name, group in runs.strategies.items()}
     charts = [
         _convergence(item, runs, styles),
@@ -150,31 +158,28 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
         goals = {f"best known {best:.1f}": best, share: item.target_gflops}
     levels = [Level(short(value), name) for name, value in goals.items()]
     start, sharing = runs.shared_start
+    which = "all" if len(sharing) == len(runs.strategies) else f"{len(sharing)} of {len(runs.strategies)}"
+    shade = Level(start, f"random start shared by {which} strategies: {counted(start, 'trial')}") if start else None
     views = {}
-    for key, label in AXES:
-        groups = [runs.strategies[row.strategy] for row in item.strategies]
-        bands = {group.strategy: getattr(group, f"band_over_{key}") for group in groups}
-        last = item.horizon if key == BY_TRIALS else math.inf
+    for key, label in AXES.items():
+        bands = {row.strategy: runs.strategies[row.strategy].bands[key] for row in item.strategies}
         positions = np.concatenate([band.x for band in bands.values()])
-        ends = [min(float(band.x[-1]), last) for band in bands.values()]
-        at = np.union1d(sample(positions[positions <= last]), ends)
+        at = np.union1d(sample(positions), [band.x[-1] for band in bands.values()])
         rows = [row for name, band in bands.items() for row in _sample(name, band, at)]
-        shade = start if key == BY_TRIALS else 0
-        views[key] = line_chart(rows, styles, label, f"best {item.unit} so far", levels=levels, shade=shade, digits=1)
+        look: dict[str, Any] = {"levels": levels, "shade": shade if key == BY_TRIALS else None, "digits": 1}
+        views[key] = line_chart(rows, styles, label, f"best {item.unit} so far", **look)
     if best:
         rows = [row for name, group in runs.strategies.items() for run in group.runs for row in _seed(name, run)]
         views[SEEDS] = line_chart(rows, styles, "trials", f"best {item.unit} so far", levels=levels)
     counts = [len(row.seeds) for row in item.strategies]
     seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
-    shaded = ""
-    if start:
-        shaded = f" Shaded: the first {counted(start, 'trial')}, which {listed(sharing, None)} share for each seed."
+    shaded = f" Shaded: the first {counted(start, 'trial')}, which {listed(sharing, None)} share for each seed."
     return Chart(
         "convergence",
         "Convergence",
         f"Best program found so far: the median over {seeds} seeds, and the band between the quartiles. Higher and "
-        "further to the left is better. Seconds include all of a run's work: proposing, training, building and "
-        f"running.{shaded}",
+        "further to the left is better. Seconds are those in the table of time and failures."
+        f"{shaded if start else ''}",
         views,
     )
 
@@ -190,7 +195,7 @@ def _seed(strategy: str, run: LoggedRun) -> list[Row]:
 
 def _models(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Chart:
     """Return the chart of cost models, which is empty if no strategy has one whose predictions were scored."""
-    rounds = {row.strategy: _model_rounds(runs.strategies[row.strategy].runs) for row in item.strategies}
+    rounds = {row.strategy: _model_rounds(runs.strategies[row.strategy].compared) for row in item.strategies}
     views: dict[str, Spec] = {}
     for metric in METRICS:
         bands = {name: by_metric[metric.field] for name, by_metric in rounds.items() if metric.field in by_metric}
@@ -334,7 +339,7 @@ def _difference_row(contrast: Contrast) -> Row:
         name: short(interval.value if end is None else end)
         for name, end in (("lower", interval.lower), ("upper", interval.upper))
     }
-    p = "" if contrast.adjusted is None else f"corrected {p_equals(contrast.adjusted)}"
+    p = "" if contrast.adjusted is None else p_equals(contrast.adjusted)
     pair = {"first": contrast.first, "second": contrast.second, "difference": short(interval.value), **ends}
     return pair | {"p": p, "significant": contrast.significant}
 
@@ -345,23 +350,17 @@ def _differences(contrasts: Sequence[Contrast], styles: LineStyles, where: str) 
     is_subject = {"test": {"field": "value", "equal": styles.subject or ""}, "value": "bold"}
     order = {"field": "difference", "op": "max", "order": "descending"}
     y = STRATEGY | {"sort": order, "axis": {"labelFontWeight": {"condition": is_subject, "value": "normal"}}}
-    beside = {"y": y, "x": {"value": "width"}, "text": {"field": "text"}}
     spec = forest_chart(
         [_difference_row(contrast) for contrast in contrasts],
         {"reference": ("each strategy minus ", styles.references(names))},
         y,
         colour,
         height=ROW * (len(names) - 1),
-        layers=[layer("text", beside, align="left", dx=8, color=GREY)],
-        dots={"tooltip": [{"field": "strategy"}, {"field": "text", "title": "difference"}]},
     )
     return Chart(
         "differences",
         "Differences",
-        f"Each strategy's area under the curve minus the reference's, on {where}, over the seeds that both have, with "
-        "its 95 % interval (for that difference alone). A filled dot marks a difference that is significant after "
-        "correction for all tests in this report. Shaded: the zone of practical equivalence, for differences of at "
-        f"most {ROPE:g}.",
+        f"Each strategy's area under the curve minus the reference's, on {where}. {MARKS}",
         {"": spec},
     )
 
@@ -409,14 +408,14 @@ def _workloads(pairs: Sequence[Row], workloads: Sequence[str], groups: Sequence[
     label = f"length(datum.label) > 26 ? {lines} : datum.label"
     axis = {"labelExpr": label, "labelLimit": 280, "labelLineHeight": 12, "labelOffset": -4}
     y: Spec = {"field": "name", "type": "nominal", "title": None, "sort": order, "axis": axis}
-    colour: Spec = {"field": "group", "type": "nominal", "title": None, "sort": order}
-    colour |= {"scale": {"range": list(GROUPS)}, "legend": {"columns": 1, "symbolOpacity": 1, "symbolLimit": 0}}
-    if len(set(groups)) == 1:
-        colour = {"value": GROUPS[0]}
+    kinds = sorted({*groups})
+    colour: Spec = {"field": "group", "type": "nominal", "title": None}
+    colour |= {"scale": {"domain": kinds, "range": list(GROUPS)}}
+    legend = {"orient": "bottom", "columns": 2, "symbolOpacity": 1, "symbolLimit": 0}
+    colour |= {"legend": legend if len(kinds) > 1 else None}
     of_workload = {"data": {"values": rows}, "key": "workload", "fields": ["name", "link", "group"]}
     by_size = [{"field": field, "order": "descending"} for field in ("mean", "difference")]
     mean = {"x": {"field": "mean", "type": "quantitative"}, "y": y, "color": colour}
-    tooltip = [{"field": "name", "title": "workload"}, {"field": "text", "title": "difference"}]
     spec = forest_chart(
         pairs,
         {"strategy": ("strategy ", strategies), "reference": ("minus ", references)},
@@ -429,15 +428,13 @@ def _workloads(pairs: Sequence[Row], workloads: Sequence[str], groups: Sequence[
             {"window": [{"op": "row_number", "as": "order"}], "sort": [by_size[0], {"field": "group"}, by_size[1]]},
         ],
         layers=[layer("tick", mean, thickness=2, size=TWO_LINES, opacity=0.5)],
-        dots={"href": {"field": "link"}, "tooltip": tooltip},
+        href={"field": "link"},
     )
     return Chart(
         "workloads",
         "Where it is won or lost",
-        "The first strategy's area under the curve minus the second's on each workload, over the seeds that both have, "
-        "with its 95 % interval. To the left of 0, the first strategy loses. A filled dot marks a difference that is "
-        "significant after correction. Workloads are sorted by the difference within each group, and groups by their "
-        "means, which are the vertical lines. Click a dot for the charts of that workload. Shaded: the zone of "
-        f"practical equivalence, for differences of at most {ROPE:g}.",
+        "The first strategy's area under the curve minus the second's on each workload. To the left of 0, the first "
+        "strategy loses. Workloads are sorted by the difference within each group, and groups by their means, which "
+        f"are the vertical lines. Click a dot for the charts of that workload. {MARKS}",
         {"": spec},
     )

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -83,6 +83,7 @@ class LineStyles:
     lit: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
     ranking: list[str]  # best first
     opponents: list[str]  # the second strategies of registered contrasts, first those that are ahead
+    labels: Mapping[str, str] = field(default_factory=dict)  # what legends show instead of some names
 
     @classmethod
     def from_summary(cls, summary: Summary, comparison: ComparedRuns) -> LineStyles:
@@ -135,9 +136,9 @@ class LineStyles:
 
 
 class Level(NamedTuple):
-    """A horizontal line and its name."""
+    """A value on an axis and its name."""
 
-    y: float
+    value: float
     name: str
 
 
@@ -157,7 +158,7 @@ def line_chart(
     *,
     levels: Sequence[Level] = (),
     domain: tuple[float | None, float | None] = (None, None),
-    shade: float = 0.0,
+    shade: Level | None = None,
     relative: bool = False,
     steps: bool = True,
     digits: int = 2,
@@ -168,7 +169,8 @@ def line_chart(
         rows: The points of the lines: ``strategy``, ``x``, ``y`` and, if there is a band, ``lower`` and ``upper``. If
             they have a ``seed``, there is a line for each seed. Without rows, the result is empty.
         domain: The ends of the y axis; None to fit the lines.
-        shade: The end of the random start that strategies share, which is shaded.
+        levels: Values of y at which horizontal lines are drawn.
+        shade: The x up to which the chart is shaded.
         relative: Whether to draw differences from a strategy that the reader chooses.
         steps: Whether lines change in steps, or are straight.
     """
@@ -184,6 +186,7 @@ def line_chart(
     )
     colour["legend"] = {
         "columns": 1 + (len(names) - 1) // ROWS,
+        **({"labelExpr": f"{json.dumps(styles.labels)}[datum.label] || datum.label"} if styles.labels else {}),
         "symbolLimit": 0,  # no limit
         "symbolOpacity": 1,
         "symbolSize": 400,
@@ -212,7 +215,7 @@ def line_chart(
             {"name": "zoom", "select": {"type": "interval", "zoom": "wheel![event.shiftKey]"}, "bind": "scales"},
         ]
     }
-    layers: list[Spec] = [*_shade(shade, x_title, first if log else 0), *_levels(levels)]
+    layers: list[Spec] = [*(_shade(shade, first if log else 0) if shade else ()), *_levels(levels)]
     if by_seed:
         encoding |= {"detail": {"field": "seed"}, "tooltip": [{"field": "strategy"}, {"field": "seed"}]}
     elif "lower" in rows[0]:
@@ -238,24 +241,20 @@ def _select(name: str, label: str, options: Sequence[str]) -> Spec:
     return {"name": name, "value": options[0], "bind": {"input": "select", "options": list(options), "name": label}}
 
 
-def _shade(end: float, unit: str, start: float) -> list[Spec]:
-    if not end:
-        return []
+def _shade(end: Level, start: float) -> list[Spec]:
     x = {"datum": start, "type": "quantitative"}
-    text = f"shared random start: {end:g} {unit}"
-    area = layer("rect", {"x": x, "x2": {"datum": end}}, color=GREY, opacity=0.12)
+    area = layer("rect", {"x": x, "x2": {"datum": end.value}}, color=GREY, opacity=0.12)
     look = {"align": "left", "baseline": "bottom", "dx": 5, "dy": -4, "color": GREY}
-    label = layer("text", {"x": x, "y": {"value": "height"}}, text=text, **look)
+    label = layer("text", {"x": x, "y": {"value": "height"}}, text=end.name, **look)
     return [{"data": {"values": [{}]}, "layer": [area, label]}]
 
 
 def _levels(levels: Sequence[Level]) -> list[Spec]:
-    """Return horizontal lines with their names: that of the first above its line, and others below."""
+    """Return horizontal lines with their names below them, where the edge of the chart does not cut them."""
     layers: list[Spec] = []
-    for index, level in enumerate(levels):
-        y = {"datum": level.y, "type": "quantitative"}
-        side = {"baseline": "top", "dy": 3} if index else {"baseline": "bottom", "dy": -2}
-        text = {"align": "left", "dx": 5, "color": GREY, "text": level.name} | side
+    for level in levels:
+        y = {"datum": level.value, "type": "quantitative"}
+        text = {"align": "left", "baseline": "top", "dx": 5, "dy": 2, "color": GREY, "text": level.name}
         layers += [
             layer("rule", {"y": y}, color=GREY, strokeDash=[5, 4]),
             layer("text", {"x": {"value": 0}, "y": y}, **text),
@@ -301,38 +300,41 @@ def forest_chart(
     height: int,
     transform: Sequence[Spec] = (),
     layers: Sequence[Spec] = (),
-    dots: Spec,
+    **dots: Any,
 ) -> Spec:
-    """Return a chart of differences from a reference, which the reader can choose, with their intervals.
+    """Return a chart of differences from a reference, which the reader can choose, with intervals and p-values.
 
     Args:
         pairs: The differences: ``first``, ``second``, ``difference`` (first minus second), ``lower``, ``upper`` and
-            ``p``, a text; the dot is full if the difference is ``significant``.
+            ``p``, a text; the dot is full if the difference is ``significant``. Intervals are not corrected.
         params: The label and the options of each strategy that the reader chooses: ``reference`` and, in a chart of one
             strategy's differences, ``strategy``.
         transform: Further transforms, which follow the choice of pairs.
         layers: Further layers, below the intervals.
-        dots: Further channels of the dots' encoding.
+        **dots: Further channels of the dots' encoding.
     """
     # With two seeds, an interval may be a hundred times as wide as the difference: an arrow shows that it goes on.
     limit = max(WIDEST * max(abs(pair["difference"]) for pair in pairs), 2 * ROPE)
-    x: Spec = {"field": "difference", "type": "quantitative", "title": "difference in area", "axis": {"tickCount": 5}}
+    x: Spec = {"field": "difference", "type": "quantitative", "axis": {"tickCount": 5}}
+    x["title"] = ["difference in area", "(intervals uncorrected, p corrected)"]
     mirrored = "datum.first === reference"
     other = f"({mirrored} ? datum.second : datum.first)"
-    subject = f" && {other} === strategy" if "strategy" in params else ""
-    full = {"test": "datum.significant"} | colour | ({"legend": None} if "field" in colour else {})
-    interval = "' [' + format(datum.from, '+.3f') + ', ' + format(datum.to, '+.3f') + ']'"
-    text = f"format(datum.difference, '+.3f') + (datum.from < datum.to ? {interval} : '')"
+    row, subject = ("workload", f" && {other} === strategy") if "strategy" in params else ("strategy", "")
+    full = {"test": "datum.significant"} | colour
     calculated = {
         "strategy": other,
         "from": f"{mirrored} ? -datum.upper : datum.lower",
         "to": f"{mirrored} ? -datum.lower : datum.upper",
         "difference": f"{mirrored} ? -datum.difference : datum.difference",
-        "text": f"{text} + (datum.p ? ', ' + datum.p : '')",
+        "text": "format(datum.difference, '+.3f') + (datum.p && ', ' + datum.p)",
+        "interval": "datum.from < datum.to ? format(datum.from, '+.3f') + ' to ' + format(datum.to, '+.3f') : 'none'",
         "left": f"max(datum.from, -{limit:.3g})",
         "right": f"min(datum.to, {limit:.3g})",
     }
     channels = {"y": y, "x": x, "color": colour}
+    beside = {"y": y, "x": {"value": "width"}, "text": {"field": "text"}}
+    titles = {y["field"]: row, "text": "difference", "interval": "95 % interval"}
+    dots["tooltip"] = [{"field": field, "title": title} for field, title in titles.items()]
     zone = layer("rect", {"x": x | {"field": "lower"}, "x2": {"field": "upper"}}, color=GREY, opacity=0.15)
     arrows = [
         layer(
@@ -359,6 +361,7 @@ def forest_chart(
             zone | {"data": {"values": [{"lower": -ROPE, "upper": ROPE}]}},
             layer("rule", {"x": {"datum": 0}}, color=GREY),
             *layers,
+            layer("text", beside, align="left", dx=8, color=GREY),
             layer("rule", channels | {"x": x | {"field": "left"}, "x2": {"field": "right"}}, size=2),
             *arrows,
             layer("point", channels | {"fill": {"condition": full, "value": "white"}} | dots, size=70, opacity=1),

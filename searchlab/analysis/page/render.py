@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
+from itertools import permutations
 from typing import Any
 
 import msgspec
@@ -24,10 +25,10 @@ from ...log.plan import kept_studies
 from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..knobs import MeasuredSpace
-from ..measures import Shown, table
-from ..model import BestProgram, Summary, WorkloadSummary, significant_differences
-from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
-from ..verdict import SO_FAR
+from ..measures import Cell, Head, Row, Shown, Table, table
+from ..model import BestProgram, Contrast, Summary, WorkloadSummary, find_contrast
+from ..runs import RANDOM, TARGET, ComparedRuns, LoggedRun, WorkloadRuns
+from ..verdict import SO_FAR, answer_word
 from ..words import area_text, counted, listed, number_ranges, number_text, percent
 
 WATCH = "watch.js"  # the script of pages that are served
@@ -75,8 +76,7 @@ def page(
         legend=[*styles.lit, *(name for name in styles.names if name not in styles.lit)],
         sections=[section | {"html": Markup(section_template.render(section))} for section in sections],
         overall=overall,
-        overall_ranking=table(overall.strategies if overall else [], Shown.PAGE),
-        overall_significant=significant_differences(overall.contrasts if overall else []),
+        strategies=ranking(overall.strategies, overall.contrasts, overall.ranks) if overall else None,
         charts=charts,
         shared=compress_json(share_data(over_all, "all")),
         knob=knob_that_matters_most(comparison),
@@ -138,13 +138,40 @@ def _section(
         "item": item,
         "charts": charts,
         "programs": [program for program in programs if program.workload == item.workload],
-        "ranking": table(item.strategies, Shown.PAGE, **item.words(TARGET)),
+        "strategies": ranking(item.strategies, item.contrasts, **item.words(TARGET)) if item.strategies else None,
         "costs": table(item.strategies, Shown.COSTS),
-        "significant": significant_differences(item.contrasts),
         "facts": facts(runs.runs),
         "knobs": important_knobs(runs.spaces),
         "data": compress_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
     }
+
+
+def ranking(rows: Sequence[Row], contrasts: Sequence[Contrast], ranks: Mapping[str, float] = {}, **words: str) -> Table:
+    """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
+    ranked = table(rows, Shown.PAGE, **words)
+    names = [row.strategy for row in rows]
+    random = {
+        name: Cell(answer_word(contrast)) for name in names if (contrast := find_contrast(contrasts, name, RANDOM))
+    }
+    columns = {Head("than\nrandom", "Whether it is significantly better or worse than random search."): random}
+    tested = {name for contrast in contrasts if contrast.adjusted is not None for name in contrast.pair}
+    ahead = {pair for contrast in contrasts for pair in permutations(contrast.pair) if contrast.ahead(*pair)}
+    for word, pairs in (("better", ahead), ("worse", {(other, name) for name, other in ahead})):
+        meaning = f"The number of strategies than which it is significantly {word}; click it for their names."
+        others = {name: [other for other in names if (name, other) in pairs] for name in tested}
+        columns[Head(f"{word}\nthan", meaning, higher_is_better=word == "better")] = {
+            name: Cell(str(len(own)), names=", ".join(own)) for name, own in others.items()
+        }
+    columns[Head("average\nrank", "The mean rank by area on each workload; 1 if it is best on all.")] = {
+        name: Cell(number_text(rank, 2)) for name, rank in ranks.items()
+    }
+    columns = {head: cells for head, cells in columns.items() if cells}
+    area, *heads = ranked.heads
+    table_rows = [
+        (name, [first, *(cells.get(name, Cell("-")) for cells in columns.values()), *others])
+        for name, (first, *others) in ranked.rows
+    ]
+    return Table([area, *columns, *heads], table_rows)
 
 
 def knob_that_matters_most(comparison: ComparedRuns) -> str:

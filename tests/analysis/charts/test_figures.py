@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from searchlab.analysis import read_runs, summarize
 from searchlab.analysis.charts.figures import (
     POINTS,
+    all_charts,
     sample,
     workload_differences,
     workload_groups,
@@ -145,5 +146,9 @@ def test_differences_on_workloads_average_to_the_difference(tmp_path: Path) -> N
     assert np.mean(list(signed.values())) == pytest.approx(
         (1 if gap.first == "mine" else -1) * gap.difference.value, abs=1e-4
     )
-    assert workload_groups(summary, runs) == ["conv2d, 2 threads", "gemm, 1 thread"]
+    groups = workload_groups(summary, runs)
+    assert groups == ["conv2d, 2 threads", "gemm, 1 thread"]
+    (spec,) = all_charts(summary, runs)[""]["workloads"].views.values()
+    colours = spec["layer"][-1]["encoding"]["color"]["scale"]
+    assert colours["domain"] == groups, "a group has the same colour for all pairs of strategies"
     assert signed[0] > 0 > signed[1] and all(row["lower"] <= row["difference"] <= row["upper"] for row in rows)

@@ -64,7 +64,7 @@ def test_lines_have_colours_levels_and_a_shared_start(charts: dict[str, dict[str
     (colours,) = {tuple(colour["scale"]["range"]) for colour in encodings(trials, "color")}
     assert colours[0] == COLOURS[0] and len({*colours}) == 4 and {*colours} <= {*COLOURS}
     shade, levels, *_ = trials["layer"]
-    assert shade["layer"][1]["mark"]["text"] == "shared random start: 2 trials"
+    assert shade["layer"][1]["mark"]["text"] == "random start shared by 2 of 4 strategies: 2 trials"
     texts = [layer["mark"]["text"] for layer in levels["layer"] if "text" in layer["mark"]]
     assert texts == ["best known 9.0", "95 % of the best known"]
     (line,) = (layer for layer in trials["layer"] if "params" in layer)

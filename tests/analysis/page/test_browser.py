@@ -324,6 +324,15 @@ def test_the_contents_stay_in_view(view: Browser, width: int) -> None:
     assert view.run("document.getElementById('toc').open") == (width > 1248), "it is out of the way afterwards"
 
 
+def test_a_phone_shows_p_values_and_a_short_ranking(view: Browser) -> None:
+    view.size(500)
+    assert re.search(r"p [=<] 0\.|p = 1", axis(view, "all-differences"))
+    for table in ("ranks", "w0-ranking"):
+        heights = f"(s => [s.scrollHeight, s.clientHeight])(document.querySelector('#{table} .scroll'))"
+        content, visible = view.run(heights)
+        assert content == visible, "it has no scrollbar of its own"
+
+
 def test_names_of_workloads_leave_room_on_a_phone(browser: Browser, tmp_path: Path) -> None:
     names = [f"conv2d:1x14x14x256x256x3x{kernel}:s2:p1:bias:relu" for kernel in (3, 5)]
     for workload in names:
@@ -362,7 +371,8 @@ def test_the_name_of_the_best_known_program_is_visible(browser: Browser, tmp_pat
     see(browser)
     svg = "document.querySelector('#w0-convergence svg')"
     name = f"[...{svg}.querySelectorAll('text')].find(text => text.textContent.startsWith('best known'))"
-    assert browser.run(f"{name}.getBoundingClientRect().top >= {svg}.getBoundingClientRect().top")
+    plot = f"{svg}.querySelector('.role-frame .background')"  # marks outside it are cut
+    assert browser.run(f"{name}.getBoundingClientRect().top >= {plot}.getBoundingClientRect().top")
 
 
 def test_another_reference_is_chosen_for_the_differences(view: Browser) -> None:
@@ -423,7 +433,10 @@ def test_places_on_a_large_page_are_gone_to(browser: Browser, large: Path) -> No
     browser.size(1400)
     browser.open(large)
     assert len(browser.run(DRAWN)) < LARGE, "charts are drawn as they come into view"
+    opened = "[...document.querySelectorAll('details.workload[open]')].map(d => d.id)"
+    assert browser.run(opened) == [] and browser.run("document.body.scrollHeight") < 5000
     browser.click("#toc a[href='#w3']")
+    assert browser.run(opened) == ["w3"]
     until(browser, "document.querySelector('#w3-convergence svg')")
     until(browser, "(top => 0 <= top && top < 100)(document.getElementById('w3').getBoundingClientRect().top)")
     assert lines(browser, "w3-convergence")

@@ -123,6 +123,34 @@ def test_the_ranking_names_what_is_significantly_different(tmp_path: Path) -> No
         assert names == [["fair, poor"], ["poor", "good"], ["good, fair"]]
 
 
+def test_the_ranking_compares_each_strategy_with_random(tmp_path: Path) -> None:
+    for workload in ("gemm:8x8x8", "gemm:8x8x9"):
+        for place, name in enumerate(("good", "random", "poor")):
+            for seed in range(8):
+                write(tmp_path, name, seed, [10 - 3 * place + 0.1 * seed * place, 11], workload=workload)
+        for seed in range(8):
+            write(tmp_path, "grid", seed, [1, 2], workload=workload, shared=["a", "b"])
+    report(tmp_path)
+    page = (tmp_path / "report" / "report.html").read_text("utf-8")
+    for ranking in ("ranks", "w0-ranking", "w1-ranking"):
+        rows = page.partition(f'id="{ranking}"')[2].partition("</table>")[0].split("<tr data-strategy")[1:]
+        assert [row.split("<td>")[2].partition("<")[0] for row in rows] == ["better", "-", "worse", "untested"]
+        assert rows[-1].split("<td>")[3].startswith("-<"), "it is not tested against any strategy"
+
+
+def test_an_answer_and_the_verdict_on_all_are_one_text(tmp_path: Path) -> None:
+    """Once, "xgb is better than random" and "No winner" were two cards that seemed to contradict each other."""
+    for seed in range(8):
+        for name, gain in (("random", 1.0), ("xgb", 6.0), ("mine", 20.0 if seed % 2 else 0.5)):
+            write(tmp_path, name, seed, [gain, 5 + gain + seed / 10], contrasts=(("xgb", "random"),))
+    report(tmp_path)
+    text = (tmp_path / "report" / "report.html").read_text("utf-8")
+    (card,) = re.findall('<article class="verdict better">.*?</article>', text, re.DOTALL)
+    answer, verdict = re.findall("<strong>(.*?)</strong>", card)
+    assert answer == "xgb is better than random." and verdict.startswith("No winner among 3 strategies: mine ")
+    assert "uncorrected 95 % interval" in card
+
+
 def test_the_reasons_and_the_most_important_knob_are_visible(tmp_path: Path) -> None:
     for workload in ("gemm:8x8x8", "gemm:8x8x9"):
         for gain, name in enumerate(("random", "guided"), 1):

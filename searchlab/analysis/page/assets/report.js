@@ -38,7 +38,10 @@ function specify(figure) {
     }
   }
   if (chosen.only && text.includes('"field":"strategy"')) spec.transform = [...(spec.transform ?? []), { filter: { field: "strategy", oneOf: highlighted } }];
-  if (narrow()) spec.layer = spec.layer?.filter((layer) => layer.encoding?.x?.value !== "width"); // texts beside the plot, which its tooltips contain
+  if (narrow()) for (const { text, color } of (spec.layer ?? []).map((layer) => layer.encoding ?? {})) {
+    if (text?.field === "text") text.field = "p"; // which is short
+    if (color?.legend) color.legend.columns = 1;
+  }
   for (const param of spec.params ?? []) {
     const name = chosen.strategies[param.name];
     if (param.bind.options.includes(name)) param.value = name;
@@ -56,7 +59,6 @@ function configure() {
   const font = { labelColor: ink, labelFontSize: 12, titleColor: ink, titleFontSize: 12, titleFontWeight: "normal" };
   return {
     background: paper ? "white" : css("--card"), font: "system-ui, sans-serif", view: { stroke: null }, text: { fontSize: 12 },
-    padding: { left: 5, right: 5, top: 16, bottom: 5 }, // above, the name of the best known program
     axis: { ...font, gridColor: line, domainColor: ink, tickColor: ink, labelSeparation: 6 },
     legend: { ...font, labelLimit: narrow() ? 300 : 220, orient: narrow() ? "bottom" : "right" },
   };
@@ -136,8 +138,17 @@ document.addEventListener("click", ({ target }) => {
     chosen.only = !chosen.only;
     refresh();
   } else if (button?.className === "sort") sort(button.closest("th"));
-  else if (target.closest("#toc a") && !wide.matches) toc.open = false;
+  else if (target.closest("a[href^='#']")) reveal(target.closest("a").hash);
 });
+
+// Opens the sections that contain the target of a link, and scrolls to it.
+function reveal(hash) {
+  if (!wide.matches) toc.open = false;
+  const target = document.getElementById(hash.slice(1));
+  for (let part = target?.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
+  target?.scrollIntoView();
+}
+window.addEventListener("hashchange", () => reveal(location.hash));
 
 document.addEventListener("change", ({ target }) => {
   if (!target.matches("[data-chart] .head select")) return;
@@ -184,5 +195,5 @@ dark.addEventListener("change", () => refresh());
 arrange();
 all("table.sortable").forEach(sortable);
 for (const plot of all("[data-height]")) plot.style.minHeight = `${plot.dataset.height}px`; // until it is drawn
-document.getElementById(location.hash.slice(1))?.scrollIntoView();
+reveal(location.hash);
 load();

@@ -7,7 +7,10 @@
   const has_report = document.getElementById("data") !== null;
 
   function reload() {
-    if (has_report) sessionStorage.setItem(kept, JSON.stringify({ highlighted: [...lit], chosen }));
+    if (has_report) {
+      const open = all("details[id][open]").map((details) => details.id);
+      sessionStorage.setItem(kept, JSON.stringify({ highlighted: [...lit], chosen, open }));
+    }
     location.reload();
   }
 
@@ -15,6 +18,7 @@
     const before = JSON.parse(sessionStorage.getItem(kept));
     sessionStorage.removeItem(kept);
     if (!before) return;
+    for (const id of before.open) document.getElementById(id)?.setAttribute("open", "");
     lit.clear();
     for (const name of before.highlighted) if (strategies.includes(name)) lit.add(name);
     Object.assign(chosen, before.chosen);
