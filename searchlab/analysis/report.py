@@ -355,18 +355,17 @@ def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[tuple[Any, 
         for name, group in comparison[item.workload].strategies.items():
             row = item.by_strategy[name]
             missing = [None] * len(row.seeds)
-            areas_by_seconds = row.area_by_seconds.by_seed if row.area_by_seconds else missing
-            areas = zip(row.area.by_seed, areas_by_seconds, row.score_by_seed or missing, strict=True)
-            times = zip(row.trials_to_target.by_seed, row.seconds_to_target.by_seed, strict=True)
-            by_seed = dict(zip(row.seeds, zip(areas, times, strict=True), strict=True))
+            areas = row.area.by_seed, row.area_by_seconds.by_seed if row.area_by_seconds else missing
+            times = row.trials_to_target.by_seed, row.seconds_to_target.by_seed
+            by_seed = dict(zip(row.seeds, zip(*areas, row.score_by_seed or missing, *times, strict=True), strict=True))
             for run in group.runs:
-                own_areas, own_times = by_seed.get(run.seed, ((None, None, None), (None, None)))
+                *own_areas, trials, seconds = by_seed.get(run.seed, [None] * 5)
                 best = float(run.curve[: item.horizon][-1])
                 labels = (item.workload, run.space, name, run.seed, run.log.trials, run.seed in by_seed)
                 optimum = run.log.header.optimum
                 optimum_gflops = run.log.flops / optimum / 1e9 if optimum else None
                 failed = int((run.log.failures >= 0).sum())
-                numbers = [*own_areas, best, *own_times]
+                numbers = [*own_areas, best, trials, seconds]
                 digits = [None if number is None else float(f"{number:.9g}") for number in numbers]
                 yield *labels, *digits, failed, optimum_gflops, run.log.unit
 

@@ -39,7 +39,7 @@ BY_TRIALS: By = "trials"
 BY_SECONDS: By = "seconds"
 SEEDS = "each seed"
 """The keys of views."""
-AXES = {BY_TRIALS: "trials", BY_SECONDS: "seconds of search and measurement"}  # the labels of the x axes
+AXES: dict[By, str] = {BY_TRIALS: "trials", BY_SECONDS: "seconds of search and measurement"}  # the labels of the x axes
 POINTS = 120  # maximum number of points in a line; a longer run is sampled
 TWO_LINES = 28  # height of a row with a name of two lines, in pixels
 MARKS = (
@@ -160,7 +160,7 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
     start, sharing = runs.shared_start
     which = "all" if len(sharing) == len(runs.strategies) else f"{len(sharing)} of {len(runs.strategies)}"
     shade = Level(start, f"random start shared by {which} strategies: {counted(start, 'trial')}") if start else None
-    views = {}
+    views: dict[str, Spec] = {}
     for key, label in AXES.items():
         bands = {row.strategy: runs.strategies[row.strategy].bands[key] for row in item.strategies}
         positions = np.concatenate([band.x for band in bands.values()])

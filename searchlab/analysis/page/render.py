@@ -76,7 +76,7 @@ def page(
         legend=[*styles.lit, *(name for name in styles.names if name not in styles.lit)],
         sections=[section | {"html": Markup(section_template.render(section))} for section in sections],
         overall=overall,
-        strategies=ranking(overall.strategies, overall.contrasts, overall.ranks) if overall else None,
+        strategies=ranking(overall.strategies, overall.contrasts, ranks=overall.ranks) if overall else None,
         charts=charts,
         shared=compress_json(share_data(over_all, "all")),
         knob=knob_that_matters_most(comparison),
@@ -138,7 +138,7 @@ def _section(
         "item": item,
         "charts": charts,
         "programs": [program for program in programs if program.workload == item.workload],
-        "strategies": ranking(item.strategies, item.contrasts, **item.words(TARGET)) if item.strategies else None,
+        "strategies": ranking(item.strategies, item.contrasts, item.words(TARGET)) if item.strategies else None,
         "costs": table(item.strategies, Shown.COSTS),
         "facts": facts(runs.runs),
         "knobs": important_knobs(runs.spaces),
@@ -146,7 +146,9 @@ def _section(
     }
 
 
-def ranking(rows: Sequence[Row], contrasts: Sequence[Contrast], ranks: Mapping[str, float] = {}, **words: str) -> Table:
+def ranking(
+    rows: Sequence[Row], contrasts: Sequence[Contrast], words: Mapping[str, str] = {}, ranks: Mapping[str, float] = {}
+) -> Table:
     """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
     ranked = table(rows, Shown.PAGE, **words)
     names = [row.strategy for row in rows]

@@ -38,9 +38,9 @@ function specify(figure) {
     }
   }
   if (chosen.only && text.includes('"field":"strategy"')) spec.transform = [...(spec.transform ?? []), { filter: { field: "strategy", oneOf: highlighted } }];
-  if (narrow()) for (const { text, color } of (spec.layer ?? []).map((layer) => layer.encoding ?? {})) {
+  if (narrow()) for (const { text, color, fill } of (spec.layer ?? []).map((layer) => layer.encoding ?? {})) {
     if (text?.field === "text") text.field = "p"; // which is short
-    if (color?.legend) color.legend.columns = 1;
+    for (const channel of [color, fill?.condition]) if (channel?.legend) channel.legend.columns = 1;
   }
   for (const param of spec.params ?? []) {
     const name = chosen.strategies[param.name];
