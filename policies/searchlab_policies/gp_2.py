@@ -15,9 +15,8 @@ import numpy as np
 from searchlab.arrays import Floats
 from searchlab.space import Config, Space, Value
 
-from .acquisition import expected_improvement
-from .gaussian_process import Encoding, GaussianProcess, lognormal_prior, select, squared_distances
-from .gp_prior import NEAR, GpPrior, standardise
+from .gaussian_process import Encoding, squared_distances
+from .gp_prior import GpPrior
 
 MOST_TILES = 256
 """The maximum number of choices of a tile that are compared for equality, because each becomes a column."""
@@ -45,6 +44,8 @@ class Gp2(GpPrior):
             fill the rest. The time to fit the process grows with the cube of this number.
     """
 
+    learns_mean = False
+
     @cached_property
     def encoding(self) -> EqualityOfTiles:
         return EqualityOfTiles(self.space)
@@ -65,25 +66,6 @@ class Gp2(GpPrior):
             batch.append(candidates[index])
             nearest = np.minimum(nearest, distances[len(self.seen) + index])
             nearest[index] = -1.0
-        return batch
-
-    def _batch(self, n: int, rng: np.random.Generator) -> list[Config]:
-        trials = select(sorted(self.trials, key=lambda trial: trial.cost), self.memory)
-        candidates = self._candidates(trials[:NEAR], rng)
-        if not candidates:
-            return []
-        rows, values = self.encoding([trial.config for trial in trials]), standardise([trial.cost for trial in trials])
-        process = GaussianProcess(rows, values, self.encoding.knobs, lognormal_prior)
-        others, best = self.encoding(candidates), float(values.min())
-        left = np.ones(len(candidates), dtype=bool)
-        batch = []
-        for _ in range(min(n, len(candidates))):
-            mean, deviation = process.predict(others)
-            index = int(np.argmax(np.where(left, expected_improvement(mean, deviation, best), -np.inf)))
-            left[index] = False
-            batch.append(candidates[index])
-            process.believe(others[index], float(mean[index]))
-            best = min(best, float(mean[index]))
         return batch
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -67,6 +67,9 @@ class GpPrior(NeverTwice, transfers=True):
             fill the rest. The time to fit a process grows with the cube of this number.
     """
 
+    learns_mean: ClassVar[bool] = True
+    """Whether trials of other workloads determine a prior mean, not only which trials are the first."""
+
     def __init__(
         self,
         space: Space,
@@ -120,7 +123,7 @@ class GpPrior(NeverTwice, transfers=True):
         rows, values = self.encoding([trial.config for trial in trials]), standardise([trial.cost for trial in trials])
         processes = [ShiftedProcess(rows, values, self.encoding)]
         priors = np.zeros(len(candidates))
-        if self._learnt is not None:
+        if self._learnt is not None and self.learns_mean:
             before = self._learnt(self.space, [trial.config for trial in trials])
             priors = self._learnt(self.space, candidates)
             processes.append(ShiftedProcess(rows, values, self.encoding, before))

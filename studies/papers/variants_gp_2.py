@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
-from unittest.mock import patch
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from variants_gp_prior import flat_prior, logarithms
+import variants_gp_prior
 
 from searchlab.arrays import Floats
 from searchlab.space import Config
-from searchlab_policies import gp_2
-from searchlab_policies.gaussian_process import GaussianProcess
 from searchlab_policies.gp_2 import EqualityOfTiles, Gp2
 from searchlab_policies.gp_prior import GpPrior
 
 
-class Changed(Gp2):
-    """gp-2 with some names in its module replaced."""
-
-    changes: ClassVar[Mapping[str, Any]] = {}
-
-    def propose(self, n: int, rng: np.random.Generator) -> Any:
-        with patch.multiple(gp_2, **self.changes):
-            return super().propose(n, rng)
+class FlatPrior(variants_gp_prior.FlatPrior, Gp2):
+    pass
 
 
-class Deaf(GaussianProcess):
-    """A process whose predictions do not change while a batch is selected."""
+class PlainLogarithms(variants_gp_prior.PlainLogarithms, Gp2):
+    pass
 
-    def believe(self, row: Floats, value: float) -> None:
-        pass
+
+class NoBelief(variants_gp_prior.NoBelief, Gp2):
+    pass
 
 
 class RandomFirst(Gp2):
@@ -56,15 +49,17 @@ class SpreadTiles(EqualityOfTiles):
         return self(configs)
 
 
-def changed(name: str, **changes: Any) -> type[Changed]:
-    return type(name, (Changed,), {"changes": changes, "__module__": __name__})
+class FactorsOnly(Gp2):
+    @cached_property
+    def encoding(self) -> Factors:
+        return Factors(self.space)
 
 
-FactorsOnly = changed("FactorsOnly", EqualityOfTiles=Factors)
-SpreadAll = changed("SpreadAll", EqualityOfTiles=SpreadTiles)
-FlatPrior = changed("FlatPrior", lognormal_prior=flat_prior)
-PlainLogarithms = changed("PlainLogarithms", standardise=logarithms)
-NoBelief = changed("NoBelief", GaussianProcess=Deaf)
+class SpreadAll(Gp2):
+    @cached_property
+    def encoding(self) -> SpreadTiles:
+        return SpreadTiles(self.space)
+
 
 PARTS: Mapping[str, str | type | tuple[str, Mapping[str, Any]]] = {
     "gp-2": "gp-2",
