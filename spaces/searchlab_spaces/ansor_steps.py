@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import LoopRV, SBlockRV
 
-UNSUPPORTED = {"CR": "computing at the root", "RF": "a factored reduction", "SA": "aligned storage"}
-"""The kinds of steps that are not supported."""
-
 ANNOTATIONS = {1: "unroll", 2: "vectorize", 3: "parallel"}
 """The annotations of loops by their numbers."""
 
@@ -92,7 +89,7 @@ def apply_steps(sch: Schedule, config: Mapping[str, Value]) -> None:
         label, _, kind = name.partition("_")
         number = int(label.removeprefix("step"))
         if kind not in _APPLY:
-            raise InvalidConfig(f"step {number} ({UNSUPPORTED.get(kind, kind)}) is not supported")
+            raise InvalidConfig(f"step {number} ({kind}) is not supported")
         try:
             position, *arguments = json.loads(str(value))
             stage = stages[position]
@@ -105,6 +102,12 @@ def apply_steps(sch: Schedule, config: Mapping[str, Value]) -> None:
             elif kind == "CA":
                 arguments[0] = stages[arguments[0]]
                 stage.awaits_move = True
+            elif kind == "CR":
+                steps = [step for step in steps if step.kind != "CA" or step.stage is not stage]
+                stage.awaits_move = False
+            elif kind == "RF":
+                stages[position : position + 1] = parts = [Stage(), Stage()]
+                arguments += parts
             elif kind in ("CHR", "CHW"):
                 if kind == "CHR":
                     arguments[1] = [stages[reader] for reader in arguments[1]]
@@ -239,12 +242,30 @@ def _cache_read(sch: Schedule, stage: Stage, scope: str, readers: Sequence[Stage
     _set_block(sch, result, sch.cache_read(blocks[0], stage.buffer, scope, blocks))
 
 
+def _factor_reduction(sch: Schedule, stage: Stage, position: int, axis: int, partial: Stage, total: Stage) -> None:
+    total.block, stage.block = stage.block, None
+    partial.block = sch.rfactor(stage.loops[position].variable, axis)
+    loops = sch.get_loops(partial.block)[-len(stage.loops) :]
+    loops.insert(axis, loops.pop(position))
+    sch.reorder(*loops)
+    # TVM puts the new axis first in both blocks, but in TE, it is the last one of the total.
+    for part, index in ((partial, axis), (total, len(loops))):
+        order = [*range(1, len(sch.get(part.block).iter_vars))]
+        order.insert(index, 0)
+        sch.reorder_block_iter_var(part.block, order)
+        _set_block(sch, part, part.block)
+
+
 def _compute_at(sch: Schedule, stage: Stage, consumer: Stage, position: int) -> None:
     sch.compute_at(stage.block, consumer.loops[position].variable, preserve_unit_loops=True)
     _set_block(sch, stage, stage.block)
     stage.awaits_move = False
     for step in stage.delayed:
         _apply(sch, step)
+
+
+def _align_storage(sch: Schedule, stage: Stage, dimension: int, factor: int, offset: int) -> None:
+    sch.storage_align(stage.block, 0, dimension, factor, offset)
 
 
 def _inline(sch: Schedule, stage: Stage) -> None:
@@ -258,10 +279,13 @@ _APPLY: dict[str, Callable[..., None]] = {
     "CHR": _cache_read,
     "CHW": _cache_write,
     "CI": _inline,
+    "CR": lambda sch, stage: None,  # unless a step moves it
     "FFSP": _follow_fused_split,
     "FSP": _follow_split,
     "FU": _fuse,
     "PR": _pragma,
     "RE": _reorder,
+    "RF": _factor_reduction,
+    "SA": _align_storage,
     "SP": _split,
 }

@@ -89,6 +89,15 @@ LAYER: list[list[Any]] = [
 """Steps of Ansor's sketch with a fused consumer for the layer of its tutorial, a convolution with bias and ReLU."""
 
 
+FACTORED: list[list[Any]] = [
+    *(["CI", 5], ["FU", 3, [4, 5, 6]], ["SP", 3, 4, 72, [8], 1], ["RF", 3, 5, 4], ["RE", 3, [0, 1, 2, 3, 5, 4]]),
+    *(["CA", 1, 3, 2], ["CR", 1], ["SA", 1, 2, 16, 4]),
+    *(["CA", 3, 4, 1], ["CA", 4, 7, 1], ["FU", 7, [0, 1]]),
+    *(["AN", 3, 5, 2], ["AN", 7, 0, 3]),
+]
+"""Steps for the same layer with a reduction that is factored as by Ansor, and an input that is padded beforehand."""
+
+
 GPU_INNER = (*range(3, 20, 5), 22, 25, 28, *range(4, 20, 5))
 GPU_LAYER: list[list[Any]] = [
     ["CI", 5],
@@ -278,6 +287,18 @@ def test_a_convolution_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
     assert_right(schedule, result.workload)
 
 
+def test_a_factored_reduction_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
+    log = imported(layer(tmp_path, *FACTORED), tmp_path / "a.jsonl", space=Plugin("parameters"))
+    space = load_log(log.path).space
+    schedule = space.schedule(log.trials[0].config)
+    # The eight partial sums are vectorised within the nine steps of the reduction.
+    assert extents(schedule, "conv2d_rf_update") == [16, 1, 1, 1, 1, 8, 8, 9, 8]
+    assert extents(schedule, "conv2d_update") == [16, 1, 1, 8, 8, 8]
+    assert extents(schedule, "pad") == [1, 8, 10, 10]
+    assert "storage_align" in str(schedule.trace)
+    assert_right(schedule, space.workload)
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ runs the CUDA programs on the CPU, and is missing")
 def test_a_gpu_program_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
     log = imported(
@@ -294,7 +315,8 @@ def test_a_gpu_program_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        (["RF", 3, 16, 1], "step 20 (a factored reduction) is not supported"),
+        (["TS", 3, 16, "dot"], "step 20 (TS) is not supported"),
+        (["RF", 3, 0, 1], "step 20 (RF) cannot be applied: "),
         (["AN", 3, 0, 11], "step 20 (AN) cannot be applied: annotation 11 is not supported"),
         (["CA", 6, 3, 0], "the steps move stages into each other"),
         (["SP", 9, 0, 512, [2], 1], "step 20 (SP) does not fit the 7 stages"),
