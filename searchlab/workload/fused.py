@@ -62,6 +62,11 @@ class Fused(ProductWithEpilogue):
         product, _, name = spelling.rpartition(":")
         return cls.from_product(cls.plain.parse(product), Tir.from_log(name, content))
 
+    @property
+    def op(self) -> str:
+        """That of the product."""
+        return self.plain(**{item.name: getattr(self, item.name) for item in fields(self.plain)}).op
+
     def content(self) -> str:
         return self.elementwise.content()
 
@@ -128,10 +133,6 @@ class FusedGemm(Fused, Gemm):
 
     plain = Gemm
 
-    @property
-    def op(self) -> str:
-        return "gemm"
-
 
 @dataclass(frozen=True)
 class FusedConv2d(Fused, Conv2d):
@@ -145,10 +146,6 @@ class FusedBatchMatmul(Fused, BatchMatmul):
     """Batched products followed by elementwise operations, as in ``fused-batch-matmul:12x8x8x4:nt:PATH.py:scaled``."""
 
     plain = BatchMatmul
-
-    @property
-    def op(self) -> str:
-        return "batch-matmul"
 
 
 def fuse(product: ProductWithEpilogue, elementwise: Tir) -> Fused:
