@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -119,14 +120,18 @@ def say(text: str | Text, console: Terminal = out) -> None:
     console.print(text, soft_wrap=True)
 
 
-def say_code(text: str, language: str) -> None:
-    """Print code in one of Pygments' languages, highlighted in a terminal."""
-    if out.is_terminal:
-        from rich.syntax import Syntax
-
-        out.print(Syntax("", language, theme="ansi_dark").highlight(text), soft_wrap=True)
-    else:
+def say_code(text: str, language: str, html: bool = False) -> None:
+    """Print code in one of Pygments' languages, highlighted in a terminal, or as a web page."""
+    if not (html or out.is_terminal):
         print(plain(text))
+        return
+    from rich.syntax import Syntax
+
+    console = Terminal(record=True, file=StringIO(), markup=False, emoji=False) if html else out
+    code = Syntax("", language, theme="default" if html else "ansi_dark").highlight(text)
+    console.print(code, soft_wrap=True)
+    if html:
+        print(console.export_html())
 
 
 def say_json(value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import os
@@ -166,13 +167,18 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
     assert "define" in searchlab("best", log, "--show", "source").stdout
     highlighted = searchlab_process("best", log, "--show", "trace", FORCE_COLOR="1", TERM="xterm").stdout
     plain = re.sub(r"\x1b\[[\d;]*m", "", highlighted)
-    assert plain != highlighted and plain.rstrip() == searchlab("best", log, "--show", "trace").stdout.rstrip()
+    trace = searchlab("best", log, "--show", "trace").stdout.rstrip()
+    assert plain != highlighted and plain.rstrip() == trace
+    page = searchlab("best", log, "--show", "trace", "--html").stdout
+    assert page.startswith("<!DOCTYPE html>") and "{color: #" in page
+    assert trace in html.unescape(re.sub(r"<[^>]*>", "", page))
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "xbg", "--log", "a"], "did you mean 'xgb'"),
+        (["best", "a", "--html"], "--html is only for code; pass --show"),
         (["tune", "gemm:8x8x8", "--space", "no", "--policy", "xgb", "--log", "a"], "unknown space 'no'"),
         (
             ["tune", "gemm:8x8x8", "--space", "guided-gemm,block=knobs", "--policy", "grid", "--log", "a"],
