@@ -2,7 +2,7 @@
 
     python studies/papers/alaejos_figures.py micro-kernels algorithms    # these figures, in results/alaejos
     python studies/papers/alaejos_figures.py --record                    # all of them, for the page
-    python studies/papers/alaejos_figures.py --page                      # measure nothing, only write the page
+    python studies/papers/alaejos_figures.py --page                      # measure nothing, only draw and write the page
 
 Each figure compares a few spaces or options on a few workloads, which ``--workloads`` replaces. Trials are logged, so a
 figure that was interrupted continues. With ``--record``, the rows and the chart are stored in
@@ -57,6 +57,7 @@ MEASURE = {"kind": "local", "repeat": 3, "min_repeat_ms": 10}
 TALK = "gemm:2000x2000x2000"
 LAYER_6 = "resnet50/gemm2.1a:b128"
 LAYERS = resnet50("gemm")
+LIBRARIES = {"openblas": "OpenBLAS", "blis": "BLIS", "mkl": "MKL"}
 
 Row = dict[str, Any]
 
@@ -216,7 +217,7 @@ def convolutions(settings: Settings) -> Iterator[Row]:
 def libraries(settings: Settings) -> Iterator[Row]:
     """Yield a row for the throughput of each installed library."""
     for threads in settings.threads:
-        for name in ("openblas", "blis", "mkl"):
+        for name in LIBRARIES:
             try:
                 peers.require([name], [threads])
             except SearchlabError as error:
@@ -329,13 +330,19 @@ def library_files() -> dict[str, list[Path]]:
     return {label: found for label, found in files.items() if found}
 
 
-def heat_map(frame: pd.DataFrame) -> alt.TopLevelMixin:
-    """Draw the throughput by mr and nr, as a percentage of each workload's best in the geometric mean."""
+def mean_shares(frame: pd.DataFrame) -> pd.Series:
+    """Return the throughput by mr and nr, as a percentage of each workload's best in the geometric mean."""
     best = frame.groupby("workload")["gflops"].transform("max")
     share = 100 * (frame["gflops"] / best).clip(lower=1e-3)
-    log_mean = np.log(share).groupby([frame["mr"], frame["nr"]]).mean()
-    means = np.exp(log_mean).round(0).rename("share").reset_index()
-    base = alt.Chart(means).encode(x=alt.X("nr:O", title="nr, columns"), y=alt.Y("mr:O", title="mr, rows"))
+    return np.exp(np.log(share).groupby([frame["mr"], frame["nr"]]).mean())
+
+
+def heat_map(frame: pd.DataFrame) -> alt.TopLevelMixin:
+    """Draw the means of shares by mr and nr."""
+    means = mean_shares(frame).round(0).rename("share").reset_index()
+    base = alt.Chart(means).encode(
+        x=alt.X("nr:O", title="nr, columns", axis=alt.Axis(labelAngle=0)), y=alt.Y("mr:O", title="mr, rows")
+    )
     colours = alt.Color("share:Q", title="% of the best", scale=alt.Scale(scheme="blues", domain=[0, 100]))
     text = base.mark_text().encode(
         text="share:Q", color=alt.condition("datum.share > 60", alt.value("white"), alt.value("black"))
@@ -343,60 +350,63 @@ def heat_map(frame: pd.DataFrame) -> alt.TopLevelMixin:
     return alt.layer(base.mark_rect().encode(color=colours), text).properties(width=240, height=400)
 
 
-def bars(frame: pd.DataFrame) -> alt.TopLevelMixin:
-    """Draw the throughput on each workload, with a mark for each label, and a panel for each number of threads."""
-    order = list(dict.fromkeys(frame["label"]))
-    names = frame["workload"].str.replace("resnet50/", "")
-    data = frame.assign(workload=names, threads=frame["threads"].map(lambda n: f"threads: {n}"))
-    chart = (
-        alt.Chart(data)
-        .mark_point(filled=True, size=60)
-        .encode(
-            x=alt.X("workload:N", sort=list(dict.fromkeys(names)), title=None),
-            y=alt.Y("gflops:Q", title="GFLOPS"),
-            color=alt.Color("label:N", sort=order, title=None, scale=alt.Scale(domain=order, range=list(COLOURS))),
-            shape=alt.Shape("label:N", sort=order, title=None, scale=alt.Scale(domain=order)),
-        )
+def heat_map_and_layers(frame: pd.DataFrame) -> alt.TopLevelMixin:
+    """Draw the heat map, beside the throughput on each layer of the best micro-kernel of each width."""
+    best = mean_shares(frame).groupby("nr").idxmax()
+    parts = [frame[(frame["mr"] == mr) & (frame["nr"] == nr)].assign(label=f"{mr} x {nr}") for mr, nr in best]
+    panels = alt.hconcat(heat_map(frame), bars(pd.concat(parts)))
+    return panels.resolve_scale(color="independent", shape="independent")
+
+
+def bars(frame: pd.DataFrame, title: str = "GFLOPS") -> alt.TopLevelMixin:
+    """Draw the throughput on each workload, with a line for each label, and a panel for each number of threads."""
+    order, workloads = (list(dict.fromkeys(frame[column])) for column in ("label", "workload"))
+    legend = alt.Legend(symbolOpacity=1)
+    panels = frame["threads"].map(lambda n: f"{n} thread{'s' * (n > 1)}")
+    base = alt.Chart(frame.assign(threads=panels, position=frame["workload"].map(workloads.index))).encode(
+        x=alt.X("workload:N", sort=workloads, title=None),
+        y=alt.Y("gflops:Q", title=title),
+        color=alt.Color(
+            "label:N", sort=order, title=None, scale=alt.Scale(domain=order, range=list(COLOURS)), legend=legend
+        ),
     )
-    return chart.properties(width=560, height=280).facet(row=alt.Row("threads:N", title=None))
+    points = base.mark_point(filled=True, size=60, opacity=1).encode(
+        shape=alt.Shape("label:N", sort=order, title=None, scale=alt.Scale(domain=order), legend=legend)
+    )
+    lines = base.mark_line(strokeWidth=1, opacity=0.4).encode(order="position:Q")
+    return alt.layer(lines, points).properties(width=560, height=280).facet(row=alt.Row("threads:N", title=None))
 
 
 def lowerings(frame: pd.DataFrame) -> alt.TopLevelMixin:
     """Draw the throughput of each lowering, above the share of its time that is not its products."""
-    share = frame.assign(gflops=100 * frame["copying"])
-    panels = [bars(frame), bars(share)]
-    text = json.loads(alt.vconcat(*panels).to_json())
-    text["vconcat"][1]["spec"]["encoding"]["y"]["title"] = "copying, % of the time"
-    return alt.VConcatChart.from_dict(text)
+    return alt.vconcat(bars(frame), bars(frame.assign(gflops=100 * frame["copying"]), "copying, % of the time"))
 
 
 def curves(frame: pd.DataFrame) -> alt.TopLevelMixin:
     """Draw the best throughput so far by trials and by seconds, and the libraries as horizontal lines."""
-    searches, lines = frame[frame["trials"].notna()], frame[frame["trials"].isna()]
-    order = list(dict.fromkeys(searches["strategy"]))
-    panels = []
-    for x, title in (("trials", "trials"), ("seconds", "seconds of search and measurement")):
-        layers: list[Any] = [
+    strategies = list(dict.fromkeys(frame.loc[frame["trials"].notna(), "strategy"]))
+    colours = alt.Scale(domain=strategies, range=list(COLOURS))
+    # Names beside the lines would cover each other where libraries are equally fast.
+    dashes = alt.Scale(domain=list(LIBRARIES.values()), range=[[6, 3], [2, 2], [8, 2, 2, 2]])
+    rows = []
+    for workload, part in frame.groupby("workload", sort=False):
+        searches, levels = part[part["trials"].notna()], part[part["trials"].isna()]
+        lines = (
             alt.Chart(searches)
-            .mark_line(interpolate="step-after")
+            .mark_line(interpolate="step-after", opacity=0.7)
             .encode(
-                x=alt.X(f"{x}:Q", title=title, scale=alt.Scale(type="log")),
                 y=alt.Y("best_gflops:Q", title="best GFLOPS so far"),
-                color=alt.Color("strategy:N", sort=order, title=None, scale=alt.Scale(range=list(COLOURS))),
+                color=alt.Color("strategy:N", title=None, scale=colours),
                 detail="seed:N",
             )
+        )
+        rules = alt.Chart(levels).mark_rule(color="#767676", strokeWidth=1.5)
+        rules = rules.encode(y="best_gflops:Q", strokeDash=alt.StrokeDash("strategy:N", title=None, scale=dashes))
+        panels = [
+            alt.layer(lines.encode(x=alt.X(f"{x}:Q", title=title, scale=alt.Scale(type="log"))), rules)
+            for x, title in (("trials", "trials"), ("seconds", "seconds of search and measurement"))
         ]
-        if len(lines):
-            rules = alt.Chart(lines).encode(y="best_gflops:Q")
-            layers += [
-                rules.mark_rule(strokeDash=[4, 4], color="#767676"),
-                rules.mark_text(align="left", dx=4, dy=-6, color="#767676").encode(text="strategy:N", x=alt.value(0)),
-            ]
-        panels.append(alt.layer(*layers).properties(width=330, height=260))
-    rows = [
-        alt.hconcat(*(panel.transform_filter(alt.datum.workload == workload) for panel in panels), title=workload)
-        for workload in dict.fromkeys(frame["workload"])
-    ]
+        rows.append(alt.hconcat(*(panel.properties(width=330, height=260) for panel in panels), title=workload))
     return alt.vconcat(*rows)
 
 
@@ -405,7 +415,7 @@ THREADS = tuple(sorted({*(2**power for power in range(available_cores().bit_leng
 FIGURES = {
     "libraries": Figure(
         "Libraries",
-        "OpenBLAS, BLIS and MKL, each in its own process with its own kernels.",
+        "Each library in its own process. The package `blis` uses one thread.",
         libraries,
         bars,
         (TALK, *LAYERS, LAYER_6),
@@ -414,7 +424,7 @@ FIGURES = {
         threads=THREADS,
     ),
     "headline": Figure(
-        "Manual versus automatic",
+        "The generator and the searches",
         "The best program so far of each system, by trials and by seconds; dashed lines are libraries.",
         headline,
         curves,
@@ -423,7 +433,8 @@ FIGURES = {
     ),
     "micro-kernels": Figure(
         "Dimensions of the micro-kernel, layer 6",
-        "The throughput of the 64 micro-kernels with m = 401408 and n = k = 64, in per cent of the best.",
+        "The throughput of the 64 micro-kernels with m = 401408 and n = k = 64, in per cent of the best.\n"
+        "A micro-kernel updates mr rows and nr columns of C, and spills if they do not fit into the registers.",
         micro_kernels,
         heat_map,
         (LAYER_6,),
@@ -432,16 +443,18 @@ FIGURES = {
     ),
     "micro-kernels-layers": Figure(
         "Dimensions of the micro-kernel, all layers",
-        "The same for all layers with one image: the geometric mean of the percentages of each layer's best.",
+        "The same for all layers with one image: the geometric mean of the percentages of each layer's best, and\n"
+        "the throughput on each layer of the micro-kernel with the highest mean of each width.",
         micro_kernels,
-        heat_map,
+        heat_map_and_layers,
         LAYERS,
         4,
         trials=64,
     ),
     "data-types": Figure(
         "Data types",
-        "The best of 16 micro-kernels for each type. Integers are summed in int32, bfloat16 in float32.",
+        "The best of 16 random micro-kernels for each type, also with dot-product instructions if the CPU has them.\n"
+        "Integers are summed in int32, bfloat16 in float32.",
         data_types,
         bars,
         LAYERS,
@@ -449,7 +462,8 @@ FIGURES = {
     ),
     "packing": Figure(
         "With and without packing",
-        "The best of 16 micro-kernels, depending on which operands are packed.",
+        "The best of 16 random micro-kernels, depending on which operands are packed. The default is to pack both, as\n"
+        "for B3A2C0 in the next figure: any difference between these two columns is noise.",
         packing,
         bars,
         LAYERS,
@@ -457,7 +471,7 @@ FIGURES = {
     ),
     "algorithms": Figure(
         "Six algorithms",
-        "The best of 16 micro-kernels for each algorithm, and for B3A2C0 with the loops of the talk.",
+        "The best of 16 random micro-kernels for each algorithm, and for B3A2C0 with the loops of the talk.",
         algorithms,
         bars,
         LAYERS,
@@ -474,7 +488,8 @@ FIGURES = {
     ),
     "parallel": Figure(
         "The parallel loop",
-        "The best of 16 micro-kernels, depending on which loop is divided among the threads.",
+        "The best of 16 random micro-kernels, depending on which loop is divided among the threads. `auto` computes\n"
+        "tasks that consist of blocks of C, which may divide two loops.",
         parallel_loops,
         bars,
         LAYERS,
@@ -483,7 +498,8 @@ FIGURES = {
     ),
     "convolutions": Figure(
         "Im2row, direct and Winograd",
-        "The best program of each lowering, and the share of its time beyond that of its products.",
+        "The best program of each lowering in 48 random trials, and the share of its time beyond that of its products\n"
+        "(in the table, in brackets).",
         convolutions,
         lowerings,
         resnet50("conv"),
@@ -527,9 +543,21 @@ def record(name: str, options: argparse.Namespace) -> None:
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n", "utf-8")
     if figure.draw is not None:
-        frame = pd.DataFrame(rows)
-        figure.draw(frame).properties(title=figure.title).save(out / f"{name}.png", scale_factor=2)
+        draw(figure, rows, out / f"{name}.png")
     print(table(figure, rows))
+
+
+def draw(figure: Figure, rows: Sequence[Row], file: Path) -> None:
+    assert figure.draw is not None
+    figure.draw(to_frame(rows)).properties(title=figure.title).save(file, scale_factor=2)
+
+
+def to_frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """Return the rows with the names of layers and libraries that charts and tables show."""
+    frame = pd.DataFrame(rows)
+    for column in {"workload", "label", "strategy"}.intersection(frame.columns):
+        frame[column] = frame[column].str.replace("resnet50/", "").replace(LIBRARIES)
+    return frame
 
 
 def measured_options(options: argparse.Namespace) -> Iterator[str]:
@@ -543,23 +571,41 @@ def measured_options(options: argparse.Namespace) -> Iterator[str]:
 
 
 def table(figure: Figure, rows: Sequence[Row]) -> str:
-    """Return a Markdown table: GFLOPS by workload and label, or all columns if there is no chart."""
-    frame = pd.DataFrame(rows)
+    """Return a Markdown table: GFLOPS by workload and label, or all columns if there is no chart.
+
+    The best label of each workload is bold, unless the labels differ in their number of threads, too. The share of
+    copying, if any, is in brackets.
+    """
+    frame = to_frame(rows)
     if figure.draw in (bars, lowerings):
-        frame["workload"] = frame["workload"].str.replace("resnet50/", "")
-        frame["label"] += frame["threads"].map(lambda n: f" ({n})") if frame["threads"].nunique() > 1 else ""
-        frame = frame.pivot_table(index="workload", columns="label", values="gflops", sort=False)
-        frame.loc["geometric mean"] = np.exp(np.log(frame).mean())
-        frame = frame.reset_index(names="workload")
+        several = frame["threads"].nunique() > 1
+        frame["label"] += frame["threads"].map(lambda n: f" ({n})") if several else ""
+        by_label = frame.pivot(index="workload", columns="label").reindex(frame["workload"].unique())
+        gflops = by_label["gflops"][frame["label"].unique()]
+        complete = gflops.dropna()
+        of = "" if len(complete) == len(gflops) else f" of {len(complete)}"
+        gflops.loc[f"geometric mean{of}"] = np.exp(np.log(complete).mean())
+        is_best = gflops.round().eq(gflops.round().max(axis=1), axis=0) & (not several)
+        texts = gflops.map(number)
+        texts = texts.where(~is_best, "**" + texts + "**")
+        if "copying" in frame:
+            shares = (100 * by_label["copying"]).map(lambda share: f" ({share:.0f} %)", na_action="ignore")
+            texts += shares.reindex(index=texts.index, columns=texts.columns).fillna("")
+        frame = texts.reset_index(names="workload")
     elif figure.draw is not None:
         return ""
-    lines = [list(map(str, frame.columns)), ["---"] * len(frame.columns)]
-    lines += [["" if value != value else number(value) for value in row] for row in frame.to_numpy().tolist()]
+    return markdown(list(map(str, frame.columns)), frame.to_numpy().tolist())
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    lines = [columns, ["---"] * len(columns), *([number(value) for value in row] for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def number(value: object) -> str:
-    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
+    if isinstance(value, int | float):
+        return "" if value != value else f"{value:,.0f}"
+    return str(value)
 
 
 HEAD = """# Manual versus automatic
@@ -569,10 +615,18 @@ HEAD = """# Manual versus automatic
 In their talk *Manual versus automatic generation of computational kernels for deep learning inference*, G. Alaejos, A.
 Castelló, P. Alonso-Jordá, F. D. Igual, H. Martínez and E. S. Quintana-Ortí ask: how long must an automatic search run
 to reach what a generated micro-kernel with a model of the caches has at once, and what does a library do? This page has
-the counterpart of each of its figures, with the command that measures and draws it.
+the counterpart of each of its figures, with the command that measures and draws it. The talk's figures are from an ARM
+Carmel and an Intel Ice Lake; the line above each chart names the machine here. Tables are in GFLOPS, and the best on
+each layer is bold.
 
 `guided-gemm` is the generator; the [catalogue](../catalogue/spaces.md) describes its options. The studies
 `studies/papers/alaejos.toml` and `studies/papers/alaejos-long.toml` test the talk's claims.
+"""
+
+LAYER_TEXT = """## The layers
+
+The GEMMs of ResNet-50 v1.5 on the patches of one image (im2row), which are called `resnet50/gemm1` and so on. With 128
+images, as in `resnet50/gemm2.1a:b128`, m is 128 times as large. Layers of the same size are listed once.
 """
 
 
@@ -644,6 +698,10 @@ def page() -> Iterator[str]:
     yield "registers. The loops are listed from the outside; `order` selects those that the authors published. With the"
     yield "default order, a block of B or A in the L3 cache is packed in the full depth of k if C is in registers.\n"
     yield f"![The operands in registers and caches, and the loops, of {', '.join(ALGORITHMS)}]({DIAGRAM.name})\n"
+    yield LAYER_TEXT
+    gemms = {name: parse_workload(name) for name in LAYERS}
+    sizes = [(name.removeprefix("resnet50/"), gemm.m, gemm.n, gemm.k) for name, gemm in gemms.items()]
+    yield f"{markdown(('layer', 'm', 'n', 'k'), sizes)}\n"
     for name, figure in FIGURES.items():
         yield f"## {figure.title}\n"
         yield f"{figure.caption}\n"
@@ -654,8 +712,11 @@ def page() -> Iterator[str]:
             continue
         about = json.loads(file.read_text("utf-8"))
         yield f"`{about['command']}`, on {about['machine']}, {about['date']}.\n"
+        if versions := {f"{LIBRARIES[row['label']]} {row['version']}" for row in about["rows"] if "version" in row}:
+            yield f"{', '.join(sorted(versions))}.\n"
         if (RECORDS / f"{name}.png").exists():
-            yield f"![{figure.caption}](../../studies/reference/alaejos/{name}.png)\n"
+            caption = figure.caption.replace("\n", " ")
+            yield f"![{caption}](../../studies/reference/alaejos/{name}.png)\n"
         if text := table(figure, about["rows"]):
             yield f"{text}\n"
 
@@ -670,7 +731,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     study = Path("results", "papers", "alaejos", "this-machine")
     parser.add_argument("--study", type=Path, default=study, help=f"directory of the study's runs ({study})")
     parser.add_argument("--record", action="store_true", help="store the figures for the page, and write it")
-    parser.add_argument("--page", action="store_true", help="only write the page")
+    parser.add_argument("--page", action="store_true", help="only draw the stored figures, and write the page")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.worker:
@@ -686,6 +747,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             record(name, options)
     except SearchlabError as error:
         sys.exit(str(error))
+    for name, figure in FIGURES.items() if options.page else ():
+        if figure.draw is not None and (file := RECORDS / f"{name}.json").exists():
+            draw(figure, json.loads(file.read_text("utf-8"))["rows"], file.with_suffix(".png"))
     if options.page or options.record:
         DIAGRAM.write_text(diagram(), "utf-8")
         PAGE.write_text("\n".join(page()).rstrip() + "\n", "utf-8")

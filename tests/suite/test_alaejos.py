@@ -85,6 +85,18 @@ def test_the_headline_shows_searches_and_libraries(figures: ModuleType, tmp_path
     assert {"grid", "random", "openblas"} <= {row["strategy"] for row in measured}
 
 
+def test_a_panel_of_the_headline_has_only_its_workload(figures: ModuleType) -> None:
+    points = [
+        {"workload": workload, "strategy": strategy, "seed": 0, "trials": trials, "seconds": 1.0, "best_gflops": 1.0}
+        for workload in ("gemm:4x4x4", "gemm:8x8x8")
+        for strategy, trials in (("random", 1), ("OpenBLAS", None))
+    ]
+    drawn = figures.curves(figures.to_frame(points)).to_dict()
+    data = list(drawn["datasets"].values())
+    assert len(data) == 4 and all(len({row["workload"] for row in rows}) == 1 for rows in data)
+    assert "transform" not in json.dumps(drawn)
+
+
 def test_a_headline_without_runs_says_what_to_run(figures: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"run python studies/papers/verdicts\.py studies/papers/alaejos\.toml first"):
         rows(figures, tmp_path, "headline", "--study", str(tmp_path / "nowhere"))
