@@ -12,8 +12,8 @@ from ..arrays import Floats
 from ..log.plan import UNLIMITED, Budget, Claim
 from ..stats.inference import Answer, Difference, paired_difference
 from ..stats.ranks import ALPHA
-from .contrasts import adjust
-from .measures import AREA, SECONDS, TRIALS, StrategySummary
+from .contrasts import adjust, pair_by_seed
+from .measures import AREA, SECONDS, TRIALS, StrategySummary, values_by_seed
 from .model import ClaimVerdict, Comparand
 from .runs import TARGET, ComparedRuns, StrategyRuns, WorkloadRuns
 from .verdict import DIGITS, tally, these_workloads
@@ -76,7 +76,7 @@ def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> tuple[Differ
         if not all(_covers(group, claim) for group in pair):
             short += 1
             continue
-        numbers = [_numbers(group, part, claim.measure) for group in pair]
+        numbers = [_numbers(group, claim.measure) for group in pair]
         unreached += [float(np.isinf(list(own.values())).mean()) for own in numbers]
         first_numbers, second_numbers = _pair_numbers(numbers, part, claim.measure)
         first.append(first_numbers)
@@ -98,17 +98,14 @@ def _covers(runs: StrategyRuns, claim: Claim) -> bool:
     return claim.trials is None or all(run.reaches(claim.trials) for run in runs.compared)
 
 
-def _numbers(runs: StrategyRuns, item: WorkloadRuns, measure: str) -> dict[int, float]:
+def _numbers(runs: StrategyRuns, measure: str) -> dict[int, float]:
     """Return the measure for each seed, or infinity if the run did not reach the target."""
-    values = StrategySummary.measures[measure].compute(runs).by_seed
-    seeds = [run.seed for run in runs.compared]
-    return {seed: math.inf if value is None else value for seed, value in zip(seeds, values, strict=True)}
+    return values_by_seed([run.seed for run in runs.compared], StrategySummary.measures[measure].compute(runs))
 
 
 def _pair_numbers(numbers: Sequence[dict[int, float]], item: WorkloadRuns, measure: str) -> tuple[Floats, Floats]:
     """Return the numbers of both strategies for the same seeds, with NaN for missing runs. Higher is better."""
-    seeds = sorted({seed for own in numbers for seed in own})
-    rows = np.array([[own.get(seed, math.nan) for seed in seeds] for own in numbers])
+    rows = pair_by_seed(*numbers)
     declared = StrategySummary.measures[measure]
     if declared.unit:
         if declared.better is min:  # a run that did not reach the target counts as using the whole budget

@@ -23,8 +23,9 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
+from ..arrays import Floats
 from ..stats.inference import no_answer, paired_difference
-from ..stats.intervals import Sample, improvement
+from ..stats.intervals import improvement
 from ..stats.ranks import ALPHA, holm, rank_sum_test, rounded, signed_rank
 from .model import OTHERS, PAIRED_T, RANK_SUM, SIGNED_RANK, Contrast, Family
 from .runs import ComparedRuns
@@ -54,7 +55,7 @@ def contrasts(runs: Mapping[str, Runs], untested: Mapping[Pair, str], level: Lev
     for first, second in combinations(runs, 2):
         a, b = runs[first], runs[second]
         common = sorted(a.keys() & b.keys())
-        difference = paired_difference(*pair_by_seed([a], [b]))
+        difference = paired_difference(*pair_by_seed(a, b)[:, np.newaxis])
         contrast = Contrast(first=first, second=second, test=RANK_SUM, runs=min(len(a), len(b)), difference=difference)
         if why := untested.get(frozenset((first, second))):
             difference = replace(difference, on_these=no_answer(difference.value, why))
@@ -70,14 +71,9 @@ def contrasts(runs: Mapping[str, Runs], untested: Mapping[Pair, str], level: Lev
     return compared
 
 
-def pair_by_seed(first: Sequence[Runs], second: Sequence[Runs]) -> tuple[Sample, Sample]:
-    """Return the numbers of two strategies on each workload for the same seeds, with NaN where one has no run."""
-    seeds = [sorted({*a, *b}) for a, b in zip(first, second, strict=True)]
-    paired, other = (
-        [np.array([runs.get(seed, math.nan) for seed in own]) for runs, own in zip(strategy, seeds, strict=True)]
-        for strategy in (first, second)
-    )
-    return paired, other
+def pair_by_seed(first: Runs, second: Runs) -> Floats:
+    """Return the numbers of two strategies for the same seeds, with NaN where one has no run: shape (2, seeds)."""
+    return np.array([[runs.get(seed, math.nan) for seed in sorted({*first, *second})] for runs in (first, second)])
 
 
 def seeds_needed(level: float) -> int:

@@ -488,8 +488,12 @@ class StrategySummary(Row):
 
     def by_seed(self, name: str) -> dict[int, float]:
         """Return the value of the measure ``name`` for each seed, or infinity if its run did not reach the target."""
-        values = self.values[name].by_seed
-        return {seed: math.inf if value is None else value for seed, value in zip(self.seeds, values, strict=True)}
+        return values_by_seed(self.seeds, self.values[name])
+
+
+def values_by_seed(seeds: Sequence[int], value: Any) -> dict[int, float]:
+    """Return the ``value`` of a measure for each seed, or infinity if its run did not reach the target."""
+    return {seed: math.inf if own is None else own for seed, own in zip(seeds, value.by_seed, strict=True)}
 
 
 class OverAll(Measure[Sequence[StrategySummary], V]):

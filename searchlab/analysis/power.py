@@ -21,6 +21,7 @@ from ..errors import SearchlabError, did_you_mean
 from ..stats.inference import FEWEST_WORKLOADS
 from ..stats.intervals import DECIMALS
 from ..stats.ranks import ALPHA
+from .contrasts import pair_by_seed
 from .measures import AREA, StrategySummary
 from .model import Summary
 
@@ -125,11 +126,8 @@ def power_plan(
 
 def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
     """Return the differences in area for the seeds that both strategies have."""
-    first_areas, second_areas = first.by_seed(AREA), second.by_seed(AREA)
-    return np.array(
-        [first_areas[seed] - second_areas[seed] for seed in sorted(first_areas.keys() & second_areas.keys())],
-        dtype=np.float64,
-    )
+    own, other = pair_by_seed(first.by_seed(AREA), second.by_seed(AREA))
+    return np.asarray((own - other)[~np.isnan(own - other)])
 
 
 def variation(differences: Sequence[Floats]) -> Variation | None:

@@ -32,7 +32,7 @@ from .model import (
 )
 from .read import footing_notes
 from .runs import TARGET, By, ComparedRuns, WorkloadRuns
-from .verdict import SO_FAR, answer, answer_word, standing_of_first, verdict
+from .verdict import SO_FAR, answer, answer_word, compare_leader, verdict
 from .why import explain, practical_size
 from .words import area_text, counted, listed
 
@@ -67,7 +67,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         compared = with_adjusted(workload, contrasts_of[workload], adjusted)
         rows = draft.strategies
         names = [row.strategy for row in rows]
-        standing = standing_of_first(names, compared, tests) if len(rows) > 1 else None
+        standing = compare_leader(names[0], compared, tests) if len(rows) > 1 else None
         text = verdict(rows, standing, area, so_far=workload in unfinished)
         is_alone = len(drafts) == 1 and names
         why = _explanations(names[0], compared, registered, [comparison[workload]]) if is_alone else []
@@ -235,8 +235,8 @@ def _contrast_over_all(
     first: Sequence[StrategySummary], second: Sequence[StrategySummary], clusters: Sequence[str]
 ) -> Contrast:
     """Compare two strategies over all workloads, given their summaries and the cluster for each workload."""
-    areas = pair_by_seed([row.by_seed(AREA) for row in first], [row.by_seed(AREA) for row in second])
-    difference = paired_difference(*areas, clusters)
+    areas = [pair_by_seed(a.by_seed(AREA), b.by_seed(AREA)) for a, b in zip(first, second, strict=True)]
+    difference = paired_difference([own for own, _ in areas], [other for _, other in areas], clusters)
     why = next(filter(None, map(_no_test, first, second)), "")
     if difference.workloads < len(first):
         why = NO_SEED
@@ -250,7 +250,7 @@ def _contrast_over_all(
         first=first[0].strategy,
         second=second[0].strategy,
         test=why or PAIRED_T,
-        runs=sum(int((~np.isnan(own - other)).sum()) for own, other in zip(*areas, strict=True)),
+        runs=sum(int((~np.isnan(own - other)).sum()) for own, other in areas),
         difference=difference,
         effect=difference.value,
         p=difference.on_these.p,
@@ -271,7 +271,7 @@ def _overall(
     names = [strategy.strategy for strategy in strategies]
     rows = [item.by_strategy for item in workloads]
     means = np.array([[row[name].area.value for name in names] for row in rows])
-    standing = standing_of_first(names, compared)
+    standing = compare_leader(names[0], compared)
     over = f" across {counted(len(workloads), 'workload')}"
     sentences = [verdict(strategies, standing, f"mean {area_text(by)}", over, so_far=so_far)]
     if tuple(names[:2]) not in registered and tuple(names[1::-1]) not in registered:

@@ -41,28 +41,24 @@ STANDINGS = {
 """The sentence for each outcome of the tests."""
 
 
-def standing_of_first(
-    strategies: Sequence[str], contrasts: Sequence[Contrast], tests: PageTests | None = None
-) -> Standing:
-    """Compare the first strategy with the others by area.
+def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: PageTests | None = None) -> Standing:
+    """Compare the leading strategy with the others by area.
 
     Args:
-        strategies: The names of the strategies.
+        leader: The name of the strategy, which is the first in its contrasts.
         contrasts: The contrasts, with corrected p-values.
         tests: The report's tests, to state how many seeds a rank test needs, or None for other tests.
     """
-    leader, *others = strategies
-    about = {frozenset((c.first, c.second)): c for c in contrasts}
     better, behind, undecided = dict[str, float](), dict[str, float](), dict[str, float]()
     untested: dict[str, str] = {}
-    for name in others:
-        contrast = about[frozenset((leader, name))]
+    own = {contrast.second: contrast for contrast in contrasts if contrast.first == leader}
+    for name, contrast in own.items():
         if contrast.adjusted is None:
             untested[name] = contrast.test
             continue
         ahead, losing = contrast.ahead(leader, name), contrast.ahead(name, leader)
         (behind if ahead else better if losing else undecided)[name] = contrast.adjusted
-    runs = min((about[frozenset((leader, name))].runs for name in undecided), default=0)
+    runs = min((own[name].runs for name in undecided), default=0)
     corrections = [tests.correction(leader, name) for name in undecided] if tests else []
     needed = seeds_needed(ALPHA / min(corrections)) if corrections else 0
     return Standing(

@@ -171,13 +171,12 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
     if best:
         rows = [row for name, group in runs.strategies.items() for run in group.runs for row in _seed(name, run)]
         views[SEEDS] = line_chart(rows, styles, "trials", f"best {item.unit} so far", levels=levels)
-    counts = [len(row.seeds) for row in item.strategies]
-    seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
+    seeds = counted(max(len(row.seeds) for row in item.strategies), "seed")
     shaded = f" Shaded: the first {counted(start, 'trial')}, which {listed(sharing, None)} share for each seed."
     return Chart(
         "convergence",
         "Convergence",
-        f"Best program found so far: the median over {seeds} seeds, and the band between the quartiles. Higher and "
+        f"Best program found so far: the median over {seeds}, and the band between the quartiles. Higher and "
         "further to the left is better. Seconds are those in the table of time and failures."
         f"{shaded if start else ''}",
         views,
