@@ -16,7 +16,7 @@ from ..log.columns import Columns, Texts
 from ..log.plan import Claim
 from ..log.result import Result, html_paragraphs, html_table, study_frame
 from ..options import checks_arguments
-from .charts.figures import BY_TRIALS, all_charts
+from .charts.figures import all_charts
 from .charts.vegalite import Chart, Format, Spec, altair_chart, titled
 from .measures import AREA, Shown, table
 from .model import Summary, WorkloadSummary
@@ -218,7 +218,7 @@ class Comparison:
     def _frame(self, name: str) -> pd.DataFrame:
         return number_tables(self.summary, self.runs, run_programs(self.runs))[name].frame()
 
-    def plot_convergence(self, workload: object = None, *, by: str = BY_TRIALS) -> alt.LayerChart:
+    def plot_convergence(self, workload: object = None, *, by: str = "trials") -> alt.LayerChart:
         """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds."""
         return self._plot(self._item(workload).workload, "convergence", by)
 

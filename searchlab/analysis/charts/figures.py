@@ -35,11 +35,7 @@ from .vegalite import (
     share_chart,
 )
 
-BY_TRIALS: By = "trials"
-BY_SECONDS: By = "seconds"
-SEEDS = "each seed"
-"""The keys of views."""
-AXES: dict[By, str] = {BY_TRIALS: "trials", BY_SECONDS: "seconds of search and measurement"}  # the labels of the x axes
+AXES: dict[By, str] = {"trials": "trials", "seconds": "seconds of search and measurement"}  # the labels of the x axes
 POINTS = 120  # maximum number of points in a line; a longer run is sampled
 TWO_LINES = 28  # height of a row with a name of two lines, in pixels
 MARKS = (
@@ -75,19 +71,11 @@ def workload_charts(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyle
     """Return the charts of a workload whose runs have trials. Some of their views may be empty."""
     styles = replace(styles, labels=runs.fewer_seeds)
     parts = {name: group.parts for name, group in runs.strategies.items()}
-    charts = [
+    return [
         _convergence(item, runs, styles),
         *_budget_charts(parts, styles),
         _models(item, runs, styles),
         *space_charts(runs.spaces, item.unit),
-    ]
-    if runs.by == BY_TRIALS:
-        return charts
-    return [  # the reader sees what is tested first
-        chart._replace(
-            views={key: chart.views[key] for key in sorted(chart.views, key=lambda key: BY_SECONDS not in key)}
-        )
-        for chart in charts
     ]
 
 
@@ -152,33 +140,31 @@ def _sample(strategy: str, band: Band, at: Floats) -> list[Row]:
 
 def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Chart:
     best = item.best.gflops if item.best else 0.0
-    goals: dict[str, float] = {}
+    levels: list[Level] = []
     if best and item.target_gflops:
         share = f"{100 * item.target_gflops / best:.0f} % of the best known"
-        goals = {f"best known {best:.1f}": best, share: item.target_gflops}
-    levels = [Level(short(value), name) for name, value in goals.items()]
+        levels = [Level(short(best), f"best known {best:.1f}"), Level(short(item.target_gflops), share)]
     start, sharing = runs.shared_start
     which = "all" if len(sharing) == len(runs.strategies) else f"{len(sharing)} of {len(runs.strategies)}"
     shade = Level(start, f"random start shared by {which} strategies: {counted(start, 'trial')}") if start else None
     views: dict[str, Spec] = {}
-    for key, label in AXES.items():
+    for key in sorted(AXES, key=lambda key: key != runs.by):  # what is tested comes first
         bands = {row.strategy: runs.strategies[row.strategy].bands[key] for row in item.strategies}
         positions = np.concatenate([band.x for band in bands.values()])
         at = np.union1d(sample(positions), [band.x[-1] for band in bands.values()])
         rows = [row for name, band in bands.items() for row in _sample(name, band, at)]
-        look: dict[str, Any] = {"levels": levels, "shade": shade if key == BY_TRIALS else None, "digits": 1}
-        views[key] = line_chart(rows, styles, label, f"best {item.unit} so far", **look)
+        look: dict[str, Any] = {"levels": levels, "shade": shade if key == "trials" else None, "digits": 1}
+        views[key] = line_chart(rows, styles, AXES[key], f"best {item.unit} so far", **look)
     if best:
         rows = [row for name, group in runs.strategies.items() for run in group.runs for row in _seed(name, run)]
-        views[SEEDS] = line_chart(rows, styles, "trials", f"best {item.unit} so far", levels=levels)
+        views["each seed"] = line_chart(rows, styles, "trials", f"best {item.unit} so far", levels=levels)
     seeds = counted(max(len(row.seeds) for row in item.strategies), "seed")
     shaded = f" Shaded: the first {counted(start, 'trial')}, which {listed(sharing, None)} share for each seed."
     return Chart(
         "convergence",
         "Convergence",
-        f"Best program found so far: the median over {seeds}, and the band between the quartiles. Higher and "
-        "further to the left is better. Seconds are those in the table of time and failures."
-        f"{shaded if start else ''}",
+        f"Best program found so far: the median over {seeds}, and the band between the quartiles. Higher and further "
+        "to the left is better. Seconds are those in the table of time and failures." + shaded * bool(start),
         views,
     )
 
