@@ -61,8 +61,9 @@ def library_versions() -> Mapping[str, str]:
     """Return the versions of the :data:`LIBRARIES` that are installed."""
     versions = {}
     for name in LIBRARIES:
-        with suppress(PackageNotFoundError):
-            versions[name] = version(name)
+        for distribution in (name, f"{name}-cpu"):  # XGBoost without its code for GPUs is called xgboost-cpu
+            with suppress(PackageNotFoundError):
+                versions[name] = version(distribution)
     return versions
 
 
