@@ -53,18 +53,23 @@ class _Look(NamedTuple):
 
 
 class StudyProgress:
-    """The progress of the runs whose logs are in ``directory``, which need not exist yet.
+    """The progress of runs.
 
-    Raises SearchlabError if it is not a directory.
+    Args:
+        *where: Logs, and directories of logs, which need not exist yet. Only a single directory may contain a plan.
+
+    Raises:
+        SearchlabError: If a file is not called ``*.jsonl`` or ``*.jsonl.gz``.
     """
 
-    def __init__(self, directory: Path) -> None:
-        if directory.exists() and not directory.is_dir():
+    def __init__(self, *where: Path) -> None:
+        if others := [path for path in where if path.is_file() and not path.name.endswith((".jsonl", ".jsonl.gz"))]:
             raise SearchlabError(
-                f"{directory} is not a directory; pass the directory that contains a study's logs, such as "
-                f"results/STUDY"
+                f"{others[0]} is neither a log (*.jsonl) nor a directory; pass the directory that contains a study's "
+                f"logs, such as results/STUDY, or logs"
             )
-        self.directory = directory
+        self.where = where
+        self.directory = where[0] if len(where) == 1 and not where[0].is_file() else None
         self.plan: StudyPlan | None = None
         self.problem = ""  # why the plan cannot be read
         self.looks: dict[str, _Look] = {}  # by log
@@ -74,7 +79,7 @@ class StudyProgress:
         """Read the plan and the logs that have changed. What is damaged is named by the report."""
         self.plan, self.problem = None, ""
         try:
-            self.plan = read_plan(self.directory)
+            self.plan = read_plan(self.directory) if self.directory else None
         except SearchlabError as error:
             self.problem = str(error)
         with warnings.catch_warnings():
@@ -91,6 +96,11 @@ class StudyProgress:
         return any(look.state == "running" for look in self.looks.values())
 
     @property
+    def is_finished(self) -> bool:
+        """Whether all runs of a plan are finished."""
+        return self.plan is not None and all(look.state == "finished" for look in self.looks.values())
+
+    @property
     def trials(self) -> int:
         return sum(look.status.trials for look in self.looks.values())
 
@@ -98,8 +108,9 @@ class StudyProgress:
         statuses = [look.status for look in self.looks.values()]
         states = Counter(look.state for look in self.looks.values())
         if not statuses:
-            missing = f"{self.directory} does not exist yet; the report appears when the study begins."
-            return "There are no runs here yet." if self.directory.exists() else missing
+            missing = [path for path in self.where if not path.exists()]
+            text = f"{missing[0]} does not exist yet; the report appears when the study begins." if missing else ""
+            return text or "There are no runs here yet."
         runs = counted(len(statuses), "log")
         shown: list[State] = ["running", "damaged"]
         if self.plan:  # otherwise, it is unknown whether a run is complete
@@ -120,9 +131,10 @@ class StudyProgress:
         return text
 
     def _unplanned(self) -> list[PlannedRun]:
-        """Return the runs of all logs in the directory, for a directory without a plan."""
-        paths = (path.relative_to(self.directory).as_posix() for path in find_logs(self.directory))
-        logs = dict.fromkeys(path.removesuffix(".gz") for path in paths)
+        """Return the runs of all logs, which no plan describes."""
+        paths = (log for path in self.where for log in find_logs(path))
+        names = ((path.relative_to(self.directory) if self.directory else path).as_posix() for path in paths)
+        logs = dict.fromkeys(name.removesuffix(".gz") for name in names)
         return [
             PlannedRun(log=log, workload="", space="", strategy="", seed=0, budget=Budget())
             for log in logs
@@ -130,7 +142,7 @@ class StudyProgress:
         ]
 
     def _look(self, run: PlannedRun) -> _Look:
-        path, before = self.directory / run.log, self.looks.get(run.log)
+        path, before = (self.directory or Path()) / run.log, self.looks.get(run.log)
         try:
             if not path.exists():
                 path = path.with_name(f"{path.name}.gz")
@@ -155,23 +167,23 @@ class StudyProgress:
 
 
 class WatchServer(ThreadingHTTPServer):
-    """An HTTP server for the report on the logs in a directory.
+    """An HTTP server for the report on logs.
 
     A thread renders the report while a browser asks for it, and the last report that could be rendered is served. The
     server ignores the paths of requests, and the page contains only relative addresses, so both work behind a tunnel
     or a proxy with any prefix.
 
     Args:
-        directory: The directory that contains a study's logs.
-        read: The function that reads the runs in the directory, such as :func:`~searchlab.analysis.read.read_runs`.
+        *where: The directory that contains a study's logs, or logs and directories of logs.
+        read: The function that reads their runs, such as :func:`~searchlab.analysis.read.read_runs`.
         port: The port on which to serve the page, or 0 for any free port.
 
     Raises:
-        SearchlabError: If ``directory`` is a file, or the port cannot be used.
+        SearchlabError: If a file is not a log, or the port cannot be used.
     """
 
-    def __init__(self, directory: Path, read: Callable[[Path], ComparedRuns], port: int = 0) -> None:
-        self.progress = StudyProgress(directory)
+    def __init__(self, *where: Path, read: Callable[..., ComparedRuns], port: int = 0) -> None:
+        self.progress = StudyProgress(*where)
         self.version = "0"
         self.page = waiting_page(self.version).encode()
         self.lines = [str(self.progress)]
@@ -223,11 +235,11 @@ class WatchServer(ThreadingHTTPServer):
 
     def _render(self) -> list[str]:
         """Render the report, and return the problems that were found."""
-        directory, version = self.progress.directory, str(time.time_ns())
+        where, version = self.progress.where, str(time.time_ns())
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SearchlabWarning)
             try:
-                page = render_report(self._read(directory), planned_claims(directory), version)
+                page = render_report(self._read(*where), planned_claims(*where), version)
                 self.page, self.version, problems = page.encode(), version, []
             except Exception as error:  # plug-ins and libraries may raise anything; the last page stays
                 problems = [str(error) if isinstance(error, SearchlabError) else describe(error)]

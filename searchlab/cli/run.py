@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,8 @@ from typer import Argument, Option
 
 from ..analysis import read_runs
 from ..analysis.contrasts import seeds_needed
-from ..analysis.watch import WatchServer
+from ..analysis.runs import ComparedRuns
+from ..analysis.watch import StudyProgress, WatchServer
 from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
 from ..executors.contract import jobs_here
@@ -24,7 +25,7 @@ from ..machine.host import available_cores
 from ..options import Jobs, Seed, Trials
 from ..plugins import unregistered_code
 from ..run.open import open_runs
-from ..run.plan import Run, parse_shard, select_shard
+from ..run.plan import DEFAULT_POLICY, Run, parse_shard, select_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
@@ -91,7 +92,9 @@ def run(
     shard: Annotated[
         str,
         Option(
-            help="Run only shard i of n. Afterwards, copy the logs of all shards into one directory.", metavar="i/n"
+            help="Run only shard i of n. Afterwards, run `searchlab report` on a directory with the logs of all "
+            "shards.",
+            metavar="i/n",
         ),
     ] = "",
     discard: Discard = False,
@@ -149,8 +152,12 @@ def run(
         raise failed
     if parts > 1:
         say(
-            f"all {len(results)} runs of shard {part} of {parts} are complete in {directory}. Copy the logs of all "
-            f"shards into one directory and run `searchlab report` on it",
+            f"all {len(results)} runs of shard {part} of {parts} are complete in {directory}. "
+            + (
+                f"So are those of the other shards: run `searchlab report {directory}`"
+                if (progress := StudyProgress(directory)).is_finished
+                else f"Of all shards, {progress}. When their logs are in one directory, run `searchlab report` on it"
+            ),
             notes,
         )
 
@@ -223,8 +230,10 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
 def tune(
     workload: Workload,
     space: SpaceName,
-    policy: Annotated[str, Option(help="A policy from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")],
     log: Annotated[Path, Option(help="The log of the run. If it exists, the run resumes.", metavar="FILE.jsonl")],
+    policy: Annotated[
+        str, Option(help="A policy from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
+    ] = DEFAULT_POLICY,
     option: PolicyOptions = None,
     trials: Annotated[
         int | None,
@@ -286,11 +295,12 @@ def tune(
 
 
 def watch(
-    study: Annotated[
-        Path,
+    where: Annotated[
+        list[Path],
         Argument(
-            help="The directory of the study's logs, such as results/STUDY; or the study file, if its logs are there.",
-            metavar="STUDY.toml|DIR",
+            help="The directory of a study's logs, such as results/STUDY, or any other directory of logs; individual "
+            "logs, `*.jsonl`; or a study file, followed by the directory of its logs unless that is results/STUDY.",
+            metavar="PATH...",
         ),
     ],
     port: Port = 0,
@@ -300,17 +310,18 @@ def watch(
     The server only reads, so it can be started and stopped at any time. Press Ctrl-C to stop it. If it runs on another
     machine, forward its port: `ssh -L 9000:localhost:PORT HOST`.
     """
-    directory, read = study, partial(read_runs, readings=False)
-    if study.suffix == ".toml":
-        directory = logs_of(study)
+    read: Callable[..., ComparedRuns] = partial(read_runs, readings=False)
+    may_begin = False
+    if where[0].suffix == ".toml":
+        study, where = where[0], where[1:] or [logs_of(where[0])]
         read = partial(read_study_runs, Study.load(study))
-    may_begin = study.suffix == ".toml" and not (study.parent / directory).is_dir()
-    if not (may_begin or directory.exists()):
+        may_begin = not (study.parent / where[0]).is_dir()
+    if (missing := [path for path in where if not path.exists()]) and not may_begin:
         raise SearchlabError(
-            f"{directory} does not exist; run the study first, or pass the study file, or the directory that contains "
+            f"{missing[0]} does not exist; run the study first, or pass the study file, or the directory that contains "
             f"its logs, such as results/STUDY"
         )
-    with suppress(KeyboardInterrupt), WatchServer(directory, read, port) as server:
+    with suppress(KeyboardInterrupt), WatchServer(*where, read=read, port=port) as server:
         say(server.lines[0])
         say(f"the report: {server.url} (Ctrl-C closes the page; the study continues)")
         server.serve_forever()

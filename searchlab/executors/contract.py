@@ -43,7 +43,7 @@ class RunExecutor(Executor, ABC):
         ...     {"suite": "v1/gemm-64x64x64-trace-1t", "policies": ["random"], "trials": 8, "seeds": 1}
         ... )
         >>> study.run("here", executor=Here(False, "here"), progress=False)
-        [<Result of random on gemm:64x64x64, seed 0: 8 trials>]
+        [<Result of random on gemm:64x64x64, seed 0: 8 trials, best ... GFLOPS>]
     """
 
     jobs: int = 128

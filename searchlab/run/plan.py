@@ -41,6 +41,9 @@ from ..target import Target
 from ..workload import WORKLOADS, Function, Workload, kind_of
 from .warm_start import EarlierRuns, WarmStart
 
+DEFAULT_POLICY = "gp-prior"
+"""The policy of a single run. Of the baselines on the tables of CPU programs, it has the largest area."""
+
 OnTrial = Callable[[Trial, bool], object]
 """A callback that receives every trial in the log, in order, and whether the trial was in the log when the run began.
 
@@ -71,7 +74,7 @@ def space_spec(
             if isinstance(values, tuple) and len(values) == 2 and all(isinstance(value, float) for value in values):
                 raise SearchlabError(
                     f"{name!r} is {values!r}, which may be meant as a range; list all values, such as "
-                    f"numpy.linspace{(*values, 5)}.tolist(), or only these two, {list(values)!r}"
+                    f"numpy.linspace{(*values, 5)}, or only these two, {list(values)!r}"
                 )
         return {"name": PARAMETERS, "options": {"parameters": dict(space), **options}}
     if options:

@@ -17,7 +17,7 @@ from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
-from .plan import OnTrial, SpaceChoice, Strategy, plan_run, space_spec
+from .plan import DEFAULT_POLICY, OnTrial, SpaceChoice, Strategy, plan_run, space_spec
 from .progress import show_progress
 from .study import budget_of
 from .warm_start import EarlierRuns, Source
@@ -28,8 +28,8 @@ def tune(
     workload: str | Workload | Callable[..., Any],
     *,
     space: PluginSpec | Space,
-    policy: PluginSpec,
     log: str | Path,
+    policy: PluginSpec = DEFAULT_POLICY,
     trials: Trials | None = None,
     seconds: Seconds | None = None,
     stop_after: Trials | None = None,
@@ -52,12 +52,13 @@ def tune(
 
     Args:
         workload: A workload, or its name, such as ``"gemm:512x512x512"``. It may also be any function that receives a
-            config, ``f(config)``, and returns the seconds that it takes.
+            config, ``f(config)``, and returns the seconds that it takes; or :func:`maximize` or :func:`minimize` of a
+            function that returns any other number.
         space: A registered name, a ``"module:Class"`` string, a class, or a mapping ``{"name": ..., "options": {...}}``
             whose name is any of these. You can also pass a :class:`~searchlab.space.Space`, or a mapping from the names
-            of knobs to lists of their values, such as ``{"x": [1, 2, 4]}``.
-        policy: The policy, specified in the same way as ``space``, except that it cannot be an instance.
+            of knobs to lists, ranges or arrays of their values, such as ``{"x": [1, 2, 4], "y": range(8)}``.
         log: The path of the run's log.
+        policy: The policy, specified in the same way as ``space``, except that it cannot be an instance.
         trials: The maximum number of trials. The default is 64, or no limit if you pass ``seconds`` or ``stop_after``.
         seconds: The maximum charged time (proposing, training, building and running), in seconds.
         stop_after: Stop after this many trials without a gain of more than 1 % in throughput. The run ends when the
@@ -103,7 +104,7 @@ def tune(
         ...     "gemm:32x32x32", space="knob-template", policy="random", log="gemm.jsonl", trials=3
         ... )
         >>> result
-        <Result of random on gemm:32x32x32, seed 0: 3 trials>
+        <Result of random on gemm:32x32x32, seed 0: 3 trials, best ... GFLOPS>
         >>> result.best.gflops > 0
         True
     """

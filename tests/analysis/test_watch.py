@@ -48,7 +48,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     with ExitStack() as ends:
 
         def start(directory: Path, read: Callable[[Path], ComparedRuns] = read_runs) -> WatchServer:
-            server = ends.enter_context(WatchServer(directory, read))
+            server = ends.enter_context(WatchServer(directory, read=read))
             thread = Thread(target=server.serve_forever, args=(0.02,))
             thread.start()
             ends.callback(thread.join)
@@ -213,10 +213,22 @@ def test_progress_survives_plans_from_strangers(tmp_path: Path, name: str) -> No
         assert str(StudyProgress(tmp_path)).startswith(("0 of 1 run finished, 1 ", "There are no runs here yet."))
 
 
-def test_only_a_directory_can_be_watched(tmp_path: Path) -> None:
+def test_only_logs_and_directories_can_be_watched(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SearchlabError, match="is not a directory"):
+    with pytest.raises(SearchlabError, match=r"file is neither a log \(\*\.jsonl\) nor a directory"):
         StudyProgress(tmp_path / "file")
+
+
+def test_logs_can_be_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve) -> None:
+    """Once, only a directory could be, though a single run is reported on, too."""
+    for name, costs in {"a": [3, 2, 1], "b": [2, 1, 3, 4]}.items():
+        write(tmp_path / name, name, 0, costs)
+    monkeypatch.chdir(tmp_path)
+    (log,) = Path("a").glob("*.jsonl")
+    assert str(StudyProgress(log)) == str(StudyProgress(tmp_path / log)) == "1 log; 3 trials done"
+    assert str(StudyProgress(tmp_path / log, Path("b"))) == "2 logs; 7 trials done"
+    server = serve(log)
+    wait_for(server, lambda: "a converges" in ask(server)[1] or "best known" in ask(server)[1])
 
 
 def test_a_study_that_has_not_begun_is_waited_for(tmp_path: Path) -> None:
@@ -341,7 +353,7 @@ def test_requests_change_nothing(server: WatchServer, method: str) -> None:
 
 def test_a_port_that_is_taken_is_refused_in_a_sentence(server: WatchServer, tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match=f"port {server.server_port} cannot be used: .*; choose another --port"):
-        WatchServer(tmp_path, read_runs, server.server_port)
+        WatchServer(tmp_path, read=read_runs, port=server.server_port)
 
 
 def test_a_browser_may_close_its_connection(server: WatchServer, capfd: pytest.CaptureFixture[str]) -> None:

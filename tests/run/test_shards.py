@@ -55,4 +55,8 @@ def test_a_shard_on_the_command_line(tmp_path: Path) -> None:
     )
     done = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out", "--shard", "2/2")
     assert done.returncode == 0 and "all 2 runs of shard 2 of 2 are complete" in " ".join(done.stdout.split())
-    assert len(decided_in(tmp_path / "out")) == 2
+    assert len(decided_in(tmp_path / "out")) == 2 and "2 of 4 runs finished" in done.stdout
+    done = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out", "--shard", "1/2")
+    assert f"So are those of the other shards: run `searchlab report {tmp_path / 'out'}`" in " ".join(
+        done.stdout.split()
+    )
