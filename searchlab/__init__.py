@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .space import Config, Knob, ProductSpace, Space
     from .tables.build import build_table
     from .target import Target, resolve_target
-    from .workload import Workload, conv2d, gemm, parse_workload
+    from .workload import Workload, conv2d, gemm, maximize, minimize, parse_workload
 
     __version__: str
 
@@ -51,7 +51,7 @@ _HOMES = {
     "run.tune": ("tune",),
     "tables.build": ("build_table",),
     "target": ("Target", "resolve_target"),
-    "workload": ("Workload", "conv2d", "gemm", "parse_workload"),
+    "workload": ("Workload", "conv2d", "gemm", "maximize", "minimize", "parse_workload"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _PACKAGES = ("analysis", "apply", "conformance")
@@ -89,6 +89,8 @@ __all__ = [
     "conv2d",
     "gemm",
     "load_log",
+    "maximize",
+    "minimize",
     "parse_workload",
     "resolve_target",
     "tasks_of",

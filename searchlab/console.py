@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.segment import Segment
 
+from .units import RUNS, VALUES, value_of_cost
+
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters (C0, DEL and C1) except tab and newline, and Unicode's bidi controls, which reorder text."""
 
@@ -25,10 +27,6 @@ def one_line(text: str) -> str:
     return plain(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-RUNS = "runs/s"
-"""The unit of throughput if the number of operations is unknown."""
-
-
 def milliseconds(seconds: float) -> str:
     """Return a duration as text, in milliseconds if it is less than a second."""
     if seconds >= 1:
@@ -37,8 +35,12 @@ def milliseconds(seconds: float) -> str:
 
 
 def speed(throughput: float, unit: str, digits: str = ".1f") -> str:
-    """Return a throughput as text or, if its unit is :data:`RUNS`, the time of one execution."""
-    return milliseconds(1 / throughput) if unit == RUNS else f"{throughput:{digits}} {unit}"
+    """Return a throughput as text or, for a function, the time or value that it returned."""
+    if unit == RUNS:
+        return milliseconds(1 / throughput)
+    if unit in VALUES:
+        return f"value {value_of_cost(1 / throughput, unit):.6g}"
+    return f"{throughput:{digits}} {unit}"
 
 
 PATIENCE = 2.0

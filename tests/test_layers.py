@@ -21,6 +21,7 @@ SOURCES = {
 }
 
 LAYERS = [
+    {"units"},
     {"errors", "console", "arrays", "survival"},
     {"files", "stats"},
     {"options", "parquet"},
@@ -156,6 +157,7 @@ def test_analysis_imports_only_the_log_and_its_parts() -> None:
         "workload",
         "errors",
         "console",
+        "units",
         "arrays",
         "files",
         "schema",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 from functools import partial
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, overload
@@ -28,6 +28,7 @@ from ..stats.curves import (
     seconds_of_hits,
 )
 from ..stats.intervals import DECIMALS, Interval, mean_interval, mean_of_means_interval, median_interval
+from ..units import VALUES, in_unit
 from .runs import StrategyRuns
 from .words import number_text
 
@@ -202,6 +203,9 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
     columns: list[list[Cell]] = []
     for measure, column in type(rows[0]).columns() if rows else ():
         values = [row.values[measure.name] for row in rows]
+        if isinstance(values[0], Spread) and words.get("unit") in VALUES:
+            values = [Spread.from_values(in_unit(np.array(value.by_seed), words["unit"]).tolist()) for value in values]
+            column = replace(column, digits=None, beside=_quartiles_text(None))
         if not column.shown & shown or all(value is None for value in values):
             continue
         numbers = [column.number(value) for value in values]
@@ -296,6 +300,10 @@ def interval_text(interval: Interval, digits: int) -> str:
     if interval.lower is None:
         return ""
     return f" [{number_text(interval.lower, digits)}, {number_text(interval.upper, digits)}]"
+
+
+def _quartiles_text(digits: int | None) -> Callable[[Spread, Any], str]:
+    return lambda spread, _: f" [{number_text(spread.lower, digits)}, {number_text(spread.upper, digits)}]"
 
 
 def _estimate(name: str, title: str = "", digits: int | None = None, **look: Any) -> tuple[Column, ...]:
@@ -419,7 +427,7 @@ class StrategySummary(Row):
             1,
             "median",
             max,
-            beside=lambda best, _: f" [{number_text(best.lower, 1)}, {number_text(best.upper, 1)}]",
+            beside=_quartiles_text(1),
         ),
         *_ends("best_gflops", "q1", "q3"),
         unit="GFLOPS",

@@ -142,7 +142,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     workload: str
     flops: int  # floating-point operations per execution; 10^9 if unknown
-    unit: str = "GFLOPS"  # unit of throughput; "runs/s" if the FLOPs are unknown
+    unit: str = "GFLOPS"  # unit of throughput; see searchlab.units
     cluster: str = ""  # see searchlab.workload.Workload.cluster
     horizon: int  # number of trials that every strategy has, and over which strategies are compared
     best: BestKnown | None

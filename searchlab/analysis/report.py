@@ -23,6 +23,7 @@ from ..files import resolve_inside, write_csv, write_file
 from ..log.format import LOGS, read_header
 from ..log.plan import Claim
 from ..log.result import best_of
+from ..units import VALUES, in_unit
 from . import measures
 from .charts.figures import all_charts
 from .charts.vegalite import Format, save_charts
@@ -288,15 +289,14 @@ CLAIM_STYLES = {"holds": "green", "fails": "red"}
 
 def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable[BestProgram] = ()) -> dict[str, Rows]:
     """Return the tables that a report writes, by name; see :func:`report`."""
-
     items, overall = summary.workloads, summary.overall
     ranks = overall.ranks if overall else {}
     strategies = ((item.workload, row.strategy, *row.cells, item.unit) for item in items for row in item.strategies)
     contrasts = [*((item.workload, item.contrasts) for item in items), *([("", overall.contrasts)] if overall else [])]
     over_all = ((row.strategy, ranks[row.strategy], *row.cells) for row in (overall.strategies if overall else ()))
     return {
-        "summary": Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies),
-        "runs": Rows(RUN_COLUMNS, run_rows(summary, comparison)),
+        "summary": _in_units(Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies)),
+        "runs": _in_units(Rows(RUN_COLUMNS, run_rows(summary, comparison))),
         "contrasts": Rows(
             ("workload", *CONTRAST_COLUMNS),
             ((name, *_contrast_values(contrast)) for name, compared in contrasts for contrast in compared),
@@ -311,9 +311,11 @@ def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable
                 for values in [space.knobs[knob]]
             ),
         ),
-        "programs": Rows(
-            BestProgram.__struct_fields__,
-            ([_value_text(value) for value in msgspec.structs.astuple(program)] for program in programs),
+        "programs": _in_units(
+            Rows(
+                BestProgram.__struct_fields__,
+                ([_value_text(value) for value in msgspec.structs.astuple(program)] for program in programs),
+            )
         ),
         "overall": Rows(("strategy", "rank", *OverallStrategy.names()), over_all),
         "published_claims": Rows(
@@ -330,6 +332,20 @@ def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable
             ),
         ),
     }
+
+
+def _in_units(table: Rows) -> Rows:
+    """Return the table with values instead of throughputs in the rows of functions that are maximised or minimised."""
+
+    def convert(name: str, value: Any, unit: str) -> Any:
+        is_number = unit in VALUES and "gflops" in name and value is not None
+        return float(f"{in_unit(value, unit):.9g}") if is_number else value
+
+    at = table.columns.index("unit")
+    rows = (
+        [convert(name, value, row[at]) for name, value in zip(table.columns, row, strict=True)] for row in table.rows
+    )
+    return Rows(table.columns, rows)
 
 
 def _contrast_values(contrast: Contrast) -> tuple[Any, ...]:

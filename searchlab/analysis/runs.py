@@ -301,7 +301,7 @@ class WorkloadRuns:
 
     @property
     def unit(self) -> str:
-        """The unit of throughput: GFLOPS, or runs/s if the FLOPs are unknown."""
+        """The unit of throughput; see :mod:`searchlab.units`."""
         return self.runs[0].log.unit
 
     @property

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from ..arrays import Floats
+from ..units import VALUES
 from .knobs import knob_text
 from .runs import PARTS, BudgetParts, StrategyRuns, WorkloadRuns, mean_of_defined
 from .words import listed, percent
@@ -77,6 +78,7 @@ def practical_size(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> st
 
     The speedup is the geometric mean over workloads of the ratio of the medians over seeds.
     """
+    items = [item for item in items if item.unit not in VALUES]
     pairs = [pair for pair in _pairs(loser, winner, items) if all(np.median(runs.curves[:, -1]) for runs in pair[1:])]
     if not pairs:
         return ""

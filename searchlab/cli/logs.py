@@ -129,6 +129,7 @@ def best_record(best: Best) -> dict[str, Any]:
         "trial": best.trial.index,
         "config": best.config.to_json(),
         "seconds": best.seconds,
+        "value": best.value,
         "gflops": best.gflops,
         "unit": log.unit,
         "tied": None if best.tied is None else [trial.index for trial in best.tied],

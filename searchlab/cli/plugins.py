@@ -24,7 +24,6 @@ from ..conformance import (
     space_checks,
     workload_checks,
 )
-from ..console import RUNS
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, did_you_mean
 from ..executors.contract import EXECUTORS
@@ -35,6 +34,7 @@ from ..plugins import Plugin, PluginKind, load_attribute
 from ..policy import POLICIES, Origin, origins
 from ..space import SPACES
 from ..target import resolve_target
+from ..units import RUNS
 from ..workload import WORKLOADS, kind_of, parse_workload, preset_names
 from .terminal import (
     AsJson,

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
 
-from ..console import RUNS, Terminal, milliseconds, one_line, plain, speed, unless_quick
+from ..console import Terminal, milliseconds, one_line, plain, speed, unless_quick
 from ..errors import SearchlabError, SearchlabWarning, warn
 from ..options import Batch, number_of
 
@@ -282,9 +282,9 @@ def _is_complete(option: str) -> bool:
 
 
 def speed_and_time(best: Best) -> str:
-    """Return the throughput and the time of the best program, or only the time if there is no number of operations."""
-    unit, seconds = best.result.log.unit, milliseconds(best.seconds)
-    return seconds if unit == RUNS else f"{speed(best.gflops, unit)}, {seconds}"
+    """Return the throughput and the time of the best program, or what the function returned."""
+    unit = best.result.log.unit
+    return speed(best.gflops, unit) + f", {milliseconds(best.seconds)}" * (unit == "GFLOPS")
 
 
 def as_text(docstring: str) -> str:

@@ -1,7 +1,8 @@
 """Export of logs as studies in an Optuna storage, which optuna-dashboard and Optuna's plots and importances read.
 
-Each log becomes a study that minimises the cost in seconds. A knob with only integer values becomes an integer
-parameter, from the smallest to the largest value that occurs; any other knob is categorical, and its tiles are JSON.
+Each log becomes a study that minimises the cost in seconds, or that minimises or maximises the number that a function
+returned. A knob with only integer values becomes an integer parameter, from the smallest to the largest value that
+occurs; any other knob is categorical, and its tiles are JSON.
 All else, such as repeats and failures, is in the user attributes of trials, and the header in those of the study.
 """
 
@@ -17,6 +18,7 @@ import msgspec
 
 from ..errors import SearchlabError, first_line
 from ..log.format import Log, Record
+from ..units import VALUE, value_of_cost
 from .foreign import moment
 
 if TYPE_CHECKING:
@@ -51,10 +53,12 @@ def export(logs: Sequence[Log], out: Path) -> None:
         )
         for log in logs:
             distributions = _distributions(log)
-            trials = [_trial(record, distributions) for record in log.records]
+            trials = [_trial(record, distributions, log.unit) for record in log.records]
             header = log.header
             name = f"{header.workload} in {header.space_name}, {header.name}, seed {header.seed}"
-            study = optuna.create_study(storage=storage, study_name=name, direction="minimize")
+            study = optuna.create_study(
+                storage=storage, study_name=name, direction="maximize" if log.unit == VALUE else "minimize"
+            )
             study.set_user_attr("searchlab", msgspec.to_builtins(header))
             study.add_trials(trials)
     except optuna.exceptions.DuplicatedStudyError:
@@ -92,13 +96,13 @@ def _distributions(log: Log) -> dict[str, BaseDistribution]:
     }
 
 
-def _trial(record: Record, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
+def _trial(record: Record, distributions: dict[str, BaseDistribution], unit: str) -> FrozenTrial:
     from optuna.trial import TrialState, create_trial
 
     params = _parameters(record)
     trial = create_trial(
         state=TrialState.COMPLETE if record.failure is None else TrialState.FAIL,
-        value=record.cost if record.failure is None else None,
+        value=value_of_cost(record.cost, unit) if record.failure is None else None,
         params=params,
         distributions={name: distributions[name] for name in params},
         user_attrs={

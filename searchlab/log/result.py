@@ -22,6 +22,7 @@ from ..plugins import names_from
 from ..records import FAILURES, Trial, describe_failures
 from ..space import SPACES, Config, Space
 from ..target import resolve_target
+from ..units import in_unit, value_of_cost
 from ..workload import Workload
 from .columns import Columns, Texts, objects
 from .format import Final, Finalist, Log, read_log, workload_of
@@ -40,7 +41,8 @@ class Best:
 
     Attributes:
         trial: The trial.
-        gflops: The latest throughput, in the log's unit. If :attr:`retimed`, the trial was measured as a finalist.
+        gflops: The latest throughput, in the log's unit, or the inverse cost of a value. If :attr:`retimed`, the trial
+            was measured as a finalist.
         seconds: The latest median time of one execution, in seconds.
         tied: The other finalists within the winner's noise (see :func:`winner`), or None if there are no finalists.
         result: The run.
@@ -64,6 +66,11 @@ class Best:
     def retimed(self) -> bool:
         """Whether the trial was timed again at the end of the run, in turn with the other finalists."""
         return self.tied is not None
+
+    @property
+    def value(self) -> float:
+        """What a function returned for this config if it is maximised or minimised, and otherwise the seconds."""
+        return value_of_cost(self.seconds, self.result.log.unit)
 
     @property
     def gflops_as_trial(self) -> float:
@@ -177,11 +184,12 @@ class Result:
         Its columns are ``trial``, ``cost`` (in seconds), ``gflops``, ``best_gflops``, ``gflops_retimed``, ``unit``,
         ``repeats`` (a tuple of seconds), ``elapsed`` (in seconds), ``failure``, ``reused``, and a column
         ``config.<name>`` for each knob. ``unit`` is that of the throughputs: "GFLOPS", or "runs/s" if the number of
-        operations is unknown, as for functions. ``gflops`` and ``best_gflops`` were measured during the search.
-        ``gflops_retimed`` is the throughput of a finalist that was timed again at the end, and NaN for other trials.
-        The maximum of ``gflops`` may exceed :attr:`Best.gflops`, which is taken from ``gflops_retimed`` if the run has
-        finalists. ``failure`` and knobs with string values are categorical; knobs with lists or mixed types are
-        objects.
+        operations is unknown, as for functions. If a function is maximised or minimised, it is "value" or "-value", and
+        throughputs are its values, with a minus sign if they are minimised. ``gflops`` and ``best_gflops`` were
+        measured during the search. ``gflops_retimed`` is the throughput of a finalist that was timed again at the end,
+        and NaN for other trials. The maximum of ``gflops`` may exceed :attr:`Best.gflops`, which is taken from
+        ``gflops_retimed`` if the run has finalists. ``failure`` and knobs with string values are categorical; knobs
+        with lists or mixed types are objects.
         """
         import pandas as pd
 
@@ -189,8 +197,9 @@ class Result:
         return pd.DataFrame(_trial_columns([columns], np.zeros(columns.trials, np.int64), None))
 
     def __repr__(self) -> str:
-        header = self.log.header
-        return f"<Result of {header.name} on {header.workload}, seed {header.seed}: {len(self.log.records)} trials>"
+        log, header = self.log, self.log.header
+        best = f", best {speed(self.best.gflops, log.unit)}" if np.isfinite(log.costs).any() else ""
+        return f"<Result of {header.name} on {header.workload}, seed {header.seed}: {len(log.records)} trials{best}>"
 
     def _repr_html_(self) -> str:
         log, header = self.log, self.log.header
@@ -272,7 +281,7 @@ def load_log(path: str | Path) -> Result:
     Example:
         >>> import searchlab
         >>> searchlab.load_log("gemm.jsonl")
-        <Result of random on gemm:32x32x32, seed 0: 3 trials>
+        <Result of random on gemm:32x32x32, seed 0: 3 trials, best ... GFLOPS>
     """
     return Result(read_log(path))
 
@@ -311,14 +320,15 @@ def _trial_columns(logs: Sequence[Columns], at: Array, missing: float | None) ->
 
     failures: Ints = np.concatenate([log.failures for log in logs])
     kinds: list[str] = list(FAILURES)
+    units = [log.unit for log in logs]
     gflops = [log.flops / log.costs / 1e9 for log in logs]
     columns: dict[str, Any] = {
         "trial": np.concatenate([np.arange(log.trials) for log in logs]),
         "cost": np.concatenate([log.costs for log in logs]),
-        "gflops": np.concatenate(gflops),
-        "best_gflops": np.concatenate([np.maximum.accumulate(values) for values in gflops]),
+        "gflops": np.concatenate(list(map(in_unit, gflops, units))),
+        "best_gflops": np.concatenate(list(map(in_unit, map(np.maximum.accumulate, gflops), units))),
         "gflops_retimed": np.concatenate([_retimed_throughput(log) for log in logs]),
-        "unit": pd.Series([log.unit for log in logs], dtype="category").array.take(at),
+        "unit": pd.Series(units, dtype="category").array.take(at),
         "repeats": _repeats(logs),
         "elapsed": np.concatenate([log.elapsed for log in logs]),
         "failure": pd.Categorical.from_codes(failures, pd.Index(kinds)),

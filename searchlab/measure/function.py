@@ -81,7 +81,8 @@ class FunctionMeasurer(Measurer):
         """Return the message that sets up a process for ``workload``, which is pickled only once."""
         if self._set_up is None or self._set_up[0] is not workload:
             try:
-                self._set_up = workload, SetUpFunction(cloudpickle.dumps(workload.load()), str(workload))
+                pickled = cloudpickle.dumps((workload.load(), workload.unit))
+                self._set_up = workload, SetUpFunction(pickled, str(workload))
             except Exception as error:  # for example, because the function refers to a lock or an open file
                 raise SearchlabError(
                     f"{workload} cannot be sent to a worker process: {type(error).__name__}: {error}; create what it "

@@ -31,6 +31,7 @@ from ..options import plain
 from ..plugins import line_of
 from ..records import Failure, cost_of
 from ..space import Config, Space
+from ..units import RUNS, cost_of_value
 from ..workload import Packed, Workload, program_hash
 from ..workload.base import results_of
 from . import messages
@@ -587,7 +588,7 @@ class Workbench:
                     cases = cases_of(workload, settings.check, seed, error_factor)
                     self.runner = Runner(workload, settings, device_of(target.kind), cases=cases)
                 case messages.SetUpFunction(data):
-                    self.function = pickle.loads(data)
+                    self.function, self.unit = pickle.loads(data)
                 case messages.SetUpRunner():
                     self.remote = RemoteRunner(message)
         except Exception as error:  # for example, because a plug-in's module cannot be imported
@@ -624,7 +625,7 @@ class Workbench:
         """Call the function, and return the costs that it returns."""
         start = time.perf_counter()
         try:
-            costs = [cost for _ in range(repeat) for cost in costs_in(self.function(dict(config)))]
+            costs = [cost for _ in range(repeat) for cost in costs_in(self.function(dict(config)), self.unit)]
         except InvalidConfig as error:
             return Failed("invalid", cut(text_of(error)), time.perf_counter() - start)
         except SearchlabError as error:
@@ -651,24 +652,29 @@ def describe_with_line(error: Exception, prefix: str = "") -> str:
     return cut(f"{prefix}{type(error).__name__}: {text_of(error)}" + (f" ({where})" if where else ""))
 
 
-def costs_in(returned: Any) -> list[float]:
-    """Return the costs that a function has returned: a number, several repeats, or either as ``{"seconds": ...}``.
+def costs_in(returned: Any, unit: str) -> list[float]:
+    """Return the costs of what a function has returned: a number, several repeats, or either as ``{"seconds": ...}``.
 
     Raises SearchlabError if it has returned anything else.
     """
     value = plain(returned)
+    name = "seconds" if unit == RUNS else "value"
     if isinstance(value, Mapping):
-        value = value.get("seconds")
-    costs = value if isinstance(value, list) and value else [value]
-    for cost in costs:
-        if isinstance(cost, bool) or not isinstance(cost, int | float):
+        value = value.get(name)
+    costs = []
+    for number in value if isinstance(value, list) and value else [value]:
+        if isinstance(number, bool) or not isinstance(number, int | float):
             raise SearchlabError(
-                f"the function returned {returned!r:.200}; it must return seconds, which are a number or a list of "
-                "numbers, or a mapping with the key 'seconds'"
+                f"the function returned {returned!r:.200}; it must return {name}: a number, a list of numbers, or a "
+                f"mapping with the key {name!r}"
             )
-        if not 1e-15 < cost < 1e15:  # the limits of logs
-            raise SearchlabError(f"the function returned {returned!r:.200}; costs must be positive and finite")
-    return [float(cost) for cost in costs]
+        costs.append(cost_of_value(number, unit))
+        if not 1e-15 < costs[-1] < 1e15:  # the limits of logs
+            rule = "values must be finite"
+            if unit == RUNS:
+                rule = "costs must be positive and finite; for other numbers, use searchlab.minimize or maximize"
+            raise SearchlabError(f"the function returned {returned!r:.200}; {rule}")
+    return costs
 
 
 def cpu_seconds() -> float:

@@ -20,8 +20,10 @@ from rich.text import Text
 
 from ..analysis.words import counted
 from ..arrays import Floats
+from ..console import speed
 from ..log.format import TABLE, Log, Passes, version_spans
 from ..log.result import noise
+from ..units import VALUES, in_unit
 from .landscape import Landscape, percent
 from .passes import MAX_DEVIATION
 
@@ -133,9 +135,12 @@ class TableInfo:
     def _speeds(self) -> dict[str, str]:
         if not self.best:
             return {"best": "no config runs"}
-        quantiles = (f"{100 * q:g} %: {np.quantile(self.gflops, q):.4g}" for q in QUANTILES)
+        throughput = in_unit(self.gflops, self.log.unit)
+        quantiles = (f"{100 * q:g} %: {np.quantile(throughput, q):.4g}" for q in QUANTILES)
         milliseconds = float(self.log.costs.min()) * 1e3
         rows = {"best": f"{self.best:.4g} {self.log.unit}, {milliseconds:.4g} ms"}
+        if self.log.unit in VALUES:
+            rows["best"] = speed(self.best, self.log.unit)
         rows[f"{self.log.unit} by quantile"] = ", ".join(quantiles)
         for part in NEAR:
             near = self.near(part)

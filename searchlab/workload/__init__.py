@@ -1,7 +1,7 @@
 """Workloads: computations with fixed shapes, each with a spelling, a FLOP count, a PrimFunc and a reference result."""
 
 from .base import PACK, WORKLOADS, Argument, Packed, Workload, packed_by, rounding
-from .function import Function
+from .function import Function, maximize, minimize
 from .fused import Fused, fuse
 from .kernel import Kernel, kernel
 from .parse import kind_of, logged_workload, named_workload, parse_workload, preset_names
@@ -33,6 +33,8 @@ __all__ = [
     "kernel",
     "kind_of",
     "logged_workload",
+    "maximize",
+    "minimize",
     "named_workload",
     "operations_of",
     "packed_by",

@@ -7,48 +7,68 @@ import pickle
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Never, Self
+from typing import Any, Literal, Never, Self, cast
 
 import cloudpickle
 
 from ..errors import SearchlabError, UnsupportedWorkload
+from ..options import checks_arguments
 from ..plugins import load_attribute, reference_of
+from ..units import NEGATED, RUNS, VALUE
+from .base import Workload
 from .kernel import Kernel
+
+Direction = Literal["", "maximize", "minimize"]
+UNITS: dict[str, str] = {"": RUNS, "maximize": VALUE, "minimize": NEGATED}
 
 
 @dataclass(frozen=True)
 class Function(Kernel):
-    """A Python function ``f(config)`` that measures a config and returns its cost in seconds.
+    """A Python function ``f(config)`` that measures a config and returns its cost in seconds, or any finite number.
 
-    Users specify it as ``python:MODULE:NAME`` or, in Python, by the function itself. Logs contain only its name, and
-    reading them never imports it.
+    Users specify it as ``python:MODULE:NAME``, followed by ``:maximize`` or ``:minimize`` if it returns any number, or,
+    in Python, by the function itself, :func:`maximize` or :func:`minimize`. Logs contain only its name, and reading
+    them never imports it.
 
     Attributes:
         name: ``MODULE:NAME``.
         function: The function, or None if it has not been imported yet.
+        direction: Whether the values are maximised or minimised, or "" if they are positive costs.
     """
 
     function: Callable[[dict[str, Any]], Any] | None = field(default=None, compare=False, repr=False)
+    direction: Direction = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[\w.]+:[\w.<>]+", self.name):
             raise SearchlabError(
-                f"workload 'python:{self.name}' must be python:MODULE:NAME, for example python:my_module:my_function"
+                f"workload 'python:{self.name}' must be python:MODULE:NAME, for example python:my_module:my_function, "
+                "which ':maximize' or ':minimize' may follow"
             )
 
     @classmethod
     def parse(cls, text: str) -> Self:
+        name, _, direction = text.rpartition(":")
+        if ":" in name and direction and direction in UNITS:
+            return cls(name, direction=cast(Direction, direction))
         return cls(text)
 
     @classmethod
-    def from_function(cls, function: Callable[..., Any]) -> Self:
+    def from_function(cls, function: Callable[..., Any], direction: Direction = "") -> Self:
         """Return the workload that measures configs with ``function``."""
         definition: Any = function
         while isinstance(definition, functools.partial):
             definition = definition.func
-        return cls(
-            reference_of(definition if hasattr(definition, "__qualname__") else type(definition)), None, function
-        )
+        name = reference_of(definition if hasattr(definition, "__qualname__") else type(definition))
+        return cls(name, function=function, direction=direction)
+
+    @property
+    def spelling(self) -> str:
+        return f"{self.name}:{self.direction}" if self.direction else self.name
+
+    @property
+    def unit(self) -> str:
+        return UNITS[self.direction]
 
     def load(self) -> Callable[[dict[str, Any]], Any]:
         """Return the function, which is imported if only its name is known. Raises SearchlabError if this fails."""
@@ -72,3 +92,42 @@ class Function(Kernel):
             f"{self} is a Python function and has no program; search it in the space 'parameters', for example with "
             f'space={{"x": [1, 2, 4]}}'
         )
+
+
+@checks_arguments
+def maximize(function: Callable[..., Any]) -> Workload:
+    """Return the workload of finding the config for which a function returns the largest number.
+
+    Args:
+        function: A function ``f(config)`` that returns any finite number, a list of numbers or ``{"value": ...}``. In
+            study files, it is ``python:MODULE:NAME:maximize``.
+
+    Example:
+        >>> import searchlab
+        >>> result = searchlab.tune(
+        ...     searchlab.maximize(lambda config: 1 - config["x"] ** 2),
+        ...     space={"x": range(-3, 4)}, policy="grid", log="parabola.jsonl",
+        ... )
+        >>> result.best.value, result.best.config
+        (1.0, Config({'x': 0}))
+    """
+    return Function.from_function(function, "maximize")
+
+
+@checks_arguments
+def minimize(function: Callable[..., Any]) -> Workload:
+    """Return the workload of finding the config for which a function returns the smallest number.
+
+    A number that is always positive, such as a time, needs no :func:`minimize`, and is better compared without it:
+    small numbers are then compared by their ratio.
+
+    Args:
+        function: A function ``f(config)`` that returns any finite number, a list of numbers or ``{"value": ...}``. In
+            study files, it is ``python:MODULE:NAME:minimize``.
+
+    Example:
+        >>> import searchlab
+        >>> str(searchlab.minimize(searchlab.resolve_target))
+        'python:searchlab.target:resolve_target:minimize'
+    """
+    return Function.from_function(function, "minimize")

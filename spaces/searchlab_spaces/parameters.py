@@ -80,8 +80,8 @@ class Parameters(ProductSpace):
     ) -> None:
         if not parameters:
             raise UnsupportedWorkload(
-                f"space 'parameters' has no configs for {workload}: specify its parameters, or use measure = "
-                f'{{ kind = "table", path = ... }} with a table that contains them'
+                f"space 'parameters' has no configs for {workload}: specify its parameters, as in the space "
+                f'{{"x": [1, 2, 4]}}, or use measure = {{ kind = "table", path = ... }} with a table that contains them'
             )
         super().__init__(workload, target, _knobs(parameters))
         self._listed = listed

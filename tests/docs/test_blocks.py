@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -55,6 +56,16 @@ def test_the_blocks_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
         for name in set(sys.modules) - before:
             if getattr(sys.modules[name], "__file__", "") and str(tmp_path) in str(sys.modules[name].__file__):
                 del sys.modules[name]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++, with which a GPU is emulated, is missing")
+def test_the_cuda_kernel_runs_on_an_emulated_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = (block for block in BLOCKS if "__global__" in block.text)
+    small = block.text.replace("N = 1024", "N = 128").replace("trials=32", "trials=2")
+    (tmp_path / "kernel.py").write_text(f"{small}print(len(result.trials), len(result.best.trial.measurement.seconds))")
+    done = python("-m", "tests.support.measure.emulated_gpu", "kernel.py")
+    assert done.stdout.endswith("\n2 5\n"), done.stdout + done.stderr
 
 
 def check_toml(block: Block) -> None:

@@ -103,7 +103,7 @@ def lines(html: str) -> dict[str, str]:
 def test_the_page_of_a_result(tmp_path: Path) -> None:
     result = load_log(write(tmp_path, "random", 7, [1, "crash", 3]))
     shown = lines(result._repr_html_())
-    assert repr(result) == f"<Result of random on {WORKLOAD}, seed 7: 3 trials>"
+    assert repr(result) == f"<Result of random on {WORKLOAD}, seed 7: 3 trials, best 3.0 GFLOPS>"
     assert shown["best"] == "3.0 GFLOPS in trial 2" and shown["trials"] == "3, 1 failed" and shown["seed"] == "7"
     for gflops in ([], ["crash"]):
         shown = lines(load_log(write(tmp_path, f"x{len(gflops)}", 0, gflops))._repr_html_())

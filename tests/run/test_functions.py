@@ -6,6 +6,7 @@ import ctypes
 import functools
 import importlib
 import io
+import json
 import math
 import os
 import re
@@ -123,6 +124,15 @@ def test_a_call_fails_as_a_program_would(workers: int, tmp_path: Path) -> None:
     assert {how: trial.cost for how, trial in trials.items() if trial.failure is None} == COSTS
     for how, (failure, message) in FAILURES.items():
         assert trials[how].failure == failure and message in trials[how].message, trials[how]
+
+
+def test_only_a_function_a_space_and_a_log_are_required(tmp_path: Path) -> None:
+    """Values may be NumPy's, and ranges."""
+    space = {"x": range(1, 5), "y": np.linspace(0, 1, 3), "z": np.geomspace(1, 100, 3), "w": np.arange(2)}
+    result = tune(lambda config: sum(config.values()), space=space, log=tmp_path / "a.jsonl", progress=False)
+    assert len(result.trials) == 64 and result.log.header.policy.name == "gp-prior"
+    assert result.best.config == {"x": 1, "y": 0.0, "z": 1.0, "w": 0} and result.best.value == 2
+    assert [type(value) for value in result.best.config.values()] == [int, float, float, int]
 
 
 def test_memory_is_limited(tmp_path: Path) -> None:
@@ -404,3 +414,59 @@ def test_throughputs_of_functions_are_in_runs_per_second(tmp_path: Path) -> None
     for frame in [*frames, found.runs_frame(), found.programs_frame(), found.strategies_frame()]:
         assert set(frame["unit"]) == {"runs/s"}
     assert (frames[0]["gflops"] == 1 / frames[0]["cost"]).all()
+
+
+def parabola(config: dict[str, Any]) -> float:
+    return float(config["x"] ** 2 - 4)  # negative, zero or positive
+
+
+NUMBERS = {"space": {"x": range(-3, 4)}, "policy": "grid", "progress": False}
+
+
+def test_any_number_is_minimised_or_maximised(tmp_path: Path) -> None:
+    lowest = tune(searchlab.minimize(parabola), log=tmp_path / "a.jsonl", **NUMBERS)
+    assert (lowest.best.value, lowest.best.config["x"]) == (-4.0, 0) and "value -4 in trial" in repr(lowest.best)
+    name = "python:tests.run.test_functions:parabola:maximize"
+    highest = tune(name, log=tmp_path / "b.jsonl", **NUMBERS)
+    assert str(searchlab.maximize(parabola)) == name == str(highest.workload)
+    assert (highest.best.value, abs(highest.best.config["x"])) == (5.0, 3) and "value 5 in trial" in repr(highest.best)
+    frame = searchlab.load_log(tmp_path / "b.jsonl").to_frame()
+    assert np.allclose(frame["gflops"], frame["config.x"] ** 2 - 4) and set(frame["unit"]) == {"value"}
+    assert "maximize: value 5, trial" in run_command("best", tmp_path / "b.jsonl").stdout
+
+
+def test_lists_and_mappings_contain_values(tmp_path: Path) -> None:
+    def score(config: dict[str, Any]) -> Any:
+        return [{"value": np.array([-1.0, 0.25, 3.0])}, {"seconds": 1.0}, math.nan, -1e300][config["x"]]
+
+    with pytest.warns(SearchlabWarning, match=r"trial 1 .*; it must return value: a number, a list of numbers, or"):
+        result = tune(searchlab.maximize(score), space={"x": range(4)}, policy="grid", log=tmp_path / "a.jsonl")
+    assert result.best.value == 0.25 and [math.isfinite(trial.cost) for trial in result.trials] == [True, *3 * [False]]
+    assert "the function returned nan; values must be finite" in result.trials[2].measurement.message
+
+
+def test_reports_show_values(tmp_path: Path) -> None:
+    """Tables, charts and files, but not how much faster programs are."""
+    study = Study.from_dict(
+        {
+            "workloads": [searchlab.maximize(parabola), "python:tests.run.test_functions:parabola:minimize"],
+            "spaces": [{"x": range(-20, 20)}],
+            "policies": ["random", "evolutionary"],
+            "trials": 12,
+            "seeds": 3,
+        }
+    )
+    comparison = searchlab.compare(study.run(tmp_path / "out", progress=False))
+    runs = comparison.runs_frame().set_index("workload")["best_gflops"]
+    trials = comparison.trials_frame().groupby(["workload", "strategy", "seed"], observed=True)["best_gflops"].last()
+    assert sorted(runs) == pytest.approx(sorted(trials)) and runs.max() > 100
+    minimised = comparison.programs_frame().query("unit == '-value'")
+    numbers = [4 - json.loads(config)["x"] ** 2 for config in minimised["config"]]
+    assert minimised["gflops"].tolist() == pytest.approx(numbers)
+    (name,) = (workload for workload in comparison.workloads if workload.endswith("maximize"))
+    spec = comparison.plot_convergence(name).to_dict()
+    assert "best value so far" in json.dumps(spec)
+    page = comparison.save(tmp_path / "report").read_text("utf-8")
+    assert "faster than those" not in page and "best known value " in page
+    shown = " ".join(run_command("report", tmp_path / "out").stdout.split())
+    assert "best known value " in shown, shown

@@ -13,6 +13,7 @@ from ...arrays import Floats
 from ...log.columns import METRICS as FIELDS
 from ...stats.curves import Band, band_at
 from ...stats.inference import ROPE
+from ...units import VALUES, in_unit
 from ..knobs import MOST_VALUES, MeasuredSpace
 from ..measures import AREA
 from ..model import Contrast, Overall, Summary, WorkloadSummary
@@ -140,24 +141,28 @@ def _sample(strategy: str, band: Band, at: Floats) -> list[Row]:
 
 def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Chart:
     best = item.best.gflops if item.best else 0.0
+    title, digits = f"best {item.unit} so far", 3 if item.unit in VALUES else 1
     levels: list[Level] = []
     if best and item.target_gflops:
         share = f"{100 * item.target_gflops / best:.0f} % of the best known"
-        levels = [Level(short(best), f"best known {best:.1f}"), Level(short(item.target_gflops), share)]
+        goals = {f"best known {in_unit(best, item.unit):.{digits}f}": best, share: item.target_gflops}
+        levels = [Level(short(in_unit(value, item.unit)), name) for name, value in goals.items()]
     start, sharing = runs.shared_start
     which = "all" if len(sharing) == len(runs.strategies) else f"{len(sharing)} of {len(runs.strategies)}"
     shade = Level(start, f"random start shared by {which} strategies: {counted(start, 'trial')}") if start else None
     views: dict[str, Spec] = {}
     for key in sorted(AXES, key=lambda key: key != runs.by):  # what is tested comes first
-        bands = {row.strategy: runs.strategies[row.strategy].bands[key] for row in item.strategies}
+        groups = [runs.strategies[row.strategy] for row in item.strategies]
+        bands = {group.strategy: _in_unit(group.bands[key], item.unit) for group in groups}
         positions = np.concatenate([band.x for band in bands.values()])
         at = np.union1d(sample(positions), [band.x[-1] for band in bands.values()])
         rows = [row for name, band in bands.items() for row in _sample(name, band, at)]
-        look: dict[str, Any] = {"levels": levels, "shade": shade if key == "trials" else None, "digits": 1}
-        views[key] = line_chart(rows, styles, AXES[key], f"best {item.unit} so far", **look)
+        look: dict[str, Any] = {"levels": levels, "shade": shade if key == "trials" else None, "digits": digits}
+        views[key] = line_chart(rows, styles, AXES[key], title, **look)
     if best:
-        rows = [row for name, group in runs.strategies.items() for run in group.runs for row in _seed(name, run)]
-        views["each seed"] = line_chart(rows, styles, "trials", f"best {item.unit} so far", levels=levels)
+        by_name = [(name, run) for name, group in runs.strategies.items() for run in group.runs]
+        rows = [row for name, run in by_name for row in _seed(name, run, item.unit)]
+        views["each seed"] = line_chart(rows, styles, "trials", title, levels=levels)
     seeds = counted(max(len(row.seeds) for row in item.strategies), "seed")
     shaded = f" Shaded: the first {counted(start, 'trial')}, which {listed(sharing, None)} share for each seed."
     return Chart(
@@ -169,12 +174,16 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
     )
 
 
-def _seed(strategy: str, run: LoggedRun) -> list[Row]:
+def _in_unit(band: Band, unit: str) -> Band:
+    return Band(band.x, *(in_unit(edge, unit) for edge in (band.lower, band.median, band.upper)))
+
+
+def _seed(strategy: str, run: LoggedRun, unit: str) -> list[Row]:
     """Return the rows of one run: the trials, from 1, at which it found a faster program, and its last trial."""
     faster = np.flatnonzero(np.diff(run.curve, prepend=0.0) > 0)
     at = np.union1d(faster, [len(run.curve) - 1]).astype(np.int64)
     at = at[run.curve[at] > 0]
-    values = zip((at + 1).tolist(), shorten(run.curve[at]), strict=True)
+    values = zip((at + 1).tolist(), shorten(in_unit(run.curve[at], unit)), strict=True)
     return [{"strategy": strategy, "seed": run.seed, "x": x, "y": y} for x, y in values]
 
 
@@ -267,11 +276,11 @@ def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
             shares = [{"knob": knob, "share": round(share, 4)} for knob, share in space.importances.items()]
             importances[name] = share_chart(shares, "knob", "importance")
         for knob in knobs[:KNOBS]:
-            values[f"{name}: {knob}" if name else knob] = box_chart(_rounded(space.values(knob)), knob, unit)
+            values[f"{name}: {knob}" if name else knob] = box_chart(_rounded(space.values(knob), unit), knob, unit)
         if len(knobs) > 1:
             axes = {"other": knobs[1], "value": knobs[0]}
             shown = {field: (knob, list(space.shown_values(knob))) for field, knob in axes.items()}
-            pairs[name] = heat_map(_rounded(space.values(knobs[0], knobs[1])), shown, unit)
+            pairs[name] = heat_map(_rounded(space.values(knobs[0], knobs[1]), unit), shown, unit)
     return [
         Chart(
             "importances",
@@ -297,8 +306,11 @@ def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
     ]
 
 
-def _rounded(rows: Sequence[Row]) -> list[Row]:
-    return [{key: short(value) if isinstance(value, float) else value for key, value in row.items()} for row in rows]
+def _rounded(rows: Sequence[Row], unit: str) -> list[Row]:
+    return [
+        {key: short(in_unit(value, unit)) if isinstance(value, float) else value for key, value in row.items()}
+        for row in rows
+    ]
 
 
 # All workloads
