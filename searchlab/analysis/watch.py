@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 import warnings
@@ -69,7 +70,9 @@ class StudyProgress:
                 f"logs, such as results/STUDY, or logs"
             )
         self.where = where
-        self.directory = where[0] if len(where) == 1 and not where[0].is_file() else None
+        folders = [path.parent if path.is_file() else path for path in where]
+        several = len(where) > 1
+        self.directory = Path(os.path.commonpath(map(os.path.abspath, folders))) if several else folders[0]
         self.plan: StudyPlan | None = None
         self.problem = ""  # why the plan cannot be read
         self.looks: dict[str, _Look] = {}  # by log
@@ -79,7 +82,7 @@ class StudyProgress:
         """Read the plan and the logs that have changed. What is damaged is named by the report."""
         self.plan, self.problem = None, ""
         try:
-            self.plan = read_plan(self.directory) if self.directory else None
+            self.plan = read_plan(self.directory) if self.where == (self.directory,) else None
         except SearchlabError as error:
             self.problem = str(error)
         with warnings.catch_warnings():
@@ -133,7 +136,7 @@ class StudyProgress:
     def _unplanned(self) -> list[PlannedRun]:
         """Return the runs of all logs, which no plan describes."""
         paths = (log for path in self.where for log in find_logs(path))
-        names = ((path.relative_to(self.directory) if self.directory else path).as_posix() for path in paths)
+        names = (Path(os.path.relpath(path, self.directory)).as_posix() for path in paths)
         logs = dict.fromkeys(name.removesuffix(".gz") for name in names)
         return [
             PlannedRun(log=log, workload="", space="", strategy="", seed=0, budget=Budget())
@@ -142,7 +145,7 @@ class StudyProgress:
         ]
 
     def _look(self, run: PlannedRun) -> _Look:
-        path, before = (self.directory or Path()) / run.log, self.looks.get(run.log)
+        path, before = self.directory / run.log, self.looks.get(run.log)
         try:
             if not path.exists():
                 path = path.with_name(f"{path.name}.gz")

@@ -131,7 +131,7 @@ def test_only_a_function_a_space_and_a_log_are_required(tmp_path: Path) -> None:
     space = {"x": range(1, 5), "y": np.linspace(0, 1, 3), "z": np.geomspace(1, 100, 3), "w": np.arange(2)}
     result = tune(lambda config: sum(config.values()), space=space, log=tmp_path / "a.jsonl", progress=False)
     assert len(result.trials) == 64 and result.log.header.policy.name == "gp-prior"
-    assert result.best.config == {"x": 1, "y": 0.0, "z": 1.0, "w": 0} and result.best.value == 2
+    assert dict(result.best.config) == {"x": 1, "y": 0.0, "z": 1.0, "w": 0} and result.best.value == 2
     assert [type(value) for value in result.best.config.values()] == [int, float, float, int]
 
 
@@ -468,5 +468,5 @@ def test_reports_show_values(tmp_path: Path) -> None:
     assert "best value so far" in json.dumps(spec)
     page = comparison.save(tmp_path / "report").read_text("utf-8")
     assert "faster than those" not in page and "best known value " in page
-    shown = " ".join(run_command("report", tmp_path / "out").stdout.split())
+    shown = " ".join(run_command("report", tmp_path / "out", "--full").stdout.split())
     assert "best known value " in shown, shown
