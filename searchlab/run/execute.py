@@ -34,6 +34,7 @@ from ..measure.contract import Conditions, MeasurementsByProgram, Measurer, cond
 from ..measure.settings import Settings
 from ..plugins import trust_plugins, trusts
 from ..target import Target
+from ..units import VALUES
 from .loop import search
 from .open import open_runs
 from .plan import OnChargedRun, OnChargedTrial, Run
@@ -180,8 +181,8 @@ def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
 
 def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
     """Warn if this machine is about to be measured while other processes keep it busy."""
-    if not any(run.settings.exclusive for run in runs):
-        return
+    if not any(run.settings.exclusive and run.space.workload.unit not in VALUES for run in runs):
+        return  # the value of a function is the same on a busy machine
     if text := observe_load():
         warn(text)
 
