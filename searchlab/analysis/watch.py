@@ -64,7 +64,9 @@ class StudyProgress:
     """
 
     def __init__(self, *where: Path) -> None:
-        if others := [path for path in where if path.is_file() and not path.name.endswith((".jsonl", ".jsonl.gz"))]:
+        endings = (".jsonl", ".jsonl.gz")
+        files = [path for path in where if path.exists() and not path.is_dir()]
+        if others := [path for path in files if not (path.is_file() and path.name.endswith(endings))]:
             raise SearchlabError(
                 f"{others[0]} is neither a log (*.jsonl) nor a directory; pass the directory that contains a study's "
                 f"logs, such as results/STUDY, or logs"
