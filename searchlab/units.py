@@ -11,8 +11,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 RUNS = "runs/s"
 """The unit of throughput if the number of operations is unknown."""
 
@@ -43,5 +41,7 @@ def in_unit(throughput: Any, unit: str) -> Any:
     """
     if unit not in VALUES:
         return throughput
+    import numpy as np  # imported here because texts need no arrays
+
     positive = np.where(np.asarray(throughput) > 0, throughput, np.nan)
     return (positive - 1 / positive) / 2
