@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -122,7 +123,8 @@ def knob_text(config: Mapping[str, Any], knob: str) -> str:
 
 def _order(value: str) -> tuple[bool, list[float], str]:
     """Return the key by which values are sorted: by their numbers, and then as texts."""
-    numbers = [
-        float(number) for number in value.strip("[]").split(", ") if number.lstrip("-").replace(".", "").isdigit()
-    ]
+    numbers = []
+    for number in value.strip("[]").split(", "):
+        with suppress(ValueError):
+            numbers.append(float(number))
     return (not numbers, numbers, value)

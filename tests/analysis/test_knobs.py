@@ -75,6 +75,14 @@ def test_only_the_values_with_the_fastest_programs_are_shown() -> None:
     assert [row["value"] for row in space.values("tile")] == [*map(str, range(MOST_VALUES - 1)), "-"]
 
 
+def test_small_and_large_numbers_are_in_order() -> None:
+    """Once, numbers with exponents came last, as if they were words."""
+    values = [1e-6, 3e-5, 0.001, 1.0, 1e20]
+    costs = {("space", msgspec.json.encode({"x": value})): [1e-3] for value in reversed(values)}
+    (space,) = measured_spaces(costs, 10**6)
+    assert [float(value) for value in space.shown_values("x")] == values
+
+
 def test_charts_and_frame_show_what_matters(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1.0, 2.0, 3.0, 4.0])
     write(tmp_path, "b", 0, [5.0, "crash"])
