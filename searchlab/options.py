@@ -12,9 +12,9 @@ import functools
 import importlib
 import inspect
 import math
-import operator
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from types import UnionType as PlainUnion
@@ -147,22 +147,15 @@ def declared_options(constructor: Callable[..., Any]) -> dict[str, Any]:
 def check_option(name: str, value: Any, declared: Any) -> Any:
     """Check an option's value and return it, converted to a float if the option is declared as a float.
 
-    Args:
-        name: The option's name, for the error message.
-        value: The value to check.
-        declared: The option's annotation. If it cannot be checked, any value is accepted.
-
-    Raises:
-        SearchlabError: If ``declared`` does not allow ``value``.
+    Raises SearchlabError unless the annotation ``declared`` allows ``value`` or cannot be checked.
     """
     alternatives = _alternatives(declared)
     if not alternatives:
         return value
     if is_numpy(value):
         value = value.tolist()
-    for kind in alternatives:
-        if _fits(value, kind):
-            return float(value) if isinstance(kind, FloatType) else value
+    with suppress(msgspec.ValidationError):
+        return _convert(value, declared)
     words = list(map(str, words_of(declared)))
     if words and (isinstance(value, str) or all(isinstance(kind, LiteralType) for kind in alternatives)):
         raise SearchlabError(f"option {name!r} cannot be {value!r}{did_you_mean(str(value), words)}")
@@ -171,7 +164,24 @@ def check_option(name: str, value: Any, declared: Any) -> Any:
 
 def accepts(value: Any, declared: Any) -> bool:
     """Return whether an option accepts ``value``, or False if its declaration cannot be checked."""
-    return any(_fits(value, kind) for kind in _alternatives(declared))
+    if not _alternatives(declared):
+        return False
+    try:
+        _convert(value, declared)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _convert(value: Any, declared: Any) -> Any:
+    """Return ``value``, as a float if ``declared`` is one. Raises ValidationError if ``declared`` does not allow it."""
+    ends = [*value[:1], *value[-1:]] if isinstance(value, range) else value  # a range may be of any length
+    converted = msgspec.convert(ends, declared)
+    if not isinstance(converted, float):
+        return value
+    if not math.isfinite(converted):
+        raise msgspec.ValidationError("it must be finite")
+    return converted
 
 
 def in_words(declared: Any) -> str:
@@ -184,16 +194,9 @@ def number_of(declared: Any) -> IntType | FloatType | None:
     return next((kind for kind in _alternatives(declared) if isinstance(kind, IntType | FloatType)), None)
 
 
+@functools.cache
 def _alternatives(declared: Any) -> Sequence[Type]:
     """Return the types that ``declared`` allows, or an empty sequence if any part of it cannot be checked."""
-    try:
-        return _inspect(declared)
-    except TypeError:  # it contains metadata that cannot be hashed
-        return _inspect.__wrapped__(declared)
-
-
-@functools.cache
-def _inspect(declared: Any) -> Sequence[Type]:
     try:
         kind = msgspec.inspect.type_info(declared)
     except Exception:  # a type that msgspec does not know
@@ -214,35 +217,6 @@ def _is_checked(kind: Type) -> bool:
     if isinstance(kind, ListType):
         return _is_checked(kind.item_type)
     return isinstance(kind, NoneType | BoolType | IntType | FloatType | StrType | LiteralType)
-
-
-def _fits(value: Any, kind: Type) -> bool:
-    if isinstance(kind, NoneType):
-        return value is None
-    if isinstance(kind, LiteralType):
-        return any(type(value) is type(literal) and value == literal for literal in kind.values)
-    if isinstance(kind, ListType):
-        items = (*value[:1], *value[-1:]) if isinstance(value, range) else value  # a range may be of any length
-        return (
-            isinstance(value, Sequence) and not isinstance(value, str) and all(_fits(v, kind.item_type) for v in items)
-        )
-    if isinstance(kind, IntType | FloatType):
-        number = isinstance(value, int if isinstance(kind, IntType) else int | float) and not isinstance(value, bool)
-        return number and _is_finite(value) and all(limit(value) for limit in _limits(kind))
-    return isinstance(value, bool if isinstance(kind, BoolType) else str)
-
-
-def _is_finite(number: float) -> bool:
-    try:
-        return math.isfinite(number)
-    except OverflowError:  # a whole number that exceeds every float
-        return False
-
-
-def _limits(kind: IntType | FloatType) -> list[Callable[[float], bool]]:
-    """Return functions that check a number against each limit of ``kind``."""
-    comparisons = ((kind.ge, operator.le), (kind.gt, operator.lt), (kind.le, operator.ge), (kind.lt, operator.gt))
-    return [functools.partial(compare, limit) for limit, compare in comparisons if limit is not None]
 
 
 def _phrase(kind: Type) -> str:

@@ -37,7 +37,7 @@ SCRIPT = "__main__"
 Its other lines, such as the arguments of ``tune``, may change at any time.
 """
 
-MOST_NUMBERS = 1000
+MAX_NUMBERS = 1000
 """Larger arrays are data rather than code, so only their shapes count."""
 
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -290,7 +290,7 @@ def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
     while pending:
         name, value, is_in_file = pending.pop()
         if is_numpy(value):
-            value = value.tolist() if value.size <= MOST_NUMBERS else f"{value.dtype} {value.shape}"
+            value = value.tolist() if value.size <= MAX_NUMBERS else f"{value.dtype} {value.shape}"
         if not isinstance(value, _PLAIN):
             if id(value) in visited:
                 continue

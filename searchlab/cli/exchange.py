@@ -59,7 +59,8 @@ def import_(
     if option and not space:
         raise SearchlabError("--option sets an option of a space; specify the space with --space")
     space_plugin = Plugin(space, plugin("", option)["options"]) if space else None
-    logs, notes = imports.import_file(file, to, imports.As(workload, space_plugin, target, seed, label), format)
+    options = imports.ImportOptions(workload, space_plugin, target, seed, label)
+    logs, notes = imports.import_file(file, to, options, format)
     for note in notes:
         say(f"skipped: {note}")
     for log in logs:

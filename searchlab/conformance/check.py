@@ -119,9 +119,6 @@ class Check:
     rule: Rule
     subject: Subject
 
-    def __repr__(self) -> str:
-        return f"<Check {self.name} of {self.subject.cls.__qualname__}>"
-
     @property
     def name(self) -> str:
         return self.rule.name
@@ -199,11 +196,11 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise OutOfTime
 
     handler = signal.signal(signal.SIGALRM, interrupt)
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, left, interval)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
         signal.signal(signal.SIGALRM, handler)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -137,9 +138,8 @@ def batch_size(policy: PolicySubject) -> None:
     for n in (8, 1, 0, 40, 7):
         instance = policy.start(policy.spaces["large"])
         for _ in range(2):
-            got = len(instance.ask(n))
-            if got > n:
-                raise Breach(f"ask({n}) returned {got} configs")
+            if (count := len(instance.ask(n))) > n:
+                raise Breach(f"ask({n}) returned {count} configs")
 
 
 @rule("keep a set of all configs proposed or told, or derive from searchlab.NeverTwice, which does this", BASIC)
@@ -242,10 +242,7 @@ def warm_start(policy: PolicySubject) -> None:
             raise Breach(f"it proposes a config from its warm start: {next(iter(repeated)).to_json()}")
 
 
-@rule(
-    "make warm starts depend only on the trials and the seed: a resumed run repeats them",
-    [*SEEDED, "warm-start"],
-)
+@rule("make warm starts depend only on the trials and the seed: a resumed run repeats them", [*SEEDED, "warm-start"])
 def same_warm_start(policy: PolicySubject) -> None:
     """The same seed and warm start give the same proposals, and the list of trials is not modified."""
     where = policy.spaces["large"]
@@ -305,9 +302,7 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
                 proposals = list(other.ask(8))
                 if proposals != batch:
                     difference = _describe_difference(proposals, batch)
-                    raise Breach(
-                        f"told {len(trials)} trials in space {name!r} {how}, it then continues with {difference}"
-                    )
+                    raise Breach(f"told {len(trials)} trials in space {name!r} {how}, it continues with {difference}")
             answers = trials_of(batch, flaky, len(trials))
             for instance in (original, at_once, singly):
                 instance.tell(list(answers))
@@ -434,8 +429,8 @@ def policy_checks(
     Raises:
         SearchlabError: If the plug-in, an option, the workload or the target is unknown.
     """
-    named, cls = POLICIES.resolve(plugin)
-    POLICIES.check_options(named.name, cls, named.options)
+    resolved, cls = POLICIES.resolve(plugin)
+    POLICIES.check_options(resolved.name, cls, resolved.options)
     traits = cls.traits if issubclass(cls, Policy) else Traits()
     model, features = traits.model(cost_model, features)
     if space is None:
@@ -446,19 +441,15 @@ def policy_checks(
     else:
         own_subject = SpaceSubject.for_workload(space, workload, resolve_target(target), seed)
         spaces, small = {"large": own_subject}, _small(space, own_subject)
-    subject = PolicySubject(named, cls, seed, time_limit, spaces, small, COST_MODELS.resolve(model)[0], features)
+    subject = PolicySubject(resolved, cls, seed, time_limit, spaces, small, COST_MODELS.resolve(model)[0], features)
     return [Check(rule, subject) for rule in RULES]
 
 
 def _small(space: PluginSpec, supported: SpaceSubject) -> dict[str, SpaceSubject]:
     """Return the given space if it is small; if not, the space for the first tiny workload that makes it small."""
-    for subject in (
-        supported,
-        *(SpaceSubject.from_spec(space, parse_workload(text), supported.target) for text in TINY_WORKLOADS),
-    ):
-        try:
+    tiny = (SpaceSubject.from_spec(space, parse_workload(text), supported.target) for text in TINY_WORKLOADS)
+    for subject in (supported, *tiny):
+        with suppress(SearchlabError):
             if (size := subject.space.size(MAX_SIZE_TO_EXHAUST)) is not None and size <= MAX_SIZE_TO_EXHAUST:
                 return {str(subject.workload): subject}
-        except SearchlabError:
-            continue
     return {}

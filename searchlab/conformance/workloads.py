@@ -83,7 +83,7 @@ def frozen(subject: WorkloadSubject) -> None:
 
 
 @rule("let spelling contain every field that matters, in the form that parse reads")
-def spelled(subject: WorkloadSubject) -> None:
+def spelling(subject: WorkloadSubject) -> None:
     """Parsing its spelling results in an equal workload, with the same spelling."""
     workload = subject.workload
     try:
@@ -256,7 +256,7 @@ def tight(subject: WorkloadSubject) -> None:
 
 
 @rule("let content() contain what from_log needs, and let from_log execute nothing", ["frozen"])
-def logged(subject: WorkloadSubject) -> None:
+def from_log(subject: WorkloadSubject) -> None:
     """from_log creates an equal workload from the text in a log, and opens no file."""
     workload = subject.workload
     with _nothing_opened():

@@ -159,9 +159,9 @@ REPEATED = "measurements of configs that had already been measured; only the fir
 
 def without_repeats(task: ForeignTask) -> ForeignTask:
     """Return ``task`` with only the first trial of each config, since tuners append to a file whenever they run."""
-    first: dict[bytes, ForeignTrial] = {}
+    first: dict[Config, ForeignTrial] = {}
     for trial in task.trials:
-        first.setdefault(msgspec.json.encode(trial.record.config), trial)
+        first.setdefault(Config(trial.record.config), trial)
     if len(first) == len(task.trials):
         return task
     note = f"{len(task.trials) - len(first)} {REPEATED}"
@@ -179,8 +179,7 @@ def records(path: Path) -> Iterator[ForeignLine]:
         raise SearchlabError(f"{path} contains only comments, so there is nothing to import")
     last = every[-1]
     if len(every) > 1 and not _is_json(last.text) and not read_log_bytes(path).endswith(b"\n"):
-        text = f"{path}, line {last.number} is incomplete: its end is missing, so it is not imported"
-        warn(text)
+        warn(f"{path}, line {last.number} is incomplete: its end is missing, so it is not imported")
         every.pop()
     yield from every
 

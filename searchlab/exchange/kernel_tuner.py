@@ -13,6 +13,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
@@ -30,7 +31,7 @@ from ..schema import UNREADABLE
 from ..space import PARAMETERS, SPACES, Config, Space, Value
 from ..target import RECORDED
 from ..workload import Workload, kernel, parse_workload
-from .foreign import REPEATED, ForeignTask, ForeignTrial, ListsConfigs, Reader, is_number, moment, value_of
+from .foreign import ForeignTask, ForeignTrial, ListsConfigs, Reader, is_number, moment, value_of, without_repeats
 
 VERSION = "1.0.0"  # of the T4 schema
 CACHE, T4 = "kernel-tuner-cache", "kernel-tuner"
@@ -79,9 +80,20 @@ RATES = ("gflop/s", "gflops", "gflops/s")
 CLOSE = 1e-6
 COMPLETE = 0.9
 """A file that lists a smaller share of its :func:`plausible` configs is assumed to contain only part of a space."""
-MOST_LISTED = 1 << 14  # the number of configs above which legal configs are counted in a random sample
-MOST_COMBINATIONS = 10_000  # of parameters; if there are more, only combinations of fewer values are compared
-MOST_PLAUSIBLE = 1e18
+MAX_LISTED = 1 << 14  # the number of configs above which legal configs are counted in a random sample
+MAX_COMBINATIONS = 10_000  # of parameters; if there are more, only combinations of fewer values are compared
+MAX_PLAUSIBLE = 1e18
+
+T4_TIMES = {
+    "runtimes": "times",
+    "compilation": "compile_time",
+    "compilation_time": "compile_time",
+    "benchmark": "benchmark_time",
+    "validation": "verification_time",
+    "search_algorithm": "strategy_time",
+    "framework": "framework_time",
+}
+"""A mapping from the times in T4 files to those in cache files."""
 
 Time = Annotated[float, msgspec.Meta(ge=0, le=1e300)] | None
 Positive = Annotated[float, msgspec.Meta(ge=1e-300, le=1e300)]
@@ -111,16 +123,6 @@ class _Entry(msgspec.Struct):
     timestamp: Any = None
 
 
-class _Times(msgspec.Struct):
-    runtimes: list[Time] | None = None
-    compilation: Time = None
-    compilation_time: Time = None
-    benchmark: Time = None
-    validation: Time = None
-    search_algorithm: Time = None
-    framework: Time = None
-
-
 class _Measurement(msgspec.Struct):
     name: Any = None
     value: Any = msgspec.UNSET
@@ -131,7 +133,7 @@ class _Result(msgspec.Struct):
     """A config in a T4 file."""
 
     configuration: dict[str, Any]
-    times: _Times = msgspec.field(default_factory=_Times)
+    times: dict[str, Any] = {}
     measurements: list[_Measurement] = []
     invalidity: Any = "correct"
     correctness: Any = 1
@@ -195,7 +197,7 @@ def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
     problem = ""
     for attempt in (text, complete + "}}", before + "}}"):
         try:
-            content = json.loads(attempt, object_pairs_hook=_first)
+            content = json.loads(attempt)
         except (ValueError, RecursionError) as error:  # an integer with thousands of digits also raises ValueError
             problem = problem or str(error)
             continue
@@ -204,11 +206,6 @@ def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
     raise SearchlabError(
         f"{path} is neither a Kernel Tuner cache file nor a T4 file: it is not a single JSON object ({problem})"
     )
-
-
-def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object with the given pairs; of several pairs with the same name, the first is used."""
-    return {**dict(pairs), **dict(reversed(pairs))}
 
 
 def _convert(data: Any, kind: type[Any], problem: str) -> Any:
@@ -278,26 +275,18 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
                 f"{problem}: its configuration {result.configuration!r} has different parameters or invalid values"
             )
         _check_objective(path, result.objectives)
-        times = result.times
-        entry = _Entry(
-            times=times.runtimes,
-            timestamp=result.timestamp,
-            benchmark_time=times.benchmark,
-            compile_time=times.compilation_time if times.compilation is None else times.compilation,
-            verification_time=times.validation,
-            strategy_time=times.search_algorithm,
-            framework_time=times.framework,
-        )
+        times = {T4_TIMES[name]: time for name, time in result.times.items() if name in T4_TIMES}
+        entry = _convert({**times, "timestamp": result.timestamp}, _Entry, problem)
         measured = {str(measurement.name): measurement for measurement in result.measurements}
-        time: Any = statistics.fmean(runtime or 0.0 for runtime in times.runtimes) if times.runtimes else None
-        its_unit = unit
+        time: Any = statistics.fmean(runtime or 0.0 for runtime in entry.times) if entry.times else None
+        time_unit = unit
         if "time" in measured and measured["time"].value is not msgspec.UNSET:
             time = measured["time"].value
-            its_unit = _unit(path, measured["time"].unit or metadata.get("timeunit", "milliseconds"))
+            time_unit = _unit(path, measured["time"].unit or metadata.get("timeunit", "milliseconds"))
         if result.invalidity != "correct" or result.correctness == 0:
             time = str(result.invalidity) if result.invalidity != "correct" else "correctness"
         rates = [(name, measurement.value) for name, measurement in measured.items()]
-        rows.append(_row(number, config, entry, unit, _time(time, its_unit, problem), rates))
+        rows.append(_row(number, config, entry, unit, _time(time, time_unit, problem), rates))
     parameters: dict[str, list[Any]] = {}
     for parameter in rows[0].record.config if rows else ():
         values = list(dict.fromkeys(row.record.config[parameter] for row in rows))
@@ -387,40 +376,33 @@ def _task(
 ) -> ForeignTask:
     if not rows:
         raise SearchlabError(f"{path} contains no records to import")
-    distinct: dict[Config, _MeasuredConfig] = {}
-    for row in rows:
-        distinct.setdefault(Config(row.record.config), row)  # only the first measurement is used
-    if repeated := len(rows) - len(distinct):
-        left_out = [
-            *left_out,
-            f"{repeated} {REPEATED}",
-        ]
-    rows = list(distinct.values())
     statistic = _statistic(rows)
     trials = [ForeignTrial(row.line, _record_with_times(row, statistic)) for row in rows]
-    cls = cast("type[ListsConfigs]", SPACES.load(PARAMETERS))
-    configs = [cast("dict[str, Value]", row.record.config) for row in rows]
-    expected = plausible(parameters, configs)
-    if partial := len(rows) < COMPLETE * expected:
-        left_out = [
-            *left_out,
-            f"about {expected - len(rows):,} configs: the file lists only {len(rows):,} of the {expected:,} configs "
-            "whose values occur together in it, so the file covers only part of the space, and its best config may "
-            "not be the optimum",
-        ]
-    return ForeignTask(
-        format,
-        name,
-        _workload(name, rows),
-        "",
-        {"kind": RECORDED},
-        trials,
-        host=host,
-        statistic=statistic,
-        space=Plugin(PARAMETERS, cls.options_for(parameters, configs)),
-        partial=partial,
-        left_out=tuple(left_out),
+    target = {"kind": RECORDED}
+    task = without_repeats(
+        ForeignTask(
+            format,
+            name,
+            _workload(name, rows),
+            "",
+            target,
+            trials,
+            host=host,
+            statistic=statistic,
+            left_out=tuple(left_out),
+        )
     )
+    configs = [cast("dict[str, Value]", trial.record.config) for trial in task.trials]
+    listed, expected = len(configs), plausible(parameters, configs)
+    if partial := listed < COMPLETE * expected:
+        note = (
+            f"about {expected - listed:,} configs: the file lists only {listed:,} of the {expected:,} configs whose "
+            "values occur together in it, so the file covers only part of the space, and its best config may not be "
+            "the optimum"
+        )
+        task = replace(task, left_out=(*task.left_out, note))
+    cls = cast("type[ListsConfigs]", SPACES.load(PARAMETERS))
+    return replace(task, space=Plugin(PARAMETERS, cls.options_for(parameters, configs)), partial=partial)
 
 
 def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]) -> int:
@@ -429,33 +411,29 @@ def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mappi
     A kernel's files do not contain its restrictions, but each restriction usually concerns few parameters. A config is
     therefore considered legal if all combinations of up to four of its values occur. If there are very many, the result
     is an estimate from a sample, which is always the same.
-
-    Args:
-        parameters: Each parameter's values.
-        configs: The configs that a file lists.
     """
     axes = {name: {value: index for index, value in enumerate(values)} for name, values in parameters.items()}
     axes = {name: indices for name, indices in axes.items() if len(indices) > 1}
     listed = np.array([[indices[config[name]] for name, indices in axes.items()] for config in configs])
-    sizes, most = [len(indices) for indices in axes.values()], min(4, max(2, len(axes) - 1))
-    while most > 1 and sum(math.comb(len(axes), arity) for arity in range(most + 1)) > MOST_COMBINATIONS:
-        most -= 1
+    sizes, max_arity = [len(indices) for indices in axes.values()], min(4, max(2, len(axes) - 1))
+    while max_arity > 1 and sum(math.comb(len(axes), arity) for arity in range(max_arity + 1)) > MAX_COMBINATIONS:
+        max_arity -= 1
     legal, factor = np.zeros((1, 0), np.int64), 1.0  # the legal choices of the first axes, or a sample of 1 / factor
     rng = np.random.default_rng(0)
     for axis, indices in enumerate(axes.values()):
-        if len(legal) > MOST_LISTED:
-            factor *= len(legal) / MOST_LISTED
-            legal = legal[rng.choice(len(legal), MOST_LISTED, replace=False)]
+        if len(legal) > MAX_LISTED:
+            factor *= len(legal) / MAX_LISTED
+            legal = legal[rng.choice(len(legal), MAX_LISTED, replace=False)]
         choices = np.tile(np.arange(len(indices)), len(legal))[:, None]
         legal = np.concatenate([np.repeat(legal, len(indices), axis=0), choices], axis=1)
-        for arity in range(min(most, axis + 1)):
+        for arity in range(min(max_arity, axis + 1)):
             for others in combinations(range(axis), arity):
                 combined = [*others, axis]
                 occurs = np.zeros([sizes[other] for other in combined], dtype=np.bool_)
                 occurs[tuple(listed[:, combined].T)] = True
                 if not occurs.all():
                     legal = legal[occurs[tuple(legal[:, combined].T)]]
-    return round(min(factor * len(legal), MOST_PLAUSIBLE))
+    return round(min(factor * len(legal), MAX_PLAUSIBLE))
 
 
 STATISTICS: dict[Statistic, Callable[[Sequence[float]], float]] = {
@@ -506,10 +484,7 @@ def export(log: Log, out: Path, format: str) -> None:
     """Write a log to a new file, either as results in the T4 format or as a cache file.
 
     A cache file can be used with ``simulation_mode=True``. Its parameters must be numbers or strings, so tiles become
-    strings.
-
-    Raises:
-        SearchlabError: If ``out`` exists, or if trials have different knobs, which a cache file cannot represent.
+    strings. Raises SearchlabError if trials have different knobs, which a cache file cannot represent.
     """
     if out.exists():
         raise SearchlabError(f"{out} already exists; choose a different file as --out")

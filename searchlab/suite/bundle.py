@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import stat
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -97,12 +96,8 @@ class Bundle:
     @property
     def references(self) -> list[str]:
         """The code (``module:name``) to which the results refer, and which no installed package registers."""
-        names: list[str] = []
-        for result in self.results.values():
-            for plugin in filter(None, (result.policy, result.cost_model)):
-                own = self.submission.plugin(plugin)
-                names += unregistered_code([own.name, own.options])
-        return list(dict.fromkeys(names))
+        plugins = [self.submission.plugin(plugin) for result in self.results.values() for plugin in result.plugins]
+        return list(dict.fromkeys(name for p in plugins for name in unregistered_code([p.name, p.options])))
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -131,18 +126,13 @@ class _Project(msgspec.Struct):
 
 
 def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
-    """Write the bundle of the package in ``directory`` to ``path``.
+    """Write the bundle of a package to ``path``. Raises SearchlabError if something is missing or would be refused.
 
-    Args:
-        directory: The package: Python files, ``pyproject.toml``, and directories written by ``suite run --out``.
-        path: The bundle.
-        suite_path: The path of the suite, if it cannot be found by name.
-
-    Raises:
-        SearchlabError: If something is missing or would be refused.
+    The package in ``directory`` consists of Python files, ``pyproject.toml``, and directories written by ``suite run
+    --out``. ``suite_path`` is the path of the suite, if it cannot be found by name.
     """
     project, options = _read_project(directory)
-    files = [path for path in sorted(directory.glob(f"*/{RESULT}"))]
+    files = sorted(directory.glob(f"*/{RESULT}"))
     if not files:
         raise SearchlabError(
             f"{directory} contains no results; run `searchlab suite run ... --out {directory / 'dev'}`"
@@ -176,7 +166,7 @@ def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
         tuned_on=options.tuned_on,
         suite=suite.spec.version,
         suite_digest=suite_digest(suite),
-        plugins={name: registered[name] for name in _names(result) if name in registered},
+        plugins={p.name: registered[p.name] for p in result.plugins if p.name in registered},
         areas={split: mean_areas(suite, result) for split, result in results.items()},
         files={name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
     )
@@ -223,10 +213,6 @@ def _read_project(directory: Path) -> tuple[_Project, _Options]:
     return convert(data.get("project", {}), _Project, str(path)), convert(options, _Options, f"{path}, tool.searchlab")
 
 
-def _names(result: Trajectories) -> list[str]:
-    return [plugin.name for plugin in (result.policy, result.cost_model) if plugin]
-
-
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -265,17 +251,10 @@ def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
     if len(infos) > MAX_FILES or sum(info.file_size for info in infos) > MAX_BYTES:
         raise ValueError(f"it unpacks to more than {MAX_FILES} files or {MAX_BYTES >> 20} MB")
     results = {SUBMISSION, *(f"{split}{RUNS}" for split in SPLITS)}
-    seen: set[str] = set()
     for info in infos:
         name = info.filename
-        parts = PurePosixPath(name).parts
-        if name != "/".join(parts) or name.startswith("/") or {"..", "."} & {*parts} or not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or not all(part.strip(".") for part in name.split("/")):
             raise ValueError(f"the name {one_line(name)!r} of a file is not a plain relative path")
-        if name in seen:
-            raise ValueError(f"it contains {name} twice")
-        seen.add(name)
-        if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
-            raise ValueError(f"its {name} is a link, a directory or a device, not a regular file")
         if name not in results and not (name.startswith(SOURCE) and name.endswith(TEXT_SUFFIXES)):
             raise ValueError(f"its {name} is neither a result nor a text file ({', '.join(TEXT_SUFFIXES)}) in {SOURCE}")
         with archive.open(info) as file:

@@ -65,12 +65,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     version: str
     split: Mapping[str, str]  # the split of each table
-    split_digest: str  # SHA-256
     files: dict[str, str]  # SHA-256 by relative path
-
-
-def split_digest(split: Mapping[str, str]) -> str:
-    return hashlib.sha256(msgspec.json.encode(split, order="sorted")).hexdigest()
 
 
 def files_of(suite: Suite) -> dict[str, Path]:
@@ -97,9 +92,8 @@ def read_manifest(suite: Suite) -> Manifest:
 def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> Manifest:
     """Seal ``suite`` by writing each table's card, the suite's own card and metadata, and the manifest.
 
-    Raises:
-        SearchlabError: If a table is missing, if its times depend on when they were measured, or if a table would move
-            from one split to the other.
+    Raises SearchlabError if a table is missing or would move from one split to the other, or if its times depend on
+    when they were measured.
     """
     split = split_of(suite)
     if (suite.directory / MANIFEST).exists():
@@ -125,7 +119,7 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
         for name, text in dataset_files(suite, table_cards).items():
             write_file(suite.directory / name, text, under=suite.directory)
         files = {name: digest_of(path) for name, path in files_of(suite).items()}
-        manifest = Manifest(suite.spec.version, split, split_digest(split), files)
+        manifest = Manifest(suite.spec.version, split, files)
         data = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
         write_file(suite.directory / MANIFEST, data, under=suite.directory, durable=True)
     except OSError as error:
@@ -180,12 +174,8 @@ def verify_bundle(
 ) -> bool:
     """Check that the runs in ``bundle`` match the local suite and can be replayed, and return whether this is so.
 
-    Args:
-        bundle: A directory written by ``suite run --out``.
-        on_step: A function called after each step.
-        seconds: The time limit for replaying, in seconds, or None to replay all runs.
-        trusted: See :func:`replay`.
-        suite_path: The path of the suite, if it cannot be found by name.
+    ``bundle`` is a directory written by ``suite run --out``, and ``suite_path`` the path of the suite, if it cannot be
+    found by name. For ``seconds`` and ``trusted``, see :func:`replay`.
     """
     result = read_trajectories(bundle / RESULT)
     suite = find_suite(suite_path or result.suite).part(None)
@@ -212,14 +202,11 @@ def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
 
 def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
     split, frozen = split_of(suite), manifest.split
-    problems = [
+    return [
         f"{name} is in the split {split.get(name)}, but was in {frozen.get(name)} when the split was frozen"
         for name in sorted({*split, *frozen})
         if split.get(name) != frozen.get(name)
     ]
-    if not problems and split_digest(split) != manifest.split_digest:
-        problems.append(f"the digest of the split is {split_digest(split)}, not {manifest.split_digest}")
-    return problems
 
 
 def _table_problems(recorded: RecordedTable) -> list[str]:
@@ -373,9 +360,6 @@ def replay(
         digest: The seed for the order, as hexadecimal digits.
         seconds: The time in seconds after which no further run starts, or None to replay all runs.
         trusted: Policies and cost models (``module:Class``) that may be imported even if they are not registered.
-
-    Raises:
-        SearchlabError: If a strategy uses code that is neither registered nor trusted.
     """
     for trajectories in runs:
         _check_trusted(trajectories, trusted)
@@ -408,11 +392,8 @@ def check_baselines(
 
     A baseline is replayed in part if its code has changed since it was recorded, or if the suite does not record the
     code, but only once: the user's cache remembers the code that reproduced it. Baselines that cannot be replayed here,
-    because their plug-ins are missing or not trusted, are not checked. ``say`` is told of each replay, which takes
-    seconds.
-
-    Raises:
-        SearchlabError: If a replay differs.
+    because their plug-ins are missing or not trusted, are not checked. ``say`` is called before each replay, which
+    takes seconds. Raises SearchlabError if a replay differs.
     """
     for baseline in baseline_runs:
         try:
@@ -472,18 +453,11 @@ def _draw_runs(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
 
 
 def _check_trusted(trajectories: Trajectories, trusted: Collection[str]) -> None:
-    """Raise SearchlabError if ``trajectories`` uses code that is neither registered nor ``trusted``, before it is "
-    "imported."""
-    unknown: list[str] = []
-    uses: list[str] = []
-    for title, plugin in (("policy", trajectories.policy), ("cost model", trajectories.cost_model)):
-        references = unregistered_code([plugin.name, plugin.options]) if plugin else []
-        if plugin and not set(references) <= set(trusted):
-            uses.append(f"the {title} {plugin.name!r}, options {plugin.options}")
-            unknown += references
-    if unknown and not trusts():
+    """Raise SearchlabError if ``trajectories`` uses code that is neither registered nor ``trusted``."""
+    code = unregistered_code([[plugin.name, plugin.options] for plugin in trajectories.plugins])
+    if unknown := [name for name in code if name not in trusted and not trusts()]:
         options = " ".join(f"--policy {name}" for name in dict.fromkeys([*trusted, *unknown]))
         raise SearchlabError(
-            f"{trajectories.strategy} uses {' and '.join(uses)}, which is not registered here; install the package "
-            f"that provides it, or pass {options} if you trust it"
+            f"{trajectories.strategy} uses {', '.join(unknown)}, which no installed package registers; install the "
+            f"package that provides it, or pass {options} if you trust it"
         )

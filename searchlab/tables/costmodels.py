@@ -27,7 +27,7 @@ from ..options import Between, Count, Seed, check_option, checks_arguments
 from ..plugins import Plugin
 from ..run.study import FeaturesName
 
-FEWEST = 8  # minimum number of successful trials in a log
+MIN_TRIALS = 8  # minimum number of successful trials in a log
 
 Split = Literal["within-task", "by-task"]
 
@@ -64,10 +64,6 @@ def evaluate(
         seed: The seed for the random part and for the models.
         train_fraction: The size of the random part, as a fraction between 0 and 1.
         k: The k in top-k recall and in the peak score.
-
-    Raises:
-        SearchlabError: If a log is unreadable or has fewer than 8 successful trials, or if the models, features or
-            split are unknown or incompatible.
     """
     check_option("features", features, FeaturesName)
     check_option("split", split, Split)
@@ -97,9 +93,9 @@ class _RecordedTrials:
         self.path, self.result, self.workload = path, Result(log), log.header.workload
         measured = [trial for trial in log.trials if not trial.measurement.nearest]
         self.configs, self.scores = [trial.config for trial in measured], scores_of(measured)
-        if (successful := int(np.count_nonzero(self.scores))) < FEWEST:
+        if (successful := int(np.count_nonzero(self.scores))) < MIN_TRIALS:
             raise SearchlabError(
-                f"{path} has {successful} successful trials, but at least {FEWEST} are needed to judge a cost model"
+                f"{path} has {successful} successful trials, but at least {MIN_TRIALS} are needed to judge a cost model"
             )
 
 
