@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.text import Text
 from typer import Argument, Option
 
 from ..costmodel import COST_MODELS
@@ -32,6 +34,7 @@ from .terminal import (
     say,
     say_code,
     say_json,
+    say_table,
     speed_and_time,
     working,
 )
@@ -285,7 +288,7 @@ def costmodel_eval(
     as_json: AsJson = False,
 ) -> None:
     """Show how well cost models predict recorded trials that they were not trained on."""
-    from ..tables.costmodels import evaluate, mean_quality, quality_table
+    from ..tables.costmodels import COLUMNS, evaluate, mean_quality, quality_rows
 
     plugins = [COST_MODELS.resolve(plugin(text))[0] for text in model]
     qualities = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
@@ -293,4 +296,6 @@ def costmodel_eval(
         say_json({"means": mean_quality(qualities), "logs": qualities})
         return
     trained = f"trained on {100 * train_fraction:g} % of each log" if split == "within-task" else "on other workloads"
-    out.print(quality_table(qualities, f"{split}, {features} features: {trained}, k = {k}"))
+    title = Text(f"{split}, {features} features: {trained}, k = {k}", "bold")
+    heads = list(COLUMNS.values())
+    say_table(("cost model", *heads), quality_rows(qualities), right=heads, title=title, box=SIMPLE_HEAD)

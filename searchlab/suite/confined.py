@@ -224,7 +224,7 @@ class BundleVerification(msgspec.Struct, frozen=True, kw_only=True):
 def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_path: str) -> BundleVerification:
     """Verify the bundle at ``path`` against the local suite: first its data, then its runs, by replaying them.
 
-    For the other arguments, see :func:`~searchlab.suite.verify.verify_bundle`. Raises SearchlabError if the file is not
+    For the other arguments, see :func:`~searchlab.suite.verify.verify_result`. Raises SearchlabError if the file is not
     a bundle, the suite is missing, or replaying requires trust.
     """
     bundle = read_bundle(path)

@@ -16,7 +16,7 @@ from ..analysis.runs import TARGET, pad_curves
 from ..arrays import Floats
 from ..errors import SearchlabError
 from ..files import copy_file, read_text, write_csv, write_file
-from ..measure.suite import SPLITS, Suite, SuiteTable, find_suite
+from ..measure.suite import SPLITS, Suite, find_suite
 from ..schema import UNREADABLE, convert
 from ..stats.inference import Answer, paired_difference
 from ..stats.intervals import Interval, mean_of_means_interval
@@ -102,7 +102,7 @@ class Leaderboard:
         sets: dict[str, list[str]] = {f"all {len(self.part.tables)} tables": []}
         for table in self.part.tables:
             sets[next(iter(sets))].append(table.entry.name)
-            for key in filter(None, (table.entry.family, _device(table))):
+            for key in filter(None, (table.entry.family, table.entry.workload.partition("@")[2])):
                 sets.setdefault(key, []).append(table.entry.name)
         return sets
 
@@ -137,10 +137,6 @@ class Leaderboard:
                 )
             )
         return rows
-
-
-def _device(table: SuiteTable) -> str:
-    return table.entry.workload.partition("@")[2]
 
 
 def _difference(differences: Mapping[tuple[str, str], Answer], first: str, second: str) -> Interval | None:

@@ -69,7 +69,7 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
     own_seconds: float = 0.0  # mean time for training and proposing per run on ``host``
     host: str = ""
     versions: dict[str, str] = {}
-    code: dict[str, str] = {}  # the digests of the code of the policy and the cost model, as in the header of a log
+    code: dict[str, str] = {}  # digests of the code of the policy and the cost model, unless it changed between runs
     test_uses: int | msgspec.UnsetType = msgspec.UNSET  # variants of the policy run on the test split so far
     tables: dict[str, TableRuns]
 
@@ -249,6 +249,7 @@ def _trajectories_of(suite: Suite, recorded: RecordedTables, runs: Sequence[_Rec
             header, trajectories = on_table[-1].header, sorted((run.run for run in on_table), key=lambda run: run.seed)
             digest = recorded[table.entry.name].table.digest
             tables[table.entry.name] = TableRuns(digest, tuple(trajectories), header.effective, header.random)
+    codes = [{role: run.code[role] for role in ("policy", "cost_model") if role in run.code} for run in runs]
     header = runs[0].header
     return Trajectories(
         suite=suite.spec.version,
@@ -262,17 +263,10 @@ def _trajectories_of(suite: Suite, recorded: RecordedTables, runs: Sequence[_Rec
         trials=max(len(run.run.configs) for run in runs),
         starts=header.starts,
         contrasts=header.contrasts,
-        code=_common_code([run.code for run in runs]),
+        code=codes[0] if all(code == codes[0] for code in codes) else {},
         own_seconds=float(f"{np.mean([run.own_seconds for run in runs]):.3g}"),
         tables=tables,
     )
-
-
-def _common_code(codes: Sequence[dict[str, str]]) -> dict[str, str]:
-    """Return the digests of a strategy's plug-ins, or none if its logs were not all written by the same code."""
-    roles = ("policy", "cost_model")
-    distinct = [{role: digest for role, digest in code.items() if role in roles} for code in codes]
-    return distinct[0] if all(code == distinct[0] for code in distinct) else {}
 
 
 def write_trajectories(path: Path, trajectories: Trajectories) -> None:

@@ -169,7 +169,7 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
     return is_correct
 
 
-def verify_bundle(
+def verify_result(
     bundle: Path, on_step: OnStep, seconds: float | None = SECONDS, trusted: Collection[str] = (), suite_path: str = ""
 ) -> bool:
     """Check that the runs in ``bundle`` match the local suite and can be replayed, and return whether this is so.

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from ..arrays import Floats
@@ -185,14 +183,11 @@ def _mean(qualities: Sequence[ModelQuality], column: str) -> float | None:
     return sum(value * trials for value, trials in values) / sum(trials for _, trials in values) if values else None
 
 
-def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
-    """Return a table with one row per model. If there are several models, the best value in each column is bold."""
-    table = Table(title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("cost model", overflow="fold", max_width=40)
+def quality_rows(held_out: Sequence[HeldOut]) -> list[tuple[Text, ...]]:
+    """Return a row for each model, with :data:`COLUMNS`. Of several models, the best value in each column is bold."""
     means = mean_quality(held_out)
-    columns: list[list[Text]] = []
-    for column, heading in COLUMNS.items():
-        table.add_column(heading, justify="right", no_wrap=True)
+    columns = [[Text(name) for name in means]]
+    for column in COLUMNS:
         values = [row[column] for row in means.values()]
         finite = [value for value in values if value is not None]
         seconds = column.endswith("seconds")
@@ -201,6 +196,4 @@ def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
         columns.append(
             [Text(text, "bold" if v is not None and v == best else "") for v, text in zip(values, texts, strict=True)]
         )
-    for name, *cells in zip(means, *columns, strict=True):
-        table.add_row(Text(name), *cells)
-    return table
+    return list(zip(*columns, strict=True))
