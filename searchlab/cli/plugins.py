@@ -16,14 +16,7 @@ import typer
 from rich.text import Text
 from typer import Argument, Option
 
-from ..conformance import (
-    cost_model_checks,
-    policy_checks,
-    run_checks,
-    select,
-    space_checks,
-    workload_checks,
-)
+from ..conformance import cost_model_checks, policy_checks, run_checks, select, space_checks, workload_checks
 from ..console import RUNS
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, did_you_mean

@@ -244,12 +244,7 @@ def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log
     if not trials:
         return log
     passes = TimedPasses(
-        table.run.space,
-        trials,
-        table.passes,
-        settings.repeat,
-        table.run.seed,
-        table.run.log.with_name("passes.jsonl"),
+        table.run.space, trials, table.passes, settings.repeat, table.run.seed, table.run.log.with_name("passes.jsonl")
     )
     with settings.make(table.run.space.target, {}, base) as measurer:
         passes.time(measurer, on_block)
