@@ -230,10 +230,10 @@ def write_leaderboards(site: Path, suites: Collection[str] = (), suite_path: str
     for name in dict.fromkeys([*suites, *(suite_path or bundle.submission.suite for bundle in bundles.values())]):
         suite = find_suite(name).part(None)
         baseline_runs = baselines(suite)
-        own = {key: bundle for key, bundle in bundles.items() if bundle.submission.suite == suite.spec.version}
+        of_suite = {key: bundle for key, bundle in bundles.items() if bundle.submission.suite == suite.spec.version}
         for split in SPLITS:
             part = suite.part(split)
-            submitted = {folder: bundle for folder, bundle in own.items() if split in bundle.results}
+            submitted = {folder: bundle for folder, bundle in of_suite.items() if split in bundle.results}
             if part.tables and (baseline_runs or submitted):
                 standings.append(_write_leaderboard(site, part, baseline_runs, submitted))
     return standings

@@ -97,8 +97,8 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
     """
     split = split_of(suite)
     if (suite.directory / MANIFEST).exists():
-        frozen = read_manifest(suite).split
-        if moved := sorted(name for name in frozen if name in split and split[name] != frozen[name]):
+        sealed = read_manifest(suite).split
+        if moved := sorted(name for name in sealed if name in split and split[name] != sealed[name]):
             raise SearchlabError(
                 f"the split of {suite.name} is frozen, but {', '.join(moved)} would move to the other side; create a "
                 f"new version of the suite"
@@ -170,20 +170,24 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
 
 
 def verify_result(
-    bundle: Path, on_step: OnStep, seconds: float | None = SECONDS, trusted: Collection[str] = (), suite_path: str = ""
+    directory: Path,
+    on_step: OnStep,
+    seconds: float | None = SECONDS,
+    trusted: Collection[str] = (),
+    suite_path: str = "",
 ) -> bool:
-    """Check that the runs in ``bundle`` match the local suite and can be replayed, and return whether this is so.
+    """Check that a result matches the local suite and can be replayed, and return whether this is so.
 
-    ``bundle`` is a directory written by ``suite run --out``, and ``suite_path`` the path of the suite, if it cannot be
-    found by name. For ``seconds`` and ``trusted``, see :func:`replay`.
+    ``directory`` was written by ``suite run --out``, and ``suite_path`` is the path of the suite, if it cannot be found
+    by name. For ``seconds`` and ``trusted``, see :func:`replay`.
     """
-    result = read_trajectories(bundle / RESULT)
+    result = read_trajectories(directory / RESULT)
     suite = find_suite(suite_path or result.suite).part(None)
     problems = _run_problems(suite, result)
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
         return False
-    replayed = replay(suite, [result], digest=digest_of(bundle / RESULT), seconds=seconds, trusted=trusted)
+    replayed = replay(suite, [result], digest=digest_of(directory / RESULT), seconds=seconds, trusted=trusted)
     on_step(replayed.describe("runs"), replayed.problems)
     return not replayed.problems
 
@@ -201,11 +205,11 @@ def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
 
 
 def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
-    split, frozen = split_of(suite), manifest.split
+    split, sealed = split_of(suite), manifest.split
     return [
-        f"{name} is in the split {split.get(name)}, but was in {frozen.get(name)} when the split was frozen"
-        for name in sorted({*split, *frozen})
-        if split.get(name) != frozen.get(name)
+        f"{name} is in the split {split.get(name)}, but was in {sealed.get(name)} when the split was frozen"
+        for name in sorted({*split, *sealed})
+        if split.get(name) != sealed.get(name)
     ]
 
 
