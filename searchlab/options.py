@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
     if is_numpy(value):
         return value.tolist()
     if isinstance(value, range):
-        return list(value) if len(value) <= LONGEST_RANGE else value
+        return list(value) if len(value) <= MAX_RANGE_LENGTH else value
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
@@ -109,7 +109,7 @@ def is_numpy(value: Any) -> bool:
     return type(value).__module__ == "numpy" and hasattr(value, "tolist")
 
 
-LONGEST_RANGE = 1_000_000
+MAX_RANGE_LENGTH = 1_000_000
 """The maximum length of a ``range`` that :func:`plain` converts to a list."""
 
 

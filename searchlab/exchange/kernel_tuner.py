@@ -77,8 +77,8 @@ UNITS = {
     "nanoseconds": 1e-9,
 }
 RATES = ("gflop/s", "gflops", "gflops/s")
-CLOSE = 1e-6
-COMPLETE = 0.9
+TOLERANCE = 1e-6
+MIN_COMPLETENESS = 0.9
 """A file that lists a smaller share of its :func:`plausible` configs is assumed to contain only part of a space."""
 MAX_LISTED = 1 << 14  # the number of configs above which legal configs are counted in a random sample
 MAX_COMBINATIONS = 10_000  # of parameters; if there are more, only combinations of fewer values are compared
@@ -394,7 +394,7 @@ def _task(
     )
     configs = [cast("dict[str, Value]", trial.record.config) for trial in task.trials]
     listed, expected = len(configs), plausible(parameters, configs)
-    if partial := listed < COMPLETE * expected:
+    if partial := listed < MIN_COMPLETENESS * expected:
         note = (
             f"about {expected - listed:,} configs: the file lists only {listed:,} of the {expected:,} configs whose "
             "values occur together in it, so the file covers only part of the space, and its best config may not be "
@@ -448,7 +448,7 @@ def _agrees(row: _MeasuredConfig, statistic: Statistic) -> bool:
     return (
         positive
         and isinstance(row.time, float)
-        and math.isclose(STATISTICS[statistic](row.repeats), row.time, rel_tol=CLOSE)
+        and math.isclose(STATISTICS[statistic](row.repeats), row.time, rel_tol=TOLERANCE)
     )
 
 
@@ -473,7 +473,7 @@ def _workload(name: str, rows: list[_MeasuredConfig]) -> Workload:
         return parse_workload(name)
     flops = [row.rate * 1e9 * row.time for row in rows if isinstance(row.time, float)]
     middle = statistics.median(flops) if flops else math.nan
-    same = math.isfinite(middle) and all(math.isclose(value, middle, rel_tol=CLOSE) for value in flops)
+    same = math.isfinite(middle) and all(math.isclose(value, middle, rel_tol=TOLERANCE) for value in flops)
     return kernel(name, (round(middle) or None) if same else None)
 
 

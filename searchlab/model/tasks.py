@@ -171,8 +171,8 @@ def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
     if function.attrs and function.attrs.get("tirx.is_scheduled", False):
         return Task(names, occurs, None, 0, "it is already scheduled")
     flops = operations_of(function)
-    if not flops and _elements(function) < FEW:
-        return Task(names, occurs, None, 0, f"it only moves fewer than {FEW:,} numbers")
+    if not flops and _elements(function) < MIN_ELEMENTS:
+        return Task(names, occurs, None, 0, f"it only moves fewer than {MIN_ELEMENTS:,} numbers")
     try:
         if (product := recognise(function, names[0])) is not None:
             return Task(names, occurs, product, product.flops)
@@ -181,7 +181,7 @@ def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
         return Task(names, occurs, None, flops, str(error))
 
 
-FEW = 1 << 14
+MIN_ELEMENTS = 1 << 14
 """A function that only moves fewer numbers than this, such as a reshaped bias, is not worth a trial."""
 
 

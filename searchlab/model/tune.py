@@ -52,7 +52,7 @@ UNTUNED = "untuned"
 
 LIBRARY = "model.so"
 
-LONGEST_NAME = 40
+MAX_NAME_LENGTH = 40
 """The maximum length of a task's name in the progress."""
 
 
@@ -457,7 +457,7 @@ class _ModelProgress:
         self._show()
 
     def on_decision(self, decision: Decision) -> None:
-        self._description = decision.task[:LONGEST_NAME]
+        self._description = decision.task[:MAX_NAME_LENGTH]
         self._best = [] if decision.model is None else [f"model {milliseconds(decision.model)}"]
         flops = self._tasks[decision.task].flops
         if decision.best and flops:

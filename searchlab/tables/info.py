@@ -29,7 +29,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 NEAR = (0.05, 0.10)  # configs that are slower than the best by at most these fractions are counted
 READINGS = 64  # minimum number of readings in a time block of a table that was timed in passes
 BLOCKS = 16  # number of time blocks in a table that was timed once
-LEAST = 10  # minimum number of programs in each of these blocks; a smaller table is not tested
+MIN_PROGRAMS = 10  # minimum number of programs in each of these blocks; a smaller table is not tested
 SIGNIFICANCE_LEVEL = 1e-3
 
 
@@ -248,7 +248,7 @@ def _of_order(log: Log) -> str:
     from scipy.stats import kruskal  # importing scipy.stats takes most of a second
 
     costs, finite = log.costs, np.isfinite(log.costs)
-    if finite.sum() < BLOCKS * LEAST:
+    if finite.sum() < BLOCKS * MIN_PROGRAMS:
         return ""
     blocks = [block[np.isfinite(block)] for block in np.array_split(costs, BLOCKS)]
     p = float(kruskal(*blocks).pvalue)
