@@ -65,7 +65,7 @@ LANGUAGES = {"llvm": ("llvm", "llvm"), "source": ("llvm", "cuda"), "kernel": ("g
 
 
 def best(
-    where: Annotated[Path, Argument(help="The log of a run, or a directory of logs.", metavar="LOG|DIR")],
+    path: Annotated[Path, Argument(help="The log of a run, or a directory of logs.", metavar="LOG|DIR")],
     show: ShowForm = Show.config,
     html: Annotated[bool, Option("--html", help="Print a web page with highlighted code, for `--show`.")] = False,
     as_json: AsJson = False,
@@ -73,13 +73,13 @@ def best(
     """Show the fastest program in a log, or for each workload in a directory of logs."""
     if html and (as_json or show is Show.config):
         raise SearchlabError("--html is only for code; pass --show with the form of the program, and omit --json")
-    bests = _best_by_workload(where) if where.is_dir() else [load_log(where).best]
+    bests = _best_by_workload(path) if path.is_dir() else [load_log(path).best]
     if show is not Show.config and len(bests) > 1:
         raise SearchlabError(
-            f"{where} has logs for {len(bests)} workloads, but --show {show} shows only one program; specify one of "
+            f"{path} has logs for {len(bests)} workloads, but --show {show} shows only one program; specify one of "
             f"these logs: {', '.join(str(program.result.log.path) for program in bests)}"
         )
-    show_bests(bests, show, as_json, html, several=where.is_dir())
+    show_bests(bests, show, as_json, html, several=path.is_dir())
 
 
 def show_bests(bests: list[Best], show: Show, as_json: bool, html: bool, *, several: bool) -> None:

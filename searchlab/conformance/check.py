@@ -132,8 +132,8 @@ class Check:
         except (NotApplicable, Refused):
             raise
         except OutOfTime as error:
-            where = innermost(error, self.subject.cls)
-            raise self._failed(f"it was still running after {self.subject.time_limit:g} s, at {where}") from None
+            line = innermost(error, self.subject.cls)
+            raise self._failed(f"it was still running after {self.subject.time_limit:g} s, at {line}") from None
         except Exception as error:  # a plug-in may raise anything
             raise self._failed(f"{describe(error)}, raised at {innermost(error, self.subject.cls)}") from error
 

@@ -72,16 +72,16 @@ def detect(path: Path) -> str:
     if looks_like := kernel_tuner.format_of(path):
         return looks_like
     first = next(records(path))
-    where, formats = f"{path}, line {first.number}", ", ".join(READERS)
+    position, formats = f"{path}, line {first.number}", ", ".join(READERS)
     try:
         record = msgspec.json.decode(first.text)
     except UNREADABLE as error:
-        raise SearchlabError(f"{where} is not JSON, which all known formats ({formats}) use: {error}") from None
+        raise SearchlabError(f"{position} is not JSON, which all known formats ({formats}) use: {error}") from None
     if isinstance(record, dict) and isinstance(record.get("v"), str):
         return "ansor"
     if isinstance(record, dict) and ("input" in record or "v" in record):
         return "autotvm"
-    raise SearchlabError(f"{where} does not look like a record of {formats}; if it is one, pass --format")
+    raise SearchlabError(f"{position} does not look like a record of {formats}; if it is one, pass --format")
 
 
 def import_file(

@@ -50,7 +50,7 @@ class TableRun:
 
 
 def table_study(
-    what: str,
+    source: str,
     space: str = "",
     options: Mapping[str, Any] | None = None,
     target: str | None = None,
@@ -60,15 +60,15 @@ def table_study(
 
     ``target`` and ``measure`` override those in the file.
     """
-    if what.endswith(".toml"):
+    if source.endswith(".toml"):
         if space or options:
-            raise SearchlabError(f"{what} specifies its own spaces; omit --space and --option")
-        study = Study.load(what)
+            raise SearchlabError(f"{source} specifies its own spaces; omit --space and --option")
+        study = Study.load(source)
     elif not space:
-        raise SearchlabError(f"--space is missing; specify which space of {what} to measure")
+        raise SearchlabError(f"--space is missing; specify which space of {source} to measure")
     else:
         entry = {"name": space, "options": dict(options or {})}
-        study = Study.from_dict({"workloads": [what], "spaces": [entry], "policies": ["random"]})
+        study = Study.from_dict({"workloads": [source], "spaces": [entry], "policies": ["random"]})
     changes: dict[str, Any] = {} if target is None else {"target": target}
     if measure is not None:
         changes["measure"] = convert(with_kind(dict(measure), study.spec.workloads), Settings, "measure")
