@@ -247,8 +247,10 @@ class SuiteAnswer:
             if len(self.areas) > 1:
                 strongest = min(self.answers, key=lambda answer: answer.difference.value).second  # on these tables
                 differences = self.areas[self.label] - self.areas[strongest]
-                extremes = differences.idxmin(), differences.idxmax()
-                worst, best = (f"{name} ({signed(float(differences[name]))})" for name in extremes)
+                worst, best = (
+                    f"{differences.index[position]} ({signed(float(differences.iloc[position]))})"
+                    for position in (int(differences.argmin()), int(differences.argmax()))
+                )
                 yield Text(f"Compared with {strongest}, {self.label} does worst on {worst} and best on {best}.")
         ranking = self.ranking
         rank = [name for name, _ in ranking].index(self.label)
@@ -312,7 +314,7 @@ class SuiteAnswer:
     def _by_space(self) -> Iterator[tuple[str, int, float, dict[str, float]]]:
         """Yield each space with its number of tables, the mean area, and the mean difference from each baseline."""
         spaces = {table.entry.name: table.entry.family for table in self.suite.tables}
-        for space, areas in self.areas.groupby(spaces):
+        for space, areas in self.areas.groupby(self.areas.index.map(spaces)):
             means = areas.mean()
             names = [answer.second for answer in self.answers]
             differences = {name: float(means[self.label] - means[name]) for name in names}

@@ -249,7 +249,8 @@ def _trajectories_of(suite: Suite, recorded: RecordedTables, runs: Sequence[_Rec
             header, trajectories = on_table[-1].header, sorted((run.run for run in on_table), key=lambda run: run.seed)
             digest = recorded[table.entry.name].table.digest
             tables[table.entry.name] = TableRuns(digest, tuple(trajectories), header.effective, header.random)
-    codes = [{role: run.code[role] for role in ("policy", "cost_model") if role in run.code} for run in runs]
+    roles = ("policy", "cost_model")
+    codes = [{role: digest for role, digest in run.code.items() if role in roles} for run in runs]
     header = runs[0].header
     return Trajectories(
         suite=suite.spec.version,

@@ -137,7 +137,7 @@ def lines(codes: Ints) -> Iterator[Ints]:
     frame = pd.DataFrame(codes).assign(all=0)  # a knob may be the only one
     for column in range(codes.shape[1]):
         others = frame.drop(columns=column)
-        yield others.groupby(list(others)).ngroup().to_numpy(np.int64)
+        yield others.groupby(list(others)).ngroup().to_numpy().astype(np.int64)
 
 
 def correlate(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[int | None, float | None]:
