@@ -124,20 +124,23 @@ def percent(fraction: float) -> str:
 
 def encode(configs: Sequence[Any]) -> Ints:
     """Encode configs as an array of shape (configs, knobs): numbers for values, and -1 for a knob that is missing."""
-    import pandas as pd  # imported here because most commands do not need it
-
-    frame = pd.DataFrame([dict(config) for config in configs], dtype=object)
-    return frame.apply(lambda column: pd.factorize(column)[0]).to_numpy(np.int64)
+    names = list(dict.fromkeys(name for config in configs for name in config))
+    codes = np.full((len(configs), len(names)), -1, dtype=np.int64)
+    for column, name in enumerate(names):
+        numbers: dict[Any, int] = {}
+        for row, config in enumerate(configs):
+            if name in config:
+                codes[row, column] = numbers.setdefault(config[name], len(numbers))
+    return codes
 
 
 def lines(codes: Ints) -> Iterator[Ints]:
     """Yield, for each knob, the number of each config's line: a group of configs that differ only in this knob."""
-    import pandas as pd
-
-    frame = pd.DataFrame(codes).assign(all=0)  # a knob may be the only one
-    for column in range(codes.shape[1]):
-        others = frame.drop(columns=column)
-        yield others.groupby(list(others)).ngroup().to_numpy().astype(np.int64)
+    for knob in range(codes.shape[1]):
+        line = np.zeros(len(codes), dtype=np.int64)
+        for column in np.delete(codes, knob, axis=1).T:
+            line = np.unique(line * (column.max() + 2) + column + 1, return_inverse=True)[1].astype(np.int64)
+        yield line
 
 
 def correlate(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[int | None, float | None]:
