@@ -545,17 +545,11 @@ def _cache_of(log: Log) -> dict[str, Any]:
         for name, value in choice.items():
             params[name][value] = None
         result = _result(record)
-        times = result["times"]
         failed = FAILED_CONFIG.get(result["invalidity"], "RuntimeFailedConfig")
         entry = {
             **choice,
             "time": 1e3 * record.cost if record.failure is None else failed,
-            "times": times["runtimes"],
-            "compile_time": times["compilation_time"],
-            "verification_time": 0.0,
-            "benchmark_time": times["benchmark"],
-            "strategy_time": times["search_algorithm"],
-            "framework_time": times["framework"],
+            **{T4_TIMES[name]: time for name, time in result["times"].items()},
             "timestamp": result["timestamp"],
         }
         entries.setdefault(",".join(map(str, choice.values())), entry)  # only a config's first measurement is used

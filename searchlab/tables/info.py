@@ -78,16 +78,6 @@ class TableInfo:
         return unsteady(self.log)
 
     @property
-    def timed(self) -> str:
-        """A description of how the programs were timed, or an empty string if they were not timed in passes."""
-        if (passes := self.log.header.passes) is None:
-            return ""
-        return (
-            f"in {passes.count} passes, each in another order; {passes.again} blocks of {passes.block} again; the "
-            f"fastest {passes.finalists} in turn, {passes.rounds} times"
-        )
-
-    @property
     def failures(self) -> dict[str, int]:
         return dict(Counter(str(r.failure) for r in self.log.records if r.failure).most_common())
 
@@ -106,13 +96,17 @@ class TableInfo:
 
     def facts(self) -> dict[str, str]:
         """Return descriptions of the configs, their speed and their noise, by title. Some may be empty."""
+        passes = self.log.header.passes
         return {
             "configs": self._configs(),
             "taken from the nearest": f"{self.nearest:,}" if self.nearest else "",
             "failed": self._failures(),
             **self._speeds(),
             **(self.landscape.rows() if self.best else {}),
-            "timed": self.timed,
+            "timed": ""
+            if passes is None
+            else f"in {passes.count} passes, each in another order; {passes.again} blocks of {passes.block} again; the "
+            f"fastest {passes.finalists} in turn, {passes.rounds} times",
             "spread of the repeats": "" if self.noise is None else f"{100 * self.noise:.1f} % (median)",
         }
 
