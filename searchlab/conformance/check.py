@@ -229,29 +229,27 @@ def check_constructor(cls: type[Any], fixed: int, *, seeded: bool) -> None:
 
 
 @contextmanager
-def global_streams(seed: int) -> Iterator[None]:
-    """Seed the global random streams of Python and NumPy, and restore them at the end."""
+def global_streams(seed: int, *, untouched: bool = False) -> Iterator[None]:
+    """Seed the global random streams of Python and NumPy, and restore them at the end.
+
+    Raises Breach if they are to stay ``untouched``, but the body draws from one or seeds it.
+    """
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)
+    seeded = _stream_states()
     try:
         yield
+        changed = [name for name, state in _stream_states().items() if state != seeded[name]]
+        if untouched and changed:
+            raise Breach(f"it drew from or seeded the global random stream of {changed[0]}")
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])
 
 
-@contextmanager
-def global_streams_untouched() -> Iterator[None]:
-    """Raise Breach if the body draws from a global random stream or seeds it."""
-    before = random.getstate(), repr(np.random.get_state())
-    yield
-    for name, old, new in (
-        ("random", before[0], random.getstate()),
-        ("numpy.random", before[1], repr(np.random.get_state())),
-    ):
-        if old != new:
-            raise Breach(f"it drew from or seeded the global random stream of {name}")
+def _stream_states() -> dict[str, object]:
+    return {"random": random.getstate(), "numpy.random": repr(np.random.get_state())}
 
 
 def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any, Any]:

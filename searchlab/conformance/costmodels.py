@@ -16,7 +16,6 @@ from .check import (
     Subject,
     check_constructor,
     global_streams,
-    global_streams_untouched,
     in_two_processes,
     rule,
     rules_in,
@@ -178,7 +177,7 @@ def global_random_state(model: CostModelSubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
     scored = []
     for seed in (1, 2):
-        with global_streams(seed), global_streams_untouched():
+        with global_streams(seed, untouched=True):
             instance, features = model.train()
             scored.append(instance.predict(features))
     _check_same(scored[0], scored[1], "with different global random streams, it predicts")

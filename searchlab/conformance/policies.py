@@ -29,7 +29,6 @@ from .check import (
     Subject,
     check_constructor,
     global_streams,
-    global_streams_untouched,
     in_two_processes,
     other_clock,
     rule,
@@ -174,7 +173,7 @@ def global_random_state(policy: PolicySubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
     subject = policy.spaces["large"]
     for seed in (1, 2):
-        with global_streams(seed), global_streams_untouched():
+        with global_streams(seed, untouched=True):
             trials = run(policy.start(subject), flaky, 32)
         _check_same(policy.runs["large"], trials, "with different global random streams")
 

@@ -26,7 +26,6 @@ from .check import (
     Subject,
     check_constructor,
     global_streams,
-    global_streams_untouched,
     in_two_processes,
     innermost,
     rule,
@@ -445,7 +444,7 @@ def trace_replays(space: SpaceSubject) -> None:
 @rule("draw from your own generator, such as np.random.default_rng(0), if one is needed", SCHEDULABLE)
 def global_random_state(space: SpaceSubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
-    with global_streams(1), global_streams_untouched():
+    with global_streams(1, untouched=True):
         instance = space.start()
         instance.sample(np.random.default_rng(space.seed))
         for config in space.valid:

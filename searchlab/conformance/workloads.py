@@ -20,7 +20,6 @@ from .check import (
     NotApplicable,
     Subject,
     global_streams,
-    global_streams_untouched,
     in_two_processes,
     rule,
     rules_in,
@@ -179,7 +178,7 @@ def seeded_inputs(subject: WorkloadSubject) -> None:
     """The seed alone determines the inputs, and no global random stream is used."""
     if not subject.operands:
         raise NotApplicable("it has no operands")
-    with global_streams(1), global_streams_untouched():
+    with global_streams(1, untouched=True):
         second = subject.workload.inputs(subject.seed)
     if not _equal(second, subject.inputs):
         raise Breach(f"inputs({subject.seed}) returned different values the second time")
