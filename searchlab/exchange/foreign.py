@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -20,7 +20,7 @@ from ..log.format import Header, Record, read_log_bytes
 from ..plugins import Plugin
 from ..records import Statistic
 from ..schema import UNREADABLE
-from ..space import Config, Space, Value
+from ..space import PARAMETERS, SPACES, Config, Space, Value
 from ..target import parse_options
 from ..workload import Workload
 
@@ -72,6 +72,14 @@ class ListsConfigs(Protocol):
     def options_for(
         cls, parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]
     ) -> dict[str, Any]: ...
+
+
+def listed_space(
+    parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]], **options: Any
+) -> Plugin:
+    """Return the space ``parameters`` with exactly these configs."""
+    cls = cast("type[ListsConfigs]", SPACES.load(PARAMETERS))
+    return Plugin(PARAMETERS, {**cls.options_for(parameters, configs), **options})
 
 
 class Reader(NamedTuple):

@@ -25,13 +25,12 @@ import numpy as np
 from ..errors import SearchlabError
 from ..files import write_file
 from ..log.format import Log, Record, read_log_bytes
-from ..plugins import Plugin
 from ..records import Failure, Statistic
 from ..schema import UNREADABLE
-from ..space import PARAMETERS, SPACES, Config, Space, Value
+from ..space import Config, Space, Value
 from ..target import RECORDED
 from ..workload import Workload, kernel, parse_workload
-from .foreign import ForeignTask, ForeignTrial, ListsConfigs, Reader, is_number, moment, value_of, without_repeats
+from .foreign import ForeignTask, ForeignTrial, Reader, is_number, listed_space, moment, value_of, without_repeats
 
 VERSION = "1.0.0"  # of the T4 schema
 CACHE, T4 = "kernel-tuner-cache", "kernel-tuner"
@@ -378,20 +377,9 @@ def _task(
         raise SearchlabError(f"{path} contains no records to import")
     statistic = _statistic(rows)
     trials = [ForeignTrial(row.line, _record_with_times(row, statistic)) for row in rows]
-    target = {"kind": RECORDED}
-    task = without_repeats(
-        ForeignTask(
-            format,
-            name,
-            _workload(name, rows),
-            "",
-            target,
-            trials,
-            host=host,
-            statistic=statistic,
-            left_out=tuple(left_out),
-        )
-    )
+    workload, target, notes = _workload(name, rows), {"kind": RECORDED}, tuple(left_out)
+    task = ForeignTask(format, name, workload, "", target, trials, host=host, statistic=statistic, left_out=notes)
+    task = without_repeats(task)
     configs = [cast("dict[str, Value]", trial.record.config) for trial in task.trials]
     listed, expected = len(configs), plausible(parameters, configs)
     if partial := listed < MIN_COMPLETENESS * expected:
@@ -401,8 +389,7 @@ def _task(
             "the optimum"
         )
         task = replace(task, left_out=(*task.left_out, note))
-    cls = cast("type[ListsConfigs]", SPACES.load(PARAMETERS))
-    return replace(task, space=Plugin(PARAMETERS, cls.options_for(parameters, configs)), partial=partial)
+    return replace(task, space=listed_space(parameters, configs), partial=partial)
 
 
 def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]) -> int:
