@@ -7,6 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from ..analysis.words import counted
 from ..apply.best import export_library
 from ..errors import SearchlabError
 from ..exchange import exports, imports
@@ -65,7 +66,7 @@ def import_(
         say(f"skipped: {note}")
     for log in logs:
         use = "for analysis only" if log.analysis else f"in {log.header.space.name}"
-        say(f"{len(log.records):,} trial{'s' * (len(log.records) != 1)} of {log.header.workload}, {use}: {log.path}")
+        say(f"{counted(len(log.records), 'trial')} of {log.header.workload}, {use}: {log.path}")
         if log.left_out:
             line, why = log.left_out[0]
             say(f"skipped records that are not in the space: {len(log.left_out):,}; the first is on line {line}: {why}")
@@ -107,5 +108,5 @@ def export(
     count, notes = exports.export_logs(logs, to, output)
     for note in notes:
         say(f"note: {note}")
-    say(f"exported {count:,} log{'s' * (count != 1)} to {output}")
+    say(f"exported {counted(count, 'log')} to {output}")
     say(f"not carried over: {exports.LOST[to]}")

@@ -297,9 +297,10 @@ def power(
         )
         for need in plan.needs
     )
+    tests_text = counted(plan.tests, "registered contrast" if plan.registered else "test")
     title = (
         f"To detect a difference of {difference:g} in area under the curve with a probability of {100 * chance:g} "
-        f"%, as one of {plan.tests} {'registered contrast' if plan.registered else 'test'}{'s' * (plan.tests != 1)}"
+        f"%, as one of {tests_text}"
     )
     say_table(columns, rows, right=columns[1:], title=title, box=SIMPLE_HEAD)
     if plan.workloads == 1:
