@@ -397,9 +397,9 @@ def _check_same(before: Sequence[Trial], after: Sequence[Trial], when: str) -> N
 
 
 def _describe_difference(first: Sequence[Config], second: Sequence[Config]) -> str:
-    for number, (this, that) in enumerate(zip(first, second, strict=False)):
-        if this != that:
-            return f"{this.to_json()} instead of {that.to_json()} as proposal {number}"
+    for number, (proposal, other) in enumerate(zip(first, second, strict=False)):
+        if proposal != other:
+            return f"{proposal.to_json()} instead of {other.to_json()} as proposal {number}"
     return f"{len(first)} configs instead of {len(second)}"
 
 

@@ -126,7 +126,7 @@ def import_file(
             raise SearchlabError(f"{file} already exists; choose a different --out, or remove it")
     for file, data in files.items():
         write_file(file, data, durable=True)
-    return logs, notes + [what for task in tasks for what in task.left_out]
+    return logs, notes + [note for task in tasks for note in task.left_out]
 
 
 def _import_task(reader: Reader, task: ForeignTask, path: Path, options: ImportOptions) -> ImportedLog:
