@@ -96,6 +96,8 @@ def read_bytes(path: str | Path, *, under: Path | None = None, kind: str = "", l
             return file.read(size or 1 << 20)  # the files of /proc have a size of 0
         except OSError as error:
             raise SearchlabError(f"cannot read {name}: {error.strerror}") from None
+        except MemoryError:
+            raise SearchlabError(f"cannot read {name}: its {size >> 20:,} MB do not fit into memory") from None
 
 
 def read_text(path: str | Path, *, under: Path | None = None, kind: str = "") -> str:
@@ -123,8 +125,11 @@ def unpack_limit() -> int:
 def check_unpacked(path: str | Path, size: int, unpacked: int, line: int = 0) -> None:
     """Raise SearchlabError if a file is larger than :func:`unpack_limit`, or one line than a sixteenth of it.
 
-    All sizes are in bytes: ``size`` that of the file, ``unpacked`` that of the part that has been unpacked, and
-    ``line`` that of its longest line.
+    Args:
+        path: The path of the file, for the message.
+        size: The size of the file, in bytes.
+        unpacked: Its unpacked size, or that of the part that has been unpacked, in bytes.
+        line: The size of its longest line, in bytes.
     """
     limit = unpack_limit()
     if unpacked > limit or line > limit // 16:
@@ -188,8 +193,15 @@ def find_files(directory: Path, endings: tuple[str, ...]) -> list[Path]:
 def read_each(paths: Iterable[Path], read: Callable[[Path], T], required: Collection[Path] = ()) -> list[T]:
     """Return ``read(path)`` for each of ``paths``, without those that cannot be read.
 
-    They are left out with a SearchlabWarning each, since one damaged file must not take the others with it. Raises
-    SearchlabError if none of the files can be read, or if a file in ``required``, which the user named, cannot.
+    They are left out with a SearchlabWarning each, since one damaged file must not take the others with it.
+
+    Args:
+        paths: The files.
+        read: The function that reads a file.
+        required: The files that the user named and that therefore must be readable.
+
+    Raises:
+        SearchlabError: If one of the ``required`` files cannot be read, or none of the files can be read.
     """
     values: list[T] = []
     problems: list[SearchlabError] = []

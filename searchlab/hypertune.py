@@ -215,8 +215,12 @@ class HyperPlan:
     def run(self, out: Path | None = None, on_trial: OnTrial = lambda *_: None) -> HypertuneResult:
         """Run the searches, then compare the best options with the defaults.
 
-        A database of all trials in the directory ``out`` lets a later run resume. ``on_trial`` is called after each
-        trial. Raises SearchlabError if the database is of a different search, or if the policy rejects all options.
+        Args:
+            out: The directory for the database of all trials, from which a later run can resume.
+            on_trial: A function called after each trial of a search.
+
+        Raises:
+            SearchlabError: If the database belongs to a different search, or if the policy rejects all options.
         """
         searches: list[Search] = []
         training_pairs: dict[str, list[Floats]] = {}  # by problem, from the searches that do not see every problem
@@ -426,6 +430,9 @@ def plan_hypertune(
         seeds: The number of runs on each problem for judging a set of options.
         fresh_seeds: The number of further runs on each problem, for the final comparison; no search sees them.
         seed: The seed that determines which options are tried and the seeds of all runs.
+
+    Raises:
+        SearchlabError: If the input is invalid.
     """
     spec = study.spec
     if study.suite is None and not isinstance(spec.measure, TableSettings):
@@ -612,7 +619,11 @@ def round_within(option_range: Range, value: Any) -> Any:
 
 @contextmanager
 def open_storage(directory: Path) -> Iterator[RDBStorage]:
-    """Open the SQLite database in ``directory`` for this process alone."""
+    """Open the SQLite database in ``directory`` for this process alone.
+
+    Raises:
+        SearchlabError: If the database is open in another process, damaged, or not writable.
+    """
     path = directory / DATABASE
     with ExitStack() as stack:
         try:

@@ -147,7 +147,13 @@ def declared_options(constructor: Callable[..., Any]) -> dict[str, Any]:
 def check_option(name: str, value: Any, declared: Any) -> Any:
     """Check an option's value and return it, converted to a float if the option is declared as a float.
 
-    Raises SearchlabError unless the annotation ``declared`` allows ``value`` or cannot be checked.
+    Args:
+        name: The option's name, for the error message.
+        value: The value to check.
+        declared: The option's annotation. If it cannot be checked, any value is accepted.
+
+    Raises:
+        SearchlabError: If ``declared`` does not allow ``value``.
     """
     alternatives = _alternatives(declared)
     if not alternatives:
@@ -175,13 +181,27 @@ def accepts(value: Any, declared: Any) -> bool:
 
 def _convert(value: Any, declared: Any) -> Any:
     """Return ``value``, as a float if ``declared`` is one. Raises ValidationError if ``declared`` does not allow it."""
-    ends = [*value[:1], *value[-1:]] if isinstance(value, range) else value  # a range may be of any length
-    converted = msgspec.convert(ends, declared)
-    if not isinstance(converted, float):
-        return value
-    if not math.isfinite(converted):
-        raise msgspec.ValidationError("it must be finite")
-    return converted
+    items = value
+    if isinstance(value, range):
+        items = [*value[:1], *value[-1:]]  # a range may be of any length
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        items = list(value)
+    elif isinstance(value, set | frozenset):
+        raise msgspec.ValidationError("a set has no order")
+    try:
+        converted = msgspec.convert(items, declared)
+    except UnicodeEncodeError:
+        raise msgspec.ValidationError("it is not valid Unicode") from None
+    if not all(map(_is_finite, converted if isinstance(converted, list) else [converted])):
+        raise msgspec.ValidationError("it is not finite")
+    return converted if isinstance(converted, float) else value
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return not isinstance(value, int | float) or math.isfinite(value)
+    except OverflowError:  # a whole number that exceeds every float
+        return False
 
 
 def in_words(declared: Any) -> str:
@@ -194,9 +214,16 @@ def number_of(declared: Any) -> IntType | FloatType | None:
     return next((kind for kind in _alternatives(declared) if isinstance(kind, IntType | FloatType)), None)
 
 
-@functools.cache
 def _alternatives(declared: Any) -> Sequence[Type]:
     """Return the types that ``declared`` allows, or an empty sequence if any part of it cannot be checked."""
+    try:
+        return _inspect(declared)
+    except TypeError:  # it contains metadata that cannot be hashed
+        return _inspect.__wrapped__(declared)
+
+
+@functools.cache
+def _inspect(declared: Any) -> Sequence[Type]:
     try:
         kind = msgspec.inspect.type_info(declared)
     except Exception:  # a type that msgspec does not know

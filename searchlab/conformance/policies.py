@@ -139,7 +139,8 @@ def batch_size(policy: PolicySubject) -> None:
     for n in (8, 1, 0, 40, 7):
         instance = policy.start(policy.spaces["large"])
         for _ in range(2):
-            if (count := len(instance.ask(n))) > n:
+            count = len(instance.ask(n))
+            if count > n:
                 raise Breach(f"ask({n}) returned {count} configs")
 
 

@@ -187,7 +187,8 @@ def choices_differ(space: SpaceSubject) -> None:
     """All choices of a knob are different."""
     for name, choices in _choices(space):
         if twice := [value for value, count in Counter(choices).items() if count > 1]:
-            raise Breach(f"knob {name!r} has the equal choices {[value for value in choices if value == twice[0]]}")
+            same = [value for value in choices if value == twice[0]]
+            raise Breach(f"knob {name!r} has the equal choices {same}")
 
 
 @rule("convert NumPy numbers with int(...) or .tolist(); represent tiles as tuples of whole numbers", BASIC)

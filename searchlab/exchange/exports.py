@@ -33,10 +33,18 @@ LOST = {
 
 
 def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, list[str]]:
-    """Write logs, or those in directories, to the file or directory ``out`` in a ``format`` of :data:`LOST`.
+    """Write logs in another tuner's format.
+
+    Args:
+        paths: Logs, or directories of logs.
+        format: One of :data:`LOST`.
+        out: The file or directory to write.
 
     Returns:
         The number of logs, and a sentence for each omitted part.
+
+    Raises:
+        SearchlabError: If no log is found, or if ``out`` cannot be written.
     """
     logs = read_found(paths, read_log)
     notes: list[str] = []

@@ -91,12 +91,16 @@ def import_file(
 
     Args:
         path: The file, or the directory of a MetaSchedule database.
-        out: The log to write for a single task, or a directory in which each task gets a log.
+        out: The log to write for a single task (``*.jsonl``, ``*.jsonl.gz`` or ``*.parquet``), or a directory in which
+            each task gets a log.
         options: How to import the file.
         format: One of :data:`READERS`; detected by default.
 
     Returns:
-        The logs, and a sentence for each omitted part of the file. If no task can be imported, nothing is written.
+        The logs, and a sentence for each omitted part of the file.
+
+    Raises:
+        SearchlabError: If no task can be imported. In this case, nothing is written.
     """
     format = format or detect(path)
     if format not in READERS:

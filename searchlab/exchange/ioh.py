@@ -23,7 +23,14 @@ VERSION = "0.3.5"
 
 
 def export(logs: Sequence[Log], out: Path) -> list[str]:
-    """Write logs to a new directory, with a folder for each strategy. Return a sentence for each log without trials."""
+    """Write logs to a new directory, with a folder for each strategy.
+
+    Returns:
+        A sentence for each log that was omitted because it contains no trials.
+
+    Raises:
+        SearchlabError: If ``out`` exists, or if no log contains a trial.
+    """
     if out.exists():
         raise SearchlabError(f"{out} already exists; choose a different directory as --out")
     notes = [f"{log.path} contains no trials and was omitted" for log in logs if not log.records]

@@ -196,7 +196,7 @@ def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
     problem = ""
     for attempt in (text, complete + "}}", before + "}}"):
         try:
-            content = json.loads(attempt)
+            content = json.loads(attempt, object_pairs_hook=_first)
         except (ValueError, RecursionError) as error:  # an integer with thousands of digits also raises ValueError
             problem = problem or str(error)
             continue
@@ -205,6 +205,11 @@ def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
     raise SearchlabError(
         f"{path} is neither a Kernel Tuner cache file nor a T4 file: it is not a single JSON object ({problem})"
     )
+
+
+def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object with the given pairs; of several pairs with the same name, the first is used."""
+    return {**dict(pairs), **dict(reversed(pairs))}
 
 
 def _convert(data: Any, kind: type[Any], problem: str) -> Any:
@@ -398,6 +403,10 @@ def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mappi
     A kernel's files do not contain its restrictions, but each restriction usually concerns few parameters. A config is
     therefore considered legal if all combinations of up to four of its values occur. If there are very many, the result
     is an estimate from a sample, which is always the same.
+
+    Args:
+        parameters: Each parameter's values.
+        configs: The configs that a file lists.
     """
     axes = {name: {value: index for index, value in enumerate(values)} for name, values in parameters.items()}
     axes = {name: indices for name, indices in axes.items() if len(indices) > 1}
@@ -471,7 +480,10 @@ def export(log: Log, out: Path, format: str) -> None:
     """Write a log to a new file, either as results in the T4 format or as a cache file.
 
     A cache file can be used with ``simulation_mode=True``. Its parameters must be numbers or strings, so tiles become
-    strings. Raises SearchlabError if trials have different knobs, which a cache file cannot represent.
+    strings.
+
+    Raises:
+        SearchlabError: If ``out`` exists, or if trials have different knobs, which a cache file cannot represent.
     """
     if out.exists():
         raise SearchlabError(f"{out} already exists; choose a different file as --out")

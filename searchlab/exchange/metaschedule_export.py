@@ -35,11 +35,21 @@ COPY = "copy"
 
 
 def export(logs: Sequence[Log], out: Path) -> list[str]:
-    """Write logs to a new database in the directory ``out``, and return a sentence for each omission.
+    """Write logs to a new database.
 
     Each record contains a single time, the trial's cost, because TVM compares means; ``compile_tir`` therefore returns
     the log's best program. All repeats are kept in the :class:`~.metaschedule.Note`. Every config is scheduled, which
     imports the log's plug-in.
+
+    Args:
+        logs: The logs.
+        out: The database's directory.
+
+    Returns:
+        A sentence for each omission from the database.
+
+    Raises:
+        SearchlabError: If the database already exists, or if a space or schedule cannot be rebuilt.
     """
     for path in files_of(out):
         if path.exists():

@@ -31,6 +31,9 @@ def export(logs: Sequence[Log], out: Path) -> None:
     """Write each log as a study, named like ``"gemm:64x64x64 in sketch, xgb, seed 0"``.
 
     If ``out`` is called ``*.log``, it is a journal, which is written far faster; otherwise it is an SQLite database.
+
+    Raises:
+        SearchlabError: If ``out`` is a different kind of file, or if a study's name occurs twice.
     """
     import optuna
     from optuna.storages import JournalStorage

@@ -16,15 +16,20 @@ def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None
     """Import each table of ``suite`` from the file in ``source`` that the table specifies.
 
     A table that already exists is kept; remove it to rebuild it. ``on_table`` is called after each table, with a
-    description of what was done. Raises SearchlabError if a table specifies no file, or if its file is missing,
-    damaged, outside ``source``, or covers only part of its space, because the tables of a suite must be complete.
+    description of what was done.
+
+    Raises:
+        SearchlabError: If a table specifies no file, or if a file is missing, damaged, outside ``source``, or covers
+            only part of its space. The tables of a suite must be complete.
     """
     for table in suite.tables:
         if not table.imported:
             raise SearchlabError(f"{table.name} specifies no file to import; use `searchlab table build` to measure it")
-        path = resolve_inside(table.file, suite.directory)
+        resolve_inside(table.file, suite.directory)
         if not resolve_inside(source / table.entry.file, source).is_file():
             raise SearchlabError(f"{table.name}: {source} does not contain {table.entry.file}")
+    for table in suite.tables:
+        path = table.file
         if path.is_file():
             on_table(table, "there already")
             continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -97,7 +98,8 @@ class Bundle:
     def references(self) -> list[str]:
         """The code (``module:name``) to which the results refer, and which no installed package registers."""
         plugins = [self.submission.plugin(plugin) for result in self.results.values() for plugin in result.plugins]
-        return list(dict.fromkeys(name for p in plugins for name in unregistered_code([p.name, p.options])))
+        names = [name for plugin in plugins for name in unregistered_code([plugin.name, plugin.options])]
+        return list(dict.fromkeys(names))
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -126,10 +128,15 @@ class _Project(msgspec.Struct):
 
 
 def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
-    """Write the bundle of a package to ``path``. Raises SearchlabError if something is missing or would be refused.
+    """Write the bundle of the package in ``directory`` to ``path``.
 
-    The package in ``directory`` consists of Python files, ``pyproject.toml``, and directories written by ``suite run
-    --out``. ``suite_path`` is the path of the suite, if it cannot be found by name.
+    Args:
+        directory: The package: Python files, ``pyproject.toml``, and directories written by ``suite run --out``.
+        path: The bundle.
+        suite_path: The path of the suite, if it cannot be found by name.
+
+    Raises:
+        SearchlabError: If something is missing or would be refused.
     """
     project, options = _read_project(directory)
     files = sorted(directory.glob(f"*/{RESULT}"))
@@ -166,7 +173,7 @@ def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
         tuned_on=options.tuned_on,
         suite=suite.spec.version,
         suite_digest=suite_digest(suite),
-        plugins={p.name: registered[p.name] for p in result.plugins if p.name in registered},
+        plugins={plugin.name: registered[plugin.name] for plugin in result.plugins if plugin.name in registered},
         areas={split: mean_areas(suite, result) for split, result in results.items()},
         files={name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
     )
@@ -251,10 +258,17 @@ def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
     if len(infos) > MAX_FILES or sum(info.file_size for info in infos) > MAX_BYTES:
         raise ValueError(f"it unpacks to more than {MAX_FILES} files or {MAX_BYTES >> 20} MB")
     results = {SUBMISSION, *(f"{split}{RUNS}" for split in SPLITS)}
+    seen: set[str] = set()
     for info in infos:
         name = info.filename
-        if not _NAME.fullmatch(name) or not all(part.strip(".") for part in name.split("/")):
+        parts = PurePosixPath(name).parts
+        if name != "/".join(parts) or name.startswith("/") or {"..", "."} & {*parts} or not _NAME.fullmatch(name):
             raise ValueError(f"the name {one_line(name)!r} of a file is not a plain relative path")
+        if name in seen:
+            raise ValueError(f"it contains {name} twice")
+        seen.add(name)
+        if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
+            raise ValueError(f"its {name} is a link, a directory or a device, not a regular file")
         if name not in results and not (name.startswith(SOURCE) and name.endswith(TEXT_SUFFIXES)):
             raise ValueError(f"its {name} is neither a result nor a text file ({', '.join(TEXT_SUFFIXES)}) in {SOURCE}")
         with archive.open(info) as file:

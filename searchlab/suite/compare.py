@@ -45,8 +45,11 @@ def suite_study(
 ) -> Study:
     """Return the study that runs ``policy`` over the tables of ``suite``, following the suite's protocol.
 
-    ``policy`` is an entry as in a study file, including its ``label``. Its comparisons with the baselines ``against``
-    are registered before it runs.
+    Args:
+        suite: The suite, or one of its splits or tables.
+        policy: A policy entry as in a study file, including its ``label``.
+        seeds: The number of runs over each table, by default as in the protocol.
+        against: The baselines to compare the policy with; the comparisons are registered before it runs.
     """
     path = real_path(suite.directory) / (suite.only or suite.split or "")
     contrasts = [[policy["label"], name] for name in against]
@@ -57,7 +60,8 @@ def suite_study(
 def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Console = True) -> Trajectories:
     """Run the policy of a :func:`suite_study`. Logs are written to ``out``, from which a later call resumes.
 
-    For ``jobs`` and ``progress``, see :meth:`~searchlab.run.study.Study.run`.
+    For ``jobs`` and ``progress``, see :meth:`~searchlab.run.study.Study.run`. Raises SearchlabError if the input is
+    invalid, or if the policy cannot search any table.
     """
     results = study.run(out, jobs=jobs, progress=progress)
     assert study.suite is not None
@@ -124,6 +128,9 @@ def compare(
         seeds: The seeds to compare.
         trials: The number of trials after which runs are compared, which may depend on each table's difficulty:
             ``"difficulty"`` or a multiple such as ``"0.5 difficulty"``. By default, complete runs are compared.
+
+    Raises:
+        SearchlabError: If two results have the same name.
     """
     registered = tuple(pair for result in new for pair in result.contrasts)
     results = [*new, *(msgspec.structs.replace(result, contrasts=registered) for result in baseline_runs)]

@@ -200,8 +200,9 @@ class RecordedTables(dict[str, RecordedTable]):
 def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
     """Return the trajectories of each strategy in ``logs``, which record runs over the tables of ``suite``.
 
-    Raises SearchlabError if a log does not record such a run, if a run has two logs, or if the logs of a strategy
-    differ in their settings.
+    Raises:
+        SearchlabError: If a log does not record such a run, if a run has two logs, or if the logs of a strategy differ
+            in their settings.
     """
     recorded = RecordedTables(suite)
     runs_by_strategy: dict[str, list[_RecordedRun]] = {}
@@ -316,7 +317,11 @@ def decode_trajectories(path: Path, data: bytes) -> Trajectories:
 
 
 def read_results(paths: Iterable[Path]) -> list[Trajectories]:
-    """Read result files, or directories with result files as written by ``suite run --out``."""
+    """Read result files, or directories with result files as written by ``suite run --out``.
+
+    Raises:
+        SearchlabError: If a directory contains no such file, or if a file is damaged.
+    """
     result_files: list[Path] = []
     for result_path in paths:
         files = sorted(result_path.glob(f"*{RUNS}")) if result_path.is_dir() else [result_path]

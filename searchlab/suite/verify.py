@@ -92,8 +92,9 @@ def read_manifest(suite: Suite) -> Manifest:
 def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> Manifest:
     """Seal ``suite`` by writing each table's card, the suite's own card and metadata, and the manifest.
 
-    Raises SearchlabError if a table is missing or would move from one split to the other, or if its times depend on
-    when they were measured.
+    Raises:
+        SearchlabError: If a table is missing, if its times depend on when they were measured, or if a table would move
+            from one split to the other.
     """
     split = split_of(suite)
     if (suite.directory / MANIFEST).exists():
@@ -176,10 +177,14 @@ def verify_result(
     trusted: Collection[str] = (),
     suite_path: str = "",
 ) -> bool:
-    """Check that a result matches the local suite and can be replayed, and return whether this is so.
+    """Check that the runs in ``directory`` match the local suite and can be replayed, and return whether this is so.
 
-    ``directory`` was written by ``suite run --out``, and ``suite_path`` is the path of the suite, if it cannot be found
-    by name. For ``seconds`` and ``trusted``, see :func:`replay`.
+    Args:
+        directory: A directory written by ``suite run --out``.
+        on_step: A function called after each step.
+        seconds: The time limit for replaying, in seconds, or None to replay all runs.
+        trusted: See :func:`replay`.
+        suite_path: The path of the suite, if it cannot be found by name.
     """
     result = read_trajectories(directory / RESULT)
     suite = find_suite(suite_path or result.suite).part(None)
@@ -364,6 +369,9 @@ def replay(
         digest: The seed for the order, as hexadecimal digits.
         seconds: The time in seconds after which no further run starts, or None to replay all runs.
         trusted: Policies and cost models (``module:Class``) that may be imported even if they are not registered.
+
+    Raises:
+        SearchlabError: If a strategy uses code that is neither registered nor trusted.
     """
     for trajectories in runs:
         _check_trusted(trajectories, trusted)
@@ -396,8 +404,11 @@ def check_baselines(
 
     A baseline is replayed in part if its code has changed since it was recorded, or if the suite does not record the
     code, but only once: the user's cache remembers the code that reproduced it. Baselines that cannot be replayed here,
-    because their plug-ins are missing or not trusted, are not checked. ``say`` is called before each replay, which
-    takes seconds. Raises SearchlabError if a replay differs.
+    because their plug-ins are missing or not trusted, are not checked. ``say`` is told of each replay, which takes
+    seconds.
+
+    Raises:
+        SearchlabError: If a replay differs.
     """
     for baseline in baseline_runs:
         try:
@@ -459,7 +470,8 @@ def _draw_runs(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
 def _check_trusted(trajectories: Trajectories, trusted: Collection[str]) -> None:
     """Raise SearchlabError if ``trajectories`` uses code that is neither registered nor ``trusted``."""
     code = unregistered_code([[plugin.name, plugin.options] for plugin in trajectories.plugins])
-    if unknown := [name for name in code if name not in trusted and not trusts()]:
+    unknown = [name for name in code if name not in trusted]
+    if unknown and not trusts():
         options = " ".join(f"--policy {name}" for name in dict.fromkeys([*trusted, *unknown]))
         raise SearchlabError(
             f"{trajectories.strategy} uses {', '.join(unknown)}, which no installed package registers; install the "

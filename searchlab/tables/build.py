@@ -56,9 +56,17 @@ def table_study(
     target: str | None = None,
     measure: Mapping[str, Any] | None = None,
 ) -> Study:
-    """Return the study that specifies the spaces to measure: a study file (``*.toml``), or a space of a workload.
+    """Return the study that specifies the spaces to measure.
 
-    ``target`` and ``measure`` override those in the file.
+    Args:
+        source: A study file (``*.toml``), or a workload.
+        space: The name of the space, if ``source`` is a workload.
+        options: The options of the space.
+        target: The target, which overrides that in the file.
+        measure: The measurement settings, which override those in the file.
+
+    Raises:
+        SearchlabError: If an argument is invalid.
     """
     if source.endswith(".toml"):
         if space or options:
@@ -84,6 +92,9 @@ def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes
         default: The directory to use if ``out`` is None.
         passes: The number of passes over all programs, or 0 to keep the times of the run that checks them. The default
             is :data:`DEFAULT_PASSES` for programs on this machine; on a fleet, and for functions, it is 0.
+
+    Raises:
+        SearchlabError: If an argument is invalid.
     """
     repeatable = isinstance(runs[0].settings, LocalSettings)
     if passes is None:
@@ -180,10 +191,16 @@ def build_table(
 
 
 def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[list[Run], list[str]]:
-    """Plan a table for each workload and space of ``study``; return the runs, and a sentence for each that is skipped.
+    """Plan a table for each workload and space of ``study``.
 
     The logs are ``<workload>/<space>.jsonl``. A table contains all configs of its space, or ``limit`` random ones. The
     order is random, because otherwise a machine that becomes slower would look like the effect of a knob.
+
+    Returns:
+        The runs that build the tables, and a sentence for each workload and space that is skipped.
+
+    Raises:
+        SearchlabError: If a space is too large to count and no limit is set.
     """
     if study.spec.suite:
         raise SearchlabError("the study uses a suite, whose tables already exist; specify workloads and spaces")
@@ -223,7 +240,9 @@ def build_tables(
     """Measure the ``tables`` of ``study`` that are not complete. To resume, call this function again.
 
     A table that is timed in passes, or whose name does not end in ``.jsonl``, is written only when it is complete.
-    Raises SearchlabError if a file belongs to a different run, or if the machine is too unsteady.
+
+    Raises:
+        SearchlabError: If a file belongs to a different run, or if the machine is too unsteady.
     """
     for table in tables:
         if not _complete(table):

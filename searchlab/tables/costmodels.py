@@ -62,6 +62,10 @@ def evaluate(
         seed: The seed for the random part and for the models.
         train_fraction: The size of the random part, as a fraction between 0 and 1.
         k: The k in top-k recall and in the peak score.
+
+    Raises:
+        SearchlabError: If a log is unreadable or has fewer than 8 successful trials, or if the models, features or
+            split are unknown or incompatible.
     """
     check_option("features", features, FeaturesName)
     check_option("split", split, Split)

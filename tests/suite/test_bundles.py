@@ -219,8 +219,8 @@ def test_links_and_files_that_occur_twice_are_refused(bundle: Path, sealed: Path
     link = zipfile.ZipInfo("source/link.py")
     link.external_attr = 0o120777 << 16
     for info, reason in (
-        (link, "its source/link.py is not the file that submission.json lists"),
-        ("dev.runs.parquet", "its dev.runs.parquet is not the file that submission.json lists"),
+        (link, "source/link.py is a link"),
+        ("dev.runs.parquet", "it contains dev.runs.parquet twice"),
     ):
         shutil.copy(bundle, tmp_path / "bad.zip")
         with zipfile.ZipFile(tmp_path / "bad.zip", "a") as archive, warnings.catch_warnings():
