@@ -71,13 +71,9 @@ def open_file(path: str | Path, *, under: Path | None = None, kind: str = "") ->
         target = Path(path) if under is None else resolve_inside(path, under)
         check_regular(os.stat(target), f"read {name}")  # opening a device may have effects
         follow = 0 if under is None else os.O_NOFOLLOW
-        file = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow)
-        try:
-            check_regular(os.fstat(file), f"read {name}")
-            return os.fdopen(file, "rb")
-        except BaseException:
-            os.close(file)
-            raise
+        file = os.fdopen(os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow), "rb")
+        check_regular(os.fstat(file.fileno()), f"read {name}")
+        return file
     except (OSError, ValueError) as error:  # a ValueError is raised for a name with a null byte
         reason = getattr(error, "strerror", None) or str(error)
         if isinstance(error, FileNotFoundError) and not os.path.islink(path):

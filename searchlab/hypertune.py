@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.exceptions import StorageInternalError
 from optuna.samplers import TPESampler
 from optuna.storages import RDBStorage
@@ -151,8 +151,8 @@ class Problem:
         Each problem has different seeds, so its runs are independent of the runs on other problems.
         """
         entropy = [seed, zlib.crc32(str(self).encode()), int(fresh)]
-        drawn = np.random.SeedSequence(entropy).generate_state(count)
-        return [int(number) >> 2 << 1 | fresh for number in drawn]  # 31 bits: XGBoost does not accept larger seeds
+        numbers = np.random.SeedSequence(entropy).generate_state(count)
+        return [int(number) >> 2 << 1 | fresh for number in numbers]  # 31 bits: XGBoost does not accept larger seeds
 
 
 def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
@@ -233,7 +233,7 @@ class HyperPlan:
             studies = [self._create_study(storage, hidden) for hidden in self.hold_outs]
             for hidden, study in zip(self.hold_outs, studies, strict=True):
                 best = self._search(study, self._visible(hidden), replays, on_trial)
-                options = self.default | best.params
+                options = self._options(best.params)
                 pairs = [self._compare(problem, options, replays) for problem in self.problems]
                 problems = [
                     ProblemScores(
@@ -281,6 +281,13 @@ class HyperPlan:
     def _visible(self, hidden: HoldOut) -> list[Problem]:
         return [problem for problem in self.problems if problem.run.workload not in hidden]
 
+    def _options(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the policy's options for the parameters of a trial, rounded unless they are the default."""
+        return self.default | {
+            name: value if value == self.default.get(name) else round_within(self.ranges[name], value)
+            for name, value in params.items()
+        }
+
     def _search(
         self, study: optuna.Study, problems: Sequence[Problem], replays: Replays, on_trial: OnTrial
     ) -> FrozenTrial:
@@ -296,7 +303,7 @@ class HyperPlan:
         for number in range(self.trials):
             if number == len(_finished_trials(study)):
                 seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
-                study.sampler = RoundingSampler(seed=seed, constant_liar=False)
+                study.sampler = TPESampler(seed=seed, constant_liar=False)
                 if not number and not study.get_trials(states=[TrialState.WAITING]):
                     study.enqueue_trial(default)
                 self._try(study, problems, replays)
@@ -312,7 +319,7 @@ class HyperPlan:
 
     def _try(self, study: optuna.Study, problems: Sequence[Problem], replays: Replays) -> None:
         trial = study.ask(dict(self.ranges))
-        options = self.default | trial.params
+        options = self._options(trial.params)
         try:
             for problem in problems:
                 problem.run.with_options(options).start()
@@ -320,17 +327,17 @@ class HyperPlan:
             trial.set_user_attr("refused", str(error))
             study.tell(trial, state=TrialState.PRUNED)
             return
-        scores = {}
-        for problem in problems:
-            seeds = problem.seeds(self.seed, self.seeds, fresh=False)
-            scores[str(problem)] = float(replays(problem, options, seeds).mean())
+        scores = {
+            str(problem): float(replays(problem, options, problem.seeds(self.seed, self.seeds, fresh=False)).mean())
+            for problem in problems
+        }
         trial.set_user_attr("scores", scores)
         study.tell(trial, float(np.mean(list(scores.values()))))
 
     def _compare(self, problem: Problem, options: dict[str, Any], replays: Replays) -> Floats:
         """Return the scores with the default options and with ``options`` on fresh seeds: shape (2, seeds)."""
         seeds = problem.seeds(self.seed, self.fresh_seeds, fresh=True)
-        return np.array([replays(problem, each, seeds) for each in (self.default, options)])
+        return np.array([replays(problem, self.default, seeds), replays(problem, options, seeds)])
 
     def _create_study(self, storage: RDBStorage, hidden: HoldOut) -> optuna.Study:
         """Create or load a search. Raises SearchlabError if a stored one differs in more than its number of trials."""
@@ -452,8 +459,8 @@ def plan_hypertune(
     changed = msgspec.structs.replace(spec, policies=[entry], cost_models=spec.cost_models[:1], seeds=[seed])
     runs, left_out = replace(study, spec=changed).plan()
     notes = list(left_out)
-    own = entry.cost_model or cls.traits.own_model
-    if len(spec.cost_models) > 1 and not own and (model := runs[0].strategy.cost_model):
+    model = runs[0].strategy.cost_model
+    if model and len(spec.cost_models) > 1 and not (entry.cost_model or cls.traits.own_model):
         notes.append(f"only the study's first cost model, {model.name}, is used")
     if any(run.warm_start.digests for run in runs):
         notes.append("every run learns from the warm_start logs, including their trials on held-out workloads")
@@ -465,8 +472,10 @@ def plan_hypertune(
         if problem := make_problem(run, run.settings.make(run.space.target, {}, study.base)):
             problems.append(problem)
         else:
-            where = f"{run.workload} in {run.space_choice.name}"
-            notes.append(f"{where} is omitted: all its configs are equally fast, so no option can be better")
+            notes.append(
+                f"{run.workload} in {run.space_choice.name} is omitted: all its configs are equally fast, so no option "
+                "can be better"
+            )
     if not problems:
         raise SearchlabError("no workload is left for the search: " + "; ".join(notes))
     parameters = POLICIES.options_of(cls)
@@ -501,11 +510,11 @@ def plan_hypertune(
 
 def _entry(study: Study, policy: str) -> PolicyEntry:
     entries = study.spec.policy_entries
-    own = [entry for entry in entries if entry.label == policy] or [e for e in entries if e.name == policy]
-    if len(own) > 1:
-        labels = ", ".join(repr(entry.title) for entry in own)
+    matches = [entry for entry in entries if entry.label == policy] or [e for e in entries if e.name == policy]
+    if len(matches) > 1:
+        labels = ", ".join(repr(entry.title) for entry in matches)
         raise SearchlabError(f"the study has several entries for the policy {policy!r}; specify a label: {labels}")
-    return own[0] if own else PolicyEntry(policy)
+    return matches[0] if matches else PolicyEntry(policy)
 
 
 def _hold_outs(workloads: Sequence[str], names: Sequence[str], notes: list[str]) -> list[HoldOut]:
@@ -569,7 +578,7 @@ def derive_ranges(defaults: Mapping[str, Any], annotations: Mapping[str, Any]) -
         elif words := words_of(declared):
             ranges[name] = make_range(name, list(dict.fromkeys([*words, default])), declared)
         elif isinstance(default, int | float) and default > 0:
-            low, high = rounded(default / FACTOR), rounded(default * FACTOR)
+            low, high = round_number(default / FACTOR), round_number(default * FACTOR)
             if isinstance(default, int):
                 low, high = max(1, round(default / FACTOR)), default * FACTOR
             if (bounds := number_of(declared)) is not None:
@@ -582,11 +591,9 @@ def derive_ranges(defaults: Mapping[str, Any], annotations: Mapping[str, Any]) -
 
 def values_of(option_range: Range) -> list[Any]:
     """Return the two ends of a range, or the choices, as :func:`make_range` accepts them."""
-    return (
-        list(option_range.choices)
-        if isinstance(option_range, CategoricalDistribution)
-        else [option_range.low, option_range.high]
-    )
+    if isinstance(option_range, CategoricalDistribution):
+        return list(option_range.choices)
+    return [option_range.low, option_range.high]
 
 
 def contains(option_range: Range, value: Any) -> bool:
@@ -595,31 +602,16 @@ def contains(option_range: Range, value: Any) -> bool:
     return isinstance(value, int | float) and option_range.low <= value <= option_range.high
 
 
-def rounded(value: float) -> float:
+def round_number(value: float) -> float:
     """Round to three significant digits, so that the value is easy to type into a study file."""
     return float(f"{value:.3g}")
 
 
-class RoundingSampler(TPESampler):
-    """A TPE sampler that rounds the floats that it proposes."""
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        params = super().sample_relative(study, trial, search_space)
-        return {name: _rounded_within(search_space[name], value) for name, value in params.items()}
-
-    def sample_independent(
-        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        value = super().sample_independent(study, trial, param_name, param_distribution)
-        return _rounded_within(param_distribution, value)
-
-
-def _rounded_within(option_range: BaseDistribution, value: Any) -> Any:
+def round_within(option_range: Range, value: Any) -> Any:
+    """Round a number that Optuna has drawn from a range of floats, and return any other value as it is."""
     if not isinstance(option_range, FloatDistribution):
         return value
-    return min(max(rounded(value), option_range.low), option_range.high)
+    return min(max(round_number(value), option_range.low), option_range.high)
 
 
 # --- the database -----------------------------------------------------------------------------------

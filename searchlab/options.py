@@ -12,9 +12,9 @@ import functools
 import importlib
 import inspect
 import math
-import operator
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from types import UnionType as PlainUnion
@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
     if is_numpy(value):
         return value.tolist()
     if isinstance(value, range):
-        return list(value) if len(value) <= LONGEST_RANGE else value
+        return list(value) if len(value) <= MAX_RANGE_LENGTH else value
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
@@ -109,7 +109,7 @@ def is_numpy(value: Any) -> bool:
     return type(value).__module__ == "numpy" and hasattr(value, "tolist")
 
 
-LONGEST_RANGE = 1_000_000
+MAX_RANGE_LENGTH = 1_000_000
 """The maximum length of a ``range`` that :func:`plain` converts to a list."""
 
 
@@ -160,9 +160,8 @@ def check_option(name: str, value: Any, declared: Any) -> Any:
         return value
     if is_numpy(value):
         value = value.tolist()
-    for kind in alternatives:
-        if _fits(value, kind):
-            return float(value) if isinstance(kind, FloatType) else value
+    with suppress(msgspec.ValidationError):
+        return _convert(value, declared)
     words = list(map(str, words_of(declared)))
     if words and (isinstance(value, str) or all(isinstance(kind, LiteralType) for kind in alternatives)):
         raise SearchlabError(f"option {name!r} cannot be {value!r}{did_you_mean(str(value), words)}")
@@ -171,7 +170,38 @@ def check_option(name: str, value: Any, declared: Any) -> Any:
 
 def accepts(value: Any, declared: Any) -> bool:
     """Return whether an option accepts ``value``, or False if its declaration cannot be checked."""
-    return any(_fits(value, kind) for kind in _alternatives(declared))
+    if not _alternatives(declared):
+        return False
+    try:
+        _convert(value, declared)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _convert(value: Any, declared: Any) -> Any:
+    """Return ``value``, as a float if ``declared`` is one. Raises ValidationError if ``declared`` does not allow it."""
+    items = value
+    if isinstance(value, range):
+        items = [*value[:1], *value[-1:]]  # a range may be of any length
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        items = list(value)
+    elif isinstance(value, set | frozenset):
+        raise msgspec.ValidationError("a set has no order")
+    try:
+        converted = msgspec.convert(items, declared)
+    except UnicodeEncodeError:
+        raise msgspec.ValidationError("it is not valid Unicode") from None
+    if not all(map(_is_finite, converted if isinstance(converted, list) else [converted])):
+        raise msgspec.ValidationError("it is not finite")
+    return converted if isinstance(converted, float) else value
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return not isinstance(value, int | float) or math.isfinite(value)
+    except OverflowError:  # a whole number that exceeds every float
+        return False
 
 
 def in_words(declared: Any) -> str:
@@ -214,35 +244,6 @@ def _is_checked(kind: Type) -> bool:
     if isinstance(kind, ListType):
         return _is_checked(kind.item_type)
     return isinstance(kind, NoneType | BoolType | IntType | FloatType | StrType | LiteralType)
-
-
-def _fits(value: Any, kind: Type) -> bool:
-    if isinstance(kind, NoneType):
-        return value is None
-    if isinstance(kind, LiteralType):
-        return any(type(value) is type(literal) and value == literal for literal in kind.values)
-    if isinstance(kind, ListType):
-        items = (*value[:1], *value[-1:]) if isinstance(value, range) else value  # a range may be of any length
-        return (
-            isinstance(value, Sequence) and not isinstance(value, str) and all(_fits(v, kind.item_type) for v in items)
-        )
-    if isinstance(kind, IntType | FloatType):
-        number = isinstance(value, int if isinstance(kind, IntType) else int | float) and not isinstance(value, bool)
-        return number and _is_finite(value) and all(limit(value) for limit in _limits(kind))
-    return isinstance(value, bool if isinstance(kind, BoolType) else str)
-
-
-def _is_finite(number: float) -> bool:
-    try:
-        return math.isfinite(number)
-    except OverflowError:  # a whole number that exceeds every float
-        return False
-
-
-def _limits(kind: IntType | FloatType) -> list[Callable[[float], bool]]:
-    """Return functions that check a number against each limit of ``kind``."""
-    comparisons = ((kind.ge, operator.le), (kind.gt, operator.lt), (kind.le, operator.ge), (kind.lt, operator.gt))
-    return [functools.partial(compare, limit) for limit, compare in comparisons if limit is not None]
 
 
 def _phrase(kind: Type) -> str:

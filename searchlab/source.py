@@ -37,10 +37,10 @@ SCRIPT = "__main__"
 Its other lines, such as the arguments of ``tune``, may change at any time.
 """
 
-MOST_NUMBERS = 1000
+MAX_NUMBERS = 1000
 """Larger arrays are data rather than code, so only their shapes count."""
 
-_INSTALLED = {"site-packages", "dist-packages"}
+_SITE_FOLDERS = {"site-packages", "dist-packages"}
 """The names of the directories in which distributions are installed by default."""
 
 _STANDARD = Path(os.path.realpath(sysconfig.get_path("stdlib")))
@@ -51,7 +51,7 @@ _STANDARD = Path(os.path.realpath(sysconfig.get_path("stdlib")))
 def core_digest() -> str:
     """Return the digest of the files of searchlab itself that take part in a run, in which comments do count."""
     files = (path for path in CORE.rglob("*.py") if path.relative_to(CORE).parts[0] not in _AFTER_RUNS)
-    return _digest(f"{path.relative_to(CORE)} {_bytes(path)}" for path in sorted(files))
+    return _digest(f"{path.relative_to(CORE)} {_file_digest(path)}" for path in sorted(files))
 
 
 def source_digest(*objects: Any) -> str:
@@ -71,7 +71,7 @@ def source_digest(*objects: Any) -> str:
     """
     definitions = [
         definition
-        for item in map(_function, objects)
+        for item in map(_unwrap, objects)
         for definition in (item.__mro__ if isinstance(item, type) else (item,))
     ]
     packages = {_package(name) for item in definitions if _has_file(name := getattr(item, "__module__", None) or "")}
@@ -91,7 +91,7 @@ def source_digest(*objects: Any) -> str:
         elif not _is_under(path, _STANDARD):
             if name != SCRIPT:
                 parts.add(f"{name} {_imported_tree(name, path)}")
-            pending |= _imports(path, _parent_package(name, path)) - visited
+            pending |= _imported_modules(path, _parent_package(name, path)) - visited
     return _digest(sorted(parts))
 
 
@@ -103,12 +103,12 @@ _HAS_DOCSTRING: int = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # since Python 3.
 
 def files_digest(paths: Iterable[Path]) -> str:
     """Return the digest of the content of files, which is read again only if a file's size or time changes."""
-    return _digest(_content(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths)
+    return _digest(_cached_file_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths)
 
 
 @functools.lru_cache(1024)
-def _content(path: Path, changed: int, size: int) -> str:
-    return _bytes(path)
+def _cached_file_digest(path: Path, changed: int, size: int) -> str:
+    return _file_digest(path)
 
 
 def _package(module: str) -> str:
@@ -126,7 +126,7 @@ def _is_under(path: Path, folder: Path) -> bool:
 
 def _is_installed(path: Path) -> bool:
     """Return whether a module belongs to an installed distribution, also one from ``pip install --target``."""
-    return not _INSTALLED.isdisjoint(path.parts) or any(
+    return not _SITE_FOLDERS.isdisjoint(path.parts) or any(
         _is_under(path, folder) for folder in _folders_of_distributions(tuple(sys.path))
     )
 
@@ -168,7 +168,7 @@ def _find_module(name: str, path: tuple[str, ...]) -> tuple[str | None, tuple[st
     return None, tuple(portions)
 
 
-_imported: dict[str, tuple[object, str]] = {}
+_digests_at_import: dict[str, tuple[object, str]] = {}
 """The digest of each imported module's tree, with the module's specification, which a reload replaces."""
 
 
@@ -180,12 +180,12 @@ def _imported_tree(name: str, path: Path) -> str:
     """
     module = sys.modules.get(name)
     if module is None:
-        return _tree(path)
+        return _tree_digest(path)
     specification = getattr(module, "__spec__", None) or module
-    if name not in _imported or _imported[name][0] is not specification:
+    if name not in _digests_at_import or _digests_at_import[name][0] is not specification:
         changed = f" changed after its import, at {path.stat().st_mtime_ns}" if _has_changed(module, path) else ""
-        _imported[name] = specification, _tree(path) + changed
-    return _imported[name][1]
+        _digests_at_import[name] = specification, _tree_digest(path) + changed
+    return _digests_at_import[name][1]
 
 
 def _has_changed(module: ModuleType, path: Path) -> bool:
@@ -225,12 +225,12 @@ def _read(path: Path, changed: int, size: int) -> tuple[str, tuple[tuple[int, st
     return digest, tuple(sorted(imports))
 
 
-def _tree(path: Path) -> str:
+def _tree_digest(path: Path) -> str:
     state = path.stat()
     return _read(path, state.st_mtime_ns, state.st_size)[0]
 
 
-def _imports(path: Path, package: str) -> set[str]:
+def _imported_modules(path: Path, package: str) -> set[str]:
     """Return the names of all modules that a module in ``package`` may import, with their parent packages."""
     state = path.stat()
     modules: set[str] = set()
@@ -249,7 +249,7 @@ def _distribution_digest(package: str) -> str:
     folders = _folders_of(package)
     files = sorted(file for folder in folders for file in Path(folder).rglob("*")) or ([path] if path else [])
     parts = [
-        f"{file.name} {_tree(file) if file.suffix == '.py' else _bytes(file)}"
+        f"{file.name} {_tree_digest(file) if file.suffix == '.py' else _file_digest(file)}"
         for file in files
         if file.is_file() and "__pycache__" not in file.parts
     ]
@@ -260,11 +260,11 @@ def _distribution_digest(package: str) -> str:
     return f"{package} {number} {_digest(parts)}"
 
 
-def _bytes(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _function(item: Any) -> Any:
+def _unwrap(item: Any) -> Any:
     """Return what a decorator, a descriptor or a partial function wraps."""
     while True:
         inner = getattr(item, "__wrapped__", None) or getattr(item, "__func__", None)
@@ -290,7 +290,7 @@ def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
     while pending:
         name, value, is_in_file = pending.pop()
         if is_numpy(value):
-            value = value.tolist() if value.size <= MOST_NUMBERS else f"{value.dtype} {value.shape}"
+            value = value.tolist() if value.size <= MAX_NUMBERS else f"{value.dtype} {value.shape}"
         if not isinstance(value, _PLAIN):
             if id(value) in visited:
                 continue
@@ -304,9 +304,9 @@ def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
                 if value.__module__ == SCRIPT:
                     code.add(_code_text(value))
                 if is_users(value.__module__):
-                    pending += [(*member, True) for member in _referred_to(value) if not _is_private(*member)]
+                    pending += [(*member, True) for member in _references(value) if not _is_private(*member)]
             elif _package(value.__module__) not in sys.stdlib_module_names - {"__main__"}:
-                pending += [(*member, False) for member in _referred_to(value)]
+                pending += [(*member, False) for member in _references(value)]
                 code.add(_code_text(value))
         elif isinstance(value, Mapping):
             members = [(f"{name}[{_plain(key)}]", member) for key, member in value.items()]
@@ -314,7 +314,7 @@ def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
             members = [(f"{name}[{index}]", member) for index, member in enumerate(value)]
         elif isinstance(value, property):
             members = [(name, function) for function in (value.fget, value.fset)]
-        elif (inner := _function(value)) is not value:
+        elif (inner := _unwrap(value)) is not value:
             members = [(name, inner), (name, getattr(value, "args", ())), (name, getattr(value, "keywords", {}))]
         elif isinstance(value, _PLAIN) or not is_in_file:
             code.add(f"{name} = {_plain(value)}")
@@ -339,7 +339,7 @@ def _code_text(value: Any) -> str:
     return f"{value.__qualname__} {_code_digest(value.__code__) if isinstance(value, FunctionType) else ''}"
 
 
-def _referred_to(value: Any) -> list[tuple[str, Any]]:
+def _references(value: Any) -> list[tuple[str, Any]]:
     """Return the named values on which a class or function depends: attributes, defaults, globals and closures."""
     prefix = value.__qualname__
     if isinstance(value, type):

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from .matching import FlatFunction
 
-OneLog = str | Path | Result
-Logs = OneLog | Sequence[OneLog]
+LogSource = str | Path | Result
+Logs = LogSource | Sequence[LogSource]
 
 
 @checks_arguments
@@ -115,8 +115,7 @@ def apply_history_best(
             arguments = {order[at]: workload.arguments[at] for at in counts}
             with_packed[variable.name_hint] = PackedFunction(program, main, arguments, winner.result.space.target)
     if missing:
-        named = {variable.name_hint: function for variable, function in functions.items()}
-        warn(_no_match(missing, named))
+        warn(_no_match(missing, {variable.name_hint: function for variable, function in functions.items()}))
     applied = mod.clone()
     if with_packed:
         applied, packed_every_call = with_packed_calls(applied, with_packed)
@@ -134,7 +133,7 @@ def apply_history_best(
 
 
 def _results(logs: Logs) -> list[Result]:
-    items: Sequence[OneLog] = [logs] if isinstance(logs, str | Path | Result) else logs
+    items: Sequence[LogSource] = [logs] if isinstance(logs, str | Path | Result) else logs
     results: list[Result] = []
     for item in items:
         results += [item] if isinstance(item, Result) else read_found([Path(item)], load_log)

@@ -85,7 +85,7 @@ class FlatFunction:
         return self.flat(range(len(self.func.params)))
 
 
-MOST_INLINED = 16
+MAX_INLINED = 16
 """The maximum number of blocks to inline, as expressions may double in size with each of them."""
 
 
@@ -96,7 +96,7 @@ def inlined(func: PrimFunc) -> PrimFunc:
     intermediates = list(schedule.get(root).alloc_buffers)
     blocks = schedule.get_child_blocks(root)
     for block in blocks:
-        elementwise = len(blocks) <= MOST_INLINED and not any(
+        elementwise = len(blocks) <= MAX_INLINED and not any(
             map(reduces, [schedule.get(block), *map(schedule.get, schedule.get_consumers(block))])
         )
         if elementwise or _only_copies(schedule.get(block), intermediates):

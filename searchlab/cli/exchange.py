@@ -7,6 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from ..analysis.words import counted
 from ..apply.best import export_library
 from ..errors import SearchlabError
 from ..exchange import exports, imports
@@ -59,12 +60,13 @@ def import_(
     if option and not space:
         raise SearchlabError("--option sets an option of a space; specify the space with --space")
     space_plugin = Plugin(space, plugin("", option)["options"]) if space else None
-    logs, notes = imports.import_file(file, to, imports.As(workload, space_plugin, target, seed, label), format)
+    options = imports.ImportOptions(workload, space_plugin, target, seed, label)
+    logs, notes = imports.import_file(file, to, options, format)
     for note in notes:
         say(f"skipped: {note}")
     for log in logs:
         use = "for analysis only" if log.analysis else f"in {log.header.space.name}"
-        say(f"{len(log.records):,} trial{'s' * (len(log.records) != 1)} of {log.header.workload}, {use}: {log.path}")
+        say(f"{counted(len(log.records), 'trial')} of {log.header.workload}, {use}: {log.path}")
         if log.left_out:
             line, why = log.left_out[0]
             say(f"skipped records that are not in the space: {len(log.left_out):,}; the first is on line {line}: {why}")
@@ -106,5 +108,5 @@ def export(
     count, notes = exports.export_logs(logs, to, output)
     for note in notes:
         say(f"note: {note}")
-    say(f"exported {count:,} log{'s' * (count != 1)} to {output}")
+    say(f"exported {counted(count, 'log')} to {output}")
     say(f"not carried over: {exports.LOST[to]}")

@@ -22,10 +22,7 @@ Host = Annotated[str, Option(help="The address to listen on: this machine's addr
 
 
 @fleet.command(name="tracker")
-def fleet_tracker(
-    host: Host = "127.0.0.1",
-    port: Port = 9190,
-) -> None:
+def fleet_tracker(host: Host = "127.0.0.1", port: Port = 9190) -> None:
     """Run the tracker, which lends devices to studies. One tracker can serve all keys."""
     run_tracker(host, port, lambda at: _ready(f"tracker at {at}"))
 

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.text import Text
 from typer import Argument, Option
 
 from ..costmodel import COST_MODELS
@@ -32,6 +34,7 @@ from .terminal import (
     say,
     say_code,
     say_json,
+    say_table,
     speed_and_time,
     working,
 )
@@ -62,7 +65,7 @@ LANGUAGES = {"llvm": ("llvm", "llvm"), "source": ("llvm", "cuda"), "kernel": ("g
 
 
 def best(
-    where: Annotated[Path, Argument(help="The log of a run, or a directory of logs.", metavar="LOG|DIR")],
+    path: Annotated[Path, Argument(help="The log of a run, or a directory of logs.", metavar="LOG|DIR")],
     show: ShowForm = Show.config,
     html: Annotated[bool, Option("--html", help="Print a web page with highlighted code, for `--show`.")] = False,
     as_json: AsJson = False,
@@ -70,13 +73,13 @@ def best(
     """Show the fastest program in a log, or for each workload in a directory of logs."""
     if html and (as_json or show is Show.config):
         raise SearchlabError("--html is only for code; pass --show with the form of the program, and omit --json")
-    bests = _best_by_workload(where) if where.is_dir() else [load_log(where).best]
+    bests = _best_by_workload(path) if path.is_dir() else [load_log(path).best]
     if show is not Show.config and len(bests) > 1:
         raise SearchlabError(
-            f"{where} has logs for {len(bests)} workloads, but --show {show} shows only one program; specify one of "
+            f"{path} has logs for {len(bests)} workloads, but --show {show} shows only one program; specify one of "
             f"these logs: {', '.join(str(program.result.log.path) for program in bests)}"
         )
-    show_bests(bests, show, as_json, html, several=where.is_dir())
+    show_bests(bests, show, as_json, html, several=path.is_dir())
 
 
 def show_bests(bests: list[Best], show: Show, as_json: bool, html: bool, *, several: bool) -> None:
@@ -286,7 +289,7 @@ def costmodel_eval(
     as_json: AsJson = False,
 ) -> None:
     """Show how well cost models predict recorded trials that they were not trained on."""
-    from ..tables.costmodels import evaluate, mean_quality, quality_table
+    from ..tables.costmodels import COLUMNS, evaluate, mean_quality, quality_rows
 
     plugins = [COST_MODELS.resolve(plugin(text))[0] for text in model]
     qualities = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
@@ -294,4 +297,6 @@ def costmodel_eval(
         say_json({"means": mean_quality(qualities), "logs": qualities})
         return
     trained = f"trained on {100 * train_fraction:g} % of each log" if split == "within-task" else "on other workloads"
-    out.print(quality_table(qualities, f"{split}, {features} features: {trained}, k = {k}"))
+    title = Text(f"{split}, {features} features: {trained}, k = {k}", "bold")
+    heads = list(COLUMNS.values())
+    say_table(("cost model", *heads), quality_rows(qualities), right=heads, title=title, box=SIMPLE_HEAD)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from ..analysis.words import number_text
+from ..analysis.words import counted, number_text
 from ..errors import warn
 from ..machine.host import observe_load
 from ..machine.noise import REPEATS, write_check
@@ -39,7 +39,7 @@ def machine_check(
         say_json(check)
         write_check(check)
         return
-    columns = ["threads", "spread", "drift", *(f"{count} repeat{'s' * (count > 1)}" for count in REPEATS)]
+    columns = ["threads", "spread", "drift", *(counted(count, "repeat") for count in REPEATS)]
     rows = [
         [noise.threads, *(f"{number_text(100 * value)} %" for value in (noise.spread, noise.drift))]
         + [f"{number_text(100 * noise.resolution[count])} %" if count in noise.resolution else "-" for count in REPEATS]

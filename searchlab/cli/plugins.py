@@ -16,14 +16,7 @@ import typer
 from rich.text import Text
 from typer import Argument, Option
 
-from ..conformance import (
-    cost_model_checks,
-    policy_checks,
-    run_checks,
-    select,
-    space_checks,
-    workload_checks,
-)
+from ..conformance import cost_model_checks, policy_checks, run_checks, select, space_checks, workload_checks
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, did_you_mean
 from ..executors.contract import EXECUTORS
@@ -58,15 +51,12 @@ Kind = StrEnum("Kind", ["spaces", "policies", "costmodels", "executors", "schedu
 Shown = StrEnum("Shown", ["policy", "space", "costmodel", "scheduler", "workload"])
 Contract = StrEnum("Contract", ["policy", "space", "costmodel", "workload"])
 KINDS: dict[str, PluginKind[Any]] = {
-    "spaces": SPACES,
-    "policies": POLICIES,
-    "costmodels": COST_MODELS,
+    **dict.fromkeys(("spaces", "space"), SPACES),
+    **dict.fromkeys(("policies", "policy"), POLICIES),
+    **dict.fromkeys(("costmodels", "costmodel"), COST_MODELS),
+    **dict.fromkeys(("schedulers", "scheduler"), SCHEDULERS),
+    **dict.fromkeys(("workloads", "workload"), WORKLOADS),
     "executors": EXECUTORS,
-    "schedulers": SCHEDULERS,
-    "space": SPACES,
-    "policy": POLICIES,
-    "costmodel": COST_MODELS,
-    "scheduler": SCHEDULERS,
 }
 
 
@@ -78,13 +68,12 @@ def list_(
     `searchlab list policies` also shows the published algorithm behind each policy. Use `searchlab show policy NAME`
     for a full description.
     """
-    listed: dict[str, dict[str, str]] = {}
-    for each_kind in [kind] if kind else Kind:
-        if each_kind is Kind.workloads:
-            kinds = {name: point.value for name, point in WORKLOADS.entry_points_by_name().items()}
-            listed[each_kind] = kinds | {name: str(parse_workload(name)) for name in preset_names()}
-        else:
-            listed[each_kind] = {name: point.value for name, point in KINDS[each_kind].entry_points_by_name().items()}
+    listed: dict[str, dict[str, str]] = {
+        title: {name: point.value for name, point in KINDS[title].entry_points_by_name().items()}
+        for title in ([kind] if kind else Kind)
+    }
+    if Kind.workloads in listed:
+        listed[Kind.workloads] |= {name: str(parse_workload(name)) for name in preset_names()}
     declared = origins() if kind is Kind.policies else {}
     if as_json:
         say_json(listed | ({"origins": declared} if kind is Kind.policies else {}))
@@ -122,11 +111,7 @@ def show(
     name: Annotated[str, Argument(help="A name from `searchlab list`, `module:Class`, or a workload.", metavar="NAME")],
 ) -> None:
     """Explain a policy, a space, a cost model, a scheduler or a workload: what it does, its options, and its origin."""
-    if kind is Shown.workload and name in WORKLOADS.entry_points_by_name():
-        say(Text.assemble((name, "bold"), f"  {WORKLOADS.entry_points_by_name()[name].value}"))
-        say(as_text(inspect.getdoc(WORKLOADS.load(name)) or "It has no docstring."))
-        return
-    if kind is Shown.workload:
+    if kind is Shown.workload and name not in WORKLOADS.entry_points_by_name():
         workload = parse_workload(name)
         say(Text(str(workload), "bold"))
         say(as_text(inspect.getdoc(type(workload)) or ""))
@@ -138,6 +123,8 @@ def show(
     registry.check_class(name, cls)
     say(Text.assemble((name, "bold"), f"  {cls.__module__}:{cls.__qualname__}"))
     say(as_text(inspect.getdoc(cls) or "It has no docstring."))
+    if kind is Shown.workload:
+        return
     if options := registry.options_of(cls):
         rows = [(Text(option, "bold"), default_text(p.default), allowed_text(p)) for option, p in options.items()]
         say_table(("option", "default", "allowed values"), rows)
@@ -272,16 +259,10 @@ def _kind_and_name(words: list[str]) -> tuple[Contract, str]:
         return Contract(kind), text
     name = plugin(text)["name"]
     names = {**dict.fromkeys(Contract, name), Contract.workload: kind_of(text)[0]}
-    contracts: dict[Contract, PluginKind[Any]] = {
-        Contract.policy: POLICIES,
-        Contract.space: SPACES,
-        Contract.costmodel: COST_MODELS,
-        Contract.workload: WORKLOADS,
-    }
-    matches = [each for each, plugins in contracts.items() if names[each] in plugins.entry_points_by_name()]
+    matches = [contract for contract in Contract if names[contract] in KINDS[contract].entry_points_by_name()]
     if not matches and ":" in name:
         cls = load_attribute(names[Contract.workload], f"plug-in {name!r}")
-        matches = [each for each in contracts if isinstance(cls, type) and issubclass(cls, contracts[each].contract)]
+        matches = [kind for kind in Contract if isinstance(cls, type) and issubclass(cls, KINDS[kind].contract)]
     if len(matches) != 1:
         which = (
             f"there is a {' and a '.join(matches)} called {name!r}" if matches else f"{name!r} is not a known plug-in"

@@ -34,7 +34,7 @@ Full = Annotated[bool, Option("--full", help="Print the tables of all workloads,
 
 
 def report(
-    where: Annotated[
+    paths: Annotated[
         list[Path],
         Argument(
             help="A study's directory or any other directory of logs; individual logs, `*.jsonl`; a directory from "
@@ -100,28 +100,28 @@ def report(
             )
         from ..suite.leaderboard import bundle_result, write_leaderboards  # as below
 
-        suite_names = [str(path) for path in where if not path.exists() and str(path) in installed_suites()]
+        suite_names = [str(path) for path in paths if not path.exists() and str(path) in installed_suites()]
         results = [
             bundle_result(path, suite) if path.suffix == ".zip" else _result(path, suite)
-            for path in where
+            for path in paths
             if str(path) not in suite_names
         ]
         cards = publish(site, results, lambda out: write_leaderboards(out, suite_names, suite))
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
     with working("reading logs and writing the report"):
-        if len(where) == 1 and (where[0] / RESULT).is_file() and not (everything or by):
+        if len(paths) == 1 and (paths[0] / RESULT).is_file() and not (everything or by):
             from ..suite.compare import against_baselines  # imported here because other reports do not need suites
 
-            runs, _ = against_baselines(where[0], suite)
-            summary = write_comparison(runs, report_directory(*where, out=directory), figures=figures)
-        elif any(path.suffix == ".toml" for path in where):
-            study, logs = _of_study(where)
-            where = [logs]
+            runs, _ = against_baselines(paths[0], suite)
+            summary = write_comparison(runs, report_directory(*paths, out=directory), figures=figures)
+        elif any(path.suffix == ".toml" for path in paths):
+            study, logs = _of_study(paths)
+            paths = [logs]
             summary = report_on_study(study, logs, directory, everything=everything, figures=figures, by=by)
         else:
-            summary = write_report(*where, out=directory, everything=everything, figures=figures, by=by)
-    folder = report_directory(*where, out=directory)
+            summary = write_report(*paths, out=directory, everything=everything, figures=figures, by=by)
+    folder = report_directory(*paths, out=directory)
     if latex:
         policies = {row.policy for item in summary.workloads for row in item.strategies}
         sources = {
@@ -141,7 +141,7 @@ def report(
         say(f"the charts: {folder}/*.{figures}")
     if latex:
         say(f"the LaTeX tables: {folder / TABLES}, and what they cite: {folder / REFERENCES}")
-    for path in where:
+    for path in paths:
         if path.is_dir() and any(map(is_locked, find_logs(path))):
             say(f"{path}: {StudyProgress(path)}")
 
@@ -191,10 +191,10 @@ def read_study_runs(study: Study, logs: Path, *, everything: bool = False, by: B
     return study_runs(study, logs)
 
 
-def _of_study(where: Sequence[Path]) -> tuple[Study, Path]:
-    """Return the study in ``where`` and the directory with its logs, after updating its plan from the study file."""
-    files = [path for path in where if path.suffix == ".toml"]
-    others = [path for path in where if path.suffix != ".toml"]
+def _of_study(paths: Sequence[Path]) -> tuple[Study, Path]:
+    """Return the study in ``paths`` and the directory with its logs, after updating its plan from the study file."""
+    files = [path for path in paths if path.suffix == ".toml"]
+    others = [path for path in paths if path.suffix != ".toml"]
     if len(files) > 1 or len(others) > 1 or not all(path.is_dir() for path in others):
         raise SearchlabError(f"pass at most one directory with the study {files[0]}: the one that contains its logs")
     directory = others[0] if others else logs_of(files[0])
@@ -254,14 +254,14 @@ def power(
     check_option("power", chance, Share)
     if tests and registered:
         raise SearchlabError("--tests and --registered cannot be combined; pass only one of them")
-    where = [logs_of(path) if path.suffix == ".toml" else path for path in study]
+    paths = [logs_of(path) if path.suffix == ".toml" else path for path in study]
     is_suite = len(study) == 1 and not study[0].exists() and study[0].parts[0] in installed_suites()
-    if any((path / RESULT).is_file() for path in where):
-        if len(where) > 1:
+    if any((path / RESULT).is_file() for path in paths):
+        if len(paths) > 1:
             raise SearchlabError(
                 "pass only the directory from `suite run --out`: it is compared with its suite's baselines"
             )
-        runs, name = against_baselines(where[0], suite)
+        runs, name = against_baselines(paths[0], suite)
         strategy = strategy or name
     elif is_suite:
         named_suite = find_suite(study[0])
@@ -271,7 +271,7 @@ def power(
         runs = compare(named_suite, [], baselines(named_suite), range(named_suite.spec.seeds))
         registered = registered or (None if tests else 1)
     else:
-        runs = read_runs(*where)
+        runs = read_runs(*paths)
     plan = power_plan(summarize(runs), difference, chance, tests, strategy, registered=registered, new=is_suite)
     if not plan.needs:
         raise SearchlabError(
@@ -297,9 +297,10 @@ def power(
         )
         for need in plan.needs
     )
+    tests_text = counted(plan.tests, "registered contrast" if plan.registered else "test")
     title = (
         f"To detect a difference of {difference:g} in area under the curve with a probability of {100 * chance:g} "
-        f"%, as one of {plan.tests} {'registered contrast' if plan.registered else 'test'}{'s' * (plan.tests != 1)}"
+        f"%, as one of {tests_text}"
     )
     say_table(columns, rows, right=columns[1:], title=title, box=SIMPLE_HEAD)
     if plan.workloads == 1:

@@ -324,7 +324,7 @@ def suite_verify(
     """
     from ..suite.bundle import BUNDLE_SUFFIX
     from ..suite.confined import verify_submission
-    from ..suite.verify import SECONDS, verify_bundle, verify_suite
+    from ..suite.verify import SECONDS, verify_result, verify_suite
 
     def on_step(text: str, problems: list[str]) -> None:
         out.print(Text.assemble(("wrong", "red") if problems else ("right", "green"), "  ", text), soft_wrap=True)
@@ -340,7 +340,7 @@ def suite_verify(
             write_file(record, format(encode(verification), indent=2) + b"\n")
         is_correct = not verification.problems
     elif (Path(what) / RESULT).is_file():
-        is_correct = verify_bundle(Path(what), on_step, seconds, policy or (), suite)
+        is_correct = verify_result(Path(what), on_step, seconds, policy or (), suite)
     else:
         is_correct = verify_suite(find_suite(what).part(None), on_step, seconds)
     if not is_correct:

@@ -119,9 +119,6 @@ class Check:
     rule: Rule
     subject: Subject
 
-    def __repr__(self) -> str:
-        return f"<Check {self.name} of {self.subject.cls.__qualname__}>"
-
     @property
     def name(self) -> str:
         return self.rule.name
@@ -135,8 +132,8 @@ class Check:
         except (NotApplicable, Refused):
             raise
         except OutOfTime as error:
-            where = innermost(error, self.subject.cls)
-            raise self._failed(f"it was still running after {self.subject.time_limit:g} s, at {where}") from None
+            line = innermost(error, self.subject.cls)
+            raise self._failed(f"it was still running after {self.subject.time_limit:g} s, at {line}") from None
         except Exception as error:  # a plug-in may raise anything
             raise self._failed(f"{describe(error)}, raised at {innermost(error, self.subject.cls)}") from error
 
@@ -199,11 +196,11 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise OutOfTime
 
     handler = signal.signal(signal.SIGALRM, interrupt)
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, left, interval)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
         signal.signal(signal.SIGALRM, handler)
 
 
@@ -232,29 +229,27 @@ def check_constructor(cls: type[Any], fixed: int, *, seeded: bool) -> None:
 
 
 @contextmanager
-def global_streams(seed: int) -> Iterator[None]:
-    """Seed the global random streams of Python and NumPy, and restore them at the end."""
+def global_streams(seed: int, *, untouched: bool = False) -> Iterator[None]:
+    """Seed the global random streams of Python and NumPy, and restore them at the end.
+
+    Raises Breach if they are to stay ``untouched``, but the body draws from one or seeds it.
+    """
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)
+    seeded = _stream_states()
     try:
         yield
+        changed = [name for name, state in _stream_states().items() if state != seeded[name]]
+        if untouched and changed:
+            raise Breach(f"it drew from or seeded the global random stream of {changed[0]}")
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])
 
 
-@contextmanager
-def global_streams_untouched() -> Iterator[None]:
-    """Raise Breach if the body draws from a global random stream or seeds it."""
-    before = random.getstate(), repr(np.random.get_state())
-    yield
-    for name, old, new in (
-        ("random", before[0], random.getstate()),
-        ("numpy.random", before[1], repr(np.random.get_state())),
-    ):
-        if old != new:
-            raise Breach(f"it drew from or seeded the global random stream of {name}")
+def _stream_states() -> dict[str, object]:
+    return {"random": random.getstate(), "numpy.random": repr(np.random.get_state())}
 
 
 def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any, Any]:

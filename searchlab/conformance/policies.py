@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,7 +29,6 @@ from .check import (
     Subject,
     check_constructor,
     global_streams,
-    global_streams_untouched,
     in_two_processes,
     other_clock,
     rule,
@@ -57,29 +57,31 @@ class PolicySubject(Subject):
         # A class that is not a Policy declares nothing; another check reports it.
         return self.cls.traits if issubclass(self.cls, Policy) else Traits()
 
-    def start(self, where: SpaceSubject, seed: int | None = None) -> Policy:
+    def start(self, subject: SpaceSubject, seed: int | None = None) -> Policy:
         """Instantiate the policy. Raises Refused if it rejects the space or the options."""
         seed = self.seed if seed is None else seed
         options = dict(self.plugin.options)
         if self.traits.takes_cost_model:
             model = make_cost_model(self.cost_model, seed)
-            options["cost_model"] = BoundCostModel(model, make_features(self.features, where.space))
+            options["cost_model"] = BoundCostModel(model, make_features(self.features, subject.space))
         refused = (
-            f"policy {self.plugin.name!r} cannot start in space {where.plugin.name!r} (if it supports only certain "
+            f"policy {self.plugin.name!r} cannot start in space {subject.plugin.name!r} (if it supports only certain "
             f"spaces, specify one, as in: --space sketch --workload gemm:64x64x64)"
         )
-        policy: Policy = self.make(Policy, refused, where.space, seed=seed, **options)
+        policy: Policy = self.make(Policy, refused, subject.space, seed=seed, **options)
         return policy
 
-    def run(self, where: SpaceSubject, cost: Cost = flaky, *, seed: int | None = None, trials: int = 32) -> list[Trial]:
+    def run(
+        self, subject: SpaceSubject, cost: Cost = flaky, *, seed: int | None = None, trials: int = 32
+    ) -> list[Trial]:
         """Run a new instance in batches of eight. Every run seeds the global random streams with the same seed."""
         with global_streams(0):
-            return run(self.start(where, seed), cost, trials)
+            return run(self.start(subject, seed), cost, trials)
 
     @cached_property
     def runs(self) -> dict[str, list[Trial]]:
         """A normal run in each of ``spaces``."""
-        return {name: self.run(where) for name, where in self.spaces.items()}
+        return {name: self.run(subject) for name, subject in self.spaces.items()}
 
 
 # The rules that must hold for others to be meaningful
@@ -102,8 +104,8 @@ def signature(policy: PolicySubject) -> None:
 @rule("see the line above; a space may have only a single config, or even no knobs")
 def starts(policy: PolicySubject) -> None:
     """It can be instantiated in every space."""
-    for where in (*policy.spaces.values(), *policy.small.values()):
-        policy.start(where)
+    for subject in (*policy.spaces.values(), *policy.small.values()):
+        policy.start(subject)
 
 
 @rule("see the line above; ask(n) returns a list of configs, and tell(trials) accepts a list of trials", ["starts"])
@@ -137,9 +139,9 @@ def batch_size(policy: PolicySubject) -> None:
     for n in (8, 1, 0, 40, 7):
         instance = policy.start(policy.spaces["large"])
         for _ in range(2):
-            got = len(instance.ask(n))
-            if got > n:
-                raise Breach(f"ask({n}) returned {got} configs")
+            count = len(instance.ask(n))
+            if count > n:
+                raise Breach(f"ask({n}) returned {count} configs")
 
 
 @rule("keep a set of all configs proposed or told, or derive from searchlab.NeverTwice, which does this", BASIC)
@@ -147,8 +149,8 @@ def no_repeats(policy: PolicySubject) -> None:
     """It never proposes a config twice, even before it is told the first trial."""
     for trials in policy.runs.values():
         _check_repeats([trial.config for trial in trials])
-    for where in policy.spaces.values():
-        instance = policy.start(where)
+    for subject in policy.spaces.values():
+        instance = policy.start(subject)
         _check_repeats([config for _ in range(4) for config in instance.ask(5)])
 
 
@@ -163,17 +165,17 @@ def _check_repeats(configs: Sequence[Config]) -> None:
 @rule('draw from searchlab.policy.private_rng(seed, "a tag", ...); an unseeded default_rng() differs each time', BASIC)
 def same_seed(policy: PolicySubject) -> None:
     """The same seed and measurements give the same proposals."""
-    for name, where in policy.spaces.items():
-        _check_same(policy.runs[name], policy.run(where), "with the same seed")
+    for name, subject in policy.spaces.items():
+        _check_same(policy.runs[name], policy.run(subject), "with the same seed")
 
 
 @rule('draw from your own generator: searchlab.policy.private_rng(seed, "a tag", ...)', [*BASIC, "same-seed"])
 def global_random_state(policy: PolicySubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
-    where = policy.spaces["large"]
+    subject = policy.spaces["large"]
     for seed in (1, 2):
-        with global_streams(seed), global_streams_untouched():
-            trials = run(policy.start(where), flaky, 32)
+        with global_streams(seed, untouched=True):
+            trials = run(policy.start(subject), flaky, 32)
         _check_same(policy.runs["large"], trials, "with different global random streams")
 
 
@@ -208,7 +210,7 @@ def every_process(policy: PolicySubject) -> None:
 
 def proposals(policy: PolicySubject) -> list[dict[str, Any]]:
     """Return the proposals of a short run in each of the policy's spaces, as JSON data."""
-    return [trial.config.to_json() for where in policy.spaces.values() for trial in policy.run(where, trials=24)]
+    return [trial.config.to_json() for subject in policy.spaces.values() for trial in policy.run(subject, trials=24)]
 
 
 @rule("copy lists before changing them: write self.trials += trials instead of self.trials = trials", BASIC)
@@ -230,11 +232,11 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
 @rule("accept every trial in warm_start, which calls tell by default, and do not propose these configs again", BASIC)
 def warm_start(policy: PolicySubject) -> None:
     """It learns from another run's trials and does not propose their configs again."""
-    for where in policy.spaces.values():
-        earlier = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
-        instance = policy.start(where)
+    for subject in policy.spaces.values():
+        earlier = trials_of(subject.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
+        instance = policy.start(subject)
         instance.warm_start(list(earlier))
-        left = where.space.size(64)
+        left = subject.space.size(64)
         trials = run(instance, flaky, 24)
         if not trials and (left is None or left > len(earlier)) and not policy.traits.stops:
             raise Breach(f"after a warm start with {len(earlier)} trials in a larger space, it proposes nothing")
@@ -242,18 +244,15 @@ def warm_start(policy: PolicySubject) -> None:
             raise Breach(f"it proposes a config from its warm start: {next(iter(repeated)).to_json()}")
 
 
-@rule(
-    "make warm starts depend only on the trials and the seed: a resumed run repeats them",
-    [*SEEDED, "warm-start"],
-)
+@rule("make warm starts depend only on the trials and the seed: a resumed run repeats them", [*SEEDED, "warm-start"])
 def same_warm_start(policy: PolicySubject) -> None:
     """The same seed and warm start give the same proposals, and the list of trials is not modified."""
-    where = policy.spaces["large"]
-    earlier = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
+    subject = policy.spaces["large"]
+    earlier = trials_of(subject.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
     runs = []
     for _ in range(2):
         argument = list(earlier)
-        instance = policy.start(where)
+        instance = policy.start(subject)
         instance.warm_start(argument)
         if argument != earlier:
             raise Breach(
@@ -270,15 +269,15 @@ def same_warm_start(policy: PolicySubject) -> None:
 )
 def foreign_trials(policy: PolicySubject) -> None:
     """It continues after a warm start with trials whose configs are not in its space."""
-    for where in policy.spaces.values():
-        own_trials = trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), smooth)
+    for subject in policy.spaces.values():
+        own_trials = trials_of(subject.space.sample_new(np.random.default_rng(5), 4, ()), smooth)
         foreign = [
             Config({"no such knob": 1}),
             Config(),
             *(Config({**t.config, "no such knob": (2, 4)}) for t in own_trials),
         ]
         fast = [Trial(i, config, successful_measurement(1e-6 * (i + 1))) for i, config in enumerate(foreign)]
-        instance = policy.start(where)
+        instance = policy.start(subject)
         instance.warm_start([*fast[:3], *own_trials, *fast[3:]])
         run(instance, smooth, 24)
 
@@ -292,10 +291,10 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
     """A policy that was only told the trials, in batches of any size, continues like the policy that proposed them."""
     if policy.traits.needs_asks:
         raise NotApplicable("it declares needs_asks=True, so it resumes by repeating its asks, which same-seed checks")
-    for name, where in policy.spaces.items():
-        original = policy.start(where)
+    for name, subject in policy.spaces.items():
+        original = policy.start(subject)
         trials = run(original, flaky, 32)
-        at_once, singly = policy.start(where), policy.start(where)
+        at_once, singly = policy.start(subject), policy.start(subject)
         at_once.tell(list(trials))
         for trial in trials:
             singly.tell([trial])
@@ -305,9 +304,7 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
                 proposals = list(other.ask(8))
                 if proposals != batch:
                     difference = _describe_difference(proposals, batch)
-                    raise Breach(
-                        f"told {len(trials)} trials in space {name!r} {how}, it then continues with {difference}"
-                    )
+                    raise Breach(f"told {len(trials)} trials in space {name!r} {how}, it continues with {difference}")
             answers = trials_of(batch, flaky, len(trials))
             for instance in (original, at_once, singly):
                 instance.tell(list(answers))
@@ -327,9 +324,9 @@ def all_is_equal(policy: PolicySubject) -> None:
 
 
 def _check_continues(policy: PolicySubject, cost: Cost) -> None:
-    where = policy.spaces["large"]
-    trials = policy.run(where, cost)
-    size = where.space.size(32)
+    subject = policy.spaces["large"]
+    trials = policy.run(subject, cost)
+    size = subject.space.size(32)
     if len(trials) < (32 if size is None else min(32, size)) and not policy.traits.stops:
         raise Breach(f"it stopped after {len(trials)} trials")
 
@@ -343,9 +340,9 @@ def exhausts(policy: PolicySubject) -> None:
     """It proposes every config in a small space (unless the class declares stops=True), and then nothing."""
     if not policy.small:
         raise NotApplicable("the space has too many configs even for the smallest workloads")
-    for where in policy.small.values():
-        members = list(where.space.enumerate())
-        instance = policy.start(where)
+    for subject in policy.small.values():
+        members = list(subject.space.enumerate())
+        instance = policy.start(subject)
         proposed: set[Config] = set()
         count, empty = 0, 0
         while empty < 2:
@@ -366,12 +363,12 @@ def exhausts(policy: PolicySubject) -> None:
 @rule("learn from each trial only once, when it is told, or from a bounded number of trials", WARM_STARTS)
 def bounded_time(policy: PolicySubject) -> None:
     """After four times as many trials, tell and ask take at most sixteen times as long."""
-    where = policy.spaces["large"]
-    configs = where.space.sample_new(np.random.default_rng(3), 256, ())
+    subject = policy.spaces["large"]
+    configs = subject.space.sample_new(np.random.default_rng(3), 256, ())
     trials = trials_of(configs, flaky)
     if len(trials) < 256:
         raise NotApplicable(f"the space has only {len(trials)} configs, but 256 are needed")
-    few, many = (_step_seconds(policy.start(where), trials[:count]) for count in (64, 256))
+    few, many = (_step_seconds(policy.start(subject), trials[:count]) for count in (64, 256))
     if many > 16 * few + 0.2:
         raise Breach(f"tell and ask take {few:.3g} s of CPU time after 64 trials, but {many:.3g} s after 256")
 
@@ -401,9 +398,9 @@ def _check_same(before: Sequence[Trial], after: Sequence[Trial], when: str) -> N
 
 
 def _describe_difference(first: Sequence[Config], second: Sequence[Config]) -> str:
-    for number, (this, that) in enumerate(zip(first, second, strict=False)):
-        if this != that:
-            return f"{this.to_json()} instead of {that.to_json()} as proposal {number}"
+    for number, (proposal, other) in enumerate(zip(first, second, strict=False)):
+        if proposal != other:
+            return f"{proposal.to_json()} instead of {other.to_json()} as proposal {number}"
     return f"{len(first)} configs instead of {len(second)}"
 
 
@@ -434,8 +431,8 @@ def policy_checks(
     Raises:
         SearchlabError: If the plug-in, an option, the workload or the target is unknown.
     """
-    named, cls = POLICIES.resolve(plugin)
-    POLICIES.check_options(named.name, cls, named.options)
+    resolved, cls = POLICIES.resolve(plugin)
+    POLICIES.check_options(resolved.name, cls, resolved.options)
     traits = cls.traits if issubclass(cls, Policy) else Traits()
     model, features = traits.model(cost_model, features)
     if space is None:
@@ -446,19 +443,15 @@ def policy_checks(
     else:
         own_subject = SpaceSubject.for_workload(space, workload, resolve_target(target), seed)
         spaces, small = {"large": own_subject}, _small(space, own_subject)
-    subject = PolicySubject(named, cls, seed, time_limit, spaces, small, COST_MODELS.resolve(model)[0], features)
+    subject = PolicySubject(resolved, cls, seed, time_limit, spaces, small, COST_MODELS.resolve(model)[0], features)
     return [Check(rule, subject) for rule in RULES]
 
 
 def _small(space: PluginSpec, supported: SpaceSubject) -> dict[str, SpaceSubject]:
     """Return the given space if it is small; if not, the space for the first tiny workload that makes it small."""
-    for subject in (
-        supported,
-        *(SpaceSubject.from_spec(space, parse_workload(text), supported.target) for text in TINY_WORKLOADS),
-    ):
-        try:
+    tiny = (SpaceSubject.from_spec(space, parse_workload(text), supported.target) for text in TINY_WORKLOADS)
+    for subject in (supported, *tiny):
+        with suppress(SearchlabError):
             if (size := subject.space.size(MAX_SIZE_TO_EXHAUST)) is not None and size <= MAX_SIZE_TO_EXHAUST:
                 return {str(subject.workload): subject}
-        except SearchlabError:
-            continue
     return {}

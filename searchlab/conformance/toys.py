@@ -168,10 +168,10 @@ def run(policy: Policy, cost: Cost, budget: int, batch: int = 8) -> list[Trial]:
     """Run a policy for ``budget`` trials, or fewer if it stops, and return the trials."""
     trials: list[Trial] = []
     while len(trials) < budget:
-        asked = policy.ask(min(batch, budget - len(trials)))
-        if not asked:
+        configs = policy.ask(min(batch, budget - len(trials)))
+        if not configs:
             break
-        answers = trials_of(asked, cost, len(trials))
-        policy.tell(answers)
-        trials += answers
+        new = trials_of(configs, cost, len(trials))
+        policy.tell(new)
+        trials += new
     return trials

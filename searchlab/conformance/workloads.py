@@ -20,7 +20,6 @@ from .check import (
     NotApplicable,
     Subject,
     global_streams,
-    global_streams_untouched,
     in_two_processes,
     rule,
     rules_in,
@@ -83,7 +82,7 @@ def frozen(subject: WorkloadSubject) -> None:
 
 
 @rule("let spelling contain every field that matters, in the form that parse reads")
-def spelled(subject: WorkloadSubject) -> None:
+def spelling(subject: WorkloadSubject) -> None:
     """Parsing its spelling results in an equal workload, with the same spelling."""
     workload = subject.workload
     try:
@@ -179,7 +178,7 @@ def seeded_inputs(subject: WorkloadSubject) -> None:
     """The seed alone determines the inputs, and no global random stream is used."""
     if not subject.operands:
         raise NotApplicable("it has no operands")
-    with global_streams(1), global_streams_untouched():
+    with global_streams(1, untouched=True):
         second = subject.workload.inputs(subject.seed)
     if not _equal(second, subject.inputs):
         raise Breach(f"inputs({subject.seed}) returned different values the second time")
@@ -256,7 +255,7 @@ def tight(subject: WorkloadSubject) -> None:
 
 
 @rule("let content() contain what from_log needs, and let from_log execute nothing", ["frozen"])
-def logged(subject: WorkloadSubject) -> None:
+def from_log(subject: WorkloadSubject) -> None:
     """from_log creates an equal workload from the text in a log, and opens no file."""
     workload = subject.workload
     with _nothing_opened():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -20,7 +20,7 @@ from ..log.format import Header, Record, read_log_bytes
 from ..plugins import Plugin
 from ..records import Statistic
 from ..schema import UNREADABLE
-from ..space import Config, Space, Value
+from ..space import PARAMETERS, SPACES, Config, Space, Value
 from ..target import parse_options
 from ..workload import Workload
 
@@ -72,6 +72,14 @@ class ListsConfigs(Protocol):
     def options_for(
         cls, parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]
     ) -> dict[str, Any]: ...
+
+
+def listed_space(
+    parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]], **options: Any
+) -> Plugin:
+    """Return the space ``parameters`` with exactly these configs."""
+    cls = cast("type[ListsConfigs]", SPACES.load(PARAMETERS))
+    return Plugin(PARAMETERS, {**cls.options_for(parameters, configs), **options})
 
 
 class Reader(NamedTuple):
@@ -159,9 +167,9 @@ REPEATED = "measurements of configs that had already been measured; only the fir
 
 def without_repeats(task: ForeignTask) -> ForeignTask:
     """Return ``task`` with only the first trial of each config, since tuners append to a file whenever they run."""
-    first: dict[bytes, ForeignTrial] = {}
+    first: dict[Config, ForeignTrial] = {}
     for trial in task.trials:
-        first.setdefault(msgspec.json.encode(trial.record.config), trial)
+        first.setdefault(Config(trial.record.config), trial)
     if len(first) == len(task.trials):
         return task
     note = f"{len(task.trials) - len(first)} {REPEATED}"
@@ -179,8 +187,7 @@ def records(path: Path) -> Iterator[ForeignLine]:
         raise SearchlabError(f"{path} contains only comments, so there is nothing to import")
     last = every[-1]
     if len(every) > 1 and not _is_json(last.text) and not read_log_bytes(path).endswith(b"\n"):
-        text = f"{path}, line {last.number} is incomplete: its end is missing, so it is not imported"
-        warn(text)
+        warn(f"{path}, line {last.number} is incomplete: its end is missing, so it is not imported")
         every.pop()
     yield from every
 

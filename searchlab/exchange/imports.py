@@ -39,12 +39,12 @@ READERS = {
 IMPORTED = {"kind": "imported"}
 """The measuring protocol in an imported log's header; how the other tuner measured is unknown."""
 
-NAMED = ("kind", "mtriple", "mcpu", "mattr", "num-cores", "vector-width", "arch")
+PROGRAM_ATTRIBUTES = ("kind", "mtriple", "mcpu", "mattr", "num-cores", "vector-width", "arch")
 """The target attributes that determine which programs exist; all others only inform MetaSchedule."""
 
 
 @dataclass(frozen=True)
-class As:
+class ImportOptions:
     """Options for importing a file."""
 
     workload: str | None = None  # overrides the workload in the file
@@ -72,19 +72,21 @@ def detect(path: Path) -> str:
     if looks_like := kernel_tuner.format_of(path):
         return looks_like
     first = next(records(path))
-    where, formats = f"{path}, line {first.number}", ", ".join(READERS)
+    position, formats = f"{path}, line {first.number}", ", ".join(READERS)
     try:
         record = msgspec.json.decode(first.text)
     except UNREADABLE as error:
-        raise SearchlabError(f"{where} is not JSON, which all known formats ({formats}) use: {error}") from None
+        raise SearchlabError(f"{position} is not JSON, which all known formats ({formats}) use: {error}") from None
     if isinstance(record, dict) and isinstance(record.get("v"), str):
         return "ansor"
     if isinstance(record, dict) and ("input" in record or "v" in record):
         return "autotvm"
-    raise SearchlabError(f"{where} does not look like a record of {formats}; if it is one, pass --format")
+    raise SearchlabError(f"{position} does not look like a record of {formats}; if it is one, pass --format")
 
 
-def import_file(path: Path, out: Path, options: As, format: str | None = None) -> tuple[list[ImportedLog], list[str]]:
+def import_file(
+    path: Path, out: Path, options: ImportOptions, format: str | None = None
+) -> tuple[list[ImportedLog], list[str]]:
     """Write the tasks in another tuner's file as logs.
 
     Args:
@@ -117,7 +119,7 @@ def import_file(path: Path, out: Path, options: As, format: str | None = None) -
             with names_from(path):
                 logs.append(_import_task(reader, task, out if single else out / f"{format}-{number}.jsonl", options))
         except SearchlabError as error:
-            if single or len(tasks) == 1:
+            if len(tasks) == 1:
                 raise
             notes.append(f"{task.name}: {error}")
     if not logs:
@@ -128,10 +130,10 @@ def import_file(path: Path, out: Path, options: As, format: str | None = None) -
             raise SearchlabError(f"{file} already exists; choose a different --out, or remove it")
     for file, data in files.items():
         write_file(file, data, durable=True)
-    return logs, notes + [what for task in tasks for what in task.left_out]
+    return logs, notes + [note for task in tasks for note in task.left_out]
 
 
-def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> ImportedLog:
+def _import_task(reader: Reader, task: ForeignTask, path: Path, options: ImportOptions) -> ImportedLog:
     plugin = task.space if options.space is None else _with_options(options.space, task)
     records = [trial.record for trial in task.trials]
     if task.native is not None and plugin is None:
@@ -157,9 +159,8 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> 
     }
     if plugin is None:
         target = task.target if options.target is None else resolve_target(options.target).to_json()
-        header = Header(
-            space=Plugin(task.format, {"task": task.name}), fingerprint=task.fingerprint, target=target, **common
-        )
+        space_name = Plugin(task.format, {"task": task.name})
+        header = Header(space=space_name, fingerprint=task.fingerprint, target=target, **common)
         return ImportedLog(path, header, _number(records), analysis=True)
 
     with nullcontext() if options.space is None else names_from(USER):
@@ -201,7 +202,7 @@ def _with_options(space: Plugin, task: ForeignTask) -> Plugin:
     return Plugin(space.name, {**space.options, "template": task.template})
 
 
-def _workload(task: ForeignTask, options: As) -> Workload:
+def _workload(task: ForeignTask, options: ImportOptions) -> Workload:
     if task.native is not None and options.workload is None:
         return workload_of(task.native, Path(task.name))
     if options.workload is None:
@@ -223,12 +224,12 @@ def _check_same_workload(header: Header, workload: Workload, name: str) -> None:
         raise SearchlabError(f"{name} is {header.workload}, not {workload}; omit --workload")
 
 
-def _target(task: ForeignTask, options: As) -> Target:
+def _target(task: ForeignTask, options: ImportOptions) -> Target:
     """Return the space's target: the user's, or else the file's, reduced to the attributes that affect programs."""
     if options.target is not None:
         return resolve_target(options.target)
     try:
-        return resolve_target({name: value for name, value in task.target.items() if name in NAMED})
+        return resolve_target({name: value for name, value in task.target.items() if name in PROGRAM_ATTRIBUTES})
     except SearchlabError as error:
         raise SearchlabError(f"the target of {task.name} cannot be used here ({error}); pass --target") from None
 

@@ -13,6 +13,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
@@ -24,13 +25,12 @@ import numpy as np
 from ..errors import SearchlabError
 from ..files import write_file
 from ..log.format import Log, Record, read_log_bytes
-from ..plugins import Plugin
 from ..records import Failure, Statistic
 from ..schema import UNREADABLE
-from ..space import PARAMETERS, SPACES, Config, Space, Value
+from ..space import Config, Space, Value
 from ..target import RECORDED
 from ..workload import Workload, kernel, parse_workload
-from .foreign import REPEATED, ForeignTask, ForeignTrial, ListsConfigs, Reader, is_number, moment, value_of
+from .foreign import ForeignTask, ForeignTrial, Reader, is_number, listed_space, moment, value_of, without_repeats
 
 VERSION = "1.0.0"  # of the T4 schema
 CACHE, T4 = "kernel-tuner-cache", "kernel-tuner"
@@ -76,12 +76,23 @@ UNITS = {
     "nanoseconds": 1e-9,
 }
 RATES = ("gflop/s", "gflops", "gflops/s")
-CLOSE = 1e-6
-COMPLETE = 0.9
+TOLERANCE = 1e-6
+MIN_COMPLETENESS = 0.9
 """A file that lists a smaller share of its :func:`plausible` configs is assumed to contain only part of a space."""
-MOST_LISTED = 1 << 14  # the number of configs above which legal configs are counted in a random sample
-MOST_COMBINATIONS = 10_000  # of parameters; if there are more, only combinations of fewer values are compared
-MOST_PLAUSIBLE = 1e18
+MAX_LISTED = 1 << 14  # the number of configs above which legal configs are counted in a random sample
+MAX_COMBINATIONS = 10_000  # of parameters; if there are more, only combinations of fewer values are compared
+MAX_PLAUSIBLE = 1e18
+
+T4_TIMES = {
+    "runtimes": "times",
+    "compilation": "compile_time",
+    "compilation_time": "compile_time",
+    "benchmark": "benchmark_time",
+    "validation": "verification_time",
+    "search_algorithm": "strategy_time",
+    "framework": "framework_time",
+}
+"""A mapping from the times in T4 files to those in cache files."""
 
 Time = Annotated[float, msgspec.Meta(ge=0, le=1e300)] | None
 Positive = Annotated[float, msgspec.Meta(ge=1e-300, le=1e300)]
@@ -111,16 +122,6 @@ class _Entry(msgspec.Struct):
     timestamp: Any = None
 
 
-class _Times(msgspec.Struct):
-    runtimes: list[Time] | None = None
-    compilation: Time = None
-    compilation_time: Time = None
-    benchmark: Time = None
-    validation: Time = None
-    search_algorithm: Time = None
-    framework: Time = None
-
-
 class _Measurement(msgspec.Struct):
     name: Any = None
     value: Any = msgspec.UNSET
@@ -131,7 +132,7 @@ class _Result(msgspec.Struct):
     """A config in a T4 file."""
 
     configuration: dict[str, Any]
-    times: _Times = msgspec.field(default_factory=_Times)
+    times: dict[str, Any] = {}
     measurements: list[_Measurement] = []
     invalidity: Any = "correct"
     correctness: Any = 1
@@ -278,26 +279,18 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
                 f"{problem}: its configuration {result.configuration!r} has different parameters or invalid values"
             )
         _check_objective(path, result.objectives)
-        times = result.times
-        entry = _Entry(
-            times=times.runtimes,
-            timestamp=result.timestamp,
-            benchmark_time=times.benchmark,
-            compile_time=times.compilation_time if times.compilation is None else times.compilation,
-            verification_time=times.validation,
-            strategy_time=times.search_algorithm,
-            framework_time=times.framework,
-        )
+        times = {T4_TIMES[name]: time for name, time in result.times.items() if name in T4_TIMES}
+        entry = _convert({**times, "timestamp": result.timestamp}, _Entry, problem)
         measured = {str(measurement.name): measurement for measurement in result.measurements}
-        time: Any = statistics.fmean(runtime or 0.0 for runtime in times.runtimes) if times.runtimes else None
-        its_unit = unit
+        time: Any = statistics.fmean(runtime or 0.0 for runtime in entry.times) if entry.times else None
+        time_unit = unit
         if "time" in measured and measured["time"].value is not msgspec.UNSET:
             time = measured["time"].value
-            its_unit = _unit(path, measured["time"].unit or metadata.get("timeunit", "milliseconds"))
+            time_unit = _unit(path, measured["time"].unit or metadata.get("timeunit", "milliseconds"))
         if result.invalidity != "correct" or result.correctness == 0:
             time = str(result.invalidity) if result.invalidity != "correct" else "correctness"
         rates = [(name, measurement.value) for name, measurement in measured.items()]
-        rows.append(_row(number, config, entry, unit, _time(time, its_unit, problem), rates))
+        rows.append(_row(number, config, entry, unit, _time(time, time_unit, problem), rates))
     parameters: dict[str, list[Any]] = {}
     for parameter in rows[0].record.config if rows else ():
         values = list(dict.fromkeys(row.record.config[parameter] for row in rows))
@@ -387,40 +380,21 @@ def _task(
 ) -> ForeignTask:
     if not rows:
         raise SearchlabError(f"{path} contains no records to import")
-    distinct: dict[Config, _MeasuredConfig] = {}
-    for row in rows:
-        distinct.setdefault(Config(row.record.config), row)  # only the first measurement is used
-    if repeated := len(rows) - len(distinct):
-        left_out = [
-            *left_out,
-            f"{repeated} {REPEATED}",
-        ]
-    rows = list(distinct.values())
     statistic = _statistic(rows)
     trials = [ForeignTrial(row.line, _record_with_times(row, statistic)) for row in rows]
-    cls = cast("type[ListsConfigs]", SPACES.load(PARAMETERS))
-    configs = [cast("dict[str, Value]", row.record.config) for row in rows]
-    expected = plausible(parameters, configs)
-    if partial := len(rows) < COMPLETE * expected:
-        left_out = [
-            *left_out,
-            f"about {expected - len(rows):,} configs: the file lists only {len(rows):,} of the {expected:,} configs "
-            "whose values occur together in it, so the file covers only part of the space, and its best config may "
-            "not be the optimum",
-        ]
-    return ForeignTask(
-        format,
-        name,
-        _workload(name, rows),
-        "",
-        {"kind": RECORDED},
-        trials,
-        host=host,
-        statistic=statistic,
-        space=Plugin(PARAMETERS, cls.options_for(parameters, configs)),
-        partial=partial,
-        left_out=tuple(left_out),
-    )
+    workload, target, notes = _workload(name, rows), {"kind": RECORDED}, tuple(left_out)
+    task = ForeignTask(format, name, workload, "", target, trials, host=host, statistic=statistic, left_out=notes)
+    task = without_repeats(task)
+    configs = [cast("dict[str, Value]", trial.record.config) for trial in task.trials]
+    listed, expected = len(configs), plausible(parameters, configs)
+    if partial := listed < MIN_COMPLETENESS * expected:
+        note = (
+            f"about {expected - listed:,} configs: the file lists only {listed:,} of the {expected:,} configs whose "
+            "values occur together in it, so the file covers only part of the space, and its best config may not be "
+            "the optimum"
+        )
+        task = replace(task, left_out=(*task.left_out, note))
+    return replace(task, space=listed_space(parameters, configs), partial=partial)
 
 
 def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]) -> int:
@@ -437,25 +411,25 @@ def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mappi
     axes = {name: {value: index for index, value in enumerate(values)} for name, values in parameters.items()}
     axes = {name: indices for name, indices in axes.items() if len(indices) > 1}
     listed = np.array([[indices[config[name]] for name, indices in axes.items()] for config in configs])
-    sizes, most = [len(indices) for indices in axes.values()], min(4, max(2, len(axes) - 1))
-    while most > 1 and sum(math.comb(len(axes), arity) for arity in range(most + 1)) > MOST_COMBINATIONS:
-        most -= 1
+    sizes, max_arity = [len(indices) for indices in axes.values()], min(4, max(2, len(axes) - 1))
+    while max_arity > 1 and sum(math.comb(len(axes), arity) for arity in range(max_arity + 1)) > MAX_COMBINATIONS:
+        max_arity -= 1
     legal, factor = np.zeros((1, 0), np.int64), 1.0  # the legal choices of the first axes, or a sample of 1 / factor
     rng = np.random.default_rng(0)
     for axis, indices in enumerate(axes.values()):
-        if len(legal) > MOST_LISTED:
-            factor *= len(legal) / MOST_LISTED
-            legal = legal[rng.choice(len(legal), MOST_LISTED, replace=False)]
+        if len(legal) > MAX_LISTED:
+            factor *= len(legal) / MAX_LISTED
+            legal = legal[rng.choice(len(legal), MAX_LISTED, replace=False)]
         choices = np.tile(np.arange(len(indices)), len(legal))[:, None]
         legal = np.concatenate([np.repeat(legal, len(indices), axis=0), choices], axis=1)
-        for arity in range(min(most, axis + 1)):
+        for arity in range(min(max_arity, axis + 1)):
             for others in combinations(range(axis), arity):
                 combined = [*others, axis]
                 occurs = np.zeros([sizes[other] for other in combined], dtype=np.bool_)
                 occurs[tuple(listed[:, combined].T)] = True
                 if not occurs.all():
                     legal = legal[occurs[tuple(legal[:, combined].T)]]
-    return round(min(factor * len(legal), MOST_PLAUSIBLE))
+    return round(min(factor * len(legal), MAX_PLAUSIBLE))
 
 
 STATISTICS: dict[Statistic, Callable[[Sequence[float]], float]] = {
@@ -470,7 +444,7 @@ def _agrees(row: _MeasuredConfig, statistic: Statistic) -> bool:
     return (
         positive
         and isinstance(row.time, float)
-        and math.isclose(STATISTICS[statistic](row.repeats), row.time, rel_tol=CLOSE)
+        and math.isclose(STATISTICS[statistic](row.repeats), row.time, rel_tol=TOLERANCE)
     )
 
 
@@ -495,7 +469,7 @@ def _workload(name: str, rows: list[_MeasuredConfig]) -> Workload:
         return parse_workload(name)
     flops = [row.rate * 1e9 * row.time for row in rows if isinstance(row.time, float)]
     middle = statistics.median(flops) if flops else math.nan
-    same = math.isfinite(middle) and all(math.isclose(value, middle, rel_tol=CLOSE) for value in flops)
+    same = math.isfinite(middle) and all(math.isclose(value, middle, rel_tol=TOLERANCE) for value in flops)
     return kernel(name, (round(middle) or None) if same else None)
 
 
@@ -570,17 +544,11 @@ def _cache_of(log: Log) -> dict[str, Any]:
         for name, value in choice.items():
             params[name][value] = None
         result = _result(record)
-        times = result["times"]
         failed = FAILED_CONFIG.get(result["invalidity"], "RuntimeFailedConfig")
         entry = {
             **choice,
             "time": 1e3 * record.cost if record.failure is None else failed,
-            "times": times["runtimes"],
-            "compile_time": times["compilation_time"],
-            "verification_time": 0.0,
-            "benchmark_time": times["benchmark"],
-            "strategy_time": times["search_algorithm"],
-            "framework_time": times["framework"],
+            **{T4_TIMES[name]: time for name, time in result["times"].items()},
             "timestamp": result["timestamp"],
         }
         entries.setdefault(",".join(map(str, choice.values())), entry)  # only a config's first measurement is used

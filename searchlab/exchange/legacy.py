@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Protocol, cast, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -19,10 +19,10 @@ from ..errors import InvalidConfig, SearchlabError
 from ..log.format import Record
 from ..plugins import Plugin
 from ..records import Failure
-from ..space import PARAMETERS, SPACES, Config, Space, Value
+from ..space import PARAMETERS, Config, Space, Value
 from ..survival import crash_of
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
-from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, ListsConfigs, Reader, records, value_of
+from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, listed_space, records, value_of
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Measured = tuple[list[Any], int, Seconds, Seconds]  # times, MeasureErrorNo, seconds to measure, seconds since 1970
@@ -185,9 +185,7 @@ def _steps_of(trials: Sequence[ForeignTrial]) -> Plugin:
             values.setdefault(name, {"": None})[value] = None
     names = sorted(values, key=lambda name: int(name.partition("_")[0].removeprefix("step")))
     configs = [_with_all_steps(trial, names) for trial in trials]
-    cls = cast("type[ListsConfigs]", SPACES.load(PARAMETERS))
-    options = cls.options_for({name: list(values[name]) for name in names}, configs)
-    return Plugin(PARAMETERS, {**options, "schedule": APPLY_STEPS})
+    return listed_space({name: list(values[name]) for name in names}, configs, schedule=APPLY_STEPS)
 
 
 def _with_all_steps(trial: ForeignTrial, names: Iterable[str]) -> Config:

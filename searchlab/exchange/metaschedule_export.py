@@ -180,11 +180,7 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
     passes = [relax.transform.FuseTransposeMatmul(), relax.transform.LegalizeOps()]
     legal = tvm.ir.transform.Sequential(passes)(_graph(workload))
     fused = tvm.ir.transform.Sequential(
-        [
-            relax.transform.AnnotateTIROpPattern(),
-            relax.transform.FuseOps(),
-            relax.transform.FuseTIR(),
-        ]
+        [relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR()]
     )(legal)
     forms: list[tvm.IRModule] = []
     for module in (legal, fused):

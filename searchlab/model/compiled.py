@@ -15,12 +15,12 @@ from ..errors import SearchlabError, first_line
 from ..measure.code import device_of
 from ..target import Target
 from .inputs import entry_of, inputs_of, random_inputs
-from .library import LEAST_MS, ROUNDS, arrays_in, link_library, with_signature
+from .library import MIN_REPEAT_MS, ROUNDS, arrays_in, link_library, with_signature
 
 if TYPE_CHECKING:
     import tvm
 
-SLOWER = 1.01
+MIN_SLOWDOWN = 1.01
 """The least ratio of the tuned model's time to that of the untuned one at which it counts as slower."""
 
 TOLERANCE = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-9}
@@ -52,7 +52,7 @@ class ModelComparison:
         before, after = self.seconds
         noise = spread_of(self.before) + spread_of(self.after)
         slower_each_time = all(new > old for old, new in zip(self.before, self.after, strict=True))
-        return slower_each_time and after > before * max(SLOWER, 1 + noise)
+        return slower_each_time and after > before * max(MIN_SLOWDOWN, 1 + noise)
 
 
 def compare_models(
@@ -87,7 +87,7 @@ def compare_models(
     machines = [relax.VirtualMachine(module, device) for module in executables]
     outputs = [list(arrays_in(machine[entry](*inputs))) for machine in machines]
     difference = _difference(*outputs)
-    timers = [machine.time_evaluator(entry, device, min_repeat_ms=LEAST_MS) for machine in machines]
+    timers = [machine.time_evaluator(entry, device, min_repeat_ms=MIN_REPEAT_MS) for machine in machines]
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         for timer, module_times in zip(timers, times, strict=True):

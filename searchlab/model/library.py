@@ -36,7 +36,7 @@ EXPORT_SECONDS = 600
 """The time limit for linking a model, in seconds."""
 
 ROUNDS = 7
-LEAST_MS = 50
+MIN_REPEAT_MS = 50
 
 SIGNATURE = "searchlab_signature"
 """The name of the function that returns the model's :class:`Signature` in JSON."""
@@ -137,7 +137,7 @@ class CompiledModel:
     def time(self, inputs: Sequence[Array]) -> list[float]:
         """Return the times of one execution in seconds, one for each of several rounds."""
         tensors = self._tensors(inputs)
-        timer = self._machine.time_evaluator(self.signature.function, self._device, min_repeat_ms=LEAST_MS)
+        timer = self._machine.time_evaluator(self.signature.function, self._device, min_repeat_ms=MIN_REPEAT_MS)
         with machine_alone():
             return [float(timer(*tensors).mean) for _ in range(ROUNDS)]
 

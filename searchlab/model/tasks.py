@@ -171,8 +171,8 @@ def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
     if function.attrs and function.attrs.get("tirx.is_scheduled", False):
         return Task(names, occurs, None, 0, "it is already scheduled")
     flops = operations_of(function)
-    if not flops and _elements(function) < FEW:
-        return Task(names, occurs, None, 0, f"it only moves fewer than {FEW:,} numbers")
+    if not flops and _elements(function) < MIN_ELEMENTS:
+        return Task(names, occurs, None, 0, f"it only moves fewer than {MIN_ELEMENTS:,} numbers")
     try:
         if (product := recognise(function, names[0])) is not None:
             return Task(names, occurs, product, product.flops)
@@ -181,7 +181,7 @@ def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
         return Task(names, occurs, None, flops, str(error))
 
 
-FEW = 1 << 14
+MIN_ELEMENTS = 1 << 14
 """A function that only moves fewer numbers than this, such as a reshaped bias, is not worth a trial."""
 
 
@@ -196,24 +196,24 @@ def _elements(function: Any) -> int:
 # --- reading a model ---------------------------------------------------------------------------------
 
 
-def load_model(spelled: str) -> tvm.IRModule:
-    """Return the Relax module that ``spelled`` refers to.
+def load_model(reference: str) -> tvm.IRModule:
+    """Return the Relax module that ``reference`` refers to.
 
     Args:
-        spelled: ``"module:function"`` or ``"file.py:function"``, where the function returns a Relax module; an ONNX
+        reference: ``"module:function"`` or ``"file.py:function"``, where the function returns a Relax module; an ONNX
             file (``*.onnx``), which requires the extra ``onnx``; or an exported PyTorch program (``*.pt2``), which
             requires the extra ``torch``.
 
     Raises:
         SearchlabError: If there is no such model, or if it cannot be converted to Relax.
     """
-    if spelled.endswith((".onnx", ".pt2")):
-        open_file(spelled, kind="the model").close()  # it must exist, and be a regular file
-        return _from_onnx(Path(spelled)) if spelled.endswith(".onnx") else _from_torch(Path(spelled))
-    source, _, name = spelled.rpartition(":")
+    if reference.endswith((".onnx", ".pt2")):
+        open_file(reference, kind="the model").close()  # it must exist, and be a regular file
+        return _from_onnx(Path(reference)) if reference.endswith(".onnx") else _from_torch(Path(reference))
+    source, _, name = reference.rpartition(":")
     if not source:
         raise SearchlabError(
-            f"invalid model {spelled!r}; use module:function or FILE.py:function (a function that returns a Relax "
+            f"invalid model {reference!r}; use module:function or FILE.py:function (a function that returns a Relax "
             f"module), or the path of an *.onnx or *.pt2 file"
         )
     if source.endswith(".py"):
@@ -222,8 +222,8 @@ def load_model(spelled: str) -> tvm.IRModule:
             raise SearchlabError(f"{source} defines no {name!r}{did_you_mean(name, vars(module))}")
         function = getattr(module, name)
     else:
-        function = load_attribute(spelled, f"model {spelled!r}")
-    return to_module(_result_of(function, spelled), spelled)
+        function = load_attribute(reference, f"model {reference!r}")
+    return to_module(_result_of(function, reference), reference)
 
 
 def to_module(value: Any, what: str) -> tvm.IRModule:
@@ -239,16 +239,16 @@ def to_module(value: Any, what: str) -> tvm.IRModule:
     return module
 
 
-def _result_of(function: Any, spelled: str) -> Any:
+def _result_of(function: Any, reference: str) -> Any:
     if not callable(function):
         return function
     if any(
         p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         for p in inspect.signature(function).parameters.values()
     ):
-        raise SearchlabError(f"{spelled} must be callable without arguments")
+        raise SearchlabError(f"{reference} must be callable without arguments")
     with convert_foreign_errors(
-        lambda error: SearchlabError(f"{spelled} failed: {describe(error)} at {raised_at(error)}")
+        lambda error: SearchlabError(f"{reference} failed: {describe(error)} at {raised_at(error)}")
     ):
         return function()
 

@@ -52,7 +52,7 @@ UNTUNED = "untuned"
 
 LIBRARY = "model.so"
 
-LONGEST_NAME = 40
+MAX_NAME_LENGTH = 40
 """The maximum length of a task's name in the progress."""
 
 
@@ -192,9 +192,9 @@ def tune_model(
         >>> tuned
         <TunedModel of 1 tasks after 4 trials>
     """
-    named, scheduler_class = SCHEDULERS.resolve(scheduler)
-    SCHEDULERS.check_class(named.name, scheduler_class)
-    SCHEDULERS.check_options(named.name, scheduler_class, named.options)
+    plugin, scheduler_class = SCHEDULERS.resolve(scheduler)
+    SCHEDULERS.check_class(plugin.name, scheduler_class)
+    SCHEDULERS.check_options(plugin.name, scheduler_class, plugin.options)
     settings = settings_for(None, measure)
     resolved = resolve_target(settings.default_target() if target is None else target)
     if measure is None:
@@ -227,9 +227,9 @@ def tune_model(
             f"request at least {batch * len(runs)}, or reduce the batch size"
         )
     warn_of_a_busy_machine(runs)
-    model_scheduler = make_scheduler(named, [task.scheduled() for task in tasks], seed)
+    model_scheduler = make_scheduler(plugin, [task.scheduled() for task in tasks], seed)
     header = DecisionsHeader(
-        scheduler=named.to_spec(), seed=seed, batch=batch, tasks={task.name: task.occurs for task in tasks}
+        scheduler=plugin.to_spec(), seed=seed, batch=batch, tasks={task.name: task.occurs for task in tasks}
     )
     with _naming_the_directory():
         decisions, results, untuned_costs = _take_turns(
@@ -336,7 +336,7 @@ def plan_tasks(
 ) -> tuple[list[Task], list[Run], dict[str, str]]:
     """Return the tasks that one of ``spaces`` supports, their runs, and the reasons for leaving out other tasks."""
     earlier = EarlierRuns.from_sources(warm_start, settings.statistic)
-    taken: list[Task] = []
+    tunable: list[Task] = []
     runs: list[Run] = []
     left_out: dict[str, str] = {}
     for task in tasks:
@@ -361,12 +361,12 @@ def plan_tasks(
                 earlier=earlier,
             )
             runs += open_runs([run], [run])
-            taken.append(task)
+            tunable.append(task)
             break
         else:
             left_out[task.name] = "; ".join(reasons)
     earlier.check_used([run.warm_start for run in runs])
-    return taken, runs, left_out
+    return tunable, runs, left_out
 
 
 def _take_turns(
@@ -457,7 +457,7 @@ class _ModelProgress:
         self._show()
 
     def on_decision(self, decision: Decision) -> None:
-        self._description = decision.task[:LONGEST_NAME]
+        self._description = decision.task[:MAX_NAME_LENGTH]
         self._best = [] if decision.model is None else [f"model {milliseconds(decision.model)}"]
         flops = self._tasks[decision.task].flops
         if decision.best and flops:

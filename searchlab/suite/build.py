@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import SearchlabError
-from ..exchange.imports import As, import_file
+from ..exchange.imports import ImportOptions, import_file
 from ..files import resolve_inside
 from ..log.format import read_header
 from ..measure.suite import Suite, SuiteTable
@@ -34,7 +34,7 @@ def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None
             on_table(table, "there already")
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        ((log,), notes) = import_file(source / table.entry.file, path, As(workload=table.entry.workload))
+        ((log,), notes) = import_file(source / table.entry.file, path, ImportOptions(workload=table.entry.workload))
         if read_header(path).space_size is None:
             path.unlink()
             raise SearchlabError(f"{table.entry.file} cannot be used as a suite table: {notes[0]}")

@@ -97,11 +97,8 @@ class Bundle:
     @property
     def references(self) -> list[str]:
         """The code (``module:name``) to which the results refer, and which no installed package registers."""
-        names: list[str] = []
-        for result in self.results.values():
-            for plugin in filter(None, (result.policy, result.cost_model)):
-                own = self.submission.plugin(plugin)
-                names += unregistered_code([own.name, own.options])
+        plugins = [self.submission.plugin(plugin) for result in self.results.values() for plugin in result.plugins]
+        names = [name for plugin in plugins for name in unregistered_code([plugin.name, plugin.options])]
         return list(dict.fromkeys(names))
 
 
@@ -142,7 +139,7 @@ def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
         SearchlabError: If something is missing or would be refused.
     """
     project, options = _read_project(directory)
-    files = [path for path in sorted(directory.glob(f"*/{RESULT}"))]
+    files = sorted(directory.glob(f"*/{RESULT}"))
     if not files:
         raise SearchlabError(
             f"{directory} contains no results; run `searchlab suite run ... --out {directory / 'dev'}`"
@@ -176,7 +173,7 @@ def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
         tuned_on=options.tuned_on,
         suite=suite.spec.version,
         suite_digest=suite_digest(suite),
-        plugins={name: registered[name] for name in _names(result) if name in registered},
+        plugins={plugin.name: registered[plugin.name] for plugin in result.plugins if plugin.name in registered},
         areas={split: mean_areas(suite, result) for split, result in results.items()},
         files={name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
     )
@@ -221,10 +218,6 @@ def _read_project(directory: Path) -> tuple[_Project, _Options]:
             f'tuned-on = [...] and citation = "..."'
         )
     return convert(data.get("project", {}), _Project, str(path)), convert(options, _Options, f"{path}, tool.searchlab")
-
-
-def _names(result: Trajectories) -> list[str]:
-    return [plugin.name for plugin in (result.policy, result.cost_model) if plugin]
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -49,17 +49,12 @@ class TableCard:
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as plain data, in which ``after_draws`` contains :attr:`distances`."""
-        entry = self.table.entry
         return {
+            **self.info.to_json(),
+            **msgspec.to_builtins(self.table.entry),
             "table": self.table.name,
-            **msgspec.to_builtins(entry),
-            "configs": self.info.configs,
-            "failures": self.info.failures,
-            "gflops": self.info.best,
-            "noise": self.info.noise,
             "after_draws": {str(draws): part for draws, part in self.distances.items()} if self.draws else {},
             "draws": {"expected": self.draws[0], "enough": self.draws[1]} if self.draws else None,
-            "landscape": self.info.landscape.to_json(),
             "sha256": self.table.digest,
         }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -32,6 +32,9 @@ from ..run.study import Study
 from ..stats.random_search import difficulty_trials
 from .trajectories import RecordedTables, Trajectories, baselines, collect, read_results
 from .verify import check_baselines
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 STYLES = {"better": "green", "worse": "red"}
 MAX_BASELINES = 6  # maximum number of baselines with their own rows and columns; the report shows all baselines
@@ -200,12 +203,15 @@ class SuiteAnswer:
         return [answer for answer in self.summary.answers if answer.first == self.label]
 
     @cached_property
-    def areas(self) -> dict[str, dict[str, float]]:
-        """The mean area over all seeds, by workload and strategy."""
-        return {
+    def areas(self) -> pd.DataFrame:
+        """The mean area over all seeds, with a row for each workload and a column for each strategy."""
+        import pandas as pd  # imported here because the other commands for suites do not need it
+
+        areas = {
             item.workload: {row.strategy: fmean(row.by_seed(AREA).values()) for row in item.strategies}
             for item in self.summary.workloads
         }
+        return pd.DataFrame.from_dict(areas, orient="index")
 
     @property
     def ranking(self) -> list[tuple[str, float]]:
@@ -246,11 +252,12 @@ class SuiteAnswer:
                 "Counts in parentheses are significant."
             )
             if len(self.areas) > 1:
-                # The strongest baseline on these tables
-                strongest = min(self.answers, key=lambda answer: answer.difference.value).second
-                differences = {name: areas[self.label] - areas[strongest] for name, areas in self.areas.items()}
-                order = sorted(differences, key=differences.__getitem__)
-                worst, best = (f"{name} ({signed(differences[name])})" for name in (order[0], order[-1]))
+                strongest = min(self.answers, key=lambda answer: answer.difference.value).second  # on these tables
+                differences = self.areas[self.label] - self.areas[strongest]
+                worst, best = (
+                    f"{differences.index[position]} ({signed(float(differences.iloc[position]))})"
+                    for position in (int(differences.argmin()), int(differences.argmax()))
+                )
                 yield Text(f"Compared with {strongest}, {self.label} does worst on {worst} and best on {best}.")
         ranking = self.ranking
         rank = [name for name, _ in ranking].index(self.label)
@@ -314,22 +321,24 @@ class SuiteAnswer:
     def _by_space(self) -> Iterator[tuple[str, int, float, dict[str, float]]]:
         """Yield each space with its number of tables, the mean area, and the mean difference from each baseline."""
         spaces = {table.entry.name: table.entry.family for table in self.suite.tables}
-        for space in sorted(set(map(spaces.__getitem__, self.areas))):
-            areas = [areas for name, areas in self.areas.items() if spaces[name] == space]
+        for space, areas in self.areas.groupby(self.areas.index.map(spaces)):
+            means = areas.mean()
             names = [answer.second for answer in self.answers]
-            differences = {name: fmean(area[self.label] - area[name] for area in areas) for name in names}
-            yield space, len(areas), fmean(area[self.label] for area in areas), differences
+            differences = {name: float(means[self.label] - means[name]) for name in names}
+            yield str(space), len(areas), float(means[self.label]), differences
 
     def _tally(self, baseline: str) -> Mapping[str, int]:
         """Count the tables on which the strategy is ahead of, level with or behind ``baseline``."""
-        tally = dict.fromkeys(("ahead", "level", "behind", "significantly ahead", "significantly behind"), 0)
-        for item in self.summary.workloads:
-            value = round(self.areas[item.workload][self.label] - self.areas[item.workload][baseline], 12)
-            tally["ahead" if value > 0 else "behind" if value < 0 else "level"] += 1
-            contrast = next(c for c in item.contrasts if {c.first, c.second} == {self.label, baseline})
-            tally["significantly ahead"] += contrast.ahead(self.label, baseline)
-            tally["significantly behind"] += contrast.ahead(baseline, self.label)
-        return tally
+        differences = (self.areas[self.label] - self.areas[baseline]).round(12)
+        pair = {self.label, baseline}
+        contrasts = [c for item in self.summary.workloads for c in item.contrasts if {c.first, c.second} == pair]
+        return {
+            "ahead": int((differences > 0).sum()),
+            "level": int((differences == 0).sum()),
+            "behind": int((differences < 0).sum()),
+            "significantly ahead": sum(contrast.ahead(self.label, baseline) for contrast in contrasts),
+            "significantly behind": sum(contrast.ahead(baseline, self.label) for contrast in contrasts),
+        }
 
 
 def _number(value: float | None) -> str:

@@ -81,7 +81,7 @@ class _Reply(msgspec.Struct, frozen=True):
     ended: bool | None = None
     error: str = ""
     confined: bool = False
-    has_no_network: bool = False  # whether it has no network
+    has_no_network: bool = False
 
 
 class ConfinedReplayer(Replayer):
@@ -224,7 +224,7 @@ class BundleVerification(msgspec.Struct, frozen=True, kw_only=True):
 def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_path: str) -> BundleVerification:
     """Verify the bundle at ``path`` against the local suite: first its data, then its runs, by replaying them.
 
-    For the other arguments, see :func:`~searchlab.suite.verify.verify_bundle`. Raises SearchlabError if the file is not
+    For the other arguments, see :func:`~searchlab.suite.verify.verify_result`. Raises SearchlabError if the file is not
     a bundle, the suite is missing, or replaying requires trust.
     """
     bundle = read_bundle(path)
@@ -301,14 +301,14 @@ def _foreknowledge(
     by_chance_error = float(np.sqrt(np.sum(variances))) / len(gains)
     if gain <= max(STANDARD_ERRORS * by_chance_error, MAX_BLIND_SHARE * lead):
         return []
-    says = (
+    finding = (
         f"told shuffled measurements, its area still exceeds that of random search by {gain:.3f} in {len(gains)} "
         f"runs (told the real ones: {lead:.3f}), so it knew what it had yet to measure"
     )
     if bundle.submission.track == "transfer":
-        unchecked.append(f"{says}, as a strategy may that has learned from other workloads")
+        unchecked.append(f"{finding}, as a strategy may that has learned from other workloads")
         return []
-    return [says]
+    return [finding]
 
 
 # --- in the process that runs the bundle's code -----------------------------------------------------------------------
@@ -320,10 +320,10 @@ def main(has_no_network: bool) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    begin = msgspec.json.decode(inbox.readline())
-    for name in begin["spaces"]:
+    setup = msgspec.json.decode(inbox.readline())
+    for name in setup["spaces"]:
         SPACES.load(name)  # once, for all forks, and with TVM
-    source, writable, hidden = Path(begin["source"]), Path(begin["writable"]), [Path(path) for path in begin["hidden"]]
+    source, writable, hidden = Path(setup["source"]), Path(setup["writable"]), [Path(path) for path in setup["hidden"]]
     libraries = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *_SYSTEM_FOLDERS]
     readable = [*map(Path, (*libraries, *_DEVICES)), *_packages(), source]
     confined = confine([path for start in readable for path in _without(start.resolve(), hidden)], writable)

@@ -16,7 +16,7 @@ from ..analysis.runs import TARGET, pad_curves
 from ..arrays import Floats
 from ..errors import SearchlabError
 from ..files import copy_file, read_text, write_csv, write_file
-from ..measure.suite import SPLITS, Suite, SuiteTable, find_suite
+from ..measure.suite import SPLITS, Suite, find_suite
 from ..schema import UNREADABLE, convert
 from ..stats.inference import Answer, paired_difference
 from ..stats.intervals import Interval, mean_of_means_interval
@@ -102,7 +102,7 @@ class Leaderboard:
         sets: dict[str, list[str]] = {f"all {len(self.part.tables)} tables": []}
         for table in self.part.tables:
             sets[next(iter(sets))].append(table.entry.name)
-            for key in filter(None, (table.entry.family, _device(table))):
+            for key in filter(None, (table.entry.family, table.entry.workload.partition("@")[2])):
                 sets.setdefault(key, []).append(table.entry.name)
         return sets
 
@@ -137,10 +137,6 @@ class Leaderboard:
                 )
             )
         return rows
-
-
-def _device(table: SuiteTable) -> str:
-    return table.entry.workload.partition("@")[2]
 
 
 def _difference(differences: Mapping[tuple[str, str], Answer], first: str, second: str) -> Interval | None:
@@ -234,10 +230,10 @@ def write_leaderboards(site: Path, suites: Collection[str] = (), suite_path: str
     for name in dict.fromkeys([*suites, *(suite_path or bundle.submission.suite for bundle in bundles.values())]):
         suite = find_suite(name).part(None)
         baseline_runs = baselines(suite)
-        own = {key: bundle for key, bundle in bundles.items() if bundle.submission.suite == suite.spec.version}
+        of_suite = {key: bundle for key, bundle in bundles.items() if bundle.submission.suite == suite.spec.version}
         for split in SPLITS:
             part = suite.part(split)
-            submitted = {folder: bundle for folder, bundle in own.items() if split in bundle.results}
+            submitted = {folder: bundle for folder, bundle in of_suite.items() if split in bundle.results}
             if part.tables and (baseline_runs or submitted):
                 standings.append(_write_leaderboard(site, part, baseline_runs, submitted))
     return standings

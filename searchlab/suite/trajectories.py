@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -69,12 +69,17 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
     own_seconds: float = 0.0  # mean time for training and proposing per run on ``host``
     host: str = ""
     versions: dict[str, str] = {}
-    code: dict[str, str] = {}  # the digests of the code of the policy and the cost model, as in the header of a log
+    code: dict[str, str] = {}  # digests of the code of the policy and the cost model, unless it changed between runs
     test_uses: int | msgspec.UnsetType = msgspec.UNSET  # variants of the policy run on the test split so far
     tables: dict[str, TableRuns]
 
     def __repr__(self) -> str:
         return f"<Trajectories of {self.strategy} over {len(self.tables)} tables of {self.suite}>"
+
+    @property
+    def plugins(self) -> list[Plugin]:
+        """The policy and, if there is one, the cost model."""
+        return [plugin for plugin in (self.policy, self.cost_model) if plugin]
 
     def runs_on(self, table: SuiteTable) -> TableRuns:
         """Return the runs over ``table``. Raises SearchlabError if there are none or if they used a different file."""
@@ -200,12 +205,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
             in their settings.
     """
     recorded = RecordedTables(suite)
-    first: dict[str, Header] = {}
-    runs_by_strategy: dict[str, dict[str, dict[int, Trajectory]]] = {}  # strategy -> table -> seed
-    headers: dict[tuple[str, str], Header] = {}  # the header of one log per strategy and table
-    spent: dict[str, list[float]] = {}
-    codes: dict[str, list[dict[str, str]]] = {}
-    versions: dict[str, dict[str, str]] = {}
+    runs_by_strategy: dict[str, list[_RecordedRun]] = {}
     for path in logs:
         log = read_log(path)
         header, table = log.header, recorded[log.header.table or "(none)"]
@@ -214,58 +214,61 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
                 f"{path} was not recorded with the current version of {table.table.name}: the log's measure is "
                 f"{header.measure}, but the table's is {table.table.settings().identity()}; omit the log or rerun it"
             )
-        same = first.setdefault(header.name, header)
-        on_table = headers.get((header.name, header.table), header)  # warm starts may differ between tables
+        runs = runs_by_strategy.setdefault(header.name, [])
+        on_table = [run.header for run in runs if run.header.table == header.table]
         for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):
-            if getattr(on_table if name == "warm_start" else same, name) != getattr(header, name):
+            others = on_table if name == "warm_start" else [run.header for run in runs]  # tables may differ in it
+            if any(getattr(other, name) != getattr(header, name) for other in others[:1]):
                 raise SearchlabError(
                     f"{path}: another log of {header.name!r} has a different {name}; give each strategy its own label"
                 )
-        runs = runs_by_strategy.setdefault(header.name, {}).setdefault(header.table, {})
-        if header.seed in runs:
+        if any(other.seed == header.seed for other in on_table):
             raise SearchlabError(
                 f"{path}: another log has the same strategy, {header.name!r}, and seed, {header.seed}; omit one of them"
             )
-        runs[header.seed] = Trajectory(header.seed, table.indices_of(log), bool(log.ended))
-        headers[header.name, header.table] = header
-        versions[header.name] = log.versions
-        codes.setdefault(header.name, []).append(log.code)
-        spent.setdefault(header.name, []).append(sum(r.propose_seconds + r.train_seconds for r in log.records))
-    return [
-        Trajectories(
-            suite=suite.spec.version,
-            strategy=name,
-            policy=header.policy,
-            cost_model=header.cost_model,
-            features=header.features,
-            batch=header.batch,
-            versions=versions[name],
-            host=cpu_model(),
-            trials=max(len(run.configs) for runs in runs_by_strategy[name].values() for run in runs.values()),
-            starts=header.starts,
-            contrasts=header.contrasts,
-            code=_common_code(codes[name]),
-            own_seconds=float(f"{np.mean(spent[name]):.3g}"),
-            tables={
-                table: TableRuns(
-                    recorded[table].table.digest,
-                    tuple(runs_by_strategy[name][table][seed] for seed in sorted(runs_by_strategy[name][table])),
-                    headers[name, table].effective,
-                    headers[name, table].random,
-                )
-                for table in (entry.entry.name for entry in suite.tables)
-                if table in runs_by_strategy[name]
-            },
-        )
-        for name, header in first.items()
-    ]
+        run = Trajectory(header.seed, table.indices_of(log), bool(log.ended))
+        seconds = sum(record.propose_seconds + record.train_seconds for record in log.records)
+        runs.append(_RecordedRun(header, run, log.code, log.versions, seconds))
+    return [_trajectories_of(suite, recorded, runs) for runs in runs_by_strategy.values()]
 
 
-def _common_code(codes: Sequence[dict[str, str]]) -> dict[str, str]:
-    """Return the digests of a strategy's plug-ins, or none if its logs were not all written by the same code."""
+class _RecordedRun(NamedTuple):
+    """A run over a table, with facts from its log."""
+
+    header: Header
+    run: Trajectory
+    code: dict[str, str]
+    versions: dict[str, str]
+    own_seconds: float
+
+
+def _trajectories_of(suite: Suite, recorded: RecordedTables, runs: Sequence[_RecordedRun]) -> Trajectories:
+    """Return the trajectories of the ``runs`` of a strategy."""
+    tables = {}
+    for table in suite.tables:
+        if on_table := [run for run in runs if run.header.table == table.entry.name]:
+            header, trajectories = on_table[-1].header, sorted((run.run for run in on_table), key=lambda run: run.seed)
+            digest = recorded[table.entry.name].table.digest
+            tables[table.entry.name] = TableRuns(digest, tuple(trajectories), header.effective, header.random)
     roles = ("policy", "cost_model")
-    distinct = [{role: digest for role, digest in code.items() if role in roles} for code in codes]
-    return distinct[0] if all(code == distinct[0] for code in distinct) else {}
+    codes = [{role: digest for role, digest in run.code.items() if role in roles} for run in runs]
+    header = runs[0].header
+    return Trajectories(
+        suite=suite.spec.version,
+        strategy=header.name,
+        policy=header.policy,
+        cost_model=header.cost_model,
+        features=header.features,
+        batch=header.batch,
+        versions=runs[-1].versions,
+        host=cpu_model(),
+        trials=max(len(run.run.configs) for run in runs),
+        starts=header.starts,
+        contrasts=header.contrasts,
+        code=codes[0] if all(code == codes[0] for code in codes) else {},
+        own_seconds=float(f"{np.mean([run.own_seconds for run in runs]):.3g}"),
+        tables=tables,
+    )
 
 
 def write_trajectories(path: Path, trajectories: Trajectories) -> None:

@@ -65,12 +65,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     version: str
     split: Mapping[str, str]  # the split of each table
-    split_digest: str  # SHA-256
     files: dict[str, str]  # SHA-256 by relative path
-
-
-def split_digest(split: Mapping[str, str]) -> str:
-    return hashlib.sha256(msgspec.json.encode(split, order="sorted")).hexdigest()
 
 
 def files_of(suite: Suite) -> dict[str, Path]:
@@ -103,8 +98,8 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
     """
     split = split_of(suite)
     if (suite.directory / MANIFEST).exists():
-        frozen = read_manifest(suite).split
-        if moved := sorted(name for name in frozen if name in split and split[name] != frozen[name]):
+        sealed = read_manifest(suite).split
+        if moved := sorted(name for name in sealed if name in split and split[name] != sealed[name]):
             raise SearchlabError(
                 f"the split of {suite.name} is frozen, but {', '.join(moved)} would move to the other side; create a "
                 f"new version of the suite"
@@ -125,7 +120,7 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
         for name, text in dataset_files(suite, table_cards).items():
             write_file(suite.directory / name, text, under=suite.directory)
         files = {name: digest_of(path) for name, path in files_of(suite).items()}
-        manifest = Manifest(suite.spec.version, split, split_digest(split), files)
+        manifest = Manifest(suite.spec.version, split, files)
         data = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
         write_file(suite.directory / MANIFEST, data, under=suite.directory, durable=True)
     except OSError as error:
@@ -175,25 +170,29 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
     return is_correct
 
 
-def verify_bundle(
-    bundle: Path, on_step: OnStep, seconds: float | None = SECONDS, trusted: Collection[str] = (), suite_path: str = ""
+def verify_result(
+    directory: Path,
+    on_step: OnStep,
+    seconds: float | None = SECONDS,
+    trusted: Collection[str] = (),
+    suite_path: str = "",
 ) -> bool:
-    """Check that the runs in ``bundle`` match the local suite and can be replayed, and return whether this is so.
+    """Check that the runs in ``directory`` match the local suite and can be replayed, and return whether this is so.
 
     Args:
-        bundle: A directory written by ``suite run --out``.
+        directory: A directory written by ``suite run --out``.
         on_step: A function called after each step.
         seconds: The time limit for replaying, in seconds, or None to replay all runs.
         trusted: See :func:`replay`.
         suite_path: The path of the suite, if it cannot be found by name.
     """
-    result = read_trajectories(bundle / RESULT)
+    result = read_trajectories(directory / RESULT)
     suite = find_suite(suite_path or result.suite).part(None)
     problems = _run_problems(suite, result)
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
         return False
-    replayed = replay(suite, [result], digest=digest_of(bundle / RESULT), seconds=seconds, trusted=trusted)
+    replayed = replay(suite, [result], digest=digest_of(directory / RESULT), seconds=seconds, trusted=trusted)
     on_step(replayed.describe("runs"), replayed.problems)
     return not replayed.problems
 
@@ -211,15 +210,12 @@ def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
 
 
 def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
-    split, frozen = split_of(suite), manifest.split
-    problems = [
-        f"{name} is in the split {split.get(name)}, but was in {frozen.get(name)} when the split was frozen"
-        for name in sorted({*split, *frozen})
-        if split.get(name) != frozen.get(name)
+    split, sealed = split_of(suite), manifest.split
+    return [
+        f"{name} is in the split {split.get(name)}, but was in {sealed.get(name)} when the split was frozen"
+        for name in sorted({*split, *sealed})
+        if split.get(name) != sealed.get(name)
     ]
-    if not problems and split_digest(split) != manifest.split_digest:
-        problems.append(f"the digest of the split is {split_digest(split)}, not {manifest.split_digest}")
-    return problems
 
 
 def _table_problems(recorded: RecordedTable) -> list[str]:
@@ -472,18 +468,12 @@ def _draw_runs(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
 
 
 def _check_trusted(trajectories: Trajectories, trusted: Collection[str]) -> None:
-    """Raise SearchlabError if ``trajectories`` uses code that is neither registered nor ``trusted``, before it is "
-    "imported."""
-    unknown: list[str] = []
-    uses: list[str] = []
-    for title, plugin in (("policy", trajectories.policy), ("cost model", trajectories.cost_model)):
-        references = unregistered_code([plugin.name, plugin.options]) if plugin else []
-        if plugin and not set(references) <= set(trusted):
-            uses.append(f"the {title} {plugin.name!r}, options {plugin.options}")
-            unknown += references
+    """Raise SearchlabError if ``trajectories`` uses code that is neither registered nor ``trusted``."""
+    code = unregistered_code([[plugin.name, plugin.options] for plugin in trajectories.plugins])
+    unknown = [name for name in code if name not in trusted]
     if unknown and not trusts():
         options = " ".join(f"--policy {name}" for name in dict.fromkeys([*trusted, *unknown]))
         raise SearchlabError(
-            f"{trajectories.strategy} uses {' and '.join(uses)}, which is not registered here; install the package "
-            f"that provides it, or pass {options} if you trust it"
+            f"{trajectories.strategy} uses {', '.join(unknown)}, which no installed package registers; install the "
+            f"package that provides it, or pass {options} if you trust it"
         )

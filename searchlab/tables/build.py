@@ -50,7 +50,7 @@ class TableRun:
 
 
 def table_study(
-    what: str,
+    source: str,
     space: str = "",
     options: Mapping[str, Any] | None = None,
     target: str | None = None,
@@ -59,8 +59,8 @@ def table_study(
     """Return the study that specifies the spaces to measure.
 
     Args:
-        what: A study file (``*.toml``), or a workload.
-        space: The name of the space, if ``what`` is a workload.
+        source: A study file (``*.toml``), or a workload.
+        space: The name of the space, if ``source`` is a workload.
         options: The options of the space.
         target: The target, which overrides that in the file.
         measure: The measurement settings, which override those in the file.
@@ -68,15 +68,15 @@ def table_study(
     Raises:
         SearchlabError: If an argument is invalid.
     """
-    if what.endswith(".toml"):
+    if source.endswith(".toml"):
         if space or options:
-            raise SearchlabError(f"{what} specifies its own spaces; omit --space and --option")
-        study = Study.load(what)
+            raise SearchlabError(f"{source} specifies its own spaces; omit --space and --option")
+        study = Study.load(source)
     elif not space:
-        raise SearchlabError(f"--space is missing; specify which space of {what} to measure")
+        raise SearchlabError(f"--space is missing; specify which space of {source} to measure")
     else:
         entry = {"name": space, "options": dict(options or {})}
-        study = Study.from_dict({"workloads": [what], "spaces": [entry], "policies": ["random"]})
+        study = Study.from_dict({"workloads": [source], "spaces": [entry], "policies": ["random"]})
     changes: dict[str, Any] = {} if target is None else {"target": target}
     if measure is not None:
         changes["measure"] = convert(with_kind(dict(measure), study.spec.workloads), Settings, "measure")
@@ -263,12 +263,7 @@ def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log
     if not trials:
         return log
     passes = TimedPasses(
-        table.run.space,
-        trials,
-        table.passes,
-        settings.repeat,
-        table.run.seed,
-        table.run.log.with_name("passes.jsonl"),
+        table.run.space, trials, table.passes, settings.repeat, table.run.seed, table.run.log.with_name("passes.jsonl")
     )
     with settings.make(table.run.space.target, {}, base) as measurer:
         passes.time(measurer, on_block)

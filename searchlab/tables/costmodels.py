@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from ..arrays import Floats
@@ -27,7 +25,7 @@ from ..options import Between, Count, Seed, check_option, checks_arguments
 from ..plugins import Plugin
 from ..run.study import FeaturesName
 
-FEWEST = 8  # minimum number of successful trials in a log
+MIN_TRIALS = 8  # minimum number of successful trials in a log
 
 Split = Literal["within-task", "by-task"]
 
@@ -97,9 +95,9 @@ class _RecordedTrials:
         self.path, self.result, self.workload = path, Result(log), log.header.workload
         measured = [trial for trial in log.trials if not trial.measurement.nearest]
         self.configs, self.scores = [trial.config for trial in measured], scores_of(measured)
-        if (successful := int(np.count_nonzero(self.scores))) < FEWEST:
+        if (successful := int(np.count_nonzero(self.scores))) < MIN_TRIALS:
             raise SearchlabError(
-                f"{path} has {successful} successful trials, but at least {FEWEST} are needed to judge a cost model"
+                f"{path} has {successful} successful trials, but at least {MIN_TRIALS} are needed to judge a cost model"
             )
 
 
@@ -189,14 +187,11 @@ def _mean(qualities: Sequence[ModelQuality], column: str) -> float | None:
     return sum(value * trials for value, trials in values) / sum(trials for _, trials in values) if values else None
 
 
-def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
-    """Return a table with one row per model. If there are several models, the best value in each column is bold."""
-    table = Table(title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("cost model", overflow="fold", max_width=40)
+def quality_rows(held_out: Sequence[HeldOut]) -> list[tuple[Text, ...]]:
+    """Return a row for each model, with :data:`COLUMNS`. Of several models, the best value in each column is bold."""
     means = mean_quality(held_out)
-    columns: list[list[Text]] = []
-    for column, heading in COLUMNS.items():
-        table.add_column(heading, justify="right", no_wrap=True)
+    columns = [[Text(name) for name in means]]
+    for column in COLUMNS:
         values = [row[column] for row in means.values()]
         finite = [value for value in values if value is not None]
         seconds = column.endswith("seconds")
@@ -205,6 +200,4 @@ def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
         columns.append(
             [Text(text, "bold" if v is not None and v == best else "") for v, text in zip(values, texts, strict=True)]
         )
-    for name, *cells in zip(means, *columns, strict=True):
-        table.add_row(Text(name), *cells)
-    return table
+    return list(zip(*columns, strict=True))

@@ -31,7 +31,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 NEAR = (0.05, 0.10)  # configs that are slower than the best by at most these fractions are counted
 READINGS = 64  # minimum number of readings in a time block of a table that was timed in passes
 BLOCKS = 16  # number of time blocks in a table that was timed once
-LEAST = 10  # minimum number of programs in each of these blocks; a smaller table is not tested
+MIN_PROGRAMS = 10  # minimum number of programs in each of these blocks; a smaller table is not tested
 SIGNIFICANCE_LEVEL = 1e-3
 
 
@@ -80,16 +80,6 @@ class TableInfo:
         return unsteady(self.log)
 
     @property
-    def timed(self) -> str:
-        """A description of how the programs were timed, or an empty string if they were not timed in passes."""
-        if (passes := self.log.header.passes) is None:
-            return ""
-        return (
-            f"in {passes.count} passes, each in another order; {passes.again} blocks of {passes.block} again; the "
-            f"fastest {passes.finalists} in turn, {passes.rounds} times"
-        )
-
-    @property
     def failures(self) -> dict[str, int]:
         return dict(Counter(str(r.failure) for r in self.log.records if r.failure).most_common())
 
@@ -108,13 +98,17 @@ class TableInfo:
 
     def facts(self) -> dict[str, str]:
         """Return descriptions of the configs, their speed and their noise, by title. Some may be empty."""
+        passes = self.log.header.passes
         return {
             "configs": self._configs(),
             "taken from the nearest": f"{self.nearest:,}" if self.nearest else "",
             "failed": self._failures(),
             **self._speeds(),
             **(self.landscape.rows() if self.best else {}),
-            "timed": self.timed,
+            "timed": ""
+            if passes is None
+            else f"in {passes.count} passes, each in another order; {passes.again} blocks of {passes.block} again; the "
+            f"fastest {passes.finalists} in turn, {passes.rounds} times",
             "spread of the repeats": "" if self.noise is None else f"{100 * self.noise:.1f} % (median)",
         }
 
@@ -253,7 +247,7 @@ def _of_order(log: Log) -> str:
     from scipy.stats import kruskal  # importing scipy.stats takes most of a second
 
     costs, finite = log.costs, np.isfinite(log.costs)
-    if finite.sum() < BLOCKS * LEAST:
+    if finite.sum() < BLOCKS * MIN_PROGRAMS:
         return ""
     blocks = [block[np.isfinite(block)] for block in np.array_split(costs, BLOCKS)]
     p = float(kruskal(*blocks).pvalue)

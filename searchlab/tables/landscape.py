@@ -136,14 +136,11 @@ def encode(configs: Sequence[Any]) -> Ints:
 
 def lines(codes: Ints) -> Iterator[Ints]:
     """Yield, for each knob, the number of each config's line: a group of configs that differ only in this knob."""
-    rng = np.random.default_rng(0)
-    keys = np.zeros(codes.shape, dtype=np.uint64)  # random numbers of 64 bits, whose sums identify configs
-    for column in range(codes.shape[1]):
-        numbers = rng.integers(0, 1 << 63, size=int(codes[:, column].max()) + 2, dtype=np.uint64)
-        keys[:, column] = numbers[codes[:, column] + 1]
-    sums = keys.sum(axis=1, dtype=np.uint64)
-    for column in range(codes.shape[1]):
-        yield np.unique(sums - keys[:, column], return_inverse=True)[1].astype(np.int64)
+    for knob in range(codes.shape[1]):
+        line = np.zeros(len(codes), dtype=np.int64)
+        for column in np.delete(codes, knob, axis=1).T:
+            line = np.unique(line * (column.max() + 2) + column + 1, return_inverse=True)[1].astype(np.int64)
+        yield line
 
 
 def correlate(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[int | None, float | None]:
@@ -162,12 +159,12 @@ def correlate(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[int
         mean = total / pairs
         variance = squares / pairs - mean**2
         return 1, float((product / pairs - mean**2) / variance) if variance > 0 else 1.0
+    from scipy.spatial.distance import pdist
+
     indices = np.random.default_rng(0).permutation(len(codes))[:MAX_SAMPLE]
     sample, fitness = codes[indices], fitness[indices]
     first, second = np.triu_indices(len(sample), 1)
-    distances = np.zeros(len(first), dtype=np.int64)
-    for column in range(sample.shape[1]):
-        distances += sample[first, column] != sample[second, column]
+    distances = np.rint(codes.shape[1] * pdist(sample, "hamming"))
     for distance in range(1, int(distances.max(initial=0)) + 1):
         at_distance = distances == distance
         if at_distance.sum() >= MIN_PAIRS:

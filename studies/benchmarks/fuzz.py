@@ -37,7 +37,7 @@ import searchlab
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.exchange.imports import As, import_file
+from searchlab.exchange.imports import ImportOptions, import_file
 from searchlab.log.format import read_header, read_log
 from searchlab.log.result import describe_reliability
 from searchlab.log.writer import check_log
@@ -148,7 +148,7 @@ def check_sentence(error: SearchlabError) -> None:
 
 
 def foreign(format: str | None) -> Callable[[Path], object]:
-    return lambda path: import_file(path, path.parent / "out", As(), format)
+    return lambda path: import_file(path, path.parent / "out", ImportOptions(), format)
 
 
 def suite(path: Path) -> None:

@@ -28,7 +28,7 @@ from tests.support.policies import IN_SKETCH, OPTIONS, strategies
 
 pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
 
-NOT_FOR_ALL = {"index", "bounded-time", "state-is-what-was-told"}
+NOT_FOR_ALL = {"bounded-time", "state-is-what-was-told"}
 """Checks that may have nothing to say."""
 
 

@@ -168,6 +168,11 @@ def test_no_plug_in_is_started_to_show_its_options() -> None:
         ({"weight": -0.5}, "option 'weight' is -0.5; it must be a number of at least 0"),
         ({"share": 1.5}, "option 'share' is 1.5; it must be a number from 0 to 1"),
         ({"gait": "ran"}, "option 'gait' cannot be 'ran'; did you mean 'run'"),
+        ({"legs": 10**400}, "option 'legs' is 10+; it must be a whole number"),
+        ({"weight": 10**400}, "option 'weight' is 10+; it must be a number"),
+        ({"weight": float("inf")}, "option 'weight' is inf; it must be a number"),
+        ({"gait": "\ud800"}, r"option 'gait' cannot be '\\ud800'"),
+        ({"gait": {1, 2}}, "option 'gait' is {1, 2}; it must be one of 'walk', 'run', or a list"),
         ({"gait": [1, "2"]}, r"option 'gait' is \[1, '2'\]; it must be one of 'walk', 'run', or a list"),
     ],
 )

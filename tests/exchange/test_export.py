@@ -226,9 +226,9 @@ def test_parquet_is_the_frame_of_all_runs(tmp_path: Path) -> None:
 
 
 def test_imported_logs_are_exported(tmp_path: Path) -> None:
-    from searchlab.exchange.imports import As, import_file
+    from searchlab.exchange.imports import ImportOptions, import_file
 
-    import_file(DATA / "ansor_gemm512.json", tmp_path / "a.jsonl", As())
+    import_file(DATA / "ansor_gemm512.json", tmp_path / "a.jsonl", ImportOptions())
     export_logs([tmp_path / "a.jsonl"], "kernel-tuner", tmp_path / "t4.json")
     for format, out in (("ioh", "ioh"), ("optuna", "study.db"), ("parquet", "a.parquet")):
         export_logs([tmp_path / "a.jsonl"], format, tmp_path / out)

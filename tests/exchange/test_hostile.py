@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError
-from searchlab.exchange.imports import As, import_file
+from searchlab.exchange.imports import ImportOptions, import_file
 from searchlab.plugins import Plugin
 from tests.support.exchange import DATA
 
@@ -35,7 +35,7 @@ class Bomb:
 def refused(path: Path, why: str, **options: Any) -> None:
     out = path.parent / "never.jsonl"
     with pytest.raises(SearchlabError, match=why):
-        import_file(path, out, As(**options))
+        import_file(path, out, ImportOptions(**options))
     assert not out.exists()
 
 
@@ -148,7 +148,7 @@ def test_metaschedule(change: Callable[[Any], Any], why: str, tmp_path: Path) ->
 def test_a_trace_that_tvm_refuses_is_left_out(instruction: list[Any], tmp_path: Path) -> None:
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
     second(DATABASE / RECORDS, tmp_path / RECORDS, put(1, 0, 0, 4, instruction))
-    (made,), _ = import_file(tmp_path, tmp_path / "a.jsonl", As(space=Plugin("sketch")))
+    (made,), _ = import_file(tmp_path, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
     assert made.left_out[0][0] == 2 and "cannot be applied" in made.left_out[0][1]
 
 
@@ -163,7 +163,7 @@ def test_a_trace_that_tvm_refuses_is_left_out(instruction: list[Any], tmp_path: 
 def test_a_trace_that_tvm_dies_of_is_left_out(change: Callable[[Any], Any], tmp_path: Path) -> None:
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
     second(DATABASE / RECORDS, tmp_path / RECORDS, change)
-    (made,), _ = import_file(tmp_path, tmp_path / "a.jsonl", As(space=Plugin("sketch")))
+    (made,), _ = import_file(tmp_path, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
     assert made.left_out[0][0] == 2 and "it crashes (SIG" in made.left_out[0][1]
 
 
@@ -171,7 +171,7 @@ def test_a_trace_that_tvm_dies_of_is_left_out(change: Callable[[Any], Any], tmp_
 def test_a_module_is_only_parsed(module: str, tmp_path: Path) -> None:
     shutil.copy(DATABASE / RECORDS, tmp_path)
     (tmp_path / WORKLOADS).write_text(json.dumps(["6784452950838281763", module]))
-    import_file(tmp_path, tmp_path / "a.jsonl", As())  # for analysis, its hash and shapes say enough
+    import_file(tmp_path, tmp_path / "a.jsonl", ImportOptions())  # for analysis, its hash and shapes say enough
     refused(tmp_path, "none of the 8 records", space=Plugin("sketch"))
     (tmp_path / WORKLOADS).write_text(json.dumps(["1", module]))
     refused(tmp_path, "no GEMM or conv2d")
@@ -217,7 +217,7 @@ def test_a_byte_more_or_less_is_an_error_or_a_log(source: Path, data: st.DataObj
     folder = tmp_path_factory.mktemp("damaged")
     (folder / "a.log").write_bytes(text)
     try:
-        made, _ = import_file(folder / "a.log", folder / "out", As())
+        made, _ = import_file(folder / "a.log", folder / "out", ImportOptions())
     except SearchlabError:
         return
     assert made and all(imported_log.records for imported_log in made)

@@ -16,7 +16,7 @@ from tvm.s_tir import Schedule
 from searchlab.analysis import report
 from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning
 from searchlab.exchange.foreign import REPEATED
-from searchlab.exchange.imports import As, detect, import_file
+from searchlab.exchange.imports import ImportOptions, detect, import_file
 from searchlab.exchange.kernel_tuner import plausible
 from searchlab.exchange.legacy import workload_of
 from searchlab.log.format import Log, read_log
@@ -41,7 +41,7 @@ HOPPER = {"kind": "cuda", "arch": "sm_90"}
 
 
 def imported(path: Path, out: Path, repeats: int = 0, **options: Any) -> Log:
-    made, notes = import_file(path, out, As(**options))
+    made, notes = import_file(path, out, ImportOptions(**options))
     assert len(made) == 1 and notes == ([f"{repeats} {REPEATED}"] if repeats else [])
     return read_log(out)
 
@@ -222,7 +222,7 @@ def test_an_imported_log_serves_as_a_table(tutorial: Path, tmp_path: Path) -> No
 
 
 def test_decisions_of_metaschedule_become_configs_of_sketch(tmp_path: Path) -> None:
-    (made,), _ = import_file(DATABASE, tmp_path / "a.jsonl", As(space=Plugin("sketch")))
+    (made,), _ = import_file(DATABASE, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
     log = read_log(made.path)
     assert len(log.records) == 7 and [line for line, _ in made.left_out] == [8]  # its parallel extent was mutated
     space = load_log(log.path).space
@@ -255,7 +255,7 @@ def test_a_search_starts_from_an_imported_log(tmp_path: Path) -> None:
 
 
 def imported_sketch(tmp_path: Path) -> Path:
-    import_file(DATABASE, tmp_path / "start.jsonl", As(space=Plugin("sketch")))
+    import_file(DATABASE, tmp_path / "start.jsonl", ImportOptions(space=Plugin("sketch")))
     return tmp_path / "start.jsonl"
 
 
@@ -345,7 +345,7 @@ def test_records_that_cannot_belong_to_a_space_or_workload(
     path: Path, options: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SearchlabError, match=why):
-        import_file(path, tmp_path / "a.jsonl", As(**options))
+        import_file(path, tmp_path / "a.jsonl", ImportOptions(**options))
     assert not (tmp_path / "a.jsonl").exists()
 
 
@@ -431,8 +431,8 @@ def test_several_tasks_go_to_a_directory(tmp_path: Path) -> None:
     mixed = AUTOTVM.read_text() + AUTOTVM.read_text().replace("512, 512, 512", "64, 64, 64").replace("0.17", "0.16")
     (tmp_path / "mixed.log").write_text(mixed + AUTOTVM.read_text().replace("searchlab/matmul", "mine/secret"))
     with pytest.raises(SearchlabError, match="contains 3 tasks"):
-        import_file(tmp_path / "mixed.log", tmp_path / "a.jsonl", As())
-    made, notes = import_file(tmp_path / "mixed.log", tmp_path / "logs", As())
+        import_file(tmp_path / "mixed.log", tmp_path / "a.jsonl", ImportOptions())
+    made, notes = import_file(tmp_path / "mixed.log", tmp_path / "logs", ImportOptions())
     assert [imported_log.header.workload for imported_log in made] == ["gemm:512x512x512", "gemm:64x64x64"]
     assert all(len(read_log(imported_log.path).records) == 5 for imported_log in made)
     assert len(notes) == 1 and "mine/secret" in notes[0]
@@ -454,10 +454,10 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_an_interrupted_import_can_be_repeated(tmp_path: Path, ending: str) -> None:
     imported(ANSOR, tmp_path / f"a{ending}")
     imported(ANSOR, tmp_path / f"a{ending}")
-    logs, _ = import_file(TOPHUB, tmp_path / "out", As())
+    logs, _ = import_file(TOPHUB, tmp_path / "out", ImportOptions())
     before = [log.path.read_bytes() for log in logs]
     logs[1].path.unlink()
-    logs, _ = import_file(TOPHUB, tmp_path / "out", As())
+    logs, _ = import_file(TOPHUB, tmp_path / "out", ImportOptions())
     assert [log.path.read_bytes() for log in logs] == before
 
 
@@ -479,12 +479,12 @@ def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
 
 
 def test_comments_of_tophub_are_skipped(tmp_path: Path) -> None:
-    made, notes = import_file(TOPHUB, tmp_path / "out", As())
+    made, notes = import_file(TOPHUB, tmp_path / "out", ImportOptions())
     assert len(made) == 4 and not notes
     assert read_log(made[0].path).header.workload == "conv2d:1x224x224x64x3x7x7:s2:p3"
     (tmp_path / "comments.log").write_text("# a\n#b\n")
     with pytest.raises(SearchlabError, match="only comments"):
-        import_file(tmp_path / "comments.log", tmp_path / "none", As())
+        import_file(tmp_path / "comments.log", tmp_path / "none", ImportOptions())
 
 
 @pytest.mark.parametrize(
@@ -501,7 +501,7 @@ def test_comments_of_tophub_are_skipped(tmp_path: Path) -> None:
     ],
 )
 def test_files_of_tophub_are_imported(name: str, workloads: list[str], tmp_path: Path) -> None:
-    logs, notes = import_file(DATA / "tophub" / f"{name}.log", tmp_path / "out", As())
+    logs, notes = import_file(DATA / "tophub" / f"{name}.log", tmp_path / "out", ImportOptions())
     assert [read_log(log.path).header.workload for log in logs] == workloads
     assert notes == []
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from searchlab.analysis import report
 from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning
 from searchlab.exchange.exports import export_logs
-from searchlab.exchange.imports import As, detect, import_file
+from searchlab.exchange.imports import ImportOptions, detect, import_file
 from searchlab.log.format import Log, read_log
 from searchlab.log.result import load_log
 from searchlab.plugins import Plugin
@@ -30,7 +30,7 @@ KERNEL = "kernel:gemm-96x96:1769472flop"
 
 
 def imported(path: Path, out: Path, **options: Any) -> tuple[Log, list[str]]:
-    _, notes = import_file(path, out, As(**options))
+    _, notes = import_file(path, out, ImportOptions(**options))
     return read_log(out), notes
 
 
@@ -109,7 +109,7 @@ def test_real_files_of_both_formats_hold_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["random", "evolutionary", "tpe", "cmaes", "qmc", "droplet", "autotvm-ga", "grid"])
 def test_a_policy_searches_it_and_a_run_resumes(tmp_path: Path, policy: str) -> None:
-    import_file(CACHE, tmp_path / "table.jsonl.gz", As())
+    import_file(CACHE, tmp_path / "table.jsonl.gz", ImportOptions())
     wanted: dict[str, Any] = {
         "space": "parameters",
         "policy": policy,
@@ -129,8 +129,8 @@ def test_a_policy_searches_it_and_a_run_resumes(tmp_path: Path, policy: str) -> 
 
 
 def test_a_study_names_the_space_alone(tmp_path: Path) -> None:
-    import_file(CACHE, tmp_path / "tables" / "one.jsonl.gz", As())
-    import_file(T4, tmp_path / "tables" / "other.jsonl", As("kernel:gemm@other"))
+    import_file(CACHE, tmp_path / "tables" / "one.jsonl.gz", ImportOptions())
+    import_file(T4, tmp_path / "tables" / "other.jsonl", ImportOptions("kernel:gemm@other"))
     study = Study.from_dict(
         {
             "workloads": [KERNEL, "kernel:gemm@other"],
@@ -226,7 +226,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("change", "why"), BAD)
 def test_a_damaged_cache_is_one_sentence(tmp_path: Path, change: dict[str, Any], why: str) -> None:
     with pytest.raises(SearchlabError, match=why):
-        import_file(written(tmp_path / "c.json", cache(**change)), tmp_path / "t.jsonl", As())
+        import_file(written(tmp_path / "c.json", cache(**change)), tmp_path / "t.jsonl", ImportOptions())
     assert not (tmp_path / "t.jsonl").exists()
 
 
@@ -251,13 +251,13 @@ def test_a_damaged_record_is_named(tmp_path: Path, field: str, value: Any) -> No
     content = cache()
     content["cache"]["32,a"][field] = value
     with pytest.raises(SearchlabError, match="record 2 is damaged"):
-        import_file(written(tmp_path / "c.json", content), tmp_path / "t.jsonl", As())
+        import_file(written(tmp_path / "c.json", content), tmp_path / "t.jsonl", ImportOptions())
 
 
 def test_text_that_is_no_unicode_is_one_sentence(tmp_path: Path) -> None:
     result = {"configuration": {"x": 1}, "times": "\ud800"}
     with pytest.raises(SearchlabError, match="record 1 is damaged"):
-        import_file(written(tmp_path / "c.json", t4_of(result)), tmp_path / "t.jsonl", As())
+        import_file(written(tmp_path / "c.json", t4_of(result)), tmp_path / "t.jsonl", ImportOptions())
 
 
 @given(cut=st.integers(0, 2000))
@@ -335,7 +335,7 @@ def test_a_file_that_lists_a_part_of_its_space_is_noticed(tmp_path: Path) -> Non
 
 
 def test_autotvm_learns_from_knobs_where_there_are_no_programs(tmp_path: Path) -> None:
-    import_file(CACHE, tmp_path / "table.parquet", As())
+    import_file(CACHE, tmp_path / "table.parquet", ImportOptions())
     wanted: dict[str, Any] = {
         "space": "parameters",
         "trials": 6,

@@ -17,7 +17,7 @@ from tvm_ffi import structural_equal
 from searchlab import gemm
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
-from searchlab.exchange.imports import As, import_file
+from searchlab.exchange.imports import ImportOptions, import_file
 from searchlab.exchange.metaschedule import Note
 from searchlab.log.format import Computation, Log, read_log
 from searchlab.log.result import Result
@@ -42,7 +42,7 @@ def database_of(logs: list[Path], out: Path) -> JSONDatabase:
 
 
 def back(directory: Path, out: Path, **options: Any) -> list[Log]:
-    made, notes = import_file(directory, out, As(**options))
+    made, notes = import_file(directory, out, ImportOptions(**options))
     assert not notes
     return [read_log(imported_log.path) for imported_log in made]
 
@@ -90,11 +90,11 @@ def test_reading_a_note_imports_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         header = msgspec.structs.replace(log.header, workload=name, computation=Computation(flops=1))
         old, new = Note(log.header, log.records[0]).encode(), Note(header, log.records[0]).encode()
         records.write_text(records.read_text().replace(old, new))
-        import_file(tmp_path / "db", tmp_path / "b.jsonl", As())
+        import_file(tmp_path / "db", tmp_path / "b.jsonl", ImportOptions())
         assert read_log(tmp_path / "b.jsonl").header == header
         (tmp_path / "b.jsonl").unlink()
         with pytest.raises(SearchlabError):
-            import_file(tmp_path / "db", tmp_path / "b.jsonl", As(space=Plugin("sketch")))
+            import_file(tmp_path / "db", tmp_path / "b.jsonl", ImportOptions(space=Plugin("sketch")))
         records.write_text(records.read_text().replace(new, old))
     assert not (tmp_path / "PWNED").exists()
 
@@ -104,7 +104,7 @@ def test_decisions_agree_with_the_notes_of_searchlab(tmp_path: Path) -> None:
     export_logs([log.path], "metaschedule", tmp_path / "db")
     (noted,) = back(tmp_path / "db", tmp_path / "b.jsonl")
     (made,), _ = import_file(
-        tmp_path / "db", tmp_path / "c.jsonl", As(space=Plugin("sketch"), target=log.header.target)
+        tmp_path / "db", tmp_path / "c.jsonl", ImportOptions(space=Plugin("sketch"), target=log.header.target)
     )
     space = Result(log).space
     canonical = [space.canonical(trial.config) for trial in noted.trials]  # type: ignore[attr-defined]

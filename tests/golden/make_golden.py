@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import searchlab
-from searchlab.exchange.imports import As, import_file
+from searchlab.exchange.imports import ImportOptions, import_file
 from searchlab.log.format import read_log
 from searchlab.run.study import Study
 from searchlab.tables.build import build_tables, plan_tables, runs_for_tables
@@ -98,7 +98,7 @@ def main() -> None:
         progress=False,
     )
     make_changed()
-    import_file(FOREIGN / "autotvm_matmul512.log", DATA / "imported.jsonl", As())
+    import_file(FOREIGN / "autotvm_matmul512.log", DATA / "imported.jsonl", ImportOptions())
     logs = sorted(DATA.glob("*.jsonl*"))
     (DATA / "seen.json").write_text(json.dumps({path.name: seen(read_log(path)) for path in logs}, indent=1) + "\n")
 

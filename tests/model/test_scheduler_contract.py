@@ -12,7 +12,6 @@ import pytest
 from searchlab.conformance.check import (
     check_constructor,
     global_streams,
-    global_streams_untouched,
     in_two_processes,
     other_clock,
 )
@@ -93,7 +92,7 @@ def test_it_schedules_every_kind_of_model(name: str, model: dict[str, Any]) -> N
 
 
 def test_its_decisions_follow_from_the_seed(name: str) -> None:
-    with global_streams(1), global_streams_untouched():
+    with global_streams(1, untouched=True):
         before = decide_twice(name)
     with global_streams(2):
         assert decide_twice(name) == before

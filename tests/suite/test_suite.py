@@ -37,7 +37,7 @@ from searchlab.suite.trajectories import (
     trajectories_path,
     write_trajectories,
 )
-from searchlab.suite.verify import seal, verify_bundle, verify_suite
+from searchlab.suite.verify import seal, verify_result, verify_suite
 from tests.log.test_columns import same
 from tests.support import toys
 from tests.support.cli import imported, searchlab
@@ -446,7 +446,7 @@ def test_runs_over_another_table_are_not_compared(copy: Path, tmp_path: Path) ->
     tables = {**one.tables, name: msgspec.structs.replace(runs, digest="0")}
     write_trajectories(tmp_path / "out" / RESULT, msgspec.structs.replace(one, tables=tables))
     said: list[str] = []
-    assert not verify_bundle(tmp_path / "out", lambda _, found: said.extend(found), suite_path=str(copy))
+    assert not verify_result(tmp_path / "out", lambda _, found: said.extend(found), suite_path=str(copy))
     assert len(said) == 1 and "was run on a different version of mini/" in said[0]
 
 

@@ -167,14 +167,11 @@ class OrderOfHashes(Sound):
 
 BROKEN: dict[str, list[type[CostModel]]] = {
     "signature": [AnyOption],
-    "starts": [NoStart],
-    "learns": [WantsAFrame],
-    "shape": [AColumn],
-    "nothing-to-predict": [NeedsRows],
+    "learns": [NoStart, WantsAFrame],
+    "shape": [AColumn, NeedsRows],
     "finite": [KnowsItsRows],
     "few-rows": [HoldsOut],
-    "constant-scores": [DividesBySpread],
-    "all-failed": [DividesByBest],
+    "constant-scores": [DividesBySpread, DividesByBest],
     "nan-features": [KeepsNan],
     "constant-features": [DividesByColumn],
     "no-columns": [NeedsAColumn],

@@ -124,11 +124,6 @@ class LastTwice(Sound):
         yield config
 
 
-class OffByOne(Sound):
-    def index_of(self, config: Any) -> int:
-        return super().index_of(config) + 1
-
-
 class OrderOfHashes(Sound):
     order = tuple({f"order {number}" for number in range(12)})  # of few words, two hash seeds may make the same tuple
 
@@ -235,7 +230,6 @@ BROKEN: dict[str, list[type[Space]]] = {
     "members": [SumsUp],
     "stays-inside": [MutatesFreely],
     "enumerates": [LastTwice],
-    "index": [OffByOne],
     "fingerprint": [OrderOfHashes],
     "schedules": [Stumbles, AlwaysInvalid],
     "refuses-others": [TakesAnything],

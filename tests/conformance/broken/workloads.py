@@ -191,11 +191,11 @@ class Loose(Sound):
 
 BROKEN: dict[str, list[Any]] = {
     "frozen": [Mutable],
-    "spelled": [Forgetful],
+    "spelling": [Forgetful],
     "refuses-nonsense": [Lenient, Raises],
     "counts": [Countless],
     "pickles": [Unpicklable],
-    "logged": [Opens],
+    "from-log": [Opens],
     "builds-function": [Twins],
     "one-function": [EveryProcess],
     "inputs": [Misnamed],
