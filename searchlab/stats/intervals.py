@@ -73,7 +73,7 @@ def mean_interval(values: Floats) -> Interval:
     """Return Student's t interval for the mean of ``values`` from independent runs. At least 2 of them must differ."""
     value = float(np.mean(values)) if len(values) else math.nan
     if len(values) < 2:
-        return Interval.none(value, f"An interval for a mean needs 2 runs; there {_are(len(values))}.")
+        return Interval.none(value, f"An interval for a mean needs 2 runs; there {number_phrase(len(values))}.")
     if not np.round(np.ptp(values), DECIMALS):
         return Interval.none(value, f"All {len(values)} runs give the same number, so they do not show how runs vary.")
     return t_interval(value, float(np.var(values, ddof=1)) / len(values), len(values) - 1)
@@ -107,7 +107,7 @@ def median_interval(values: Floats) -> Interval:
     """
     number, value = len(values), float(np.median(values))
     if number < 5:
-        return Interval.none(value, f"An interval for a median needs 5 runs; there {_are(number)}.")
+        return Interval.none(value, f"An interval for a median needs 5 runs; there {number_phrase(number)}.")
     ordered = np.sort(values)
     positions = np.arange(1, number // 2 + 1)
     coverage = 1 - 2 * betaincc(positions, number + 1 - positions, 0.5)  # binomial, of x_(k) to x_(n + 1 - k)
@@ -137,5 +137,6 @@ def improvement(first: Sample, second: Sample) -> float:
     return float(np.mean(chances))
 
 
-def _are(number: int) -> str:
+def number_phrase(number: int) -> str:
+    """Return how many there are: "is 1" or "are 2"."""
     return "is 1" if number == 1 else f"are {number}"
