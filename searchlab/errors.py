@@ -27,12 +27,6 @@ class SearchlabError(Exception):
     exit_code = 2
 
 
-class RunEnded(SearchlabError):
-    """Raised if a plug-in tries to end the process during a run. The CLI exits with code 1."""
-
-    exit_code = 1
-
-
 class SearchlabWarning(UserWarning):
     """Issued for a condition that users should know about but that does not stop a run. The CLI prints one line."""
 
@@ -102,9 +96,7 @@ class UnsupportedSpace(SearchlabError):
 class RunsFailed(SearchlabError):
     """Raised if some runs of a study failed; the other runs are complete. The CLI exits with code 1.
 
-    Args:
-        reasons: A mapping from each failed run's log to the reason for the failure, in run order.
-        count: The total number of runs.
+    ``reasons`` maps each failed run's log to the reason, in run order; ``count`` is the total number of runs.
     """
 
     exit_code = 1
@@ -124,17 +116,12 @@ class RunsFailed(SearchlabError):
         super().__init__(f"{len(reasons)} of {count} runs failed. {'; '.join(texts)}")
 
 
-SHOWN = 5
-"""The maximum number of reasons that a message lists."""
+SHOWN = 5  # the maximum number of reasons that a message lists
 
 
 @contextmanager
 def needs_extra(feature: str, extra: str) -> Iterator[None]:
-    """Turn an import's failure into an error that names the extra to install.
-
-    Raises:
-        SearchlabError: If what is imported in this context is not installed.
-    """
+    """Turn an import's failure in this context into a SearchlabError that names the extra to install."""
     try:
         yield
     except ImportError as error:
@@ -168,8 +155,7 @@ def last_line(error: BaseException) -> str:
     return _lines(error)[-1]
 
 
-LONGEST_TEXT = 4000
-"""The maximum length of a failure message in a log, in characters."""
+LONGEST_TEXT = 4000  # the maximum length of a failure message in a log, in characters
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from .errors import RunEnded, SearchlabError, describe, did_you_mean
+from .errors import SearchlabError, describe, did_you_mean
 from .options import SUPPLIED, check_option, declared_options, plain
 
 T = TypeVar("T")
@@ -45,11 +45,7 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         return self.name.rpartition(":")[2].rpartition(".")[2] if ":" in self.name else self.name
 
     def to_spec(self) -> Plugin:
-        """Return the plug-in as logs record it, with plain values as options; a function becomes ``"module:name"``.
-
-        Raises:
-            SearchlabError: If an option is neither a plain value nor a function.
-        """
+        """Return the plug-in as logs record it, with plain values as options; a function becomes ``"module:name"``."""
         try:
             return Plugin(self.name, msgspec.to_builtins(_replace_functions(self.options)))
         except TypeError as error:
@@ -93,7 +89,7 @@ class PluginKind(Generic[T]):
             )
 
     def load(self, name: str) -> type[T]:
-        """Import a class by its registered name or as ``module:Class``. Raises SearchlabError if that fails."""
+        """Import a class by its registered name or as ``module:Class``."""
         self.check_name(name)
         points = self.entry_points_by_name()
         reference = points[name].value if name in points else name
@@ -104,7 +100,7 @@ class PluginKind(Generic[T]):
         return cast(type[T], loaded)
 
     def resolve(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:
-        """Return the plug-in and the class that ``spec`` specifies. Raises SearchlabError if ``spec`` is invalid."""
+        """Return the plug-in and the class that ``spec`` specifies."""
         if isinstance(spec, Plugin):
             spec = {"name": spec.name, "options": spec.options}
         elif isinstance(spec, str | type):
@@ -155,7 +151,6 @@ class PluginKind(Generic[T]):
         return defaults
 
     def check_class(self, name: str, cls: type[Any]) -> None:
-        """Raise SearchlabError if ``cls`` does not derive from the contract."""
         if not issubclass(cls, self.contract):
             raise SearchlabError(
                 f"{self.title} {name!r} is not a searchlab.{self.contract.__name__}; derive it from that class, or "
@@ -163,7 +158,6 @@ class PluginKind(Generic[T]):
             )
 
     def check_names(self, name: str, cls: type[T], options: Iterable[str]) -> None:
-        """Raise SearchlabError if any of the names in ``options`` is not an option of ``cls``."""
         parameters = self.options_of(cls)
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
             return
@@ -181,7 +175,7 @@ class PluginKind(Generic[T]):
                 check_option(option, options[option], parameter.annotation)
 
     def make(self, plugin: Plugin, *args: Any, **kwargs: Any) -> T:
-        """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options. Raises SearchlabError if this fails."""
+        """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options."""
         cls = self.load(plugin.name)
         path = _names_from.get()
         if path and not trusts() and unregistered_code(plugin.options):
@@ -195,12 +189,7 @@ class PluginKind(Generic[T]):
     def convert_errors(self, cls: type[Any], doing: str) -> Iterator[None]:
         """Convert any exception that the plug-in raises to a SearchlabError that names the plug-in and the line.
 
-        A call to ``os._exit`` is also reported as an error. SearchlabErrors, interrupts, and the exceptions that
-        searchlab or pytest raises to stop a plug-in are not converted.
-
-        Args:
-            cls: The plug-in's class.
-            doing: The name of the method being called.
+        ``doing`` is the name of the method being called; see :func:`convert_foreign_errors`.
         """
         with convert_foreign_errors(lambda error: self.failure(cls, doing, error)):
             yield
@@ -208,8 +197,7 @@ class PluginKind(Generic[T]):
     def failure(self, cls: type[Any], doing: str, error: BaseException) -> SearchlabError:
         """Return an error which states that the method ``doing`` of ``cls`` raised ``error``, and on which line."""
         where = line_of(error, cls) or defined_at(getattr(cls, doing, cls))
-        kind = RunEnded if isinstance(error, PluginExit) else SearchlabError
-        return kind(
+        return SearchlabError(
             f"{self.title} {self.name_of(cls)!r} failed in {doing}: {describe(error)} ({where}); "
             f"--traceback shows the traceback"
         )
@@ -292,18 +280,10 @@ def unregistered_code(value: Any) -> list[str]:
 
 
 def import_attribute(reference: str, title: str) -> Any:
-    """Import and return the object ``"module:name"``, which may be in the current directory.
+    """Import and return the object ``"module:name"``, called ``title``, which may be in the current directory.
 
     This is the only place where code is imported by name. Names that come from a file (see :func:`names_from`) must be
     registered, and the object must be defined in the module that is named.
-
-    Args:
-        reference: The name of the object.
-        title: What the object is, for the error message, such as ``"space 'acme:Tiles'"``.
-
-    Raises:
-        SearchlabError: If the name comes from a file and is not registered.
-        Exception: Any exception that the import raises.
     """
     module, _, attribute = reference.partition(":")
     path = "" if trusts() else _names_from.get()
@@ -373,7 +353,6 @@ def _read_entry_points(group: str, where: tuple[tuple[str, int], ...]) -> tuple[
 
 
 def _modification_time(path: str) -> int:
-    """Return the modification time of the directory ``path`` in nanoseconds, or 0 if it does not exist."""
     try:
         return os.stat(path or ".").st_mtime_ns
     except (OSError, ValueError):
@@ -428,18 +407,14 @@ def execute_file(path: Path) -> ModuleType:
     return module
 
 
-class PluginExit(Exception):
-    """Raised if a plug-in calls ``os._exit``, which would end the process without an error message."""
-
-
 @contextmanager
 def convert_foreign_errors(blame: Callable[[BaseException], SearchlabError]) -> Iterator[None]:
     """Convert any exception that foreign code raises to the SearchlabError that ``blame`` returns for it.
 
-    A call to ``os._exit`` is also an error. SearchlabErrors, and the exceptions that searchlab or pytest raises to stop
-    foreign code, are not converted. An interrupt remains one even if the code, or TVM, has replaced it.
+    SearchlabErrors, and the exceptions that searchlab or pytest raises to stop foreign code, are not converted. An
+    interrupt remains one even if the code, or TVM, has replaced it.
     """
-    with intercept_exit(), noting_interrupts() as interrupts:
+    with note_interrupts() as interrupts:
         before = len(interrupts)
         try:
             yield
@@ -454,11 +429,11 @@ def convert_foreign_errors(blame: Callable[[BaseException], SearchlabError]) -> 
 
 
 _interrupts: list[int] | None = None
-"""The list that the outermost :func:`noting_interrupts` has yielded."""
+"""The list that the outermost :func:`note_interrupts` has yielded."""
 
 
 @contextmanager
-def noting_interrupts() -> Iterator[list[int]]:
+def note_interrupts() -> Iterator[list[int]]:
     """Yield a list to which each signal is added that arrives in this context and has a handler in Python.
 
     If a callback of TVM raises KeyboardInterrupt, TVM raises a RuntimeError without text instead. Within another such
@@ -492,39 +467,6 @@ def noting_interrupts() -> Iterator[list[int]]:
                 signal.signal(number, handler)
 
 
-FORKED = (
-    "a plug-in forked this process, and the child returned from the plug-in; a plug-in that forks must end its child "
-    "process with os._exit before returning\n"
-)
-
-_calling = threading.local()
-_exit = os._exit
-
-
-def _guarded_exit(status: int) -> NoReturn:
-    if getattr(_calling, "process", None) == os.getpid():
-        raise PluginExit(f"it called os._exit({status})")
-    _exit(status)  # called by a child process, or outside any plug-in
-
-
-@contextmanager
-def intercept_exit() -> Iterator[None]:
-    """Make ``os._exit`` raise PluginExit in this thread of this process while the context is active.
-
-    A child process that a plug-in forks ends here.
-    """
-    os._exit = _guarded_exit
-    before = getattr(_calling, "process", None)
-    _calling.process = process = os.getpid()
-    try:
-        yield
-    finally:
-        _calling.process = before
-        if os.getpid() != process:  # it would end its parent's worker processes and write its logs
-            os.write(2, FORKED.encode())
-            _exit(1)
-
-
 def _stops(error: BaseException) -> bool:
     """Return whether ``error`` was raised by a signal, searchlab or pytest in order to stop a plug-in."""
     if isinstance(error, Exception | SystemExit):
@@ -544,11 +486,9 @@ def defined_at(function: Any) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """Return the ``file:line`` where ``error`` was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    last = frames[-2] if isinstance(error, PluginExit) and len(frames) > 1 else frames[-1]  # the call of os._exit
+    last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{last.filename}:{last.lineno}"
 
 
