@@ -29,7 +29,7 @@ from ..records import Failure, Statistic
 from ..schema import UNREADABLE
 from ..space import PARAMETERS, SPACES, Config, Space, Value
 from ..target import RECORDED
-from ..workload import Workload, kernel, parse_workload
+from ..workload import Kernel, Workload, parse_workload
 from .foreign import REPEATED, ForeignTask, ForeignTrial, ListsConfigs, Reader, is_number, moment, value_of
 
 VERSION = "1.0.0"  # of the T4 schema
@@ -496,7 +496,7 @@ def _workload(name: str, rows: list[_MeasuredConfig]) -> Workload:
     flops = [row.rate * 1e9 * row.time for row in rows if isinstance(row.time, float)]
     middle = statistics.median(flops) if flops else math.nan
     same = math.isfinite(middle) and all(math.isclose(value, middle, rel_tol=CLOSE) for value in flops)
-    return kernel(name, (round(middle) or None) if same else None)
+    return Kernel(name, (round(middle) or None) if same else None)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -19,8 +19,7 @@ from .tir import Tir
 if TYPE_CHECKING:
     import tvm
 
-BLOCK = "epilogue"
-"""The name of the block that computes the elementwise operations."""
+BLOCK = "epilogue"  # the name of the block that computes the elementwise operations
 
 
 @dataclass(frozen=True)
@@ -155,16 +154,10 @@ def fuse(product: ProductWithEpilogue, elementwise: Tir) -> Fused:
 
 
 def elementwise_of(func: tvm.tirx.PrimFunc, tensors: Mapping[Any, Any], shape: Sequence[int]) -> tvm.te.Tensor:
-    """Return the tensor of the given shape that the last block of ``func`` computes, read from ``tensors``.
+    """Return the tensor of this shape, which may omit axes of extent 1, that the last block of ``func`` computes.
 
-    Args:
-        func: A function whose last block computes its result element by element.
-        tensors: The tensors that take the place of the buffers that the block reads. If a tensor has fewer axes than
-            its buffer, those of extent 1 are omitted.
-        shape: The shape of the result, which may omit axes of extent 1 as well.
-
-    Raises:
-        ValueError: If the block does anything else.
+    It is read from ``tensors``, which take the place of the buffers that the block reads; if a tensor has fewer axes
+    than its buffer, those of extent 1 are omitted. Raises ValueError if the block does not compute element by element.
     """
     from tvm import te
     from tvm.ir.expr import TensorLoad
@@ -201,7 +194,7 @@ def elementwise_of(func: tvm.tirx.PrimFunc, tensors: Mapping[Any, Any], shape: S
             long = iter([at for at, size in zip(positions, sizes, strict=True) if size > 1])
             return tensor(*(next(long) if int(extent) > 1 else 0 for extent in tensor.shape))
 
-        seen = [(TensorLoad, load), (Var, lambda variable: by_variable.get(variable, variable))]
-        return structural_map(store.value, seen, order="pre")
+        replacements = [(TensorLoad, load), (Var, lambda variable: by_variable.get(variable, variable))]
+        return structural_map(store.value, replacements, order="pre")
 
     return te.compute(tuple(shape), compute, name=BLOCK)

@@ -77,17 +77,3 @@ class Kernel(Workload):
             f"{self} is another tuner's kernel and has no program here; use the parameters space with a table of "
             "recorded times"
         )
-
-
-def kernel(name: str, operations: int | None = None) -> Kernel:
-    """Return the workload of a kernel that another tuner has measured.
-
-    Args:
-        name: The kernel's name, often followed by ``@`` and the device.
-        operations: The number of floating-point operations per execution, if known.
-
-    Raises:
-        SearchlabError: If the name contains characters other than letters, digits and ``_.@+-``, or if ``operations``
-            is below 1.
-    """
-    return Kernel(name, operations)

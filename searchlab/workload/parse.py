@@ -46,7 +46,7 @@ def parse_workload(text: str | Workload | Callable[..., Any]) -> Workload:
 
 
 def _class(kind: str, text: str) -> type[Workload]:
-    """Return the class for a workload of the given kind. Errors quote ``text``, the workload's name."""
+    """Return the class for a workload of this kind. Errors quote ``text``, the workload's name."""
     if kind not in (installed := WORKLOADS.entry_points_by_name()) and ":" not in kind:
         hint = did_you_mean(kind, [*installed, *preset_names()[:2]])
         if not hint.endswith("?"):
@@ -58,16 +58,9 @@ def _class(kind: str, text: str) -> type[Workload]:
 
 
 def logged_workload(text: str, content: str, path: Path) -> Workload:
-    """Return the workload that a log contains, without executing code that is not installed.
+    """Return the workload with the name ``text`` in the log at ``path``, without executing code that is not installed.
 
-    Args:
-        text: The workload's name.
-        content: The text that its :meth:`Workload.content` returned.
-        path: The path of the log.
-
-    Raises:
-        SearchlabError: If the workload cannot be created, or if this would import code that no installed package
-            registers and :func:`~searchlab.plugins.trust_plugins` is not active.
+    ``content`` is the text that its :meth:`Workload.content` returned.
     """
     kind, spelling = kind_of(text)
     if "/" in kind:
@@ -79,7 +72,7 @@ def logged_workload(text: str, content: str, path: Path) -> Workload:
 
 
 def named_workload(text: str, path: Path) -> Workload:
-    """Return the workload with the name ``text``, which the file ``path`` contains. Raises SearchlabError.
+    """Return the workload with the name ``text``, which the file ``path`` contains.
 
     It differs from :func:`parse_workload` in that only registered code is imported, and no file is executed.
     """
@@ -133,7 +126,7 @@ def im2row(conv: Conv2d) -> Gemm:
 
 
 def _preset(name: str, options: list[str]) -> Workload:
-    """Return the layer ``name`` with the given options, of which ``bN`` sets the batch size (1 by default)."""
+    """Return the layer ``name`` with these options, of which ``bN`` sets the batch size (1 by default)."""
     layers = _resnet50()
     match = re.fullmatch(r"resnet50/(conv|gemm)(.+)", name)
     if not match or match[2] not in layers:
