@@ -14,8 +14,7 @@ from ..arrays import Floats
 from .format import Log
 from .plan import UNLIMITED, PlannedRun
 
-PAUSE = 600.0
-"""The time between two trials, in seconds, above which the run is assumed to have been interrupted in between."""
+PAUSE = 600.0  # time between two trials, in seconds, above which the run is assumed to have been interrupted in between
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ class RunStatus:
 
     @classmethod
     def from_log(cls, run: PlannedRun, log: Log | None) -> Self:
-        """Return the status of ``run`` according to ``log``, its log, or None if it has none."""
         if log is None:
             return cls(run)
         times = [log.header.created, *(record.time for record in log.records)]

@@ -39,8 +39,9 @@ from ..files import check_unpacked, find_files, read_bytes, read_each
 from ..parquet import PARQUET
 from ..plugins import Plugin
 from ..records import ExecutionSeconds, Failure, Measurement, Statistic, StepSeconds, Trial, cost_of
-from ..schema import UNREADABLE, known_part
+from ..schema import UNREADABLE, drop_unknown_keys
 from ..space import Config
+from ..stats.random_search import RandomDraws
 from ..workload import Workload, logged_workload, parse_workload
 from .table import decode_header, decode_table
 
@@ -52,32 +53,18 @@ FORMAT = "1.2"
 Logs with a later minor version can be read, but not continued: their unknown fields and kinds of lines are ignored.
 """
 
-START = b'{"kind":"header","searchlab_log":'
-"""The first bytes of a log."""
-
-TABLE = "table"
-"""The label of a run that measures every config in a table."""
-
-GAIN = 0.01
-"""The relative increase in the best throughput that counts as a gain for a budget with ``stop_after``."""
-
-LOGS = (".jsonl", ".jsonl.gz", PARQUET)
-"""The file-name endings of logs."""
+START = b'{"kind":"header","searchlab_log":'  # the first bytes of a log
+TABLE = "table"  # the label of a run that measures every config in a table
+GAIN = 0.01  # the relative increase in the best throughput that counts as a gain for a budget with stop_after
+LOGS = (".jsonl", ".jsonl.gz", PARQUET)  # the file-name endings of logs
 
 RUNS = f".runs{PARQUET}"
 """The file-name ending of the files that contain a strategy's runs over the tables of a suite, which are not logs."""
 
-RESULT = f"result{RUNS}"
-"""The name of this file in a directory that ``suite run --out`` writes."""
-
-MAX_LINES = 10_000_000
-"""The maximum number of lines in a log."""
-
-DEFAULT_CONFIG = "default"
-"""What stands for the space's default config among the digests in a header's ``warm_start``."""
-
-WRITABLE = ".jsonl"
-"""The ending of logs that runs write and resume."""
+RESULT = f"result{RUNS}"  # the name of this file in a directory that suite run --out writes
+MAX_LINES = 10_000_000  # the maximum number of lines in a log
+DEFAULT_CONFIG = "default"  # what stands for the space's default config among the digests in a header's warm_start
+WRITABLE = ".jsonl"  # the ending of logs that runs write and resume
 
 
 Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
@@ -98,23 +85,11 @@ Moment = Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
 MAX_NUMBER = 10**300
 """The largest number in a header. The size of a space may exceed 2^63, but it must be a finite float64."""
 
-MAX_NESTING = 20
-"""The number of levels to which a header's options may be nested."""
-
-LogSeconds = Annotated[float, msgspec.Meta(gt=-36, lt=36)]
-"""The natural logarithm of a duration in seconds."""
+MAX_NESTING = 20  # the number of levels to which a header's options may be nested
 
 
 class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a table's programs were timed: in ``count`` passes, each of which times all programs in random order.
-
-    Attributes:
-        block: The number of programs between two readings of the sentinel.
-        sentinel: For each reading, the time since the first pass began, and the median; both in seconds.
-        again: The number of blocks that were timed again because the sentinel deviated.
-        finalists: The number of fastest programs that were timed again, in turn.
-        rounds: The number of rounds in which the finalists were timed.
-    """
+    """How a table's programs were timed: in ``count`` passes, each of which times all programs in random order."""
 
     count: Number
     block: Number
@@ -124,26 +99,8 @@ class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     rounds: Number = 0
 
 
-class RandomDraws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The results of random search in a space with a complete table, as natural logarithms of seconds.
-
-    Attributes:
-        expected: The expected value of the lowest latency after 1, 2, ... draws.
-        median: The median latency of the working configs, weighted by how often they are drawn.
-        slowest: The latency of the slowest working config.
-    """
-
-    expected: tuple[LogSeconds, ...]
-    median: LogSeconds
-    slowest: LogSeconds
-
-
 class Computation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The facts about a plug-in's workload that are needed to read a log.
-
-    Attributes:
-        content: The workload's content; see :meth:`~searchlab.workload.Workload.content`.
-    """
+    """The facts about a plug-in's workload that are needed to read a log."""
 
     flops: Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]
     unit: str = "GFLOPS"
@@ -162,23 +119,7 @@ BUILTIN_KINDS = ("gemm", "conv2d", "kernel")
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="header"):
     """A log's header: the facts about its run. The facts in ``IDENTITY`` must not change when the run resumes.
 
-    Attributes:
-        machine: Facts about the machine; see :func:`searchlab.machine.host.machine`.
-        starts: The text hashed into the seed so that a strategy draws its own first configs, or "" if strategies share
-            them.
-        warm_start: Digests of the logs from which the run started, in order. :data:`DEFAULT_CONFIG` comes first if the
-            run's first trial is the default config of its space.
-        space_size: The number of configs in the space, or None if they were not counted.
-        optimum: The lowest cost of any config in the space, in seconds, if the run used a complete table; None if
-            unknown.
-        random: The results of random search within the trial budget, if the run used a complete table.
-        contrasts: The pairs of strategies, by name, that the study registered for comparison before the run began.
-        effective: Options that the policy could not use as specified (or by default), with the values that it used
-            instead.
-        code: The digests of the source code that decides the run, by role; see :func:`~searchlab.run.plan.code_of`.
-        defaults: The values of the options that were not specified, by role.
-        passes: How the log was timed, if it is a table that was timed in passes.
-        computation: The facts about the workload, or None for the kinds of workloads in BUILTIN_KINDS.
+    The fields of all lines are described in docs/design/log-format.md.
     """
 
     searchlab_log: str = FORMAT
@@ -213,7 +154,6 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def name(self) -> str:
-        """The strategy's name in figures and tables."""
         return one_line(self.label or self.policy.title)
 
     @property
@@ -277,19 +217,7 @@ class Record(
     tag_field="kind",
     tag="trial",
 ):
-    """A trial's line: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch.
-
-    Attributes:
-        batch: The number of the trial's batch. If it is None, batches have the requested size.
-        at: When each of its times was measured, in a table that was timed in passes.
-        fill_in: Whether its config was drawn at random because the policy had proposed too few; see
-            :class:`~searchlab.policy.Policy`.
-        propose_seconds: The trial's share of the CPU time that the policy used to propose the batch.
-        train_seconds: The trial's share of the CPU time that the policy used to learn from the previous batch.
-        feature_seconds: The part of both that the cost model used to extract features.
-        model: In a batch's last record: how well the batch was predicted.
-        sentinel: In some batches' first record: the time of the run's first program just before.
-    """
+    """A trial's line: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch."""
 
     index: Number
     batch: Number | None = None
@@ -346,7 +274,6 @@ class Record(
 
     @property
     def cost(self) -> float:
-        """See :attr:`searchlab.records.Measurement.cost`."""
         return cost_of(self.seconds, self.failure, self.statistic)
 
     @property
@@ -438,27 +365,22 @@ def version_spans(header: Header, changes: Sequence[Changed]) -> list[tuple[int,
 
 
 def workload_of(header: Header, path: Path = Path("the log")) -> Workload:
-    """Return the workload in ``header``, which is the header of the log at ``path``. See :func:`logged_workload`."""
+    """Return the workload in ``header``, which is the header of the log at ``path``."""
     content = header.computation.content if header.computation else ""
     return _builtin_workload(header.workload) or logged_workload(header.workload, content, path)
 
 
 def computation_of(header: Header) -> Computation:
-    """Return the facts about the workload in ``header``, which are derived from its name if they were not recorded.
-
-    Raises SearchlabError if the workload is unknown.
-    """
+    """Return the facts about the workload in ``header``, which are derived from its name if they were not recorded."""
     return header.computation or Computation.from_workload(workload_of(header))
 
 
 def workload_name(header: Header) -> str:
-    """Return the canonical name of the workload. Raises SearchlabError if it is unknown."""
     return header.workload if header.computation else str(workload_of(header))
 
 
 @lru_cache(1024)
 def _builtin_workload(workload: str) -> Workload | None:
-    """Return the workload if the format defines its kind, or None otherwise."""
     return parse_workload(workload) if workload.partition(":")[0] in BUILTIN_KINDS else None
 
 
@@ -468,18 +390,10 @@ class UnknownLine(msgspec.Struct, frozen=True):
     kind: str
 
 
-KINDS = ("header", "trial", "finalists", "ended", "changed")
-"""The kinds of lines."""
+KINDS = ("header", "trial", "finalists", "ended", "changed")  # the kinds of lines
 
 _LINES = Record | Final | Ended | Changed
 _ITEMS = msgspec.json.Decoder(_LINES)
-
-
-def batch_numbers(records: Sequence[Record], size: int) -> Ints:
-    """Return each record's batch number, for a run whose batches have at most ``size`` trials."""
-    size = size if 0 < size < len(records) else 1 + max((record.index for record in records), default=0)
-    numbers = [record.index // size if record.batch is None else record.batch for record in records]
-    return np.array(numbers, dtype=np.int64)
 
 
 class LoggedTrials:
@@ -488,6 +402,7 @@ class LoggedTrials:
     Attributes:
         batches: Each trial's batch number, shape (trials,).
         spent: Seconds spent on proposing, training, building and running, shape (trials, 4).
+        parts: The seconds of these that were spent on features and on checking, shape (trials, 2).
     """
 
     header: Header
@@ -529,7 +444,6 @@ class LoggedTrials:
 
     @property
     def unit(self) -> str:
-        """The unit of throughput."""
         return self.computation.unit
 
 
@@ -576,7 +490,10 @@ class Log(LoggedTrials):
 
     @cached_property
     def batches(self) -> Ints:  # type: ignore[override]
-        return batch_numbers(self.records, self.header.batch)
+        records, size = self.records, self.header.batch
+        size = size if 0 < size < len(records) else 1 + max((record.index for record in records), default=0)
+        numbers = [record.index // size if record.batch is None else record.batch for record in records]
+        return np.array(numbers, dtype=np.int64)
 
     @cached_property
     def spent(self) -> Floats:  # type: ignore[override]
@@ -628,24 +545,21 @@ def is_newer(header: Header) -> bool:
 
 
 def scan(path: Path, data: bytes) -> Iterator[Line]:
-    """Yield every line of the log at ``path`` whose bytes are ``data``, with its problem if it has one.
-
-    Raises SearchlabError if the log is a damaged table.
-    """
+    """Yield every line of the log at ``path`` whose bytes are ``data``, with its problem if it has one."""
     return _scan_table(path, data) if path.suffix == PARQUET else _scan_lines(data)
 
 
 def _scan_table(path: Path, data: bytes) -> Iterator[Line]:
     try:
-        table = decode_table(path, data)
-        header, batch = _header(table.header), -1
+        first, notes, trials = decode_table(path, data)
+        header, batch = _header(first), -1
         yield header
-        records = msgspec.convert(table.trials, list[Record])
+        records = msgspec.convert(trials, list[Record])
         for record in records:
             yield Line(record.index + 2, b"", record, _problem(record, batch))
             batch = max(batch, record.batch or 0)
         minor = minor_version(header.item.searchlab_log) if isinstance(header.item, Header) else None
-        for number, note in enumerate(msgspec.json.decode(table.lines, type=list[msgspec.Raw]), len(records) + 2):
+        for number, note in enumerate(msgspec.json.decode(notes, type=list[msgspec.Raw]), len(records) + 2):
             item, unknown = _decode_known_fields(bytes(note), Final | Ended | Changed, minor or 0)
             if not isinstance(item, UnknownLine):
                 check_follows(item, min(item.trials, len(records)))
@@ -695,7 +609,7 @@ def _scan_lines(data: bytes) -> Iterator[Line]:
 
 
 def _problem(record: Record, batch: int) -> str:
-    """Return what is wrong with a trial that follows a trial of the given batch, or "" if nothing is."""
+    """Return what is wrong with a trial that follows a trial of this batch, or "" if nothing is."""
     if record.batch is not None and record.batch < batch:
         return f"its batch is {record.batch}, after batch {batch}"
     if not record.seconds and record.failure is None:
@@ -704,21 +618,16 @@ def _problem(record: Record, batch: int) -> str:
 
 
 def _decode_known_fields(line: bytes, kind: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
-    """Decode ``line`` as ``kind``, ignoring unknown fields. Raises the errors in ``UNREADABLE``.
+    """Decode ``line`` as ``kind``, ignoring unknown fields, for each of which a clause is returned.
 
-    Args:
-        line: A line that is not exactly of this kind.
-        kind: A struct, or a union of structs.
-        minor: The minor version of the log's format. If it is newer, a line may be of an unknown kind.
-
-    Returns:
-        The line's content, and a clause for each field that is unknown.
+    If ``minor``, the minor version of the log's format, is newer, a line may be of an unknown kind. Raises the errors
+    in ``UNREADABLE``.
     """
     data = msgspec.json.decode(line)
     name = data.get("kind") if isinstance(data, dict) else None
     if minor > (minor_version(FORMAT) or 0) and isinstance(name, str) and name not in KINDS:
         return UnknownLine(name), ()
-    known_fields, unknown = known_part(data, kind)
+    known_fields, unknown = drop_unknown_keys(data, kind)
     return msgspec.convert(known_fields, kind), unknown
 
 
@@ -732,7 +641,7 @@ def _header(line: bytes) -> Line:
             )
         if minor_version(version) is None:
             return Line(1, line, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x")
-        known_fields, unknown = known_part(fields, Header)
+        known_fields, unknown = drop_unknown_keys(fields, Header)
         return Line(1, line, check_bounds(msgspec.convert(known_fields, Header)), unknown=unknown)
     except UNREADABLE as error:
         return Line(1, line, None, f"the header is damaged: {error}")
@@ -778,10 +687,7 @@ def check_follows(item: Final | Ended | Changed, trials: int) -> None:
 
 
 def read_log_bytes(path: Path, under: Path | None = None) -> bytes:
-    """Return the bytes of the log at ``path``, unpacked by gzip and with spaces in place of a byte order mark.
-
-    Raises SearchlabError if the log cannot be read, is no regular file, is outside ``under``, or has too many lines.
-    """
+    """Return the bytes of the log at ``path``, unpacked by gzip and with spaces in place of a byte order mark."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     data = read_bytes(path, under=under, kind="the log", limit=memory // 2)
     if path.suffix == PARQUET:
@@ -793,10 +699,7 @@ def read_log_bytes(path: Path, under: Path | None = None) -> bytes:
 
 
 def unpack(path: Path, data: bytes) -> bytes:
-    """Return the content of the gzip file at ``path``, whose bytes are ``data``.
-
-    Raises SearchlabError if the file is damaged, or too large; see :func:`~searchlab.files.check_unpacked`.
-    """
+    """Return the content of the gzip file at ``path``, whose bytes are ``data``."""
     pieces, size, line = [], 0, 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
@@ -817,13 +720,10 @@ def find_logs(path: Path) -> list[Path]:
     return [log for log in find_files(path, LOGS) if not log.name.endswith(RUNS)]
 
 
-def read_found(paths: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
+def read_logs_in(paths: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
     """Return ``read(log)`` for each log in ``paths``, which are logs or directories of logs.
 
-    A log in a directory that cannot be read is skipped with a SearchlabWarning.
-
-    Raises:
-        SearchlabError: If a log in ``paths`` cannot be read, if none can be read, or if there are no logs.
+    A log in a directory that cannot be read is skipped with a SearchlabWarning, unless none can be read.
     """
     log_paths = dict.fromkeys(log_path for path_or_directory in paths for log_path in find_logs(path_or_directory))
     if not log_paths:
@@ -832,13 +732,11 @@ def read_found(paths: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
 
 
 def no_logs(paths: Iterable[Path]) -> SearchlabError:
-    """Return the error to raise if there are no logs in ``paths``."""
     where = ", ".join(map(str, paths)) or "an empty list of logs"
     return SearchlabError(f"no logs (*.jsonl) in {where}; pass logs, or directories of logs")
 
 
 def read_header(path: str | Path) -> Header:
-    """Read only a log's header. Raises SearchlabError in the same cases as :func:`read_log`."""
     path = Path(path)
     data = read_log_bytes(path)
     if path.suffix == PARQUET:
@@ -859,8 +757,7 @@ def read_log(path: str | Path) -> Log:
 def read_existing_log(path: Path) -> Log | None:
     """Read the log at ``path`` for a run that may resume it.
 
-    Returns None if the log does not exist, contains only an incomplete header, or is compressed. Raises SearchlabError
-    in the same cases as :func:`read_log`.
+    Returns None if the log does not exist, contains only an incomplete header, or is compressed.
     """
     if path.suffix in (".gz", PARQUET) or not path.is_file():
         return None
@@ -871,7 +768,6 @@ def read_existing_log(path: Path) -> Log | None:
 
 
 def decode_log(path: Path, data: bytes) -> Log:
-    """Decode the log whose bytes are ``data``. Raises SearchlabError at the first problem."""
     is_table = path.suffix == PARQUET
     if not is_table and b'"searchlab_log"' not in data.partition(b"\n")[0] and not START.startswith(data):
         raise SearchlabError(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from ..errors import SearchlabError
-from ..files import FileMissing, read_bytes, write_error
+from ..files import FileMissing, read_bytes
 from ..schema import UNREADABLE
 from .lease import LeasedFile
 
@@ -20,14 +18,9 @@ Entry = TypeVar("Entry", bound=msgspec.Struct)
 def read_journal(path: Path, entry: type[Entry], header: type[Any] | None = None) -> tuple[Any, list[Entry], list[int]]:
     """Return a journal's header, its entries, and the size of the file up to each of them, in bytes.
 
-    Args:
-        path: The journal. If there is no such file, the journal is empty.
-        entry: The type of the entries.
-        header: The type of the first line if it is not an entry.
-
-    Raises:
-        SearchlabError: If the file cannot be read, or a line is damaged. A last line without an end is left out,
-            because that is how a process that is killed leaves it.
+    If there is no such file, the journal is empty. A last line without an end is left out, because that is how a
+    process that is killed leaves it; any other damage is a SearchlabError. ``header`` is the type of the first line if
+    it is not an ``entry``.
     """
     try:
         lines = read_bytes(path).split(b"\n")[:-1]
@@ -57,15 +50,11 @@ class Journal(Generic[Entry]):
     Attributes:
         header: The header in the file.
         entries: All entries.
-
-    Raises:
-        SearchlabError: If a line is damaged, the file cannot be written, or another process is writing it.
     """
 
     def __init__(self, path: Path, entry: type[Entry], header: msgspec.Struct | None = None) -> None:
         self.path = path
-        with self._writing():
-            self._file = LeasedFile(path)
+        self._file = LeasedFile(path)
         try:
             self.header, self.entries, self._ends = read_journal(path, entry, type(header) if header else None)
             if header is not None and self.header is None:
@@ -91,14 +80,6 @@ class Journal(Generic[Entry]):
 
     def _write(self, item: msgspec.Struct, start: int) -> int:
         data = msgspec.json.encode(item) + b"\n"
-        with self._writing():
-            self._file.write(data, start)
-            self._file.sync(start + len(data))
+        self._file.write(data, start)
+        self._file.sync()
         return start + len(data)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise write_error(self.path, error) from None

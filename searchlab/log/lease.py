@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from ..errors import SearchlabError
-from ..files import check_regular, open_file, part_of, sync_directory
+from ..files import check_regular, open_file, part_of, sync_directory, write_error
 from ..machine.scratch import NO_LOCKS
 
 LOCK_WAIT_SECONDS = 0.5
 """How long to wait for a lock, in seconds, since :func:`is_locked` may hold it briefly."""
 
-PIECE = 1 << 26
-"""The number of bytes to copy at a time. Linux reads at most 2,147,479,552 bytes at once; see read(2)."""
-
 
 class LogBusy(SearchlabError):
     """Another process is writing the log."""
-
-
-class LogCut(SearchlabError):
-    """Another process has shortened the log that this process was writing."""
 
 
 class LogTaken(SearchlabError):
@@ -38,17 +31,19 @@ class LeasedFile:
 
     On some shared file systems, locks do not extend to other hosts. Therefore a writer appends only to files that it
     has created: :meth:`take_over` replaces any other file with a copy, so that a previous writer that is still running
-    finds its file replaced. Raises LogBusy if another process is writing the log, and OSError if it cannot be opened.
+    finds its file replaced. Raises LogBusy if another process is writing the log, and SearchlabError if the file cannot
+    be opened or, in all methods, written.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            self._is_owner = True
-        except FileExistsError:
-            self._file = os.open(path, os.O_RDWR)
-            self._is_owner = False
+        with self._converting_errors():
+            try:
+                self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+                self._is_owner = True
+            except FileExistsError:
+                self._file = os.open(path, os.O_RDWR)
+                self._is_owner = False
         try:
             check_regular(os.fstat(self._file), f"write the log {path}")
             _lock(self._file)
@@ -78,16 +73,17 @@ class LeasedFile:
         if not exists or os.fstat(self._file).st_size != self.size:
             raise self._busy()
         part = part_of(self._path)
-        new = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._file).st_mode & 0o777)
-        try:
-            _copy(self._file, new, size)
-            os.fsync(new)
-            _lock(new)
-            os.replace(part, os.path.realpath(self._path))
-        except BaseException:
-            os.close(new)
-            part.unlink(missing_ok=True)
-            raise
+        with self._converting_errors():
+            new = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._file).st_mode & 0o777)
+            try:
+                _write_at(new, os.pread(self._file, size, 0), 0)
+                os.fsync(new)
+                _lock(new)
+                os.replace(part, os.path.realpath(self._path))
+            except BaseException:
+                os.close(new)
+                part.unlink(missing_ok=True)
+                raise
         os.close(self._file)
         self._file, self._is_owner = new, True
         sync_directory(self._path.parent)
@@ -95,24 +91,23 @@ class LeasedFile:
     def write(self, data: bytes, end: int) -> None:
         """Write ``data`` after the file's first ``end`` bytes, discarding the rest.
 
-        The call can be repeated after an interrupt or an OSError.
-
-        Raises:
-            LogCut: If the file has become shorter.
-            LogBusy, LogTaken: See :meth:`take_over`.
+        The call can be repeated after an interrupt or an error. Raises LogBusy or LogTaken as :meth:`take_over` does.
         """
         self.take_over(end)
-        self._check_size(end)
-        _write_at(self._file, data, end)
+        with self._converting_errors():
+            _write_at(self._file, data, end)
 
-    def sync(self, end: int) -> None:
-        """Force the file to disk. Raises LogCut if it has become shorter than ``end`` bytes."""
-        self._check_size(end)
-        os.fsync(self._file)
+    def sync(self) -> None:
+        """Force the file to disk."""
+        with self._converting_errors():
+            os.fsync(self._file)
 
-    def _check_size(self, end: int) -> None:
-        if (size := os.fstat(self._file).st_size) < end:
-            raise LogCut(f"the log {self._path} was cut to {size:,} bytes by another process while its run continued")
+    @contextmanager
+    def _converting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise write_error(self._path, error) from None
 
     def remove(self) -> None:
         """Remove the log if this process created it and no other process has taken it over."""
@@ -136,17 +131,6 @@ def _write_at(file: int, data: bytes, start: int) -> None:
     written = 0
     while written < len(data):
         written += os.pwrite(file, data[written:], start + written)
-
-
-def _copy(source: int, target: int, size: int) -> None:
-    """Copy the first ``size`` bytes of an open file to another. Raises OSError if there are fewer."""
-    done = 0
-    while done < size:
-        piece = os.pread(source, min(PIECE, size - done), done)
-        if not piece:
-            raise OSError(errno.EIO, "its end is missing")
-        _write_at(target, piece, done)
-        done += len(piece)
 
 
 def lock(file: int | IO[bytes]) -> None:

@@ -21,8 +21,7 @@ from ..workload import program_hash
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-SAMPLE = 16
-"""The number of configs whose programs are compared before all times in a log or a table are used."""
+SAMPLE = 16  # the number of configs whose programs are compared before all times in a log or a table are used
 
 
 class ChangedProgram(SearchlabError):
@@ -46,7 +45,7 @@ class ChangedProgram(SearchlabError):
 def program_change(measured: str, built: str, versions: Mapping[str, str]) -> str:
     """Return a clause which states that a config builds a different program, and what has changed since ``versions``.
 
-    ``built`` is the hash of the program that the config builds now, or "" if it builds none.
+    ``built`` is "" if the config now builds no program.
     """
     changed = version_changes(versions)
     cause = f"since then, these versions have changed: {', '.join(changed)}" if changed else "the space has changed"
@@ -76,10 +75,9 @@ def recorded_program(trial: Trial) -> str:
 
 
 def check_sample(path: Path | str, trials: Sequence[Trial], space: Space, versions: Mapping[str, str]) -> int:
-    """Check the programs of at most :data:`SAMPLE` of the ``trials`` with :func:`check_program`.
+    """Check the programs of at most :data:`SAMPLE` of the ``trials``, and return how many were compared.
 
-    The trials are drawn at random, but always the same; those without a recorded program are ignored. Returns the
-    number of programs that were compared.
+    The trials are drawn at random, but always the same; those without a recorded program are ignored.
     """
     recorded = [trial for trial in trials if recorded_program(trial)]
     indices = np.random.default_rng(0).permutation(len(recorded))[:SAMPLE].tolist()

@@ -37,7 +37,7 @@ from .format import (
     read_log_bytes,
     scan,
 )
-from .lease import LeasedFile, LogBusy, LogCut, is_locked
+from .lease import LeasedFile, LogBusy, is_locked
 from .table import encode_table
 
 
@@ -53,20 +53,12 @@ class LogWriter:
         records: The trials that the log contained when it was opened.
         final: The finalists, or None unless they were chosen from exactly the current trials.
         ended: Why the run ended, or None unless it ended after exactly the current trials.
-
-    Raises:
-        SearchlabError: If the file is not a log or is damaged, if another process is writing it, or if its header
-            differs from ``header`` in one of the :data:`~searchlab.log.format.IDENTITY` fields.
     """
 
     def __init__(self, path: str | Path, header: Header, durable: bool = True, existing: Log | None = None) -> None:
-        """Open the log.
+        """Open the log of the run with this ``header``.
 
-        Args:
-            path: The path of the log.
-            header: The header of the run.
-            durable: Whether to write every record immediately, and to force the log to disk.
-            existing: The log's content, if it has already been read. It is read again if the file's size has changed.
+        ``existing`` is the log's content, if it has already been read. It is read again if the file's size has changed.
         """
         self.path = Path(path)
         self._durable = durable
@@ -81,9 +73,9 @@ class LogWriter:
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = LeasedFile(self.path)
         except OSError as error:
-            raise write_error(f"the log {self.path}", error) from None
+            raise write_error(self.path, error) from None
+        self._file = LeasedFile(self.path)
         try:
             self._open(header, existing)
         except BaseException:
@@ -106,12 +98,10 @@ class LogWriter:
             return
         check_identity(self.path, existing.header, header)
         if existing.size < self._file.size:  # the last line is incomplete
-            with self._reporting_errors():
-                self._file.take_over(existing.size)
+            self._file.take_over(existing.size)
 
     @property
     def log(self) -> Log:
-        """The complete log, including all appended records."""
         records = (*self.records, *self._added)
         return Log(self.path, self.header, records, self.final, self.ended, self._changes, self._end)
 
@@ -143,30 +133,14 @@ class LogWriter:
         self._check_process()
         data = b"".join(line + b"\n" for line in self._lines)
         if data:  # if this is interrupted at any point, the same bytes are written to the same position again
-            with self._reporting_errors():
-                self._file.write(data, self._end)
+            self._file.write(data, self._end)
         self._end, self._lines = self._end + len(data), []
 
     def sync(self) -> None:
         """Write the appended records, and force a durable log to disk. Call this once per batch."""
         self._write()
         if self._durable:
-            with self._reporting_errors():
-                self._file.sync(self._end)
-
-    @contextmanager
-    def _reporting_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise write_error(f"the log {self.path}", error) from None
-        except LogCut as error:
-            self._lines = []
-            copy = unused_path(self.path, ".saved", WRITABLE)
-            write_log(copy, self.log)
-            raise LogCut(
-                f"{error}; all {len(self.log.records):,} trials are in {copy}: rename it to continue"
-            ) from None
+            self._file.sync()
 
     def close(self) -> None:
         try:
@@ -182,12 +156,6 @@ class LogWriter:
         if kind and self._created and not (self._added or self.ended) and os.getpid() == self._process:
             self._file.remove()  # while it is still locked
         self.close()
-
-
-def unused_path(path: Path, mark: str, ending: str) -> Path:
-    """Return a path for a file that does not exist yet, next to ``path``: its stem, ``mark``, a number, ``ending``."""
-    paths = (path.with_name(f"{path.stem}{mark}-{number}{ending}") for number in itertools.count(1))
-    return next(unused for unused in paths if not os.path.lexists(unused))
 
 
 def encode_line(path: Path, item: Header | Record | Final | Ended | Changed) -> bytes:
@@ -217,18 +185,12 @@ def _with_batch(path: Path, header: Header, record: Record) -> Record:
 
 
 def write_log(path: Path, log: Log) -> None:
-    """Write a complete log (``*.jsonl``, ``*.jsonl.gz`` or ``*.parquet``), replacing the file at ``path``.
-
-    Raises SearchlabError if the log cannot be written.
-    """
+    """Write a complete log (``*.jsonl``, ``*.jsonl.gz`` or ``*.parquet``), replacing the file at ``path``."""
     write_file(path, encode_log(path, log), durable=True)
 
 
 def encode_log(path: Path, log: Log) -> bytes:
-    """Return the content of the file for a complete log, as the name of ``path`` demands. It is a function of the log.
-
-    Raises SearchlabError if the log cannot be written.
-    """
+    """Return the content of the file for a complete log, as the name of ``path`` demands."""
     records = [_with_batch(path, log.header, record) for record in log.records]
     notes: list[Record | Final | Ended | Changed] = [*log.changes, *(note for note in (log.final, log.ended) if note)]
     if path.suffix == PARQUET:
@@ -240,11 +202,7 @@ def encode_log(path: Path, log: Log) -> bytes:
 
 
 class OtherRun(SearchlabError):
-    """A log belongs to a run other than the one that is to continue it.
-
-    Attributes:
-        difference: Why, without what the user can do about it.
-    """
+    """A log belongs to a run other than the one that is to continue it; ``difference`` says why."""
 
     def __init__(self, difference: str, remedies: str = "") -> None:
         super().__init__(f"{difference}; {remedies}" if remedies else difference)
@@ -252,13 +210,11 @@ class OtherRun(SearchlabError):
 
 
 def move_aside(path: Path) -> Path:
-    """Rename the log at ``path``, so that it no longer counts as a log, and return its new path.
-
-    Raises SearchlabError if another process is writing it.
-    """
+    """Rename the log at ``path``, so that it no longer counts as a log, and return its new path."""
     if is_locked(path):
         raise LogBusy(f"another process is writing {path}; wait for it to finish before you discard it")
-    target = unused_path(path, f"{path.suffix}.discarded", "")
+    paths = (path.with_name(f"{path.name}.discarded-{number}") for number in itertools.count(1))
+    target = next(unused for unused in paths if not os.path.lexists(unused))
     path.rename(target)
     return target
 
