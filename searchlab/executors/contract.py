@@ -82,16 +82,11 @@ EXECUTORS = PluginKind("executor", "searchlab.executors", RunExecutor, positiona
 
 
 def parse_executor(text: str) -> Plugin:
-    """Return the executor called ``name`` or ``name://address``. Raises SearchlabError if the address is empty."""
+    """Return the executor called ``name`` or ``name://address``."""
     name, separator, address = text.partition("://")
     if separator and not address:
         raise SearchlabError(f"{text!r} has no address; specify one, as in {name}://host:port, or use {name!r} alone")
     return Plugin(name, {"address": address} if separator else {})
-
-
-def adapt(executor: Executor) -> RunExecutor:
-    """Return ``executor`` itself if it is a RunExecutor, or an adapter that makes it one."""
-    return executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
 
 
 @contextmanager
@@ -111,12 +106,8 @@ def start(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecutor
         executor.shutdown()
 
 
-def jobs_here(jobs: int, exclusive: bool, cores: int) -> int:
-    """Return the number of simultaneous calls on this machine: ``jobs``, or one per core if ``jobs`` is 0.
-
-    Raises:
-        SearchlabError: If ``jobs`` is negative, or calls that measure the machine would disturb each other.
-    """
+def count_jobs(jobs: int, exclusive: bool, cores: int) -> int:
+    """Return the number of simultaneous calls on this machine: ``jobs``, or one per core if ``jobs`` is 0."""
     if jobs < 0:
         raise SearchlabError(f"jobs must be at least 1, or 0 for one per core, not {jobs}")
     if jobs > 1 and exclusive:

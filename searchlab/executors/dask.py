@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import math
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ from ..errors import SearchlabError, first_line, needs_extra
 from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
 from ..options import Count
-from .contract import RunExecutor, jobs_here
+from .contract import RunExecutor, count_jobs
 
 T = TypeVar("T")
 
@@ -77,10 +76,10 @@ class DaskExecutor(RunExecutor):
         else:
             scratch = ScratchFolder()
             self._cleanup.callback(scratch.cleanup)
-            count = jobs_here(jobs, exclusive, available_cores())
+            count = count_jobs(jobs, exclusive, available_cores())
             threads = str(max(1, available_cores() // count))
             settings = UNWATCHED | {"temporary-directory": scratch.name}  # these also apply to the scheduler
-            with dask.config.set(settings), _closed_on_error(scratch):
+            with dask.config.set(settings):
                 cluster = LocalCluster(
                     n_workers=count,
                     threads_per_worker=1,
@@ -143,7 +142,7 @@ class DaskExecutor(RunExecutor):
         return list(self._client.scheduler_info(n_workers=-1).get("workers", {}).values())
 
     def _check_machines(self, address: str) -> None:
-        """Raise SearchlabError unless workers offer the resource ``machine``, at most one of them on each host."""
+        """Check that workers offer the resource ``machine``, at most one of them on each host."""
         hosts = Counter(worker["host"] for worker in self._workers() if worker["resources"].get(MACHINE))
         for host, count in hosts.items():
             if count > 1:
@@ -158,22 +157,6 @@ class DaskExecutor(RunExecutor):
                 f"the resource 'machine'; start one worker on each host: dask worker {address} --nthreads 1 "
                 "--resources machine=1"
             )
-
-
-@contextmanager
-def _closed_on_error(scratch: ScratchFolder) -> Iterator[None]:
-    """Close the cluster if starting it fails or is interrupted. Dask would close it only at exit, with tracebacks."""
-    try:
-        yield
-    except BaseException:
-        from distributed.deploy import spec
-
-        for cluster in list(spec.SpecCluster._instances):
-            with suppress(Exception):
-                cluster.close(timeout=5)
-        atexit.unregister(spec.close_clusters)
-        scratch.cleanup()
-        raise
 
 
 def _ignore_interrupts(plugin: object, worker: object) -> None:

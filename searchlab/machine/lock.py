@@ -17,17 +17,10 @@ from pathlib import Path
 from ..console import one_line
 from ..errors import SearchlabError, warn
 
-SILENT_SECONDS = 2.0
-"""How long a process waits for the lock before it says who holds it, in seconds."""
-
-POLL_SECONDS = 0.25
-"""The interval at which a waiting process tries to get the lock, in seconds."""
-
-VARIABLE = "SEARCHLAB_LOCK"
-"""The environment variable with the path of the lock's file, for users who share a machine."""
-
-MAX_FACTS = 500
-"""The maximum number of characters that describe the lock's holder."""
+SILENT_SECONDS = 2.0  # how long a process waits for the lock before it says who holds it, in seconds
+POLL_SECONDS = 0.25  # the interval at which a waiting process tries to get the lock, in seconds
+VARIABLE = "SEARCHLAB_LOCK"  # the environment variable with the path of the lock's file, for users who share a machine
+MAX_FACTS = 500  # the maximum number of characters that describe the lock's holder
 
 
 def _unusable(path: Path, problem: str) -> SearchlabError:
@@ -40,8 +33,7 @@ def _unusable(path: Path, problem: str) -> SearchlabError:
 def lock_path() -> Path:
     """Return the path of the lock's file: the value of SEARCHLAB_LOCK or, by default, a file of this user.
 
-    The default does not depend on TMPDIR or XDG_RUNTIME_DIR, which differ between the sessions of a user. Raises
-    SearchlabError if the directory of the default belongs to another user.
+    The default does not depend on TMPDIR or XDG_RUNTIME_DIR, which differ between the sessions of a user.
     """
     if path := os.environ.get(VARIABLE):
         return Path(path)
@@ -64,9 +56,6 @@ class MachineLock:
     POSIX record locks are used because a forked process does not inherit them and the kernel releases them when the
     process ends, however it ends. The file contains a description of the holder. It is never removed, because a process
     that waits may have opened it.
-
-    Args:
-        path: Returns the path of the lock's file; by default, :func:`lock_path`.
     """
 
     def __init__(self, path: Callable[[], Path] = lock_path) -> None:
@@ -81,11 +70,7 @@ class MachineLock:
     def acquire(self, say: Callable[[str], None] = warn) -> Callable[[], None]:
         """Wait until no other process holds the lock, and return a function that releases this hold.
 
-        Args:
-            say: Called once with a sentence about the holder if the lock is not free after ``SILENT_SECONDS`` seconds.
-
-        Raises:
-            SearchlabError: If the lock's file cannot be used.
+        ``say`` is called once with a sentence about the holder if the lock is not free after ``SILENT_SECONDS``.
         """
         with self._changing:
             if not self._holds:
@@ -127,7 +112,6 @@ def machine_alone(exclusive: bool = True, say: Callable[[str], None] = warn) -> 
 
 
 def _lock(path: Path, say: Callable[[str], None]) -> int:
-    """Return a descriptor that holds the lock on ``path``. Wait until no other process holds it."""
     deadline, is_reported = time.monotonic() + SILENT_SECONDS, False
     while True:
         try:
@@ -177,7 +161,6 @@ def _open(path: Path) -> int:
 
 
 def _describe(file: int) -> None:
-    """Write a description of this process to the lock's file."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -17,10 +17,8 @@ from ..files import read_bytes, write_file
 from .host import available_cores, cpu_model
 from .lock import lock_path
 
-REPEATS = (1, 3, 10)
-"""The numbers of repeats whose resolution is determined."""
-
-MOST_GROUPS = 500  # of repeats, all pairs of which are compared
+REPEATS = (1, 3, 10)  # the numbers of repeats whose resolution is determined
+MAX_GROUPS = 500  # of repeats, all pairs of which are compared
 PARTS = 10  # the drift is the deviation of the median of a tenth of the readings
 
 
@@ -42,7 +40,6 @@ class Noise(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_readings(cls, threads: int, readings: Sequence[float]) -> Noise:
-        """Summarize readings of one program in seconds, in the order in which they were taken."""
         seconds = np.asarray(readings)
         quarter, median, three_quarters = np.percentile(seconds, [25, 50, 75])
         parts = [np.median(part) for part in np.array_split(seconds, min(PARTS, len(seconds)))]
@@ -76,13 +73,10 @@ class MachineCheck(msgspec.Struct, frozen=True):
 
 
 def resolution(readings: Sequence[float], repeats: int) -> float:
-    """Return the relative difference that 95 % of pairs of medians do not exceed.
-
-    Each median is that of ``repeats`` consecutive readings.
-    """
+    """Return the relative difference that 95 % of pairs of medians of consecutive ``repeats`` do not exceed."""
     count = len(readings) // repeats
     medians = np.median(np.reshape(readings[: count * repeats], (count, repeats)), axis=1)
-    logs = np.log(medians[:: math.ceil(count / MOST_GROUPS)])
+    logs = np.log(medians[:: math.ceil(count / MAX_GROUPS)])
     first, second = np.triu_indices(len(logs), 1)
     return float(np.expm1(np.percentile(np.abs(logs[first] - logs[second]), 95)))
 

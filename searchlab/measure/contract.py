@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -13,6 +14,7 @@ import msgspec
 
 from ..arrays import Floats
 from ..machine.host import host_model
+from ..machine.lock import MACHINE
 from ..options import Between, Megabytes, Milliseconds, Repeats, TimeLimit
 from ..records import Measurement, Statistic, Trial
 from ..schema import check_fields
@@ -49,7 +51,6 @@ class SpaceCosts:
 
     @property
     def optimum(self) -> float:
-        """The lowest cost."""
         return float(self.costs.min())
 
 
@@ -64,6 +65,7 @@ class Measurer(ABC):
 
     workers: int = 1
     repeatable: bool = False
+    _release: Callable[[], object] | None = None  # releases the lock on this machine
 
     def begin(self, seed: int) -> None:
         """Prepare for a run with the given ``seed``."""
@@ -99,8 +101,15 @@ class Measurer(ABC):
         """
         return None
 
+    def acquire_machine(self) -> None:
+        """Wait until no other process measures this machine, and keep it until this measurer is closed or deleted."""
+        if self._release is None:
+            self._release = weakref.finalize(self, MACHINE.acquire())
+
     def close(self) -> None:
         """End all processes. The measurer must not be used again."""
+        if self._release is not None:
+            self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -124,10 +133,8 @@ class Remeasurer(Measurer):
     def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
         """Time each trial's program once per round, and return the seconds for each trial and round.
 
-        The programs take turns so that any drift in the machine's speed affects all of them.
-
-        Raises:
-            CannotMeasure: If one of the programs now fails.
+        The programs take turns so that any drift in the machine's speed affects all of them. Raises CannotMeasure if
+        one of the programs now fails.
         """
 
 
@@ -231,5 +238,5 @@ class RunSettings(MeasureSettings, frozen=True):
         return self.confirm and cost < best < math.inf
 
     def for_worker(self) -> RunSettings:
-        """Return only the settings that a worker process needs, namely those that all kinds of measurement share."""
+        """Return only the settings that a worker process needs, which all kinds of measurement share."""
         return RunSettings(*(getattr(self, name) for name in RunSettings.__struct_fields__))

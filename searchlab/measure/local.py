@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Annotated, ClassVar
 from ..errors import SearchlabError
 from ..machine.cuda import INSTEAD, check_can_measure
 from ..machine.host import available_cores
-from ..machine.lock import MACHINE
 from ..options import Between, Natural
 from ..records import Failure, Measurement, Trial
 from ..space import Space
@@ -60,9 +58,6 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
     """A measurer with several build processes and one run process, all of which are reused across batches.
 
     From its first measurement until it is closed, no other process can measure this machine.
-
-    Raises:
-        SearchlabError: If this machine cannot run programs for ``target``.
     """
 
     settings: LocalSettings
@@ -83,29 +78,16 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         super().__init__(settings, target, measurements, workers, not on_cpu, threads, limit)
         self.sentinel_every = settings.sentinel
         self.finalists = settings.finalists
-        self._kept_code: dict[
-            str, tuple[float, Code]
-        ] = {}  # the costs and code of the run's first and fastest programs
+        # The costs and code of the run's first and fastest programs:
+        self._kept_code: dict[str, tuple[float, Code]] = {}
         self._code_folder = CodeFolder(settings.programs) if settings.programs else None
-        self._release: Callable[[], object] | None = None  # releases the lock on this machine
 
     def begin(self, seed: int) -> None:
         super().begin(seed)
         self._kept_code = {}
 
-    def close(self) -> None:
-        super().close()
-        if self._release is not None:
-            self._release()
-            self._release = None
-
-    def _acquire_machine(self) -> None:
-        """Wait until no other process measures this machine."""
-        if self._release is None:
-            self._release = weakref.finalize(self, MACHINE.acquire())  # also if it is never closed
-
     def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
-        self._acquire_machine()
+        self.acquire_machine()
         code = {trial.measurement.program: self._code(trial.measurement.program) for trial in trials}
         missing = [trial for trial in trials if code[trial.measurement.program] is None]
         builds = self._builders.build(space, [trial.config for trial in missing])
@@ -121,9 +103,6 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         answer = self._ask(space, message, self.settings.run_timeout * len(trials), messages.Remeasured)
         if isinstance(answer, Failed):
             raise CannotMeasure(answer.message)
-        if [len(times) for times in answer.seconds] != [rounds] * len(trials):
-            self._runners.close()
-            raise CannotMeasure("the running process did not send the requested times")
         return answer.seconds
 
     def check(self, space: Space, program: str, seed: int) -> Failed | None:
@@ -135,7 +114,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         return answer if isinstance(answer, Failed) else None
 
     def _prepare(self, space: Space, count: int) -> None:
-        self._acquire_machine()
+        self.acquire_machine()
         self._runners.prepare(self._setup(space), 1)
 
     def _run_programs(
@@ -144,9 +123,6 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         def run(program: str, best: float) -> Measurement:
             code = built[program].code
             answer = self._ask(space, messages.RunProgram(code, best), self.settings.run_timeout, Ran)
-            if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat * (1 + self.settings.confirm):
-                self._runners.close()
-                answer = Failed("crash", "the running process sent more times than requested")
             measurement = self._measurement(program, built[program], answer)
             self._keep(measurement, code)
             return measurement

@@ -63,13 +63,12 @@ class WorkerPool:
         return self.processes[:count]
 
     def set_up(self, message: SetUp, count: int) -> list[MeasuringWorker]:
-        """Return ``count`` processes set up according to ``message``. Raises SearchlabError if one cannot be set up."""
+        """Return ``count`` processes set up according to ``message``."""
         batch = JobBatch[None](self, message, count)
         batch.run()
         return batch.idle
 
     def start_process(self, message: SetUp) -> MeasuringWorker:
-        """Start a process and send it ``message``."""
         process = MeasuringWorker(*self._arguments)
         self.processes.append(process)
         process.send_set_up(message)
@@ -85,11 +84,7 @@ class WorkerPool:
 
 
 class Assignment(NamedTuple, Generic[Job]):
-    """The current task of a busy process.
-
-    Attributes:
-        job: The task, or None while the process is being set up.
-    """
+    """The current task of a busy process; ``job`` is None while the process is being set up."""
 
     job: Job | None
     limit: Deadline
@@ -139,7 +134,6 @@ class JobBatch(Generic[Job]):
         raise NotImplementedError
 
     def run(self) -> None:
-        """Run until all jobs are complete and no process is busy."""
         with self:
             while self.waiting or self.busy:
                 self.step()
@@ -193,12 +187,7 @@ class JobBatch(Generic[Job]):
 
 @dataclass
 class Builds:
-    """The results of building a batch. Configs are referred to by their index.
-
-    Attributes:
-        hashes: The program hash of each config that could be scheduled.
-        built: The built programs, by hash.
-    """
+    """The results of building a batch: program hashes and failures by config index, and built programs by hash."""
 
     hashes: dict[int, str] = field(default_factory=dict)
     failures: dict[int, Measurement] = field(default_factory=dict)
@@ -211,8 +200,7 @@ class BuildPool(WorkerPool):
     ``build_timeout`` is the time limit for scheduling a program, and separately for compiling it, in seconds.
 
     Attributes:
-        extract_seconds: The CPU time that :meth:`extract` has used, in seconds. The time for each batch is divided by
-            the number of processes that shared the work.
+        extract_seconds: The CPU time that :meth:`extract` has used, in seconds, averaged over the processes.
     """
 
     def __init__(self, workers: int, build_timeout: float, memory_limit_mb: int, scratch: str = "") -> None:
@@ -226,11 +214,7 @@ class BuildPool(WorkerPool):
     def build(
         self, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool] = lambda program: False
     ) -> Builds:
-        """Build each config's program, unless ``is_known`` accepts its hash or an earlier config has the same program.
-
-        Raises:
-            SearchlabError: If a process cannot load ``space``.
-        """
+        """Build each program once, unless ``is_known`` accepts its hash."""
         batch = _Building(self, space, configs, is_known)
         batch.run()
         return batch.builds
@@ -240,9 +224,6 @@ class BuildPool(WorkerPool):
 
         The rows do not depend on which process extracts them. A row is empty if the config has no program, kills the
         process, or exceeds ``build_timeout``. In the last two cases, a warning names the first such config.
-
-        Raises:
-            SearchlabError: If a process cannot load ``space``.
         """
         if not configs:
             return []
@@ -442,7 +423,6 @@ def can_flush(target: Target) -> bool:
 
 
 def check_can_flush(target: Target) -> None:
-    """Raise SearchlabError unless TVM can remove a program's arguments from the caches of ``target``."""
     if not can_flush(target):
         name = _architecture_of(target)
         raise SearchlabError(
@@ -536,6 +516,7 @@ class BuildingMeasurer(Measurer):
         self._runners.close()
         if self._folder:
             self._folder.cleanup()
+        super().close()
 
     def _measurement(self, program: str, built: Built, answer: Ran | Failed, connecting: float = 0.0) -> Measurement:
         """Return the measurement of a program that has run or failed. ``connecting`` is in seconds."""

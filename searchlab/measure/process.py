@@ -27,7 +27,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..plugins import search_path
-from .isolation import with_memory_limit
+from .isolation import add_memory_limit
 from .messages import (
     Answer,
     Broken,
@@ -70,10 +70,7 @@ class Channel:
 
     The process at the other end may run a candidate that writes arbitrary bytes. Therefore :meth:`poll` never waits
     longer than requested, even in the middle of a frame, and memory is allocated only for bytes that have arrived.
-
-    Args:
-        file: The file descriptor of a connected stream socket. The channel takes ownership of it.
-        max_length: The maximum length of a frame, in bytes.
+    ``file`` is the file descriptor of a connected stream socket, of which the channel takes ownership.
     """
 
     def __init__(self, file: int, max_length: int = 1 << 30) -> None:
@@ -86,12 +83,7 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, frame: bytes, limit: Deadline | None = None) -> None:
-        """Send a frame.
-
-        Raises:
-            OSError: If the other end is closed.
-            TimeoutError: If the other end has not read the entire frame within the ``limit``.
-        """
+        """Send a frame. Raises OSError if the other end is closed, and TimeoutError after the ``limit``."""
         rest = memoryview(_HEADER.pack(len(frame)) + frame)
         self._socket.settimeout(limit.slice if limit else None)
         while rest:
@@ -126,9 +118,8 @@ class Channel:
     def recv(self) -> bytes:
         """Wait for the next frame and return it.
 
-        Raises:
-            EOFError: If the other end is closed.
-            ValueError: If the frame is longer than ``max_length``. No later frame can then be read.
+        Raises EOFError if the other end is closed, and ValueError if the frame is longer than ``max_length``. No later
+        frame can then be read.
         """
         self.poll(None)
         if self._ended:
@@ -174,7 +165,6 @@ class Deadline:
 
     @property
     def seconds_left(self) -> float:
-        """The number of seconds after which to check the limit again."""
         return max(0.01, min(self.slice, self.seconds - self.used))
 
     @property
@@ -182,7 +172,6 @@ class Deadline:
         return self.used > self.seconds - 1e-6
 
     def count(self, seconds: float) -> None:
-        """Count ``seconds`` of waiting."""
         self.used += seconds
         self._new += seconds
         if self._new >= self.slice or self.is_over:
@@ -197,11 +186,8 @@ def wait_for_answers(
 ) -> list[Any]:
     """Wait for answers for a short time, and return the sources that have one. All waits for workers end here.
 
-    Args:
-        sources: Channels and other objects with a ``fileno()``. A channel has an answer once a complete frame has
-            arrived or the other end is closed.
-        limits: The time limits that count this wait.
-        longest: The maximum number of seconds to wait. If it is 0, return immediately.
+    The sources are channels, which have an answer once a complete frame has arrived or the other end is closed, and
+    other objects with a ``fileno()``. ``limits`` are the time limits that count this wait.
     """
     # The operating system does not report data that a channel has already read.
     buffered = [source for source in sources if isinstance(source, Channel) and source.poll()]
@@ -284,7 +270,6 @@ class Worker(ABC):
         return any(_state(pid) in ("T", "t") for pid in (str(self.pid), *children))
 
     def answers_within(self, limit: Deadline) -> bool:
-        """Wait for the next message, and return whether it has arrived within the ``limit``."""
         while not wait_for_answers([self.channel], [limit]):
             if limit.is_over:
                 return self.channel.poll()
@@ -347,7 +332,7 @@ class MeasuringWorker(Worker):
     """A worker that builds or runs programs after being set up with a space or a workload; see ``worker.py``.
 
     It is forked by this process's fork server. ``memory_limit_mb`` is the amount of memory that a candidate may use, in
-    MB, or 0 for no limit. Raises SearchlabError if the fork server cannot import TVM.
+    MB, or 0 for no limit.
     """
 
     _process: ForkedProcess
@@ -374,9 +359,8 @@ class MeasuringWorker(Worker):
     def recv(self, *expected: type[AnswerT]) -> AnswerT:
         """Return the next answer, which must have one of the ``expected`` types.
 
-        Raises:
-            WorkerDied: If the worker has ended or sends anything else, in which case it is killed.
-            AnswerMismatch: If the answer does not belong to the latest message. The worker is then killed.
+        Raises WorkerDied if the worker has ended or sends anything else, and AnswerMismatch if the answer does not
+        belong to the latest message. The worker is then killed.
         """
         frame = self.recv_bytes()
         try:
@@ -411,7 +395,7 @@ class MeasuringWorker(Worker):
 
     def _describe_end(self) -> str:
         fate = super()._describe_end()  # waits until the process has ended
-        return with_memory_limit(fate, self._memory_limit_mb, self._process.end.megabytes if self._process.end else 0)
+        return add_memory_limit(fate, self._memory_limit_mb, self._process.end.megabytes if self._process.end else 0)
 
     @property
     def cpu_seconds(self) -> float:
@@ -424,12 +408,7 @@ class MeasuringWorker(Worker):
         self.send(message)
 
     def receive_set_up(self) -> None:
-        """Receive the answer to :meth:`send_set_up`.
-
-        Raises:
-            WorkerDied: If the worker has died.
-            SearchlabError: If the worker cannot be set up.
-        """
+        """Receive the answer to :meth:`send_set_up`. Raises SearchlabError if the worker cannot be set up."""
         match self.recv(Started, Ready, Broken):
             case Started():  # the first message of a new worker
                 self._started = True
@@ -482,7 +461,6 @@ def _error_pipe() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _last_line(printed: bytes) -> str:
-    """Return the last non-empty line, truncated to 200 characters."""
     lines = printed.decode(errors="replace").split("\n")
     return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
 
@@ -539,7 +517,6 @@ class ForkServer:
         return self._owner == os.getpid() and self._process.poll() is None
 
     def fork(self, message: Fork, files: list[int]) -> ForkedProcess:
-        """Fork a worker. Raises SearchlabError if this fails."""
         try:
             answer: int | str = self._ask(message, files)
         except OSError:
@@ -570,7 +547,6 @@ class ForkServer:
                 self._process.wait()
 
     def close(self) -> None:
-        """End the server and release its resources."""
         self.end()
         self._errors.close()
 

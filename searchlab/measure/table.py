@@ -20,7 +20,7 @@ import numpy as np
 from ..arrays import Floats
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
 from ..errors import SearchlabError, warn
-from ..log.format import Header, Record, find_logs, read_found, read_header, read_log
+from ..log.format import Header, Record, find_logs, read_header, read_log, read_logs_in
 from ..log.programs import SAMPLE, ChangedProgram, check_sample
 from ..machine.host import own_cores
 from ..plugins import Plugin, functions_in
@@ -73,17 +73,16 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         return {name: value for name, value in fields.items() if name != "path"} if self.name else fields
 
     def content_digest(self, base: Path = Path()) -> str:
-        """Return the digest of the logs' content, which a table in a suite has already."""
+        """Return the digest of the logs' content."""
         return self.digest or files_digest([log for path in self.paths(base) for log in find_logs(path)])
 
     def headers(self, base: Path) -> Mapping[Path, Header]:
-        """Return the headers of all logs. They are read only once for each ``base``; see :func:`read_headers`."""
+        """Return the headers of all logs. They are read only once for each ``base``."""
         if base not in self._headers:
-            self._headers[base] = read_headers(self.paths(base))
+            self._headers[base] = dict(read_logs_in(self.paths(base), lambda log: (log, read_header(log))))
         return self._headers[base]
 
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
-        """Return the target recorded in the logs' headers. Raises SearchlabError if the logs have several targets."""
         (first, header), *rest = self.headers(base).items()
         for path, other in rest:
             if other.target != header.target:
@@ -94,15 +93,10 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         return header.target
 
     def measurable(self, base: Path = Path()) -> set[tuple[str, str]]:
-        """Return the workload and the space fingerprint of each log."""
         return {(header.workload, header.fingerprint) for header in self.headers(base).values()}
 
     def space_of(self, name: str, workload: str, base: Path = Path()) -> Plugin | None:
-        """Return the space called ``name`` with the options recorded for ``workload``, or None if no log has both.
-
-        Raises:
-            SearchlabError: If the logs have different options.
-        """
+        """Return the space called ``name`` with the options recorded for ``workload``, or None if no log has both."""
         headers = self.headers(base).items()
         matches = [
             (path, header.space) for path, header in headers if (header.workload, header.space.name) == (workload, name)
@@ -127,7 +121,6 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         return TableMeasurer(self, base)
 
     def paths(self, base: Path) -> list[Path]:
-        """Return the logs and directories of logs."""
         return [base / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
 
     @cached_property
@@ -135,27 +128,12 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         return {}
 
 
-def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
-    """Return the headers of the logs at ``paths``, searching directories recursively; see :func:`read_found`.
-
-    Raises:
-        SearchlabError: If a path contains no logs that can be read.
-    """
-    headers: dict[Path, Header] = {}
-    for path in paths:
-        headers.update(read_found([path], lambda log_path: (log_path, read_header(log_path))))
-    return headers
-
-
 def draw_weights(configs: Sequence[Config]) -> Floats:
-    """Return the relative frequency with which ``space.sample`` draws each config, shape (N,).
+    """Return the relative frequency with which ``space.sample`` draws each of a space's ``configs``, shape (N,).
 
     Each knob is drawn uniformly from its choices, which depend on the earlier choices. (A product space draws all
     configs with the same frequency.) Because querying the space may be slow, a knob's choices are inferred from the
     configs that have the same earlier choices.
-
-    Args:
-        configs: All configs in the space.
     """
     weights = np.ones(len(configs))
     nodes: dict[tuple[int, tuple[str, Value]], int] = {}  # (a prefix, the next choice) -> the longer prefix
@@ -175,14 +153,6 @@ class TableMeasurer(Measurer):
     Building is charged as recorded, with the same number of workers. If ``noise`` is true, the repeats are resampled
     with replacement to simulate another run on the recorded machine. The sample depends on the run's seed and on the
     config.
-
-    Args:
-        settings: The logs, and how to use them.
-        base: The directory that relative paths start from.
-
-    Raises:
-        SearchlabError: If no log is found, or if the logs were recorded with different numbers of build workers. Also
-            raised later if logs for the same space were recorded on different machines.
     """
 
     repeatable = True
@@ -243,7 +213,6 @@ class TableMeasurer(Measurer):
             self._pool.close()
 
     def recorded_measurements(self, space: Space) -> list[Measurement]:
-        """Return the measurements in ``space``, one for each config."""
         return self._table(space).measurements
 
     def all_costs(self, space: Space) -> SpaceCosts | None:
@@ -266,7 +235,6 @@ class TableMeasurer(Measurer):
         return self._tables[key]
 
     def _check_machine(self, paths: Sequence[Path]) -> None:
-        """Raise SearchlabError if the logs at ``paths``, which form one table, were measured on different machines."""
         by_machine = {self._headers[path].measured_on: path for path in paths}
         by_machine.pop("", None)
         if len(by_machine) > 1:
@@ -279,14 +247,8 @@ class TableMeasurer(Measurer):
     def _check_programs(self, paths: Sequence[Path], space: Space, table: _Table) -> None:
         """Check that ``space`` builds the programs that were measured, unless its code is the same as then.
 
-        A sample of the configs is scheduled, once for each space and table.
-
-        Raises:
-            ChangedProgram: If a program is a different one. Tables of suites never change, so for them this is only
-                logged.
-
-        Warns:
-            SearchlabWarning: If the code has changed, and the table does not record which programs were measured.
+        A sample of the configs is scheduled, once for each space and table. Tables of suites never change, so for them,
+        other programs are only logged.
         """
         code = {self._headers[path].code.get("space", "") for path in paths}
         if not space.has_programs or code == {source_digest(type(space), *functions_in(space.made_with))}:
