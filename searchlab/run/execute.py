@@ -16,13 +16,11 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, 
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import cloudpickle
 
 from ..errors import RunsFailed, SearchlabError, SearchlabWarning, describe, warn
 from ..executors.contract import EXECUTORS, RunExecutor
-from ..files import write_error
 from ..log.format import Log, read_existing_log, read_log, read_log_bytes
 from ..log.lease import LeasedFile, LogBusy
 from ..log.result import disagreement
@@ -39,17 +37,13 @@ from .open import open_runs
 from .plan import OnChargedRun, OnChargedTrial, Run
 from .progress import announce
 
-MAX_LOSSES = 5
-"""The number of times that a run may be lost without progress in its log before it counts as failed."""
-
-POLL_SECONDS = 1.0
-"""The interval at which the logs of runs on an executor are checked for new trials, in seconds."""
+MAX_LOSSES = 5  # the number of times that a run may be lost without progress in its log before it counts as failed
+POLL_SECONDS = 1.0  # the interval at which the logs of runs on an executor are checked for new trials, in seconds
 
 BUSY_LOG_SECONDS = 20.0
 """How long a run waits for another process, such as a worker presumed lost, to finish writing its log, in seconds."""
 
-WARNING_SUFFIX = ".warning"
-"""The ending of files in a study's shared folder that contain a warning from a worker."""
+WARNING_SUFFIX = ".warning"  # the ending of files in a study's shared folder that contain a warning from a worker
 
 Outcomes = Iterator[tuple[Run, Log | SearchlabError]]
 """Each run, with either its complete log or the reason why it failed."""
@@ -79,13 +73,10 @@ def execute(
         base: The directory that relative paths start from.
         on_run: Called when a run begins.
         executor: Where to execute the runs, or None to execute them one after the other in this process. On an
-            executor, runs share only the measurements in existing logs, so the results do not depend on which runs
-            finish first.
+            executor, runs share only the measurements in existing logs, so the results do not depend on which of them
+            is quicker.
         on_ready: Called when the existing logs have been checked.
         study: All runs of the study, if ``runs`` are only a part of them.
-
-    Returns:
-        The complete log of each run, by path.
 
     Raises:
         RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
@@ -160,10 +151,7 @@ def _add_measurements(run: Run, measurements_by_conditions: MeasurementsByCondit
 
 
 def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
-    """Warn about logs that contain more trials than their runs' budgets, and about unreliable times of best programs.
-
-    No trials are removed from the logs.
-    """
+    """Warn about logs with more trials than their runs' budgets, and about unreliable times of best programs."""
     within = {run.log: len(run.budget.cut(logs[run.log]).records) for run in runs}
     exceeding = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
     if exceeding:
@@ -180,20 +168,12 @@ def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
 
 def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
     """Warn if this machine is about to be measured while other processes keep it busy."""
-    if not any(run.settings.exclusive for run in runs):
-        return
-    if text := observe_load():
+    if any(run.settings.exclusive for run in runs) and (text := observe_load()):
         warn(text)
 
 
 class Measurers:
-    """Creates the measurer for each run in turn. Consecutive runs with the same settings and target share a measurer.
-
-    Args:
-        measurements: The measurements of programs that are not measured again. Each run uses only those under its own
-            conditions.
-        base: The directory that relative paths start from.
-    """
+    """Creates the measurer for each run. Consecutive runs with the same settings and target share a measurer."""
 
     def __init__(self, measurements: MeasurementsByConditions, base: Path) -> None:
         self._measurements = measurements
@@ -222,7 +202,6 @@ class StudyContext:
 
     Attributes:
         study: A unique name for this execution of the study.
-        base: The directory that relative paths start from.
         shared: A folder that is visible on every machine that shares the directory of the logs.
         measurements: The pickled measurements with which every run begins.
         trusts: Whether warm-start logs may cause arbitrary modules to be imported.
@@ -336,7 +315,6 @@ class Dispatch:
         self._used_jobs: set[int] = set()  # jobs
 
     def outcomes(self) -> Outcomes:
-        """Yield each run, with either its log or the reason why it failed."""
         unfinished = []
         for pending in self._runs:
             if (log := pending.complete_log) is None:
@@ -367,7 +345,7 @@ class Dispatch:
             return max(1, int(self._executor.jobs))
 
     def _pending_limit(self) -> int:
-        """Return the maximum number of pending tasks: two per worker, so that no worker has to wait for its next."""
+        """Return the maximum number of pending tasks: two per worker, so that no worker has to wait."""
         return 1 if self._one_at_a_time else 2 * self._jobs()
 
     def _submit(self, batch: list[PendingRun]) -> None:
@@ -376,46 +354,31 @@ class Dispatch:
         try:
             with EXECUTORS.convert_errors(type(self._executor), "submit"):
                 future = self._executor.submit(execute_in_worker, self._context, cloudpickle.dumps(runs), logs)
-                if not isinstance(future, Future):
-                    raise TypeError(f"it returned {future!r} instead of a concurrent.futures.Future")
         except SearchlabError as error:
             future = Future()
             future.set_exception(error)
         self._pending[future] = batch
 
-    def _result(self, future: Future[list[RunOutcome]], count: int) -> list[RunOutcome]:
-        """Return the ``count`` outcomes of a future that is done. Raises SearchlabError if the call was lost.
-
-        The future may contain any exception, and be of a class of the executor's.
-        """
-        with EXECUTORS.convert_errors(type(self._executor), "submit"):
-            try:
-                error = future.exception(0)
-            except CancelledError as cancelled:
-                error = cancelled
-            outcomes: Any = None if error else future.result(0)
-        if error is not None:
-            raise SearchlabError(f"its worker was lost: {describe(error)}") from error
-        if not (isinstance(outcomes, list) and [type(outcome) for outcome in outcomes] == [RunOutcome] * count):
-            raise SearchlabError("its executor did not return the result of the call")
-        return outcomes
-
     def _collect_batch(self, future: Future[list[RunOutcome]], batch: list[PendingRun]) -> Outcomes:
         try:
-            outcomes = self._result(future, len(batch))
-        except SearchlabError as loss:
+            error = future.exception(0)
+        except CancelledError as cancelled:
+            error = cancelled
+        if error is not None:
+            loss = SearchlabError(f"its worker was lost: {describe(error)}")
+            loss.__cause__ = error
             for pending in batch:
-                yield from self._resubmit(pending, str(loss), loss)
+                yield from self._resubmit(pending, loss)
             return
-        for pending, outcome in zip(batch, outcomes, strict=True):
+        for pending, outcome in zip(batch, future.result(0), strict=True):
             for text in outcome.warned:
                 warn(text)
             if outcome.busy:
-                yield from self._resubmit(pending, outcome.refused, SearchlabError(outcome.refused))
+                yield from self._resubmit(pending, SearchlabError(outcome.refused))
             else:
                 yield pending.run, self._collect(pending, outcome)
 
-    def _resubmit(self, pending: PendingRun, reason: str, error: Exception) -> Outcomes:
+    def _resubmit(self, pending: PendingRun, error: SearchlabError) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
         size = _size(pending.run.log)
         pending.losses = 1 if size > pending.size_at_loss else pending.losses + 1
@@ -424,12 +387,11 @@ class Dispatch:
             self._waiting.append([pending])
         else:
             self._used_jobs.discard(pending.job)
-            failed = SearchlabError(f"{reason}; run this again to resume: logged trials are kept")
+            failed = SearchlabError(f"{error}; run this again to resume: logged trials are kept")
             failed.__cause__ = error
             yield pending.run, failed
 
     def _collect(self, pending: PendingRun, outcome: RunOutcome) -> Log | SearchlabError:
-        """Return the log of a run that has ended, or the reason why it failed."""
         try:
             if outcome.log is not None:
                 _replace_log(pending.run, outcome.log)
@@ -473,12 +435,10 @@ class Dispatch:
                 self._report_trials(pending, log)
 
     def _end(self, pending: PendingRun, log: Log) -> None:
-        """Report all remaining trials of a run that has ended, and free its job."""
         self._report_trials(pending, log)
         self._used_jobs.discard(pending.job)
 
     def _report_trials(self, pending: PendingRun, log: Log) -> None:
-        """Pass a run's new trials to ``on_trial``, after calling ``on_run`` if the run has just begun."""
         if pending.job < 0:
             pending.job = next(job for job in itertools.count() if job not in self._used_jobs)
             self._used_jobs.add(pending.job)
@@ -510,22 +470,16 @@ def _extends(path: Path, data: bytes) -> bool:
 
 
 def _replace_log(run: Run, data: bytes) -> None:
-    """Replace the log of ``run`` with ``data``, which continues it unless the run has discarded it.
-
-    Raises SearchlabError if this fails.
-    """
+    """Replace the log of ``run`` with ``data``, which continues it unless the run has discarded it."""
     path = run.log
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        if run.discard and path.exists() and not _extends(path, data):
-            move_aside(path)
-        with closing(LeasedFile(path)) as file:
-            if not _extends(path, data):
-                raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
-            file.write(data, 0)
-            file.sync(len(data))
-    except OSError as error:
-        raise write_error(f"the log {path}", error) from None
+    if run.discard and path.exists() and not _extends(path, data):
+        move_aside(path)
+    with closing(LeasedFile(path)) as file:
+        if not _extends(path, data):
+            raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
+        file.write(data, 0)
+        file.sync()
 
 
 class _WorkerState:
@@ -553,7 +507,7 @@ _WORKER_STATE = _WorkerState()
 
 
 def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence[bytes | None]) -> list[RunOutcome]:
-    """Execute runs in a worker, and return how each ended. Raises an error only if they cannot be unpickled.
+    """Execute runs in a worker, and return how each ended.
 
     Even if several threads call this function, a process executes only one run at a time, because runs may use
     libraries that are not thread-safe. ``logs`` is each run's log so far, for machines that do not share its directory.

@@ -17,32 +17,27 @@ from typing import Any, Self
 import msgspec
 
 from ..costmodel import scores_of
-from ..costmodel.features import extracted_by
+from ..costmodel.features import use_extractor
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, warn
-from ..log.format import Changed, Ended, Final, Finalist, Log, RandomDraws, Record
+from ..log.format import Changed, Ended, Final, Finalist, Log, Record
 from ..log.result import MARGIN, ROUNDS, sentinel_trial
 from ..log.writer import LogWriter, OtherRun
 from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer, SpaceCosts
-from ..plugins import noting_interrupts
+from ..plugins import note_interrupts
 from ..policy import POLICIES
 from ..records import Trial, describe_failures, first_of_each_program
 from ..space import SPACES, Config, Space
-from ..stats.random_search import Draws
+from ..stats.random_search import RandomDraws
 from ..workload import Function
 from .open import discard_log, reproduction_error
 from .plan import OnChargedTrial, Run
 from .progress import announce
 
-DIGITS = 9
-"""The number of decimal places to which the logarithms in a header are rounded."""
-
-FAILURES_SUFFICE = 16
-"""The number of trials after which a run in which all trials failed issues a warning."""
-
-SENTINEL_ROUNDS = 3
-"""The number of times that the sentinel is timed for each reading."""
+DIGITS = 9  # the number of decimal places to which the logarithms in a header are rounded
+FAILURES_SUFFICE = 16  # the number of trials after which a run in which all trials failed issues a warning
+SENTINEL_ROUNDS = 3  # the number of times that the sentinel is timed for each reading
 
 
 _PROGRAM_ROLES = ("core", "workload", "space", "table")
@@ -56,7 +51,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None)
     SearchlabError if the log belongs to a different run, or the policy's proposals differ from the logged trials.
     """
     try:
-        with noting_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:
+        with note_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:
             if run_loop.is_complete:
                 run_loop.replay_rest()
             while run_loop.step():
@@ -73,10 +68,9 @@ def random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | Non
     """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
     if all_costs is None:
         return None
-    draws = Draws.from_costs(
-        all_costs.costs, min(trials, len(all_costs.costs)), all_costs.weights
-    )  # each config is drawn once
-    expected = tuple(round(value, DIGITS) for value in draws.expected.tolist())
+    trials = min(trials, len(all_costs.costs))  # each config is drawn once
+    draws = RandomDraws.from_costs(all_costs.costs, trials, all_costs.weights)
+    expected = tuple(round(value, DIGITS) for value in draws.expected)
     return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
 
 
@@ -84,7 +78,7 @@ class RunLoop:
     """A run that advances batch by batch. Its trials come first from the log, and then from the measurer.
 
     Use it as a context manager, within which no other process can write the run's log. Several runs can be advanced
-    alternately. The arguments and exceptions are the same as for :func:`search`.
+    alternately.
     """
 
     def __init__(self, run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None) -> None:
@@ -114,7 +108,6 @@ class RunLoop:
 
     @property
     def log(self) -> Log:
-        """The log so far."""
         return self._log.log
 
     @property
@@ -135,12 +128,11 @@ class RunLoop:
         if not self.is_current:
             end = max(end, len(self._log.records))  # all trials are compared, in the policy's batches
         if not self._has_ended and start < end:
-            with extracted_by(self._measurer.extract):
+            with use_extractor(self._measurer.extract):
                 self._advance(end)
         return self._trials[start:stop]
 
     def _advance(self, end: int) -> None:
-        """Advance by one batch, but not beyond ``end`` trials in total."""
         run, log, trials = self._run, self._log, self._trials
         driver = self._driver = self._driver or PolicyDriver(run, self._measurer.extract_seconds)
         is_replaying = not self.is_current and len(trials) < len(log.records)
@@ -169,7 +161,6 @@ class RunLoop:
             self._add_replayed(record.trial)
 
     def _replay(self, configs: Sequence[Config]) -> None:
-        """Use the logged trials for those ``configs`` that the log contains."""
         start = len(self._trials)
         for config, record in zip(configs, self._log.records[start : start + len(configs)], strict=False):
             trial = record.trial
@@ -237,7 +228,6 @@ class RunLoop:
         self._on_trial(trial, replayed, self._charged)
 
     def _end(self, ended: Ended) -> None:
-        """Log why the run ended."""
         self._has_ended = True
         self._log.append(msgspec.structs.replace(ended, time=round(time.time(), 3)))
         self._log.sync()
@@ -319,20 +309,15 @@ class RunLoop:
                 self._log.sync()
 
     def _difference(self, now_does: str) -> OtherRun:
-        """Return the error to raise when the policy does not propose the log's next trial."""
         record = self._log.records[len(self._trials)]
         return self._other_run(record, f"is {record.config}, but the policy now {now_does}")
 
     def _other_run(self, record: Record, now_is: str) -> OtherRun:
-        """Return the error to raise when the code that now runs does not reproduce the trial ``record``."""
         return reproduction_error(self._run, self._log.log, f"Trial {record.index} {now_is}")
 
 
 def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
-    """Measure the fastest programs in ``trials`` again.
-
-    Returns None if no program works. If one of the fastest programs now fails, issues a warning and returns None.
-    """
+    """Measure the fastest programs in ``trials`` again. Returns None if none works, or one of them now fails."""
     by_cost = sorted(trials, key=lambda trial: trial.cost)  # stable: the first of equal trials
     fastest = first_of_each_program(trial for trial in by_cost if not trial.measurement.pruned)
     close = [trial for trial in fastest if trial.cost <= MARGIN * fastest[0].cost]
@@ -380,12 +365,7 @@ class PolicyDriver:
         self.train_seconds = self._seconds() - start
 
     def ask(self, n: int) -> Sequence[Config]:
-        """Return the next batch, which is empty if the policy has nothing more to propose.
-
-        If the run starts from the default config of its space, this is the first batch.
-
-        Raises SearchlabError if the policy breaks its contract.
-        """
+        """Return the next batch, which is empty if the policy has nothing more to propose."""
         if self._run.warm_start.default and not self.batches:
             space = self._run.space
             with SPACES.convert_errors(type(space), "default_config"):
@@ -408,7 +388,6 @@ class PolicyDriver:
         return self._begin(configs)
 
     def _begin(self, configs: Sequence[Config]) -> Sequence[Config]:
-        """Return ``configs``, which are the next batch."""
         self._proposed.update(configs)
         self.batch_size = len(configs)
         self.batches += 1
@@ -447,7 +426,6 @@ class PolicyDriver:
         return time.process_time() + self._other_cpu_seconds()
 
     def _model_seconds(self) -> tuple[float, float]:
-        """Return the seconds that the cost model has spent training and predicting."""
         return (self.cost_model.fit_seconds, self.cost_model.predict_seconds) if self.cost_model else (0.0, 0.0)
 
     def _check(self, configs: Sequence[Config], n: int) -> None:

@@ -17,13 +17,13 @@ import msgspec
 from rich.console import Console
 
 from ..costmodel import COST_MODELS
-from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, cut, did_you_mean
-from ..executors.contract import EXECUTORS, RunExecutor, adapt, parse_executor, start
-from ..files import MAX_NAME, file_name, read_text, resolve_inside
-from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, keep_study, write_plan
+from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
+from ..executors.contract import EXECUTORS, PlainExecutor, RunExecutor, parse_executor, start
+from ..files import file_name, read_text, resolve_inside
+from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, write_plan, write_study_copy
 from ..log.result import Result, Results, html_facts
 from ..measure.contract import SpaceCosts
-from ..measure.settings import FunctionSettings, LocalSettings, Settings, settings_for, with_kind
+from ..measure.settings import FunctionSettings, LocalSettings, Settings, add_kind, settings_for
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checks_arguments
 from ..options import plain as plain_value
@@ -35,27 +35,17 @@ from ..stats.random_search import difficulty_trials
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_results
-from .plan import (
-    OnRun,
-    Run,
-    SpaceChoice,
-    Strategy,
-    plan_run,
-    select_shard,
-    space_spec,
-)
+from .plan import OnRun, Run, SpaceChoice, Strategy, plan_run, select_shard, space_spec
 from .progress import show_progress
 from .warm_start import EarlierRuns, WarmStart
 
-SUITE_KEYS = ("workloads", "spaces", "target", "measure")
-"""The study keys whose values are provided by a suite's tables."""
+SUITE_KEYS = ("workloads", "spaces", "target", "measure")  # study keys whose values are provided by a suite's tables
 
 Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")]
 """A number of trials relative to a table's difficulty: ``difficulty``, or a multiple such as ``0.5 difficulty``."""
 
 
 def parse_trials(text: str) -> int | str:
-    """Parse a number of trials or a :data:`Difficulty`. Raises SearchlabError if ``text`` is neither."""
     try:
         return msgspec.convert(int(text) if text.isdecimal() else text, Trials | Difficulty)
     except msgspec.ValidationError:
@@ -244,16 +234,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [CostModelEntry(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
 
     def budget(self, entry: PolicyEntry, all_costs: Callable[[], SpaceCosts | None] = lambda: None) -> Budget:
-        """Return the budget for a policy's runs in a space.
-
-        Args:
-            entry: The policy.
-            all_costs: A function that returns all costs in the space if they are in a complete table, and None
-                otherwise. It is called only if the number of trials depends on the space's difficulty.
-
-        Raises:
-            SearchlabError: If the number of trials depends on the difficulty and the difficulty is unknown.
-        """
+        """Return a policy's budget in a space; ``all_costs`` returns the space's costs if a table has them all."""
         parts = ("trials", "seconds", "stop_after")
         trials, seconds, stop_after = (getattr(self if getattr(entry, name) is None else entry, name) for name in parts)
         if isinstance(trials, str):
@@ -297,12 +278,7 @@ class UserObjects:
 
 
 def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObjects]:
-    """Replace the classes and objects in ``data`` with names. :meth:`Study.from_dict` describes ``data``.
-
-    Raises SearchlabError if the class of a space or cost model cannot be found by its name.
-    """
-    if not isinstance(data, Mapping):
-        raise SearchlabError(f"a study must be a mapping with the keys of a study file, not {data!r:.200}")
+    """Replace the classes and objects in ``data`` with names. :meth:`Study.from_dict` describes ``data``."""
     plain, objects = {name: plain_value(value) for name, value in data.items()}, UserObjects()
     for key in ("policies", "cost_models", "spaces"):
         if isinstance(plain.get(key), list | tuple):
@@ -344,7 +320,6 @@ def _entry(key: str, item: Any, objects: UserObjects) -> Any:
 
 
 def _has_knobs(item: Any) -> bool:
-    """Return whether an entry in ``spaces`` maps knobs to values."""
     return isinstance(item, Mapping) and not any(isinstance(value, str | Mapping) for value in item.values())
 
 
@@ -420,20 +395,14 @@ class Study:
 
         plain, objects = names_for_objects(data)
         study = cls._from_data(plain, Path(base), "the study")
-        try:
-            text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=name_of), indent=2).decode() + "\n"
-        except UnicodeEncodeError as error:
-            text = cut(repr(error.object), MAX_NAME)
-            raise SearchlabError(
-                f"the study contains {text}, which UTF-8 cannot encode; remove lone surrogates"
-            ) from None
+        text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=name_of), indent=2).decode() + "\n"
         return replace(study, objects=objects, copy=(JSON, text))
 
     @classmethod
     def _from_data(cls, data: dict[str, Any], base: Path, source: str) -> Study:
         if "measure" in data and isinstance(workloads := data.get("workloads"), list | tuple):
             names = [name for name in workloads if isinstance(name, str)]
-            data = {**data, "measure": with_kind(data["measure"], names)}
+            data = {**data, "measure": add_kind(data["measure"], names)}
         if isinstance(spaces := data.get("spaces"), list | tuple):
             data = {**data, "spaces": [space_spec(item) if _has_knobs(item) else item for item in spaces]}
         if "suite" not in data:
@@ -535,7 +504,6 @@ class Study:
         return runs, left_out
 
     def _all_costs(self, space_choice: SpaceChoice, settings: Settings) -> SpaceCosts | None:
-        """Return the costs of all configs in a space if they are in a complete table, or None otherwise."""
         if not settings.replays:
             return None
         with settings.make(space_choice.space.target, {}, self.base) as measurer:
@@ -615,7 +583,6 @@ class Study:
         return sorted(names & self.suite.baseline_files.keys() - labels)
 
     def planned_runs(self) -> list[PlannedRun]:
-        """Return the runs for the plan file that is stored next to the logs."""
         return [
             PlannedRun(
                 log=run.log.as_posix(),
@@ -684,14 +651,14 @@ class Study:
         def write_files() -> None:
             write_plan(Path(out), self.planned_runs(), self.spec.claims)
             if self.copy:
-                keep_study(Path(out), *self.copy)
+                write_study_copy(Path(out), *self.copy)
 
         if executor is None and self.spec.executor is None:
             warn_of_a_busy_machine(runs)
         with ExitStack() as stack:
             run_executor: RunExecutor | None = None
             if isinstance(executor, Executor):
-                run_executor = adapt(executor)
+                run_executor = executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
             elif (plugin := self._executor(executor, jobs)) is not None:
                 exclusive = any(run.settings.exclusive for run in runs)
                 run_executor = stack.enter_context(start(plugin, exclusive, Path(out)))
@@ -739,7 +706,6 @@ class Study:
 
 
 def choose_table_space(table: SuiteTable) -> SpaceChoice:
-    """Return the space of a suite's table. Raises SearchlabError if the table was not measured in this space."""
     with names_from(table.directory):
         space_choice = SpaceChoice.from_spec(table.plugin, parse_workload(table.entry.workload), table.target())
     check_table(table, space_choice.space)
