@@ -17,10 +17,9 @@ from ..options import checks_arguments
 from ..records import SHORTEST, Trial
 from ..space import Config, Space
 from .contract import COST_MODELS, CostModel, fit_model, member_predictions, predictions
-from .features import Columns, Features, laid_out, pad_columns
+from .features import Columns, Features, lay_out, pad_columns
 
-BOOTSTRAP = 8
-"""The number of copies of a cost model that are trained on bootstrap samples."""
+BOOTSTRAP = 8  # the number of copies of a cost model that are trained on bootstrap samples
 
 
 class TrainingData(NamedTuple):
@@ -32,11 +31,9 @@ class TrainingData(NamedTuple):
 
     @classmethod
     def from_tasks(cls, tasks: Sequence[tuple[Floats, Floats]], absent: float = np.nan) -> TrainingData:
-        """Concatenate the features and scores of all tasks.
+        """Concatenate the features of shape (n, d) and the scores of shape (n,) of one or more tasks.
 
-        Args:
-            tasks: For each of one or more tasks, the features of shape (n, d) and the scores of shape (n,).
-            absent: The padding value for tasks whose features have fewer columns than those of other tasks.
+        If the features of tasks have different numbers of columns, they are padded with ``absent``.
         """
         features, scores = zip(*tasks, strict=True)
         groups = np.repeat(np.arange(len(tasks)), [len(part) for part in scores])
@@ -48,9 +45,7 @@ class TrainingData(NamedTuple):
 def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Floats:
     """Return each trial's throughput relative to a reference; a failed trial has score 0.
 
-    Args:
-        trials: The trials.
-        best: The reference cost in seconds. If it is infinite, the fastest trial is the reference and has score 1.
+    ``best`` is the reference cost in seconds. If it is infinite, the fastest trial is the reference and has score 1.
     """
     costs = np.array([max(trial.cost, SHORTEST) for trial in trials], dtype=np.float64)
     best = best if np.isfinite(best) else np.min(costs, initial=np.inf)
@@ -187,7 +182,7 @@ class BoundCostModel:
         if self.rows is None or not configs:
             return np.zeros(len(configs))
         start = time.perf_counter()
-        rows = laid_out(self.features, self._extract(configs), self.rows.features.shape[1])
+        rows = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
         predicted = predictions(self.model, rows)
         self.predict_seconds += time.perf_counter() - start
         return predicted
@@ -210,7 +205,7 @@ class BoundCostModel:
         if self.model.uncertainty == "bootstrap" and not self._copies:
             self._copies = [self._train_copy(number, self.rows) for number in range(BOOTSTRAP)]
         start = time.perf_counter()
-        rows = laid_out(self.features, self._extract(configs), self.rows.features.shape[1])
+        rows = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
         if self.model.uncertainty == "bootstrap":
             predicted = np.array([predictions(model, rows) for model in self._copies])
         else:

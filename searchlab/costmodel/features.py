@@ -22,14 +22,12 @@ from .loops import ANNOTATIONS, Loop, loops_of
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-COLUMNS_PER_STORE = 164
-"""The number of features that MetaSchedule's PerStoreFeature extracts for each store."""
+COLUMNS_PER_STORE = 164  # the number of features that MetaSchedule's PerStoreFeature extracts for each store
 
 KEPT = 50_000
 """The maximum number of cached rows (about 150 MB). If there are more, the cache is cleared."""
 
-SAMPLES = 20
-"""The number of points at which a curve is sampled: the powers of 2, starting at 1."""
+SAMPLES = 20  # the number of points at which a curve is sampled: the powers of 2, starting at 1
 
 Columns = list[tuple[str, int | str]]
 """Each column's knob and the part of the knob's value that it contains; empty if the columns are always the same."""
@@ -37,9 +35,6 @@ Columns = list[tuple[str, int | str]]
 
 class Features(ABC):
     """Converts configs from one space to a matrix with one row per config.
-
-    Args:
-        space: The space of the configs.
 
     Attributes:
         name: The name of the features in a study file.
@@ -80,7 +75,7 @@ def pad_columns(matrix: Floats, width: int, absent: float) -> Floats:
     return wide
 
 
-def laid_out(features: Features | type[Features], matrix: Floats, width: int) -> Floats:
+def lay_out(features: Features | type[Features], matrix: Floats, width: int) -> Floats:
     """Return ``matrix`` with the ``width`` columns used in training, except that per-store features are unchanged."""
     return matrix if features.columns_per_store else pad_columns(matrix[:, :width], width, features.absent)
 
@@ -148,7 +143,7 @@ _extractor: ContextVar[Extractor | None] = ContextVar("extractor", default=None)
 
 
 @contextmanager
-def extracted_by(extractor: Extractor) -> Iterator[None]:
+def use_extractor(extractor: Extractor) -> Iterator[None]:
     """Use ``extractor`` to extract all program features within this context, including those for a policy's models.
 
     The rows do not depend on the process that extracts them.
@@ -163,10 +158,8 @@ def extracted_by(extractor: Extractor) -> Iterator[None]:
 class ScheduledFeatures(Features):
     """Features of the scheduled program; the row for a config without a program is NaN.
 
-    A row depends only on the space and the config. Rows are cached, since extraction takes milliseconds.
-
-    Attributes:
-        width: The minimum number of columns.
+    A row depends only on the space and the config. Rows are cached, since extraction takes milliseconds. ``width`` is
+    the minimum number of columns.
     """
 
     builds_programs = True
@@ -333,11 +326,11 @@ class CurveFeatures(LoopFeatures):
         last: dict[str, str] = {}
         for loop in reversed(loops):
             if loop.level == deepest:
-                for touched in reversed(loop.touches):
-                    last.setdefault(_COPY.sub("", touched.rpartition("_")[0]), touched)
+                for access in reversed(loop.touches):
+                    last.setdefault(_COPY.sub("", access.rpartition("_")[0]), access)
         row: list[float] = []
-        for touched in sorted(last.values()):
-            around = [(loop.touches[touched], loop) for loop in loops if touched in loop.touches]
+        for access in sorted(last.values()):
+            around = [(loop.touches[access], loop) for loop in loops if access in loop.touches]
             counts = _curve([touch.count for touch, _ in around])
             reuses = _curve([touch.reuse for touch, _ in around])
             products = _curve([loop.topdown for _, loop in around])
@@ -350,8 +343,8 @@ def _of_loop(loop: Loop) -> list[float]:
     row = [_log(loop.length), float(loop.level), _log(loop.topdown), _log(loop.bottomup)]
     row += [float(loop.annotation == annotation) for annotation in ANNOTATIONS]
     row += [_log(loop.adds), _log(loop.multiplies), _log(loop.divides)]
-    for touched in sorted(loop.touches):
-        touch = loop.touches[touched]
+    for access in sorted(loop.touches):
+        touch = loop.touches[access]
         modulus = -1  # AutoTVM has this column, but never finds a modulus
         numbers = (touch.stride, modulus, touch.count, touch.reuse, touch.thread_count, touch.thread_reuse)
         row += [_log(number) for number in numbers]
@@ -382,15 +375,9 @@ FEATURES: dict[str, type[Features]] = {
 
 
 def make_features(name: str, space: Space) -> Features:
-    """Create the feature extractor called ``name``.
+    """Create the feature extractor called ``name``, a key in :data:`FEATURES`.
 
-    Args:
-        name: A key in :data:`FEATURES`.
-        space: The space of the configs.
-
-    Raises:
-        SearchlabError: If no features have this name.
-        UnsupportedSpace: If the features require programs and the space has none.
+    Raises UnsupportedSpace if the features require programs and the space has none.
     """
     if name not in FEATURES:
         raise SearchlabError(f"unknown feature set {name!r}{did_you_mean(name, FEATURES)}")

@@ -35,10 +35,6 @@ class SavedModel(msgspec.Struct, frozen=True, kw_only=True):
     """The header of a file.
 
     Attributes:
-        searchlab_model: The version of the format.
-        cost_model: The name of the cost model and its options.
-        seed: The seed of the cost model.
-        features: The name of the features.
         columns: The columns of the features; see :class:`~searchlab.costmodel.features.Features`.
         workload: The workload of the space on which the model was trained.
         fingerprint: The fingerprint of this space.
