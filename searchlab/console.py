@@ -25,8 +25,7 @@ def one_line(text: str) -> str:
     return plain(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-RUNS = "runs/s"
-"""The unit of throughput if the number of operations is unknown."""
+RUNS = "runs/s"  # the unit of throughput if the number of operations is unknown
 
 
 def milliseconds(seconds: float) -> str:
@@ -41,8 +40,7 @@ def speed(throughput: float, unit: str, digits: str = ".1f") -> str:
     return milliseconds(1 / throughput) if unit == RUNS else f"{throughput:{digits}} {unit}"
 
 
-PATIENCE = 2.0
-"""The number of seconds after which users are told what takes so long, where output is printed in lines."""
+PATIENCE = 2.0  # the number of seconds after which users are told what takes so long, where output is printed in lines
 
 
 @contextmanager

@@ -50,15 +50,9 @@ def tune_context(
 ) -> Any:
     """Create a ``TuneContext`` with one thread.
 
-    The FFI constructor is called because the Python class imports all of TVM's tensor intrinsics, which takes 15 s.
-
-    Args:
-        module: The module to schedule.
-        target: The TVM target.
-        generator: MetaSchedule's space generator, if any.
-        seed: The random seed, >= 1.
-        strategy: MetaSchedule's search strategy, if any.
-        logger: A function called with (level, file, line, message). If None, TVM writes to standard error.
+    The FFI constructor is called because the Python class imports all of TVM's tensor intrinsics, which takes 15 s. The
+    ``seed`` must be at least 1. ``logger`` is called with (level, file, line, message); if it is None, TVM writes to
+    standard error.
     """
     from tvm.s_tir.meta_schedule import _ffi_api
 

@@ -17,14 +17,9 @@ from .files import check_unpacked
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PARQUET = ".parquet"
-"""The file-name ending of Parquet files."""
-
-KEY = "searchlab"
-"""The key in a file's metadata under which JSON describes its content."""
-
-MAX_ROWS = 10_000_000
-"""The maximum number of rows in a file."""
+PARQUET = ".parquet"  # the file-name ending of Parquet files
+KEY = "searchlab"  # the key in a file's metadata under which JSON describes its content
+MAX_ROWS = 10_000_000  # the maximum number of rows in a file
 
 NUMBERS, INTEGERS = "list<element: double>", "list<element: int64>"
 """The types of columns whose values are arrays, in Arrow's notation."""
@@ -64,19 +59,10 @@ def encode(columns: Mapping[str, pa.Array], metadata: Mapping[str, bytes], level
 
 
 def decode(path: Path, data: bytes, types: Mapping[str, Collection[str]]) -> tuple[dict[str, bytes], pa.Table]:
-    """Decode the Parquet file whose bytes are ``data``.
+    """Decode the Parquet file at ``path`` whose bytes are ``data``.
 
-    Args:
-        path: The path of the file, for messages.
-        data: The content of the file.
-        types: The columns to read, each with its possible types in Arrow's notation. A name that ends in ``.`` stands
-            for all names that begin with it.
-
-    Returns:
-        The key-value metadata, and those columns in ``types`` that the file has.
-
-    Raises:
-        SearchlabError: If the file is damaged, too large, or has columns of other types.
+    ``types`` are the columns to read, each with its possible types in Arrow's notation; a name that ends in ``.`` is
+    a prefix. Returns the key-value metadata, and those of these columns that the file has.
     """
     import pyarrow as pa
     from pyarrow import parquet

@@ -85,7 +85,6 @@ class Measurement:
 
 
 def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statistic) -> float:
-    """Return the ``statistic`` of ``seconds``, or infinity if there is a failure or ``seconds`` is empty."""
     if not seconds or failure is not None:
         return math.inf
     return statistics.median(seconds) if statistic == "median" else statistics.fmean(seconds)
@@ -94,8 +93,7 @@ def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statis
 def describe_failures(failures: Iterable[tuple[Failure | None, str]]) -> str:
     """Count failures by kind, and quote the most frequent message of the most frequent kind.
 
-    Args:
-        failures: The kind and message of each failure. Successful trials, whose kind is None, are ignored.
+    ``failures`` are the kind and the message of each trial; the kind of a successful trial is None.
     """
     failed = [(kind, message) for kind, message in failures if kind is not None]
     if not failed:
@@ -106,8 +104,7 @@ def describe_failures(failures: Iterable[tuple[Failure | None, str]]) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in kinds) + quote
 
 
-LONGEST_QUOTE = 300
-"""The maximum length of a failure message in another message, in characters."""
+LONGEST_QUOTE = 300  # the maximum length of a failure message in another message, in characters
 
 
 @dataclass(frozen=True)

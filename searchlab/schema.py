@@ -36,7 +36,6 @@ def convert(data: Any, kind: Any, source: str) -> Any:
 
 
 def parse_toml(text: str, path: Path) -> dict[str, Any]:
-    """Parse the text of the TOML file ``path``. Raises SearchlabError if it is not valid TOML."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also an integer of more than 4,300 digits
@@ -58,16 +57,11 @@ def check_fields(settings: msgspec.Struct) -> None:
 _fields = cache(msgspec.structs.fields)  # it evaluates the annotations, which takes longer than all checks
 
 
-def known_part(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, ...]]:
+def drop_unknown_keys(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, ...]]:
     """Remove the keys that the type ``kind`` does not have from plain data, at any depth.
 
-    Args:
-        data: The data, as decoded from JSON. It is not checked in any other respect.
-        kind: The type to which the data is to be converted.
-        where: The position of ``data``, such as ``".model"``, for the clauses.
-
-    Returns:
-        The rest of the data, and a clause for each removed key, with the nearest known one.
+    Returns the rest of the data, which is not checked in any other respect, and a clause for each removed key, with the
+    nearest known one. ``where`` is the position of ``data``, such as ``".model"``, for the clauses.
     """
     if not _contains_struct(kind):
         return data, ()
@@ -79,7 +73,7 @@ def known_part(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, .
         items = [item for item in _items(kind) if isinstance(data, list)]
         if len(items) != 1:
             return data, ()
-        pairs = [known_part(value, items[0], f"{where}[{index}]") for index, value in enumerate(data)]
+        pairs = [drop_unknown_keys(value, items[0], f"{where}[{index}]") for index, value in enumerate(data)]
         return [value for value, _ in pairs], tuple(clause for _, clauses in pairs for clause in clauses)
     fields = _field_types(structs[0])
     tag = structs[0].__struct_config__.tag_field
@@ -87,7 +81,7 @@ def known_part(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, .
     unknown: list[str] = []
     for key, value in data.items():
         if key in fields:
-            known_fields[key], clauses = known_part(value, fields[key], f"{where}.{key}")
+            known_fields[key], clauses = drop_unknown_keys(value, fields[key], f"{where}.{key}")
             unknown += clauses
         elif key == tag:
             known_fields[key] = value

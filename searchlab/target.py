@@ -40,8 +40,7 @@ COMMON_TRIPLES = ("x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu", 
 MAX_ATTRIBUTES = {"num-cores": 1024, "vector-width": 1 << 14, "max_num_threads": 1 << 16, "thread_warp_size": 1 << 10}
 """The largest values of a target's numbers, all of which are at least 1."""
 
-LARGEST_CACHE = 1 << 40
-"""The largest size of a cache, in bytes."""
+LARGEST_CACHE = 1 << 40  # the largest size of a cache, in bytes
 
 INSTRUCTIONS = re.compile(
     r"(avx|sse|ssse|fma|f16c|bmi|lzcnt|popcnt|movbe|xop|tbm|gfni|vaes|vpclmul|amx|neon|sve|sme|dotprod|i8mm|bf16|"
@@ -49,11 +48,8 @@ INSTRUCTIONS = re.compile(
 )
 """LLVM's names of the features for which it generates instructions. Others, such as pku, concern the system alone."""
 
-LONGEST_NAME = 100
-"""The maximum length of the name of a CPU, triple or feature, in characters."""
-
-SHOWN = 4
-"""The maximum number of missing features that a message lists."""
+LONGEST_NAME = 100  # the maximum length of the name of a CPU, triple or feature, in characters
+SHOWN = 4  # the maximum number of missing features that a message lists
 
 GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
 """The L1, L2 and L3 caches assumed for an unknown machine; most cores since 2017 have at least these."""
@@ -243,7 +239,7 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
         raise SearchlabError(f"a target must be a name or a JSON object, not {text}")
     if "kind" not in fields:
         raise SearchlabError(f'target {json.dumps(fields)} has no "kind"; add one, for example {{"kind": "llvm"}}')
-    caches = _given_caches(fields.pop("caches", None))
+    caches = _parse_caches(fields.pop("caches", None))
     if fields["kind"] == "native":
         caches = caches or native_caches()
         fields = {**native_fields(), **fields, "kind": "llvm"}
@@ -261,11 +257,7 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
 
 
 def parse_options(text: str) -> dict[str, Any]:
-    """Convert a target in TVM's older form, such as ``llvm -mcpu=znver4 -num-cores 4``, to TVM's JSON form.
-
-    Raises:
-        SearchlabError: If the text does not have this form.
-    """
+    """Convert a target in TVM's older form, such as ``llvm -mcpu=znver4 -num-cores 4``, to TVM's JSON form."""
     kind, *words = text.split() or [""]
     if not kind or kind.startswith("-"):
         raise SearchlabError(f"target {text!r} does not start with its kind, for example llvm")
@@ -286,7 +278,7 @@ def parse_options(text: str) -> dict[str, Any]:
     return target
 
 
-def _given_caches(levels: Any) -> tuple[Cache, ...]:
+def _parse_caches(levels: Any) -> tuple[Cache, ...]:
     try:
         caches = tuple(Cache(*(int(number) for number in level)) for level in levels or ())
     except (TypeError, ValueError, OverflowError):
@@ -358,7 +350,6 @@ def _is_name(value: Any) -> bool:
 
 
 def _check_mcpu(cpu: str, triple: str) -> None:
-    """Raise SearchlabError if LLVM does not know ``cpu`` for ``triple``."""
     from tvm.target import Target as TvmTarget
     from tvm.target import codegen
 
