@@ -6,10 +6,10 @@ import gzip
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -41,7 +41,7 @@ from .lease import LeasedFile, LogBusy, is_locked
 from .table import encode_table
 
 
-class LogWriter:
+class LogWriter(AbstractContextManager["LogWriter"]):
     """A log to which only this process appends. It is created if it does not exist.
 
     A durable log is written after every record, and :meth:`sync` forces it to disk. Any other log is written by
@@ -119,7 +119,9 @@ class LogWriter:
         else:
             self.final, self.ended = None, None
             self._added.append(record)
-        if self._durable:
+        if not isinstance(record, Record):
+            self.sync()
+        elif self._durable:
             self._write()
 
     def _check_process(self) -> None:
@@ -137,7 +139,7 @@ class LogWriter:
         self._end, self._lines = self._end + len(data), []
 
     def sync(self) -> None:
-        """Write the appended records, and force a durable log to disk. Call this once per batch."""
+        """Write the appended records, and force a durable log to disk. Call this after each batch."""
         self._write()
         if self._durable:
             self._file.sync()
@@ -148,9 +150,6 @@ class LogWriter:
                 self._write()
         finally:
             self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind and self._created and not (self._added or self.ended) and os.getpid() == self._process:
@@ -236,16 +235,13 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
     for name in IDENTITY:
         old_value, new_value = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
         if old_value != new_value:
-            way = "choose a different log file"
-            if new.label:  # in a study, which determines the paths of its logs
-                of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
-                entry = "policy" if name in of_policy else "space" if name == "space" else ""
-                way = (f"give that {entry} a new label, or " if entry else "") + "choose a different directory (--out)"
+            of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
+            entry = "policy" if name in of_policy else "space" if name == "space" else ""
+            remedies = f"give that {entry} a new label, " if new.label and entry else "start the same run as before, "
             raise OtherRun(
                 f"{path} belongs to a different run: its {name} is {_format_value(old_value)}, not "
                 f"{_format_value(new_value)}",
-                f"{way}, pass --discard (in Python, discard=True) to move the old log aside, or start the same run as "
-                f"before",
+                remedies + describe_remedies(new),
             )
 
 
@@ -267,7 +263,6 @@ class LogCheck:
     """A log's problems, and the number of intact lines, from which a run can resume.
 
     Attributes:
-        path: The path of the log.
         problems: The damaged lines, and those with fields or of kinds that the log's format does not define.
         trials: The number of trials before the first damaged line.
         intact: The number of lines before the first damaged line.
