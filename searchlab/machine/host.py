@@ -110,7 +110,7 @@ def observe_load() -> str:
     )
 
 
-def machine(threads: int) -> dict[str, Any]:
+def machine_facts(threads: int) -> dict[str, Any]:
     """Return the facts about this machine that influence measured times, except for the CPU's name.
 
     Facts that the system does not report are omitted. ``threads`` is the number of threads that programs use.

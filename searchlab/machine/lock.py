@@ -137,27 +137,20 @@ def _is_locked(file: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(file), os.stat(path))
     except (BlockingIOError, PermissionError, FileNotFoundError):  # POSIX permits EACCES for a lock that is held
         return False
-    except BaseException:
-        os.close(file)
-        raise
 
 
 def _open(path: Path) -> int:
     """Open the lock's file, and create it if it does not exist. Links and special files are refused."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    while True:
-        try:
-            file = os.open(path, flags)
-        except FileNotFoundError:
-            try:  # in a sticky directory, Linux may refuse to open another user's file with O_CREAT
-                file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600 if VARIABLE not in os.environ else 0o666)
-            except FileExistsError:
-                continue
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            os.close(file)
-            raise _unusable(path, "it is not a regular file with a single name")
-        return file
+    try:  # in a sticky directory, Linux may refuse to open another user's file with O_CREAT
+        file = os.open(path, flags)
+    except FileNotFoundError:
+        file = os.open(path, flags | os.O_CREAT, 0o600 if VARIABLE not in os.environ else 0o666)
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(file)
+        raise _unusable(path, "it is not a regular file with a single name")
+    return file
 
 
 def _describe(file: int) -> None:

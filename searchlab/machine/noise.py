@@ -56,8 +56,6 @@ class MachineCheck(msgspec.Struct, frozen=True):
 
     Attributes:
         created: When it was made, in seconds since 1970.
-        cpu: The CPU's name.
-        cores: The number of available cores.
         noise: The noise of a program with one thread and, on several cores, of one with a thread per core.
         second_core: How many times as long a program with one thread takes while a process keeps another core busy, or
             None on a single core.

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -63,7 +63,7 @@ class TrackerSummary(msgspec.Struct):
     queue_info: dict[str, Queue] = {}
 
 
-class Tracker:
+class Tracker(contextlib.AbstractContextManager["Tracker"]):
     """A connection to the tracker at ``address``, in the form ``"host:port"``. It can be used as a context manager.
 
     Closing the connection returns devices that were requested but not taken.
@@ -137,9 +137,6 @@ class Tracker:
 
     def close(self) -> None:
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -48,11 +48,10 @@ class HasEnded(NamedTuple):
 
 
 class End(NamedTuple):
-    """The exit code, the peak memory in MB and the CPU time of a worker that has ended."""
+    """The exit code and the peak memory, in MB, of a worker that has ended."""
 
     code: int
     megabytes: int = 0
-    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

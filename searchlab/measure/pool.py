@@ -95,11 +95,6 @@ class JobBatch(Generic[Job]):
 
     When used as a context manager, it kills all processes that are not idle if an exception ends the batch. A batch
     without jobs only sets up the processes.
-
-    Attributes:
-        waiting: The jobs that have not yet been assigned to a process.
-        idle: The processes that can accept a job.
-        busy: The current task of each busy process.
     """
 
     def __init__(self, pool: WorkerPool, message: SetUp, count: int, jobs: Iterable[Job] = ()) -> None:
@@ -186,7 +181,7 @@ class JobBatch(Generic[Job]):
 
 
 @dataclass
-class Builds:
+class BuildResults:
     """The results of building a batch: program hashes and failures by config index, and built programs by hash."""
 
     hashes: dict[int, str] = field(default_factory=dict)
@@ -213,7 +208,7 @@ class BuildPool(WorkerPool):
 
     def build(
         self, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool] = lambda program: False
-    ) -> Builds:
+    ) -> BuildResults:
         """Build each program once, unless ``is_known`` accepts its hash."""
         batch = _Building(self, space, configs, is_known)
         batch.run()
@@ -262,7 +257,7 @@ class _Building(JobBatch[int]):
         self.timeout = pool.build_timeout
         self.configs = configs
         self.is_known = cache(is_known)
-        self.builds = Builds()
+        self.builds = BuildResults()
         self.retries: set[int] = set()  # configs that are built in a new process after a first failure
         self.isolated: set[int] = set()  # configs that were the first in their process
         self.first: dict[str, int] = {}  # the index of the config for which each new program is compiled
@@ -373,8 +368,6 @@ class _Extraction(JobBatch[range]):
 
     def receive(self, process: MeasuringWorker, chunk: range) -> None:
         answer = process.recv(messages.Extracted)
-        if len(answer.rows) != len(chunk) or any(len(row) % 8 for row in answer.rows):
-            raise WorkerDied("sent an invalid answer: its rows do not match the configs")
         if not process.usable and len(chunk) > 1:  # a changed process may have affected the other rows
             raise WorkerDied(f"was left with changed {process.changed}")
         process.imported_features.add(self.features)

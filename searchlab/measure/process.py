@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import os
 import pickle
-import select
 import signal
 import socket
 import struct
@@ -20,10 +19,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 import msgspec
+import psutil
 
 from ..errors import SearchlabError
 from ..plugins import search_path
@@ -99,10 +98,7 @@ class Channel:
         """Wait for up to ``seconds``, and return whether :meth:`recv` would then return or raise immediately."""
         until = None if seconds is None else time.monotonic() + seconds
         while missing := self._missing():
-            milliseconds = None if until is None else max(0.0, until - time.monotonic()) * 1000
-            waiting = select.poll()  # select() does not accept file descriptors above 1023
-            waiting.register(self._socket, select.POLLIN)
-            if not waiting.poll(milliseconds):
+            if not wait([self._socket], None if until is None else max(0.0, until - time.monotonic())):
                 return False
             self._socket.settimeout(0)
             try:
@@ -263,11 +259,11 @@ class Worker(ABC):
     @property
     def is_stopped(self) -> bool:
         """Whether a signal has stopped the worker, or a process that it has started and may be waiting for."""
-        try:
-            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        except OSError:  # it has ended, or Linux is compiled without this file
-            children = []
-        return any(_state(pid) in ("T", "t") for pid in (str(self.pid), *children))
+        stopped = psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP
+        with contextlib.suppress(psutil.Error):  # one of them has ended
+            worker = psutil.Process(self.pid)
+            return any(process.status() in stopped for process in (worker, *worker.children()))
+        return False
 
     def answers_within(self, limit: Deadline) -> bool:
         while not wait_for_answers([self.channel], [limit]):
@@ -397,11 +393,6 @@ class MeasuringWorker(Worker):
         fate = super()._describe_end()  # waits until the process has ended
         return add_memory_limit(fate, self._memory_limit_mb, self._process.end.megabytes if self._process.end else 0)
 
-    @property
-    def cpu_seconds(self) -> float:
-        """The CPU time that the worker used, in seconds, or 0 until it has ended."""
-        return self._process.end.cpu_seconds if self._process.end else 0.0
-
     def send_set_up(self, message: SetUp) -> None:
         """Send a set-up message, whose answer :meth:`receive_set_up` receives."""
         self.set_up_message, self.is_set_up = message, False
@@ -442,14 +433,6 @@ def start_module(module: str, connection: int, stderr: BinaryIO, environment: En
         start_new_session=True,  # Ctrl-C must reach only the parent
         env={**environment, "PYTHONPATH": search_path()},
     )
-
-
-def _state(pid: str) -> str:
-    """Return the letter for a process's state, as in proc(5), or "" if it does not exist."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
 
 
 def _error_pipe() -> tuple[BinaryIO, BinaryIO]:
