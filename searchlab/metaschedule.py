@@ -20,20 +20,13 @@ class TracedSpace(Protocol):
     def draw(self, seed: int) -> Schedule:
         """Return a random program whose decisions TVM samples with ``seed``, which must be at least 1.
 
-        The decisions need not correspond to a config of the space.
-
-        Raises:
-            InvalidConfig: If the decisions do not yield a program.
+        The decisions need not correspond to a config of the space. Raises InvalidConfig if they do not yield a program.
         """
 
     def config_of(self, schedule: Schedule) -> Config:
-        """Return the config that corresponds to the decisions in a schedule's trace.
+        """Return the config that corresponds to the decisions in a schedule's trace, which may have been changed since.
 
-        Args:
-            schedule: A schedule returned by :meth:`draw` or ``schedule``. Its decisions may have been changed since.
-
-        Raises:
-            InvalidConfig: If the config is not a member of the space.
+        Raises InvalidConfig if the config is not a member of the space.
         """
 
     def postprocessing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:

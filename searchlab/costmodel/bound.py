@@ -138,7 +138,7 @@ class BoundCostModel:
         for features, task in self._others:
             features.learn(task.configs)
         self._other_columns = [column for features, _ in self._others for column in features.columns]
-        self._settle([])
+        self._unify_columns([])
         if not tasks:
             return
         rows = self._rows()
@@ -156,7 +156,7 @@ class BoundCostModel:
             configs = [trial.config for trial in trials]
             self.features.learn(configs)
             self.feature_seconds += self.clock() - cpu_start
-            self._settle(self.features.columns)
+            self._unify_columns(self.features.columns)
             self.train(self._rows((self._extract(configs), scores_of(trials))))
             self.best = min(trial.cost for trial in trials)
             self.train_seconds = time.perf_counter() - start
@@ -239,14 +239,14 @@ class BoundCostModel:
         self.fit_seconds += self.clock() - start
         return model
 
-    def _settle(self, new_columns: Columns) -> None:
+    def _unify_columns(self, new_columns: Columns) -> None:
         """Make all tasks use the same columns: ``new_columns``, and the columns that only other tasks have."""
         if self._others:
             # A model that started from the other tasks expects their columns first.
             both = [*self._other_columns, *new_columns] if self.started else [*new_columns, *self._other_columns]
             columns = list(dict.fromkeys(both))
             for features in (self.features, *(features for features, _ in self._others)):
-                features.settle(columns)
+                features.use_columns(columns)
 
     def _rows(self, *columns: tuple[Floats, Floats]) -> TrainingData:
         pooled = [] if columns and self.started else self._others

@@ -57,7 +57,7 @@ class Features(ABC):
     def learn(self, configs: Sequence[Config]) -> None:
         """Determine the columns from the configs that are about to be used for training a model."""
 
-    def settle(self, columns: Columns) -> None:
+    def use_columns(self, columns: Columns) -> None:
         """Use ``columns`` instead of the learned columns."""
 
     @abstractmethod
@@ -92,7 +92,7 @@ class KnobFeatures(Features):
     def __init__(self, space: Space) -> None:
         super().__init__(space)
         self._kinds: dict[str, Kind] = {}  # of the knobs whose values are tuples
-        self.settle([])
+        self.use_columns([])
 
     def learn(self, configs: Sequence[Config]) -> None:
         columns = (
@@ -101,9 +101,9 @@ class KnobFeatures(Features):
             for name, value in config.items()
             for part, _ in self._represent(value, isinstance(value, tuple) and self._is_word(name, config))
         )
-        self.settle(list(dict.fromkeys(columns)))
+        self.use_columns(list(dict.fromkeys(columns)))
 
-    def settle(self, columns: Columns) -> None:
+    def use_columns(self, columns: Columns) -> None:
         self.columns = columns
         self._encoding = Encoding(columns, self._represent)
 

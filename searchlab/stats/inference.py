@@ -139,4 +139,4 @@ def _t(value: float, variance: float, df: float) -> Answer:
 
 
 def no_answer(value: float, note: str) -> Answer:
-    return Answer(Interval.none(value, note))
+    return Answer(Interval(value, note=note))

@@ -208,8 +208,8 @@ class MatrixProduct(ProductWithEpilogue):
 
         def term(*indices: Any) -> Any:
             *batch, i, j = indices
-            of_b = b[(*batch, j, p)] if self.nt else b[(*batch, p, j)]
-            return te.sum(a[(*batch, i, p)].astype(self.out_dtype) * of_b.astype(self.out_dtype), axis=p)
+            factor = b[(*batch, j, p)] if self.nt else b[(*batch, p, j)]
+            return te.sum(a[(*batch, i, p)].astype(self.out_dtype) * factor.astype(self.out_dtype), axis=p)
 
         names = ["s", "i", "j"][-len(self.shapes["C"]) :]
         return self.epilogue([a, b], te.compute(self.shapes["C"], term, name=self.block, varargs_names=names))
