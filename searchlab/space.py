@@ -101,7 +101,7 @@ class Knob:
         the knob is not a tile, the value is :meth:`redraw`. Source: MetaSchedule's ``mutate_tile_size.cc``.
         """
         if self.kind == "tile" and isinstance(value, tuple):
-            pairs = [(x, y) for x, factor in enumerate(value) if factor > 1 for y in range(len(value)) if y != x]
+            pairs = _level_pairs(value)
             while pairs:
                 x, y = pairs.pop(int(rng.integers(len(pairs))))
                 if (value, x, y) not in self._moves:
@@ -124,12 +124,11 @@ class Knob:
                 numbers: list[Any] = others
                 near = [*sorted(n for n in numbers if n < value)[-1:], *sorted(n for n in numbers if n > value)[:1]]
             elif self.kind == "tile" and isinstance(value, tuple):
-                levels = [(x, y) for x, factor in enumerate(value) if factor > 1 for y in range(len(value)) if y != x]
                 moves = [
-                    _move_factor(value, x, y, prime)
-                    for x, y in levels
-                    for prime in _divisors(value[x])[1:]
-                    if _prime(prime)
+                    _move_factor(value, x, y, divisor)
+                    for x, y in _level_pairs(value)
+                    for divisor in _divisors(value[x])
+                    if len(_divisors(divisor)) == 2  # a prime
                 ]
                 near = [tile for tile in moves if tile in self.choices] or others
             self._adjacent[value] = near
@@ -148,6 +147,11 @@ def _kind(value: Value) -> Kind:
     if isinstance(value, bool | str):
         return "word"
     return "tile" if isinstance(value, tuple) else "number"
+
+
+def _level_pairs(tile: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the pairs of levels between which a factor can be moved."""
+    return [(x, y) for x, factor in enumerate(tile) if factor > 1 for y in range(len(tile)) if y != x]
 
 
 def _move_factor(tile: tuple[int, ...], x: int, y: int, factor: int) -> tuple[int, ...]:
@@ -220,10 +224,6 @@ class Encoding:
             if (name, part) in self._columns:
                 row[self._columns[name, part]] = number
         return self._cells.setdefault((name, value), (list(row), list(row.values())))
-
-
-def _prime(n: int) -> bool:
-    return len(_divisors(n)) == 2
 
 
 class Config(Mapping[str, Value]):

@@ -84,7 +84,7 @@ def execute(
     logs: dict[Path, Log] = {}
     failed: dict[Path, SearchlabError] = {}
     measurements: MeasurementsByConditions = defaultdict(dict)
-    with closing(Measurers(measurements, base)) as measurers:
+    with closing(MeasurerCache(measurements, base)) as measurers:
         if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
             measurers.for_run(runs[0])  # rejects invalid settings before any log is read
         runs = open_runs(runs, study or runs, on_this_machine=executor is None)
@@ -118,7 +118,7 @@ def execute_one(run: Run, base: Path, on_run: OnChargedRun) -> Log:
     raise error
 
 
-def _search_each(runs: Sequence[Run], measurers: Measurers, on_run: OnChargedRun) -> Outcomes:
+def _search_each(runs: Sequence[Run], measurers: MeasurerCache, on_run: OnChargedRun) -> Outcomes:
     for number, run in enumerate(runs, 1):
         on_trial = on_run(run, number, len(runs), 0)
         try:
@@ -172,7 +172,7 @@ def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
         warn(text)
 
 
-class Measurers:
+class MeasurerCache:
     """Creates the measurer for each run. Consecutive runs with the same settings and target share a measurer."""
 
     def __init__(self, measurements: MeasurementsByConditions, base: Path) -> None:
@@ -229,13 +229,10 @@ class StudyContext:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended. The run is complete if ``failed`` is empty.
+    """How a run ended: ``refused`` is the text of a SearchlabError, and ``failed`` the traceback of any error.
 
-    Attributes:
-        refused: The text of a SearchlabError.
-        failed: The traceback of any error.
-        busy: Whether another process is writing the run's log.
-        log: The current content of the run's log, if the directory of the logs is not shared.
+    The run is complete if ``failed`` is empty. If another process is writing its log, it is ``busy``. ``log`` is the
+    current content of the log, if the directory of the logs is not shared.
     """
 
     refused: str = ""
@@ -489,12 +486,12 @@ class _WorkerState:
         self.lock = threading.Lock()
         self._study = ""
         self._measurements: MeasurementsByConditions = {}
-        self._measurers = Measurers(self._measurements, Path())
+        self._measurers = MeasurerCache(self._measurements, Path())
 
-    def measurers(self, context: StudyContext) -> Measurers:
+    def measurers(self, context: StudyContext) -> MeasurerCache:
         if context.study != self._study:
             self._measurers.close()
-            self._study, self._measurers = context.study, Measurers(self._measurements, context.base)
+            self._study, self._measurers = context.study, MeasurerCache(self._measurements, context.base)
         before: MeasurementsByConditions = pickle.loads(context.measurements)
         for measurements in self._measurements.values():  # which measurers may hold
             measurements.clear()
@@ -524,7 +521,7 @@ def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence
 
 
 def _execute_and_collect_warnings(
-    run: Run, log_bytes: bytes | None, context: StudyContext, measurers: Measurers
+    run: Run, log_bytes: bytes | None, context: StudyContext, measurers: MeasurerCache
 ) -> RunOutcome:
     with warnings.catch_warnings(record=True) as caught:
         if context.shared.exists():
@@ -545,7 +542,7 @@ def _execute_and_collect_warnings(
     )
 
 
-def _search_when_free(run: Run, context: StudyContext, measurers: Measurers) -> RunOutcome:
+def _search_when_free(run: Run, context: StudyContext, measurers: MeasurerCache) -> RunOutcome:
     """Execute ``run``. If another process is writing the run's log, retry for up to ``BUSY_LOG_SECONDS`` seconds."""
     try:
         if run.settings.exclusive and context.planned_on != (machine := this_machine()):

@@ -10,9 +10,10 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -74,7 +75,7 @@ def random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | Non
     return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
 
 
-class RunLoop:
+class RunLoop(AbstractContextManager["RunLoop"]):
     """A run that advances batch by batch. Its trials come first from the log, and then from the measurer.
 
     Use it as a context manager, within which no other process can write the run's log. Several runs can be advanced
@@ -98,10 +99,6 @@ class RunLoop:
         self.is_current = run.is_current(self._log.log)  # otherwise, all trials are proposed again and compared
         if not self.is_complete:
             measurer.begin(run.seed)
-
-    def __enter__(self) -> Self:
-        self._log.__enter__()
-        return self
 
     def __exit__(self, *error: Any) -> None:
         self._log.__exit__(*error)
@@ -205,17 +202,17 @@ class RunLoop:
         If a function works for other configs, the first one for which it raises an exception or returns no cost is
         enough, because its author may not expect that.
         """
-        count = len(self._trials)
+        if self._measurer.repeatable:
+            return
+        measurements = [trial.measurement for trial in self._trials]
         if isinstance(self._run.space.workload, Function) and math.isfinite(self._best):
-            errors = [trial.measurement.failure == "run_error" for trial in self._trials]
-            if any(errors[-new:]) and not any(errors[:-new]) and not self._measurer.repeatable:
+            errors = [measurement.failure == "run_error" for measurement in measurements]
+            if any(errors[-new:]) and not any(errors[:-new]):
                 index = errors.index(True)
-                warn(f"trial {index} of {self._log.path} failed: {self._trials[index].measurement.message}")
-        enough = min(FAILURES_SUFFICE, self._run.trials)
-        if math.isinf(self._best) and count - new < enough <= count and not self._measurer.repeatable:
-            failures = describe_failures(
-                (trial.measurement.failure, trial.measurement.message) for trial in self._trials
-            )
+                warn(f"trial {index} of {self._log.path} failed: {measurements[index].message}")
+        count, enough = len(measurements), min(FAILURES_SUFFICE, self._run.trials)
+        if math.isinf(self._best) and count - new < enough <= count:
+            failures = describe_failures((measurement.failure, measurement.message) for measurement in measurements)
             warn(f"all {count} trials of {self._log.path} failed: {failures}")
 
     def _add_replayed(self, trial: Trial) -> None:
@@ -230,7 +227,6 @@ class RunLoop:
     def _end(self, ended: Ended) -> None:
         self._has_ended = True
         self._log.append(msgspec.structs.replace(ended, time=round(time.time(), 3)))
-        self._log.sync()
 
     def _sentinel(self, batch: int) -> float | None:
         """Time the run's first working program again, and return the seconds, or None if it fails or is not due."""
@@ -265,7 +261,6 @@ class RunLoop:
                 time=round(time.time(), 3),
             )
         )
-        self._log.sync()
         self.is_current = True
 
     def _check_programs(self) -> None:
@@ -283,8 +278,7 @@ class RunLoop:
         configs = [record.trial.config for record in records]
         programs = self._measurer.program_hashes(self._run.space, configs)
         if programs is None and records:
-            text = f"{self._log.path} was written by other code, and its programs cannot be compared with today's"
-            warn(text)
+            warn(f"{self._log.path} was written by other code, and its programs cannot be compared with today's")
         for record, program in zip(records, programs or (), strict=False):
             if program != record.program:
                 raise self._other_run(record, f"yields the program {program or '(none)'} instead of {record.program}")
@@ -306,7 +300,6 @@ class RunLoop:
             final = measure_finalists(measurer, self._run.space, self._trials)
             if final is not None:
                 self._log.append(final)
-                self._log.sync()
 
     def _difference(self, now_does: str) -> OtherRun:
         record = self._log.records[len(self._trials)]

@@ -21,7 +21,7 @@ from ..errors import SearchlabError, warn
 from ..log.format import BUILTIN_KINDS, FORMAT, Computation, Header, Log
 from ..log.plan import Budget
 from ..log.programs import version_changes
-from ..machine.host import host_model, library_versions, machine
+from ..machine.host import host_model, library_versions, machine_facts
 from ..machine.noise import resolution_facts
 from ..measure.contract import Conditions, conditions
 from ..measure.settings import LocalSettings, Settings, TableSettings
@@ -268,7 +268,7 @@ class Run:
             target=target.to_json(),
             measure=self.settings.identity(),
             host=self.host,
-            machine=machine(target.cores) | resolution if is_local else {},
+            machine=machine_facts(target.cores) | resolution if is_local else {},
             starts=self.starts,
             warm_start=self.warm_start.sources,
             label=strategy.label,

@@ -45,7 +45,6 @@ class EarlierRun:
     """An earlier run that can be used as a warm start.
 
     Attributes:
-        digest: The log's digest.
         statistic: The statistic that the new run uses as the cost.
         directory: The directory in which it was found, or None if it was specified itself and must be used.
         may_import: Whether its space is being searched and may be imported.
