@@ -96,7 +96,9 @@ class UnsupportedSpace(SearchlabError):
 class RunsFailed(SearchlabError):
     """Raised if some runs of a study failed; the other runs are complete. The CLI exits with code 1.
 
-    ``reasons`` maps each failed run's log to the reason, in run order; ``count`` is the total number of runs.
+    Args:
+        reasons: A mapping from each failed run's log to the reason for the failure, in run order.
+        count: The total number of runs.
     """
 
     exit_code = 1
@@ -121,7 +123,11 @@ SHOWN = 5  # the maximum number of reasons that a message lists
 
 @contextmanager
 def needs_extra(feature: str, extra: str) -> Iterator[None]:
-    """Turn an import's failure in this context into a SearchlabError that names the extra to install."""
+    """Turn an import's failure into an error that names the extra to install.
+
+    Raises:
+        SearchlabError: If what is imported in this context is not installed.
+    """
     try:
         yield
     except ImportError as error:

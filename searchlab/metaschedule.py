@@ -20,13 +20,20 @@ class TracedSpace(Protocol):
     def draw(self, seed: int) -> Schedule:
         """Return a random program whose decisions TVM samples with ``seed``, which must be at least 1.
 
-        The decisions need not correspond to a config of the space. Raises InvalidConfig if they do not yield a program.
+        The decisions need not correspond to a config of the space.
+
+        Raises:
+            InvalidConfig: If the decisions do not yield a program.
         """
 
     def config_of(self, schedule: Schedule) -> Config:
-        """Return the config that corresponds to the decisions in a schedule's trace, which may have been changed since.
+        """Return the config that corresponds to the decisions in a schedule's trace.
 
-        Raises InvalidConfig if the config is not a member of the space.
+        Args:
+            schedule: A schedule returned by :meth:`draw` or ``schedule``. Its decisions may have been changed since.
+
+        Raises:
+            InvalidConfig: If the config is not a member of the space.
         """
 
     def postprocessing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
@@ -43,9 +50,15 @@ def tune_context(
 ) -> Any:
     """Create a ``TuneContext`` with one thread.
 
-    The FFI constructor is called because the Python class imports all of TVM's tensor intrinsics, which takes 15 s. The
-    ``seed`` must be at least 1. ``logger`` is called with (level, file, line, message); if it is None, TVM writes to
-    standard error.
+    The FFI constructor is called because the Python class imports all of TVM's tensor intrinsics, which takes 15 s.
+
+    Args:
+        module: The module to schedule.
+        target: The TVM target.
+        generator: MetaSchedule's space generator, if any.
+        seed: The random seed, >= 1.
+        strategy: MetaSchedule's search strategy, if any.
+        logger: A function called with (level, file, line, message). If None, TVM writes to standard error.
     """
     from tvm.s_tir.meta_schedule import _ffi_api
 

@@ -59,10 +59,19 @@ def encode(columns: Mapping[str, pa.Array], metadata: Mapping[str, bytes], level
 
 
 def decode(path: Path, data: bytes, types: Mapping[str, Collection[str]]) -> tuple[dict[str, bytes], pa.Table]:
-    """Decode the Parquet file at ``path`` whose bytes are ``data``.
+    """Decode the Parquet file whose bytes are ``data``.
 
-    ``types`` are the columns to read, each with its possible types in Arrow's notation; a name that ends in ``.`` is
-    a prefix. Returns the key-value metadata, and those of these columns that the file has.
+    Args:
+        path: The path of the file, for messages.
+        data: The content of the file.
+        types: The columns to read, each with its possible types in Arrow's notation. A name that ends in ``.`` stands
+            for all names that begin with it.
+
+    Returns:
+        The key-value metadata, and those columns in ``types`` that the file has.
+
+    Raises:
+        SearchlabError: If the file is damaged, too large, or has columns of other types.
     """
     import pyarrow as pa
     from pyarrow import parquet

@@ -45,7 +45,11 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         return self.name.rpartition(":")[2].rpartition(".")[2] if ":" in self.name else self.name
 
     def to_spec(self) -> Plugin:
-        """Return the plug-in as logs record it, with plain values as options; a function becomes ``"module:name"``."""
+        """Return the plug-in as logs record it, with plain values as options; a function becomes ``"module:name"``.
+
+        Raises:
+            SearchlabError: If an option is neither a plain value nor a function.
+        """
         try:
             return Plugin(self.name, msgspec.to_builtins(_replace_functions(self.options)))
         except TypeError as error:
@@ -89,7 +93,7 @@ class PluginKind(Generic[T]):
             )
 
     def load(self, name: str) -> type[T]:
-        """Import a class by its registered name or as ``module:Class``."""
+        """Import a class by its registered name or as ``module:Class``. Raises SearchlabError if that fails."""
         self.check_name(name)
         points = self.entry_points_by_name()
         reference = points[name].value if name in points else name
@@ -100,7 +104,7 @@ class PluginKind(Generic[T]):
         return cast(type[T], loaded)
 
     def resolve(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:
-        """Return the plug-in and the class that ``spec`` specifies."""
+        """Return the plug-in and the class that ``spec`` specifies. Raises SearchlabError if ``spec`` is invalid."""
         if isinstance(spec, Plugin):
             spec = {"name": spec.name, "options": spec.options}
         elif isinstance(spec, str | type):
@@ -151,6 +155,7 @@ class PluginKind(Generic[T]):
         return defaults
 
     def check_class(self, name: str, cls: type[Any]) -> None:
+        """Raise SearchlabError if ``cls`` does not derive from the contract."""
         if not issubclass(cls, self.contract):
             raise SearchlabError(
                 f"{self.title} {name!r} is not a searchlab.{self.contract.__name__}; derive it from that class, or "
@@ -158,6 +163,7 @@ class PluginKind(Generic[T]):
             )
 
     def check_names(self, name: str, cls: type[T], options: Iterable[str]) -> None:
+        """Raise SearchlabError if any of the names in ``options`` is not an option of ``cls``."""
         parameters = self.options_of(cls)
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
             return
@@ -175,7 +181,7 @@ class PluginKind(Generic[T]):
                 check_option(option, options[option], parameter.annotation)
 
     def make(self, plugin: Plugin, *args: Any, **kwargs: Any) -> T:
-        """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options."""
+        """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options. Raises SearchlabError if this fails."""
         cls = self.load(plugin.name)
         path = _names_from.get()
         if path and not trusts() and unregistered_code(plugin.options):
@@ -189,7 +195,12 @@ class PluginKind(Generic[T]):
     def convert_errors(self, cls: type[Any], doing: str) -> Iterator[None]:
         """Convert any exception that the plug-in raises to a SearchlabError that names the plug-in and the line.
 
-        ``doing`` is the name of the method being called; see :func:`convert_foreign_errors`.
+        A call to ``os._exit`` is also reported as an error. SearchlabErrors, interrupts, and the exceptions that
+        searchlab or pytest raises to stop a plug-in are not converted.
+
+        Args:
+            cls: The plug-in's class.
+            doing: The name of the method being called.
         """
         with convert_foreign_errors(lambda error: self.failure(cls, doing, error)):
             yield
@@ -280,10 +291,18 @@ def unregistered_code(value: Any) -> list[str]:
 
 
 def import_attribute(reference: str, title: str) -> Any:
-    """Import and return the object ``"module:name"``, called ``title``, which may be in the current directory.
+    """Import and return the object ``"module:name"``, which may be in the current directory.
 
     This is the only place where code is imported by name. Names that come from a file (see :func:`names_from`) must be
     registered, and the object must be defined in the module that is named.
+
+    Args:
+        reference: The name of the object.
+        title: What the object is, for the error message, such as ``"space 'acme:Tiles'"``.
+
+    Raises:
+        SearchlabError: If the name comes from a file and is not registered.
+        Exception: Any exception that the import raises.
     """
     module, _, attribute = reference.partition(":")
     path = "" if trusts() else _names_from.get()
@@ -486,6 +505,7 @@ def defined_at(function: Any) -> str:
 
 
 def raised_at(error: BaseException) -> str:
+    """Return the ``file:line`` where ``error`` was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
     last = traceback.extract_tb(error.__traceback__)[-1]

@@ -85,6 +85,7 @@ class Measurement:
 
 
 def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statistic) -> float:
+    """Return the ``statistic`` of ``seconds``, or infinity if there is a failure or ``seconds`` is empty."""
     if not seconds or failure is not None:
         return math.inf
     return statistics.median(seconds) if statistic == "median" else statistics.fmean(seconds)
@@ -93,7 +94,8 @@ def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statis
 def describe_failures(failures: Iterable[tuple[Failure | None, str]]) -> str:
     """Count failures by kind, and quote the most frequent message of the most frequent kind.
 
-    ``failures`` are the kind and the message of each trial; the kind of a successful trial is None.
+    Args:
+        failures: The kind and message of each failure. Successful trials, whose kind is None, are ignored.
     """
     failed = [(kind, message) for kind, message in failures if kind is not None]
     if not failed:

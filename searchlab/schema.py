@@ -36,6 +36,7 @@ def convert(data: Any, kind: Any, source: str) -> Any:
 
 
 def parse_toml(text: str, path: Path) -> dict[str, Any]:
+    """Parse the text of the TOML file ``path``. Raises SearchlabError if it is not valid TOML."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also an integer of more than 4,300 digits
@@ -60,8 +61,13 @@ _fields = cache(msgspec.structs.fields)  # it evaluates the annotations, which t
 def drop_unknown_keys(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, ...]]:
     """Remove the keys that the type ``kind`` does not have from plain data, at any depth.
 
-    Returns the rest of the data, which is not checked in any other respect, and a clause for each removed key, with the
-    nearest known one. ``where`` is the position of ``data``, such as ``".model"``, for the clauses.
+    Args:
+        data: The data, as decoded from JSON. It is not checked in any other respect.
+        kind: The type to which the data is to be converted.
+        where: The position of ``data``, such as ``".model"``, for the clauses.
+
+    Returns:
+        The rest of the data, and a clause for each removed key, with the nearest known one.
     """
     if not _contains_struct(kind):
         return data, ()

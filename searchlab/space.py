@@ -169,7 +169,9 @@ def _divisors(n: int) -> list[int]:
 def coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, float]]:
     """Represent a choice by pairs (part, number); a part is the index of a factor, 0 for a plain number, or the word.
 
-    If the knob's kind is ``word``, a tuple is not a tile.
+    Args:
+        value: The choice.
+        is_word: Whether the knob's kind is ``word``, in which case a tuple is not a tile.
     """
     if is_word and isinstance(value, tuple):
         value = ",".join(map(str, value))
@@ -863,6 +865,7 @@ class SpaceKind(PluginKind[Space]):
             raise UnsupportedWorkload(f"{error}; {remedy}") from None
 
     def spaces_for(self, workload: Workload, target: Target) -> list[str]:
+        """Return the names of the installed spaces that have programs for ``workload`` on ``target``."""
         return [name for name, reason in self.refusals(workload, target).items() if not reason]
 
     def refusals(self, workload: Workload, target: Target) -> dict[str, str]:

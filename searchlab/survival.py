@@ -15,7 +15,11 @@ SECONDS = 10  # the time limit of a call, in seconds
 def crash_of(call: Callable[[], object], seconds: int = SECONDS) -> str:
     """Call ``call`` in a fork of this process, and return how it ended the fork, or "" if it returned.
 
-    Its exceptions are ignored, because the caller then calls it again. ``seconds`` is the time limit.
+    Its exceptions are ignored, because the caller then calls it again.
+
+    Args:
+        call: The function.
+        seconds: The time limit, in seconds.
 
     Example:
         >>> import os, signal

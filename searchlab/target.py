@@ -257,7 +257,11 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
 
 
 def parse_options(text: str) -> dict[str, Any]:
-    """Convert a target in TVM's older form, such as ``llvm -mcpu=znver4 -num-cores 4``, to TVM's JSON form."""
+    """Convert a target in TVM's older form, such as ``llvm -mcpu=znver4 -num-cores 4``, to TVM's JSON form.
+
+    Raises:
+        SearchlabError: If the text does not have this form.
+    """
     kind, *words = text.split() or [""]
     if not kind or kind.startswith("-"):
         raise SearchlabError(f"target {text!r} does not start with its kind, for example llvm")

@@ -31,9 +31,11 @@ class TrainingData(NamedTuple):
 
     @classmethod
     def from_tasks(cls, tasks: Sequence[tuple[Floats, Floats]], absent: float = np.nan) -> TrainingData:
-        """Concatenate the features of shape (n, d) and the scores of shape (n,) of one or more tasks.
+        """Concatenate the features and scores of all tasks.
 
-        If the features of tasks have different numbers of columns, they are padded with ``absent``.
+        Args:
+            tasks: For each of one or more tasks, the features of shape (n, d) and the scores of shape (n,).
+            absent: The padding value for tasks whose features have fewer columns than those of other tasks.
         """
         features, scores = zip(*tasks, strict=True)
         groups = np.repeat(np.arange(len(tasks)), [len(part) for part in scores])
@@ -45,7 +47,9 @@ class TrainingData(NamedTuple):
 def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Floats:
     """Return each trial's throughput relative to a reference; a failed trial has score 0.
 
-    ``best`` is the reference cost in seconds. If it is infinite, the fastest trial is the reference and has score 1.
+    Args:
+        trials: The trials.
+        best: The reference cost in seconds. If it is infinite, the fastest trial is the reference and has score 1.
     """
     costs = np.array([max(trial.cost, SHORTEST) for trial in trials], dtype=np.float64)
     best = best if np.isfinite(best) else np.min(costs, initial=np.inf)

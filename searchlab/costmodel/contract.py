@@ -114,7 +114,8 @@ def fit_model(model: CostModel, features: Floats, scores: Floats, groups: Ints) 
 def predictions(model: CostModel, features: Floats) -> Floats:
     """Return the finite scores of shape (n,) that ``model`` predicts.
 
-    If it returns anything else or raises an exception, the SearchlabError names the model.
+    Raises:
+        SearchlabError: If the model returns anything else or raises an exception; the message names the model.
     """
     with COST_MODELS.convert_errors(type(model), "predict"):
         predicted = model.predict(features)

@@ -36,6 +36,9 @@ Columns = list[tuple[str, int | str]]
 class Features(ABC):
     """Converts configs from one space to a matrix with one row per config.
 
+    Args:
+        space: The space of the configs.
+
     Attributes:
         name: The name of the features in a study file.
         builds_programs: Whether a row requires a scheduled program, which takes milliseconds instead of microseconds.
@@ -158,8 +161,10 @@ def use_extractor(extractor: Extractor) -> Iterator[None]:
 class ScheduledFeatures(Features):
     """Features of the scheduled program; the row for a config without a program is NaN.
 
-    A row depends only on the space and the config. Rows are cached, since extraction takes milliseconds. ``width`` is
-    the minimum number of columns.
+    A row depends only on the space and the config. Rows are cached, since extraction takes milliseconds.
+
+    Attributes:
+        width: The minimum number of columns.
     """
 
     builds_programs = True
@@ -375,9 +380,15 @@ FEATURES: dict[str, type[Features]] = {
 
 
 def make_features(name: str, space: Space) -> Features:
-    """Create the feature extractor called ``name``, a key in :data:`FEATURES`.
+    """Create the feature extractor called ``name``.
 
-    Raises UnsupportedSpace if the features require programs and the space has none.
+    Args:
+        name: A key in :data:`FEATURES`.
+        space: The space of the configs.
+
+    Raises:
+        SearchlabError: If no features have this name.
+        UnsupportedSpace: If the features require programs and the space has none.
     """
     if name not in FEATURES:
         raise SearchlabError(f"unknown feature set {name!r}{did_you_mean(name, FEATURES)}")

@@ -22,6 +22,7 @@ class ModelQuality(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """This module's metrics for one set of trials. A metric that is undefined is None.
 
     Attributes:
+        trials: The number of trials.
         k: The k used for top-k recall and the peak score.
         train_seconds: The time spent training the model, in seconds.
         predict_seconds: The time spent on all predictions that were made to choose these trials, in seconds.

@@ -35,6 +35,10 @@ class SavedModel(msgspec.Struct, frozen=True, kw_only=True):
     """The header of a file.
 
     Attributes:
+        searchlab_model: The version of the format.
+        cost_model: The name of the cost model and its options.
+        seed: The seed of the cost model.
+        features: The name of the features.
         columns: The columns of the features; see :class:`~searchlab.costmodel.features.Features`.
         workload: The workload of the space on which the model was trained.
         fingerprint: The fingerprint of this space.
@@ -163,7 +167,9 @@ def _converting_errors(path: str | Path) -> Iterator[None]:
     except SearchlabError:
         raise
     except Exception as error:
-        raise SearchlabError(f"{path} is not a saved cost model, or is damaged: {describe(error)}") from None
+        raise SearchlabError(
+            f"{path} is not a saved cost model, or is damaged: {describe(error)}; save the model again"
+        ) from None
 
 
 def _read(path: str | Path) -> dict[str, bytes]:

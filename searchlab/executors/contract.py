@@ -82,7 +82,7 @@ EXECUTORS = PluginKind("executor", "searchlab.executors", RunExecutor, positiona
 
 
 def parse_executor(text: str) -> Plugin:
-    """Return the executor called ``name`` or ``name://address``."""
+    """Return the executor called ``name`` or ``name://address``. Raises SearchlabError if the address is empty."""
     name, separator, address = text.partition("://")
     if separator and not address:
         raise SearchlabError(f"{text!r} has no address; specify one, as in {name}://host:port, or use {name!r} alone")
@@ -107,7 +107,11 @@ def start(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecutor
 
 
 def count_jobs(jobs: int, exclusive: bool, cores: int) -> int:
-    """Return the number of simultaneous calls on this machine: ``jobs``, or one per core if ``jobs`` is 0."""
+    """Return the number of simultaneous calls on this machine: ``jobs``, or one per core if ``jobs`` is 0.
+
+    Raises:
+        SearchlabError: If ``jobs`` is negative, or calls that measure the machine would disturb each other.
+    """
     if jobs < 0:
         raise SearchlabError(f"jobs must be at least 1, or 0 for one per core, not {jobs}")
     if jobs > 1 and exclusive:

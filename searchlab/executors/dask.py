@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,7 +80,7 @@ class DaskExecutor(RunExecutor):
             count = count_jobs(jobs, exclusive, available_cores())
             threads = str(max(1, available_cores() // count))
             settings = UNWATCHED | {"temporary-directory": scratch.name}  # these also apply to the scheduler
-            with dask.config.set(settings):
+            with dask.config.set(settings), _closed_on_error(scratch):
                 cluster = LocalCluster(
                     n_workers=count,
                     threads_per_worker=1,
@@ -157,6 +158,22 @@ class DaskExecutor(RunExecutor):
                 f"the resource 'machine'; start one worker on each host: dask worker {address} --nthreads 1 "
                 "--resources machine=1"
             )
+
+
+@contextmanager
+def _closed_on_error(scratch: ScratchFolder) -> Iterator[None]:
+    """Close the cluster if starting it fails or is interrupted. Dask would close it only at exit, with tracebacks."""
+    try:
+        yield
+    except BaseException:
+        from distributed.deploy import spec
+
+        for cluster in list(spec.SpecCluster._instances):
+            with suppress(Exception):
+                cluster.close(timeout=5)
+        atexit.unregister(spec.close_clusters)
+        scratch.cleanup()
+        raise
 
 
 def _ignore_interrupts(plugin: object, worker: object) -> None:

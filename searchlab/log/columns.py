@@ -112,9 +112,11 @@ class Columns(LoggedTrials):
 
     @property
     def trials(self) -> int:
+        """The number of trials."""
         return len(self.costs)
 
     def config(self, index: int) -> ConfigJson:
+        """Return a trial's config."""
         return _CONFIG.decode(self.configs[index])
 
     def first(self, trials: int, ended: Ended | None = None) -> Self:
@@ -149,7 +151,10 @@ def objects(values: Sequence[Any]) -> Array:
 
 
 def read_columns(path: Path, texts: Texts) -> Columns:
-    """Read the log at ``path``, ignoring an incomplete last line, and add its configs to ``texts``."""
+    """Read the log at ``path``, ignoring an incomplete last line, and add its configs to ``texts``.
+
+    Raises SearchlabError in the same cases as :func:`~searchlab.log.format.read_log`.
+    """
     return Columns.from_log(read_log(path), texts)
 
 
@@ -209,7 +214,7 @@ def read_logs(
         paths: The paths of the logs.
         texts: The configs that are already known. The logs' configs are added to it.
         readings: Whether ``counts`` and ``readings``, a third of the data, are needed. If not, they may be empty.
-        required: The logs that must be readable.
+        required: The logs that the user named and that therefore must be readable.
     """
     if directory is None or len(paths) < FEWEST:
         return read_each(paths, lambda path: read_columns(path, texts), required)

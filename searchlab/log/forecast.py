@@ -36,6 +36,7 @@ class RunStatus:
 
     @classmethod
     def from_log(cls, run: PlannedRun, log: Log | None) -> Self:
+        """Return the status of ``run`` according to ``log``, its log, or None if it has none."""
         if log is None:
             return cls(run)
         times = [log.header.created, *(record.time for record in log.records)]

@@ -89,7 +89,15 @@ MAX_NESTING = 20  # the number of levels to which a header's options may be nest
 
 
 class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a table's programs were timed: in ``count`` passes, each of which times all programs in random order."""
+    """How a table's programs were timed: in ``count`` passes, each of which times all programs in random order.
+
+    Attributes:
+        block: The number of programs between two readings of the sentinel.
+        sentinel: For each reading, the time since the first pass began, and the median; both in seconds.
+        again: The number of blocks that were timed again because the sentinel deviated.
+        finalists: The number of fastest programs that were timed again, in turn.
+        rounds: The number of rounds in which the finalists were timed.
+    """
 
     count: Number
     block: Number
@@ -100,7 +108,11 @@ class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Computation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The facts about a plug-in's workload that are needed to read a log."""
+    """The facts about a plug-in's workload that are needed to read a log.
+
+    Attributes:
+        content: The workload's content; see :meth:`~searchlab.workload.Workload.content`.
+    """
 
     flops: Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]
     unit: str = "GFLOPS"
@@ -119,7 +131,23 @@ BUILTIN_KINDS = ("gemm", "conv2d", "kernel")
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="header"):
     """A log's header: the facts about its run. The facts in ``IDENTITY`` must not change when the run resumes.
 
-    The fields of all lines are described in docs/design/log-format.md.
+    Attributes:
+        machine: Facts about the machine; see :func:`searchlab.machine.host.machine`.
+        starts: The text hashed into the seed so that a strategy draws its own first configs, or "" if strategies share
+            them.
+        warm_start: Digests of the logs from which the run started, in order. :data:`DEFAULT_CONFIG` comes first if the
+            run's first trial is the default config of its space.
+        space_size: The number of configs in the space, or None if they were not counted.
+        optimum: The lowest cost of any config in the space, in seconds, if the run used a complete table; None if
+            unknown.
+        random: The results of random search within the trial budget, if the run used a complete table.
+        contrasts: The pairs of strategies, by name, that the study registered for comparison before the run began.
+        effective: Options that the policy could not use as specified (or by default), with the values that it used
+            instead.
+        code: The digests of the source code that decides the run, by role; see :func:`~searchlab.run.plan.code_of`.
+        defaults: The values of the options that were not specified, by role.
+        passes: How the log was timed, if it is a table that was timed in passes.
+        computation: The facts about the workload, or None for the kinds of workloads in BUILTIN_KINDS.
     """
 
     searchlab_log: str = FORMAT
@@ -154,6 +182,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def name(self) -> str:
+        """The strategy's name in figures and tables."""
         return one_line(self.label or self.policy.title)
 
     @property
@@ -217,7 +246,19 @@ class Record(
     tag_field="kind",
     tag="trial",
 ):
-    """A trial's line: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch."""
+    """A trial's line: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch.
+
+    Attributes:
+        batch: The number of the trial's batch. If it is None, batches have the requested size.
+        at: When each of its times was measured, in a table that was timed in passes.
+        fill_in: Whether its config was drawn at random because the policy had proposed too few; see
+            :class:`~searchlab.policy.Policy`.
+        propose_seconds: The trial's share of the CPU time that the policy used to propose the batch.
+        train_seconds: The trial's share of the CPU time that the policy used to learn from the previous batch.
+        feature_seconds: The part of both that the cost model used to extract features.
+        model: In a batch's last record: how well the batch was predicted.
+        sentinel: In some batches' first record: the time of the run's first program just before.
+    """
 
     index: Number
     batch: Number | None = None
@@ -274,6 +315,7 @@ class Record(
 
     @property
     def cost(self) -> float:
+        """See :attr:`searchlab.records.Measurement.cost`."""
         return cost_of(self.seconds, self.failure, self.statistic)
 
     @property
@@ -365,17 +407,21 @@ def version_spans(header: Header, changes: Sequence[Changed]) -> list[tuple[int,
 
 
 def workload_of(header: Header, path: Path = Path("the log")) -> Workload:
-    """Return the workload in ``header``, which is the header of the log at ``path``."""
+    """Return the workload in ``header``, which is the header of the log at ``path``. See :func:`logged_workload`."""
     content = header.computation.content if header.computation else ""
     return _builtin_workload(header.workload) or logged_workload(header.workload, content, path)
 
 
 def computation_of(header: Header) -> Computation:
-    """Return the facts about the workload in ``header``, which are derived from its name if they were not recorded."""
+    """Return the facts about the workload in ``header``, which are derived from its name if they were not recorded.
+
+    Raises SearchlabError if the workload is unknown.
+    """
     return header.computation or Computation.from_workload(workload_of(header))
 
 
 def workload_name(header: Header) -> str:
+    """Return the canonical name of the workload. Raises SearchlabError if it is unknown."""
     return header.workload if header.computation else str(workload_of(header))
 
 
@@ -444,6 +490,7 @@ class LoggedTrials:
 
     @property
     def unit(self) -> str:
+        """The unit of throughput."""
         return self.computation.unit
 
 
@@ -545,7 +592,10 @@ def is_newer(header: Header) -> bool:
 
 
 def scan(path: Path, data: bytes) -> Iterator[Line]:
-    """Yield every line of the log at ``path`` whose bytes are ``data``, with its problem if it has one."""
+    """Yield every line of the log at ``path`` whose bytes are ``data``, with its problem if it has one.
+
+    Raises SearchlabError if the log is a damaged table.
+    """
     return _scan_table(path, data) if path.suffix == PARQUET else _scan_lines(data)
 
 
@@ -687,7 +737,10 @@ def check_follows(item: Final | Ended | Changed, trials: int) -> None:
 
 
 def read_log_bytes(path: Path, under: Path | None = None) -> bytes:
-    """Return the bytes of the log at ``path``, unpacked by gzip and with spaces in place of a byte order mark."""
+    """Return the bytes of the log at ``path``, unpacked by gzip and with spaces in place of a byte order mark.
+
+    Raises SearchlabError if the log cannot be read, is no regular file, is outside ``under``, or has too many lines.
+    """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     data = read_bytes(path, under=under, kind="the log", limit=memory // 2)
     if path.suffix == PARQUET:
@@ -699,7 +752,10 @@ def read_log_bytes(path: Path, under: Path | None = None) -> bytes:
 
 
 def unpack(path: Path, data: bytes) -> bytes:
-    """Return the content of the gzip file at ``path``, whose bytes are ``data``."""
+    """Return the content of the gzip file at ``path``, whose bytes are ``data``.
+
+    Raises SearchlabError if the file is damaged, or too large; see :func:`~searchlab.files.check_unpacked`.
+    """
     pieces, size, line = [], 0, 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
@@ -723,7 +779,10 @@ def find_logs(path: Path) -> list[Path]:
 def read_logs_in(paths: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
     """Return ``read(log)`` for each log in ``paths``, which are logs or directories of logs.
 
-    A log in a directory that cannot be read is skipped with a SearchlabWarning, unless none can be read.
+    A log in a directory that cannot be read is skipped with a SearchlabWarning.
+
+    Raises:
+        SearchlabError: If a log in ``paths`` cannot be read, if none can be read, or if there are no logs.
     """
     log_paths = dict.fromkeys(log_path for path_or_directory in paths for log_path in find_logs(path_or_directory))
     if not log_paths:
@@ -732,11 +791,13 @@ def read_logs_in(paths: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
 
 
 def no_logs(paths: Iterable[Path]) -> SearchlabError:
+    """Return the error to raise if there are no logs in ``paths``."""
     where = ", ".join(map(str, paths)) or "an empty list of logs"
     return SearchlabError(f"no logs (*.jsonl) in {where}; pass logs, or directories of logs")
 
 
 def read_header(path: str | Path) -> Header:
+    """Read only a log's header. Raises SearchlabError in the same cases as :func:`read_log`."""
     path = Path(path)
     data = read_log_bytes(path)
     if path.suffix == PARQUET:
@@ -757,7 +818,8 @@ def read_log(path: str | Path) -> Log:
 def read_existing_log(path: Path) -> Log | None:
     """Read the log at ``path`` for a run that may resume it.
 
-    Returns None if the log does not exist, contains only an incomplete header, or is compressed.
+    Returns None if the log does not exist, contains only an incomplete header, or is compressed. Raises SearchlabError
+    in the same cases as :func:`read_log`.
     """
     if path.suffix in (".gz", PARQUET) or not path.is_file():
         return None
@@ -768,6 +830,7 @@ def read_existing_log(path: Path) -> Log | None:
 
 
 def decode_log(path: Path, data: bytes) -> Log:
+    """Decode the log whose bytes are ``data``. Raises SearchlabError at the first problem."""
     is_table = path.suffix == PARQUET
     if not is_table and b'"searchlab_log"' not in data.partition(b"\n")[0] and not START.startswith(data):
         raise SearchlabError(

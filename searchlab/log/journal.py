@@ -18,9 +18,14 @@ Entry = TypeVar("Entry", bound=msgspec.Struct)
 def read_journal(path: Path, entry: type[Entry], header: type[Any] | None = None) -> tuple[Any, list[Entry], list[int]]:
     """Return a journal's header, its entries, and the size of the file up to each of them, in bytes.
 
-    If there is no such file, the journal is empty. A last line without an end is left out, because that is how a
-    process that is killed leaves it; any other damage is a SearchlabError. ``header`` is the type of the first line if
-    it is not an ``entry``.
+    Args:
+        path: The journal. If there is no such file, the journal is empty.
+        entry: The type of the entries.
+        header: The type of the first line if it is not an entry.
+
+    Raises:
+        SearchlabError: If the file cannot be read, or a line is damaged. A last line without an end is left out,
+            because that is how a process that is killed leaves it.
     """
     try:
         lines = read_bytes(path).split(b"\n")[:-1]
@@ -50,6 +55,9 @@ class Journal(Generic[Entry]):
     Attributes:
         header: The header in the file.
         entries: All entries.
+
+    Raises:
+        SearchlabError: If a line is damaged, the file cannot be written, or another process is writing it.
     """
 
     def __init__(self, path: Path, entry: type[Entry], header: msgspec.Struct | None = None) -> None:
@@ -81,5 +89,5 @@ class Journal(Generic[Entry]):
     def _write(self, item: msgspec.Struct, start: int) -> int:
         data = msgspec.json.encode(item) + b"\n"
         self._file.write(data, start)
-        self._file.sync()
+        self._file.sync(start + len(data))
         return start + len(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -17,9 +18,15 @@ from ..machine.scratch import NO_LOCKS
 LOCK_WAIT_SECONDS = 0.5
 """How long to wait for a lock, in seconds, since :func:`is_locked` may hold it briefly."""
 
+PIECE = 1 << 26  # how many bytes to copy at a time; Linux reads at most 2,147,479,552 at once, see read(2)
+
 
 class LogBusy(SearchlabError):
     """Another process is writing the log."""
+
+
+class LogCut(SearchlabError):
+    """Another process has shortened the log that this process was writing."""
 
 
 class LogTaken(SearchlabError):
@@ -44,39 +51,39 @@ class LeasedFile:
             except FileExistsError:
                 self._file = os.open(path, os.O_RDWR)
                 self._is_owner = False
-        try:
-            check_regular(os.fstat(self._file), f"write the log {path}")
-            _lock(self._file)
-            self.size = os.fstat(self._file).st_size
-            if not self._exists():
-                raise BlockingIOError  # another process has replaced or removed the file since it was opened
-        except BlockingIOError:
-            os.close(self._file)
-            raise self._busy() from None
-        except BaseException:
-            os.close(self._file)
-            raise
+            try:
+                check_regular(os.fstat(self._file), f"write the log {path}")
+                _lock(self._file)
+                self.size = os.fstat(self._file).st_size
+                if not self._exists():
+                    raise BlockingIOError  # another process has replaced or removed the file since it was opened
+            except BlockingIOError:
+                os.close(self._file)
+                raise self._busy() from None
+            except BaseException:
+                os.close(self._file)
+                raise
 
     def take_over(self, size: int) -> None:
         """Ensure that this process created the file, if necessary by copying the first ``size`` bytes of the original.
 
         Raises LogBusy if the log has changed since it was opened, and LogTaken if another process has taken it over.
         """
-        exists = self._exists()
-        if self._is_owner:
-            if not exists:
-                raise LogTaken(
-                    f"another process has taken over the log {self._path}, or the log was moved; this run stops here, "
-                    f"but no trial is lost; execute each run in only one place"
-                )
-            return
-        if not exists or os.fstat(self._file).st_size != self.size:
-            raise self._busy()
-        part = part_of(self._path)
         with self._converting_errors():
+            exists = self._exists()
+            if self._is_owner:
+                if not exists:
+                    raise LogTaken(
+                        f"another process has taken over the log {self._path}, or the log was moved; this run stops "
+                        f"here, but no trial is lost; execute each run in only one place"
+                    )
+                return
+            if not exists or os.fstat(self._file).st_size != self.size:
+                raise self._busy()
+            part = part_of(self._path)
             new = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._file).st_mode & 0o777)
             try:
-                _write_at(new, os.pread(self._file, size, 0), 0)
+                _copy(self._file, new, size)
                 os.fsync(new)
                 _lock(new)
                 os.replace(part, os.path.realpath(self._path))
@@ -84,23 +91,33 @@ class LeasedFile:
                 os.close(new)
                 part.unlink(missing_ok=True)
                 raise
-        os.close(self._file)
-        self._file, self._is_owner = new, True
-        sync_directory(self._path.parent)
+            os.close(self._file)
+            self._file, self._is_owner = new, True
+            sync_directory(self._path.parent)
 
     def write(self, data: bytes, end: int) -> None:
         """Write ``data`` after the file's first ``end`` bytes, discarding the rest.
 
-        The call can be repeated after an interrupt or an error. Raises LogBusy or LogTaken as :meth:`take_over` does.
+        The call can be repeated after an interrupt or an error.
+
+        Raises:
+            LogCut: If the file has become shorter.
+            LogBusy, LogTaken: See :meth:`take_over`.
         """
-        self.take_over(end)
         with self._converting_errors():
+            self.take_over(end)
+            self._check_size(end)
             _write_at(self._file, data, end)
 
-    def sync(self) -> None:
-        """Force the file to disk."""
+    def sync(self, end: int) -> None:
+        """Force the file to disk. Raises LogCut if it has become shorter than ``end`` bytes."""
         with self._converting_errors():
+            self._check_size(end)
             os.fsync(self._file)
+
+    def _check_size(self, end: int) -> None:
+        if (size := os.fstat(self._file).st_size) < end:
+            raise LogCut(f"the log {self._path} was cut to {size:,} bytes by another process while its run continued")
 
     @contextmanager
     def _converting_errors(self) -> Iterator[None]:
@@ -131,6 +148,17 @@ def _write_at(file: int, data: bytes, start: int) -> None:
     written = 0
     while written < len(data):
         written += os.pwrite(file, data[written:], start + written)
+
+
+def _copy(source: int, target: int, size: int) -> None:
+    """Copy the first ``size`` bytes of an open file to another. Raises OSError if there are fewer."""
+    done = 0
+    while done < size:
+        piece = os.pread(source, min(PIECE, size - done), done)
+        if not piece:
+            raise OSError(errno.EIO, "its end is missing")
+        _write_at(target, piece, done)
+        done += len(piece)
 
 
 def lock(file: int | IO[bytes]) -> None:

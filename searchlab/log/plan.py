@@ -167,11 +167,12 @@ class StudyPlan(msgspec.Struct, frozen=True):
 
 
 def write_plan(directory: Path, runs: Sequence[PlannedRun], claims: Sequence[Claim] = ()) -> None:
+    """Write the plan for ``runs`` to ``directory``. Raises SearchlabError if this fails."""
     write_file(directory / PLAN, msgspec.json.encode(StudyPlan(1, tuple(runs), tuple(claims))), under=directory)
 
 
 def read_plan(directory: Path) -> StudyPlan | None:
-    """Return the plan in ``directory``, or None if it does not exist."""
+    """Return the plan in ``directory``, or None if it does not exist. Raises SearchlabError if it is damaged."""
     path = directory / PLAN
     try:
         return msgspec.json.decode(read_text(path, under=directory), type=StudyPlan)

@@ -45,7 +45,7 @@ class ChangedProgram(SearchlabError):
 def program_change(measured: str, built: str, versions: Mapping[str, str]) -> str:
     """Return a clause which states that a config builds a different program, and what has changed since ``versions``.
 
-    ``built`` is "" if the config now builds no program.
+    ``built`` is the hash of the program that the config builds now, or "" if it builds none.
     """
     changed = version_changes(versions)
     cause = f"since then, these versions have changed: {', '.join(changed)}" if changed else "the space has changed"
@@ -75,9 +75,10 @@ def recorded_program(trial: Trial) -> str:
 
 
 def check_sample(path: Path | str, trials: Sequence[Trial], space: Space, versions: Mapping[str, str]) -> int:
-    """Check the programs of at most :data:`SAMPLE` of the ``trials``, and return how many were compared.
+    """Check the programs of at most :data:`SAMPLE` of the ``trials`` with :func:`check_program`.
 
-    The trials are drawn at random, but always the same; those without a recorded program are ignored.
+    The trials are drawn at random, but always the same; those without a recorded program are ignored. Returns the
+    number of programs that were compared.
     """
     recorded = [trial for trial in trials if recorded_program(trial)]
     indices = np.random.default_rng(0).permutation(len(recorded))[:SAMPLE].tolist()

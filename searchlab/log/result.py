@@ -387,7 +387,8 @@ def noise(log: Log) -> float | None:
 def best_of(costs: Floats, final: Final | None) -> tuple[int, float, list[int] | None]:
     """Return the best trial of a run with at least one success: its index, its latest time in seconds, and its rivals.
 
-    If the run has finalists, these are the :func:`winner` and its rivals; otherwise, the rivals are None.
+    If the run has finalists, these are the winner and the other finalists within its noise; see :func:`winner`.
+    Otherwise, the rivals are None.
     """
     if final is None:
         index = int(np.argmin(costs))
@@ -482,6 +483,7 @@ def html_table(columns: Sequence[object], rows: Iterable[Sequence[object]], capt
 
 
 def html_facts(facts: Mapping[str, object], caption: str = "") -> str:
+    """Return an HTML table of names and values."""
     rows = "".join(
         f"<tr><th{_LEFT}>{escape(name)}</th><td{_LEFT}>{escape(str(value))}</td></tr>" for name, value in facts.items()
     )

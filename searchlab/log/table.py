@@ -37,7 +37,10 @@ _TYPES: dict[str, tuple[str, ...]] = {
 
 
 def encode_table(header: bytes, lines: bytes, records: Sequence[Any]) -> bytes:
-    """Return the file of a table, with its header and a JSON array of the lines that are neither header nor trials."""
+    """Return the file of a table, with its header and a JSON array of the lines that are neither header nor trials.
+
+    Raises TypeError, ValueError or OverflowError if no table can contain these values.
+    """
     import pyarrow as pa
 
     columns, encoded = _knob_columns([record.config for record in records])
@@ -84,14 +87,15 @@ def _knob_columns(configs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, pa.Ar
 
 
 def decode_header(path: Path, data: bytes) -> bytes:
-    """Return the header, as JSON, of the table whose bytes are ``data``."""
+    """Return the header, as JSON, of the table whose bytes are ``data``. Raises SearchlabError if it is damaged."""
     return _header(path, decode(path, data, {})[0])
 
 
 def decode_table(path: Path, data: bytes) -> tuple[bytes, bytes, list[dict[str, Any]]]:
     """Return a table's header, its lines that are neither header nor trials, and the fields of its trials.
 
-    Only the types have been checked. Raises SearchlabError, or an error in UNREADABLE, if the table is damaged.
+    Only the types have been checked. Raises SearchlabError, or an error in :data:`~searchlab.schema.UNREADABLE`, if the
+    table is damaged or too large.
     """
     from pyarrow import compute
 

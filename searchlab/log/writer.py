@@ -37,7 +37,7 @@ from .format import (
     read_log_bytes,
     scan,
 )
-from .lease import LeasedFile, LogBusy, is_locked
+from .lease import LeasedFile, LogBusy, LogCut, is_locked
 from .table import encode_table
 
 
@@ -53,12 +53,20 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         records: The trials that the log contained when it was opened.
         final: The finalists, or None unless they were chosen from exactly the current trials.
         ended: Why the run ended, or None unless it ended after exactly the current trials.
+
+    Raises:
+        SearchlabError: If the file is not a log or is damaged, if another process is writing it, or if its header
+            differs from ``header`` in one of the :data:`~searchlab.log.format.IDENTITY` fields.
     """
 
     def __init__(self, path: str | Path, header: Header, durable: bool = True, existing: Log | None = None) -> None:
-        """Open the log of the run with this ``header``.
+        """Open the log.
 
-        ``existing`` is the log's content, if it has already been read. It is read again if the file's size has changed.
+        Args:
+            path: The path of the log.
+            header: The header of the run.
+            durable: Whether to write every record immediately, and to force the log to disk.
+            existing: The log's content, if it has already been read. It is read again if the file's size has changed.
         """
         self.path = Path(path)
         self._durable = durable
@@ -102,6 +110,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
 
     @property
     def log(self) -> Log:
+        """The complete log, including all appended records."""
         records = (*self.records, *self._added)
         return Log(self.path, self.header, records, self.final, self.ended, self._changes, self._end)
 
@@ -135,14 +144,29 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         self._check_process()
         data = b"".join(line + b"\n" for line in self._lines)
         if data:  # if this is interrupted at any point, the same bytes are written to the same position again
-            self._file.write(data, self._end)
+            with self._saving_trials():
+                self._file.write(data, self._end)
         self._end, self._lines = self._end + len(data), []
 
     def sync(self) -> None:
-        """Write the appended records, and force a durable log to disk. Call this after each batch."""
+        """Write the appended records, and force a durable log to disk. Call this once per batch."""
         self._write()
         if self._durable:
-            self._file.sync()
+            with self._saving_trials():
+                self._file.sync(self._end)
+
+    @contextmanager
+    def _saving_trials(self) -> Iterator[None]:
+        """Save all trials in another log if this one has been cut."""
+        try:
+            yield
+        except LogCut as error:
+            self._lines = []
+            copy = unused_path(self.path, ".saved", WRITABLE)
+            write_log(copy, self.log)
+            raise LogCut(
+                f"{error}; all {len(self.log.records):,} trials are in {copy}: rename it to continue"
+            ) from None
 
     def close(self) -> None:
         try:
@@ -155,6 +179,12 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         if kind and self._created and not (self._added or self.ended) and os.getpid() == self._process:
             self._file.remove()  # while it is still locked
         self.close()
+
+
+def unused_path(path: Path, mark: str, ending: str) -> Path:
+    """Return a path for a file that does not exist yet, next to ``path``: its stem, ``mark``, a number, ``ending``."""
+    paths = (path.with_name(f"{path.stem}{mark}-{number}{ending}") for number in itertools.count(1))
+    return next(unused for unused in paths if not os.path.lexists(unused))
 
 
 def encode_line(path: Path, item: Header | Record | Final | Ended | Changed) -> bytes:
@@ -184,12 +214,18 @@ def _with_batch(path: Path, header: Header, record: Record) -> Record:
 
 
 def write_log(path: Path, log: Log) -> None:
-    """Write a complete log (``*.jsonl``, ``*.jsonl.gz`` or ``*.parquet``), replacing the file at ``path``."""
+    """Write a complete log (``*.jsonl``, ``*.jsonl.gz`` or ``*.parquet``), replacing the file at ``path``.
+
+    Raises SearchlabError if the log cannot be written.
+    """
     write_file(path, encode_log(path, log), durable=True)
 
 
 def encode_log(path: Path, log: Log) -> bytes:
-    """Return the content of the file for a complete log, as the name of ``path`` demands."""
+    """Return the content of the file for a complete log, as the name of ``path`` demands. It is a function of the log.
+
+    Raises SearchlabError if the log cannot be written.
+    """
     records = [_with_batch(path, log.header, record) for record in log.records]
     notes: list[Record | Final | Ended | Changed] = [*log.changes, *(note for note in (log.final, log.ended) if note)]
     if path.suffix == PARQUET:
@@ -201,7 +237,11 @@ def encode_log(path: Path, log: Log) -> bytes:
 
 
 class OtherRun(SearchlabError):
-    """A log belongs to a run other than the one that is to continue it; ``difference`` says why."""
+    """A log belongs to a run other than the one that is to continue it.
+
+    Attributes:
+        difference: Why, without what the user can do about it.
+    """
 
     def __init__(self, difference: str, remedies: str = "") -> None:
         super().__init__(f"{difference}; {remedies}" if remedies else difference)
@@ -209,11 +249,13 @@ class OtherRun(SearchlabError):
 
 
 def move_aside(path: Path) -> Path:
-    """Rename the log at ``path``, so that it no longer counts as a log, and return its new path."""
+    """Rename the log at ``path``, so that it no longer counts as a log, and return its new path.
+
+    Raises SearchlabError if another process is writing it.
+    """
     if is_locked(path):
         raise LogBusy(f"another process is writing {path}; wait for it to finish before you discard it")
-    paths = (path.with_name(f"{path.name}.discarded-{number}") for number in itertools.count(1))
-    target = next(unused for unused in paths if not os.path.lexists(unused))
+    target = unused_path(path, f"{path.suffix}.discarded", "")
     path.rename(target)
     return target
 
@@ -263,6 +305,7 @@ class LogCheck:
     """A log's problems, and the number of intact lines, from which a run can resume.
 
     Attributes:
+        path: The path of the log.
         problems: The damaged lines, and those with fields or of kinds that the log's format does not define.
         trials: The number of trials before the first damaged line.
         intact: The number of lines before the first damaged line.

@@ -66,7 +66,10 @@ def runs_on(arch: str, gpu: str) -> bool:
 
 
 def compile_mode() -> str:
-    """Return the user's choice of compiler, or else ``nvcc`` or ``nvrtc``, whichever is installed."""
+    """Return the user's choice of compiler, or else ``nvcc`` or ``nvrtc``, whichever is installed.
+
+    Raises SearchlabError if neither is installed.
+    """
     if COMPILE_MODE in os.environ:
         return os.environ[COMPILE_MODE]
     if shutil.which("nvcc"):

@@ -33,7 +33,8 @@ def _unusable(path: Path, problem: str) -> SearchlabError:
 def lock_path() -> Path:
     """Return the path of the lock's file: the value of SEARCHLAB_LOCK or, by default, a file of this user.
 
-    The default does not depend on TMPDIR or XDG_RUNTIME_DIR, which differ between the sessions of a user.
+    The default does not depend on TMPDIR or XDG_RUNTIME_DIR, which differ between the sessions of a user. Raises
+    SearchlabError if the directory of the default belongs to another user.
     """
     if path := os.environ.get(VARIABLE):
         return Path(path)
@@ -56,6 +57,9 @@ class MachineLock:
     POSIX record locks are used because a forked process does not inherit them and the kernel releases them when the
     process ends, however it ends. The file contains a description of the holder. It is never removed, because a process
     that waits may have opened it.
+
+    Args:
+        path: Returns the path of the lock's file; by default, :func:`lock_path`.
     """
 
     def __init__(self, path: Callable[[], Path] = lock_path) -> None:
@@ -70,7 +74,11 @@ class MachineLock:
     def acquire(self, say: Callable[[str], None] = warn) -> Callable[[], None]:
         """Wait until no other process holds the lock, and return a function that releases this hold.
 
-        ``say`` is called once with a sentence about the holder if the lock is not free after ``SILENT_SECONDS``.
+        Args:
+            say: Called once with a sentence about the holder if the lock is not free after ``SILENT_SECONDS`` seconds.
+
+        Raises:
+            SearchlabError: If the lock's file cannot be used.
         """
         with self._changing:
             if not self._holds:
@@ -137,20 +145,27 @@ def _is_locked(file: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(file), os.stat(path))
     except (BlockingIOError, PermissionError, FileNotFoundError):  # POSIX permits EACCES for a lock that is held
         return False
+    except BaseException:
+        os.close(file)
+        raise
 
 
 def _open(path: Path) -> int:
     """Open the lock's file, and create it if it does not exist. Links and special files are refused."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    try:  # in a sticky directory, Linux may refuse to open another user's file with O_CREAT
-        file = os.open(path, flags)
-    except FileNotFoundError:
-        file = os.open(path, flags | os.O_CREAT, 0o600 if VARIABLE not in os.environ else 0o666)
-    status = os.fstat(file)
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-        os.close(file)
-        raise _unusable(path, "it is not a regular file with a single name")
-    return file
+    while True:
+        try:
+            file = os.open(path, flags)
+        except FileNotFoundError:
+            try:  # in a sticky directory, Linux may refuse to open another user's file with O_CREAT
+                file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600 if VARIABLE not in os.environ else 0o666)
+            except FileExistsError:
+                continue
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            os.close(file)
+            raise _unusable(path, "it is not a regular file with a single name")
+        return file
 
 
 def _describe(file: int) -> None:

@@ -40,6 +40,7 @@ class Noise(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_readings(cls, threads: int, readings: Sequence[float]) -> Noise:
+        """Summarize readings of one program in seconds, in the order in which they were taken."""
         seconds = np.asarray(readings)
         quarter, median, three_quarters = np.percentile(seconds, [25, 50, 75])
         parts = [np.median(part) for part in np.array_split(seconds, min(PARTS, len(seconds)))]
@@ -56,6 +57,8 @@ class MachineCheck(msgspec.Struct, frozen=True):
 
     Attributes:
         created: When it was made, in seconds since 1970.
+        cpu: The CPU's name.
+        cores: The number of available cores.
         noise: The noise of a program with one thread and, on several cores, of one with a thread per core.
         second_core: How many times as long a program with one thread takes while a process keeps another core busy, or
             None on a single core.
@@ -71,7 +74,10 @@ class MachineCheck(msgspec.Struct, frozen=True):
 
 
 def resolution(readings: Sequence[float], repeats: int) -> float:
-    """Return the relative difference that 95 % of pairs of medians of consecutive ``repeats`` do not exceed."""
+    """Return the relative difference that 95 % of pairs of medians do not exceed.
+
+    Each median is that of ``repeats`` consecutive readings.
+    """
     count = len(readings) // repeats
     medians = np.median(np.reshape(readings[: count * repeats], (count, repeats)), axis=1)
     logs = np.log(medians[:: math.ceil(count / MAX_GROUPS)])

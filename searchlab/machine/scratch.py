@@ -17,7 +17,7 @@ NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}  # the errors that file s
 
 
 class ScratchFolder:
-    """A new temporary folder called ``name``. As a context manager, it removes the folder on exit.
+    """A new temporary folder. As a context manager, it removes the folder on exit.
 
     Folders left behind by processes that have ended are removed first. Each process holds a lock on its folder until it
     ends, which shows more reliably than a folder's age or a process ID whether the folder is in use.
@@ -25,6 +25,12 @@ class ScratchFolder:
     Args:
         parent: The directory in which to create the folder, or None for the system's temporary directory.
         prefix: The prefix of the folder's name.
+
+    Attributes:
+        name: The path of the folder.
+
+    Raises:
+        SearchlabError: If the folder cannot be created.
     """
 
     def __init__(self, parent: str | None = None, prefix: str = PREFIX) -> None:

@@ -44,7 +44,11 @@ class RowProduct(ProductSpace):
 
 
 def check_machine(seconds: float) -> MachineCheck:
-    """Time a program for about ``seconds``, and return the noise of its times."""
+    """Time a program for about ``seconds``, and return the noise of its times.
+
+    Raises:
+        SearchlabError: If the program cannot be measured, or ``seconds`` are too few for two readings.
+    """
     target = resolve_target("native")
     threads = sorted({1, target.cores})
     space = RowProduct(parse_workload(WORKLOAD), target, [Knob("threads", threads)])
@@ -85,6 +89,7 @@ def check_machine(seconds: float) -> MachineCheck:
 
 @contextmanager
 def busy_core() -> Iterator[None]:
+    """Keep a core busy within this context."""
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         yield

@@ -30,7 +30,12 @@ Objects = tuple[bytes, ...]
 
 
 class Code(msgspec.Struct, frozen=True, array_like=True):
-    """The object files of a compiled program, and the arguments that it takes packed."""
+    """A compiled program.
+
+    Attributes:
+        objects: The program's object files.
+        packed: The arguments that the program takes packed; see :func:`~searchlab.workload.packed_by`.
+    """
 
     objects: Objects
     packed: dict[str, tuple[Argument, ...]] = {}
@@ -45,7 +50,9 @@ def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executa
     """Compile ``module`` for ``target``; CUDA kernels are compiled to machine code by nvcc or nvrtc.
 
     Without a driver, TVM has no CUDA runtime. The kernels then remain CUDA C++ source, which is compiled on loading.
-    Raises any exception of TVM or the compiler.
+
+    Raises:
+        Exception: Any exception raised by TVM or the compiler.
     """
     import tvm
 
@@ -89,6 +96,7 @@ def device_name(kind: str) -> str:
 
 
 def device_of(kind: str) -> tvm.runtime.Device:
+    """Return the device that runs programs for this ``kind`` of target: the CPU or the first GPU."""
     import tvm
 
     return tvm.device(device_name(kind))
@@ -107,7 +115,11 @@ def to_objects(executable: tvm.runtime.Executable) -> Objects:
 
 
 def link(objects: Objects, library: Path, compiler: str) -> None:
-    """Link ``objects`` into a shared library, or archive them if ``compiler`` is empty."""
+    """Link ``objects`` into a shared library, or archive them if ``compiler`` is empty.
+
+    Raises:
+        Exception: Any exception raised by the compiler.
+    """
     from tvm.support import cc, tar
 
     with ScratchFolder() as folder:
@@ -130,9 +142,12 @@ def load_objects(objects: Sequence[bytes]) -> tvm.runtime.Module:
 def packed_inputs(
     program: tvm.runtime.Module, packed: Packed, inputs: Mapping[str, tvm.runtime.Tensor]
 ) -> dict[str, list[tvm.runtime.Tensor]]:
-    """Pack the inputs that a loaded ``program`` takes packed, and return all of its input arguments by name, in order.
+    """Pack the inputs that a program takes packed, and return all of its input arguments by name, in order.
 
-    ``inputs`` are the workload's inputs by name, in order.
+    Args:
+        program: A loaded program.
+        packed: The inputs that the program takes packed; see :func:`~searchlab.workload.packed_by`.
+        inputs: The workload's inputs by name, in order.
     """
     import tvm
 
@@ -163,7 +178,7 @@ def _object_file(module: tvm.runtime.Module) -> bytes:
 
 
 class CodeFolder:
-    """A folder with one file per compiled program."""
+    """A folder with one file per compiled program. Raises SearchlabError if the folder cannot be created."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)

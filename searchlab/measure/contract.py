@@ -51,6 +51,7 @@ class SpaceCosts:
 
     @property
     def optimum(self) -> float:
+        """The lowest cost."""
         return float(self.costs.min())
 
 
@@ -133,8 +134,10 @@ class Remeasurer(Measurer):
     def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
         """Time each trial's program once per round, and return the seconds for each trial and round.
 
-        The programs take turns so that any drift in the machine's speed affects all of them. Raises CannotMeasure if
-        one of the programs now fails.
+        The programs take turns so that any drift in the machine's speed affects all of them.
+
+        Raises:
+            CannotMeasure: If one of the programs now fails.
         """
 
 
@@ -238,5 +241,5 @@ class RunSettings(MeasureSettings, frozen=True):
         return self.confirm and cost < best < math.inf
 
     def for_worker(self) -> RunSettings:
-        """Return only the settings that a worker process needs, which all kinds of measurement share."""
+        """Return only the settings that a worker process needs, namely those that all kinds of measurement share."""
         return RunSettings(*(getattr(self, name) for name in RunSettings.__struct_fields__))

@@ -67,6 +67,9 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
     """A connection to the tracker at ``address``, in the form ``"host:port"``. It can be used as a context manager.
 
     Closing the connection returns devices that were requested but not taken.
+
+    Raises:
+        SearchlabError: If no tracker answers at ``address``.
     """
 
     def __init__(self, address: str) -> None:
@@ -96,7 +99,11 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
             )
 
     def summary(self) -> TrackerSummary:
-        """Return the tracker's list of servers and queues. Do not call this while a request is pending."""
+        """Return the tracker's list of servers and queues. Do not call this while a request is pending.
+
+        Raises:
+            SearchlabError: If the tracker does not answer in time, or not like a tracker.
+        """
         try:
             self._base.sendjson(self._socket, [self._base.TrackerCode.SUMMARY])
             return self._receive(tuple[Any, TrackerSummary])[1]
@@ -112,11 +119,16 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
         return {key: sorted(addresses[key]) for key in sorted(addresses)}
 
     def request(self, key: str) -> None:
-        """Request a device, which :meth:`take` returns once this connection is readable."""
+        """Request a device, which :meth:`take` returns once this connection is readable. Raises OSError if it fails."""
         self._base.sendjson(self._socket, [self._base.TrackerCode.REQUEST, key, "", 1])
 
     def take(self) -> Address:
-        """Return a requested device. Raises OSError if the tracker is gone."""
+        """Return a requested device.
+
+        Raises:
+            OSError: If the tracker is gone.
+            SearchlabError: If the tracker does not answer in time, or not like a tracker.
+        """
         return self._receive(tuple[Any, Address])[1]
 
     def _receive(self, kind: type[T]) -> T:
@@ -143,6 +155,7 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
 
 
 def registered_devices(address: str) -> dict[str, list[str]]:
+    """Return the registered devices by key. Raises SearchlabError if no tracker answers at ``address``."""
     with Tracker(address) as tracker:
         return tracker.devices()
 
@@ -177,7 +190,7 @@ class ListeningSocket(socket.socket):
 
 
 def listen(host: str, ports: range) -> socket.socket:
-    """Listen on the first free port in ``ports``, in which 0 means any port."""
+    """Listen on the first free port in ``ports``, in which 0 means any port. Raises SearchlabError if none is free."""
     refused: OSError | None = None
     for port in ports:
         try:
@@ -195,7 +208,7 @@ def address_of(listening: socket.socket) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Check whether only this machine can reach ``host``."""
+    """Check whether only this machine can reach ``host``. Raises SearchlabError if the host cannot be found."""
     try:
         return ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
     except OSError as error:
@@ -207,6 +220,7 @@ OnListening = Callable[[str], None]
 
 
 def run_tracker(host: str, port: int, on_listening: OnListening) -> None:
+    """Run TVM's tracker until the process ends."""
     from tvm.rpc import base, tracker
 
     tracker.logger.setLevel(logging.WARNING)

@@ -58,6 +58,9 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
     """A measurer with several build processes and one run process, all of which are reused across batches.
 
     From its first measurement until it is closed, no other process can measure this machine.
+
+    Raises:
+        SearchlabError: If this machine cannot run programs for ``target``.
     """
 
     settings: LocalSettings
@@ -103,6 +106,9 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         answer = self._ask(space, message, self.settings.run_timeout * len(trials), messages.Remeasured)
         if isinstance(answer, Failed):
             raise CannotMeasure(answer.message)
+        if [len(times) for times in answer.seconds] != [rounds] * len(trials):
+            self._runners.close()
+            raise CannotMeasure("the running process did not send the requested times")
         return answer.seconds
 
     def check(self, space: Space, program: str, seed: int) -> Failed | None:
@@ -123,6 +129,9 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         def run(program: str, best: float) -> Measurement:
             code = built[program].code
             answer = self._ask(space, messages.RunProgram(code, best), self.settings.run_timeout, Ran)
+            if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat * (1 + self.settings.confirm):
+                self._runners.close()
+                answer = Failed("crash", "the running process sent more times than requested")
             measurement = self._measurement(program, built[program], answer)
             self._keep(measurement, code)
             return measurement

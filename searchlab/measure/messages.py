@@ -30,8 +30,12 @@ class _Answer(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Fork(NamedTuple):
     """A request to the fork server to fork a worker, sent with the worker's connection and standard error.
 
-    The answer is the worker's process ID, or an error message. ``path`` is the value of ``sys.path``, ``folder`` the
-    working directory, and ``environment`` what differs from the fork server's; None removes a variable.
+    The answer is the worker's process ID, or an error message.
+
+    Attributes:
+        path: The value of ``sys.path``.
+        folder: The working directory.
+        environment: Differences from the fork server's environment; None removes a variable.
     """
 
     threads: int
@@ -48,7 +52,11 @@ class HasEnded(NamedTuple):
 
 
 class End(NamedTuple):
-    """The exit code and the peak memory, in MB, of a worker that has ended."""
+    """The exit code and the resource usage of a worker that has ended.
+
+    Attributes:
+        megabytes: The peak memory, in MB.
+    """
 
     code: int
     megabytes: int = 0
@@ -76,7 +84,10 @@ class SetUpFunction(_SetUpObject):
 class SetUpRunner(NamedTuple):
     """Prepare to run programs for a workload.
 
-    ``fleet`` is RpcSettings.connect_timeout and cc, or None to run on this machine. The inputs are drawn from ``seed``.
+    Attributes:
+        error_factor: See searchlab.space.Space.
+        fleet: RpcSettings.connect_timeout and cc, or None to run on this machine.
+        seed: The seed for drawing the inputs.
     """
 
     workload: Workload
@@ -105,7 +116,11 @@ class Broken(_Answer, frozen=True):
 
 
 class Failed(_Answer, frozen=True):
-    """The program failed after ``seconds`` of building or running. This may answer any message that is no set-up."""
+    """The program failed. This may answer any message except a set-up message.
+
+    Attributes:
+        seconds: The time spent on building or running it.
+    """
 
     failure: Failure
     message: Text
@@ -119,7 +134,11 @@ class Build(NamedTuple):
 
 
 class Scheduled(_Answer, frozen=True):
-    """A config was scheduled; ``program`` is the hash of the result."""
+    """A config was scheduled.
+
+    Attributes:
+        program: The program's hash.
+    """
 
     program: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
 
@@ -131,7 +150,11 @@ class Continue(NamedTuple):
 
 
 class Built(_Answer, frozen=True):
-    """A program was built in ``seconds`` of CPU time, including scheduling."""
+    """A program was built.
+
+    Attributes:
+        seconds: The CPU time for scheduling and compiling.
+    """
 
     code: Code
     seconds: StepSeconds
@@ -142,16 +165,22 @@ class Skipped(_Answer, frozen=True):
 
 
 class Extract(NamedTuple):
-    """Extract the features with this name from the configs' programs. The answer is Extracted."""
+    """Extract features from the configs' programs. The answer is Extracted.
+
+    Attributes:
+        features: The name of the features.
+    """
 
     features: str
     configs: list[Config]
 
 
 class Extracted(_Answer, frozen=True):
-    """Features were extracted, all of them in ``seconds`` of CPU time.
+    """Features were extracted.
 
-    ``rows`` are the features of each config as 64-bit floats, shape (d,); a row is empty if the config has no program.
+    Attributes:
+        rows: The features of each config as 64-bit floats, shape (d,); empty if it has no program.
+        seconds: The CPU time for all rows.
     """
 
     rows: list[bytes]
@@ -159,7 +188,11 @@ class Extracted(_Answer, frozen=True):
 
 
 class RunProgram(NamedTuple):
-    """Check and time a program on this machine. The answer is Ran. ``best`` is the run's lowest time, in seconds."""
+    """Check and time a program on this machine. The answer is Ran.
+
+    Attributes:
+        best: The time that the run's fastest program so far takes, in seconds.
+    """
 
     code: Code
     best: float
@@ -200,13 +233,21 @@ class Remeasure(NamedTuple):
 
 
 class Remeasured(_Answer, frozen=True):
-    """Programs were timed in turn; the readings of each program are one per round."""
+    """Programs were timed in turn.
+
+    Attributes:
+        seconds: The readings of each program, one per round.
+    """
 
     seconds: list[tuple[ExecutionSeconds, ...]]
 
 
 class RunOn(NamedTuple):
-    """Run a program on a fleet device. The answers are InputsReceived and Ran, or else DeviceLost or DeviceUnfit."""
+    """Run a program on a fleet device. The answers are InputsReceived and then Ran, or else DeviceLost or DeviceUnfit.
+
+    Attributes:
+        best: The time that the run's fastest program so far takes, in seconds.
+    """
 
     address: Address
     code: Code
@@ -233,11 +274,14 @@ Answer = Started | Scheduled | InputsReceived | Done
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """A frame from a worker: the number of the message that it answers, from 1, and the answer.
+    """A frame from a worker.
 
     A frame that cannot be parsed counts as a failure of the candidate. A candidate that knows this format can forge a
-    valid answer; this cannot be prevented. ``changed`` are the parts of the worker's state that the candidate has
-    changed; see isolation.StateComparison.
+    valid answer; this cannot be prevented.
+
+    Attributes:
+        number: The number of the message that it answers, counted from 1.
+        changed: The parts of the worker's state that the candidate has changed; see isolation.StateComparison.
     """
 
     number: int

@@ -63,12 +63,13 @@ class WorkerPool:
         return self.processes[:count]
 
     def set_up(self, message: SetUp, count: int) -> list[MeasuringWorker]:
-        """Return ``count`` processes set up according to ``message``."""
+        """Return ``count`` processes set up according to ``message``. Raises SearchlabError if one cannot be set up."""
         batch = JobBatch[None](self, message, count)
         batch.run()
         return batch.idle
 
     def start_process(self, message: SetUp) -> MeasuringWorker:
+        """Start a process and send it ``message``."""
         process = MeasuringWorker(*self._arguments)
         self.processes.append(process)
         process.send_set_up(message)
@@ -84,7 +85,11 @@ class WorkerPool:
 
 
 class Assignment(NamedTuple, Generic[Job]):
-    """The current task of a busy process; ``job`` is None while the process is being set up."""
+    """The current task of a busy process.
+
+    Attributes:
+        job: The task, or None while the process is being set up.
+    """
 
     job: Job | None
     limit: Deadline
@@ -95,6 +100,11 @@ class JobBatch(Generic[Job]):
 
     When used as a context manager, it kills all processes that are not idle if an exception ends the batch. A batch
     without jobs only sets up the processes.
+
+    Attributes:
+        waiting: The jobs that have not yet been assigned to a process.
+        idle: The processes that can accept a job.
+        busy: The current task of each busy process.
     """
 
     def __init__(self, pool: WorkerPool, message: SetUp, count: int, jobs: Iterable[Job] = ()) -> None:
@@ -129,6 +139,7 @@ class JobBatch(Generic[Job]):
         raise NotImplementedError
 
     def run(self) -> None:
+        """Run until all jobs are complete and no process is busy."""
         with self:
             while self.waiting or self.busy:
                 self.step()
@@ -182,7 +193,12 @@ class JobBatch(Generic[Job]):
 
 @dataclass
 class BuildResults:
-    """The results of building a batch: program hashes and failures by config index, and built programs by hash."""
+    """The results of building a batch. Configs are referred to by their index.
+
+    Attributes:
+        hashes: The program hash of each config that could be scheduled.
+        built: The built programs, by hash.
+    """
 
     hashes: dict[int, str] = field(default_factory=dict)
     failures: dict[int, Measurement] = field(default_factory=dict)
@@ -195,7 +211,8 @@ class BuildPool(WorkerPool):
     ``build_timeout`` is the time limit for scheduling a program, and separately for compiling it, in seconds.
 
     Attributes:
-        extract_seconds: The CPU time that :meth:`extract` has used, in seconds, averaged over the processes.
+        extract_seconds: The CPU time that :meth:`extract` has used, in seconds. The time for each batch is divided by
+            the number of processes that shared the work.
     """
 
     def __init__(self, workers: int, build_timeout: float, memory_limit_mb: int, scratch: str = "") -> None:
@@ -209,7 +226,11 @@ class BuildPool(WorkerPool):
     def build(
         self, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool] = lambda program: False
     ) -> BuildResults:
-        """Build each program once, unless ``is_known`` accepts its hash."""
+        """Build each config's program, unless ``is_known`` accepts its hash or an earlier config has the same program.
+
+        Raises:
+            SearchlabError: If a process cannot load ``space``.
+        """
         batch = _Building(self, space, configs, is_known)
         batch.run()
         return batch.builds
@@ -219,6 +240,9 @@ class BuildPool(WorkerPool):
 
         The rows do not depend on which process extracts them. A row is empty if the config has no program, kills the
         process, or exceeds ``build_timeout``. In the last two cases, a warning names the first such config.
+
+        Raises:
+            SearchlabError: If a process cannot load ``space``.
         """
         if not configs:
             return []
@@ -368,6 +392,8 @@ class _Extraction(JobBatch[range]):
 
     def receive(self, process: MeasuringWorker, chunk: range) -> None:
         answer = process.recv(messages.Extracted)
+        if len(answer.rows) != len(chunk) or any(len(row) % 8 for row in answer.rows):
+            raise WorkerDied("sent an invalid answer: its rows do not match the configs")
         if not process.usable and len(chunk) > 1:  # a changed process may have affected the other rows
             raise WorkerDied(f"was left with changed {process.changed}")
         process.imported_features.add(self.features)
@@ -416,6 +442,7 @@ def can_flush(target: Target) -> bool:
 
 
 def check_can_flush(target: Target) -> None:
+    """Raise SearchlabError unless TVM can remove a program's arguments from the caches of ``target``."""
     if not can_flush(target):
         name = _architecture_of(target)
         raise SearchlabError(

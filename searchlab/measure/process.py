@@ -69,7 +69,10 @@ class Channel:
 
     The process at the other end may run a candidate that writes arbitrary bytes. Therefore :meth:`poll` never waits
     longer than requested, even in the middle of a frame, and memory is allocated only for bytes that have arrived.
-    ``file`` is the file descriptor of a connected stream socket, of which the channel takes ownership.
+
+    Args:
+        file: The file descriptor of a connected stream socket. The channel takes ownership of it.
+        max_length: The maximum length of a frame, in bytes.
     """
 
     def __init__(self, file: int, max_length: int = 1 << 30) -> None:
@@ -82,7 +85,12 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, frame: bytes, limit: Deadline | None = None) -> None:
-        """Send a frame. Raises OSError if the other end is closed, and TimeoutError after the ``limit``."""
+        """Send a frame.
+
+        Raises:
+            OSError: If the other end is closed.
+            TimeoutError: If the other end has not read the entire frame within the ``limit``.
+        """
         rest = memoryview(_HEADER.pack(len(frame)) + frame)
         self._socket.settimeout(limit.slice if limit else None)
         while rest:
@@ -114,8 +122,9 @@ class Channel:
     def recv(self) -> bytes:
         """Wait for the next frame and return it.
 
-        Raises EOFError if the other end is closed, and ValueError if the frame is longer than ``max_length``. No later
-        frame can then be read.
+        Raises:
+            EOFError: If the other end is closed.
+            ValueError: If the frame is longer than ``max_length``. No later frame can then be read.
         """
         self.poll(None)
         if self._ended:
@@ -161,6 +170,7 @@ class Deadline:
 
     @property
     def seconds_left(self) -> float:
+        """The number of seconds after which to check the limit again."""
         return max(0.01, min(self.slice, self.seconds - self.used))
 
     @property
@@ -168,6 +178,7 @@ class Deadline:
         return self.used > self.seconds - 1e-6
 
     def count(self, seconds: float) -> None:
+        """Count ``seconds`` of waiting."""
         self.used += seconds
         self._new += seconds
         if self._new >= self.slice or self.is_over:
@@ -182,8 +193,11 @@ def wait_for_answers(
 ) -> list[Any]:
     """Wait for answers for a short time, and return the sources that have one. All waits for workers end here.
 
-    The sources are channels, which have an answer once a complete frame has arrived or the other end is closed, and
-    other objects with a ``fileno()``. ``limits`` are the time limits that count this wait.
+    Args:
+        sources: Channels and other objects with a ``fileno()``. A channel has an answer once a complete frame has
+            arrived or the other end is closed.
+        limits: The time limits that count this wait.
+        longest: The maximum number of seconds to wait. If it is 0, return immediately.
     """
     # The operating system does not report data that a channel has already read.
     buffered = [source for source in sources if isinstance(source, Channel) and source.poll()]
@@ -266,6 +280,7 @@ class Worker(ABC):
         return False
 
     def answers_within(self, limit: Deadline) -> bool:
+        """Wait for the next message, and return whether it has arrived within the ``limit``."""
         while not wait_for_answers([self.channel], [limit]):
             if limit.is_over:
                 return self.channel.poll()
@@ -328,7 +343,7 @@ class MeasuringWorker(Worker):
     """A worker that builds or runs programs after being set up with a space or a workload; see ``worker.py``.
 
     It is forked by this process's fork server. ``memory_limit_mb`` is the amount of memory that a candidate may use, in
-    MB, or 0 for no limit.
+    MB, or 0 for no limit. Raises SearchlabError if the fork server cannot import TVM.
     """
 
     _process: ForkedProcess
@@ -355,8 +370,9 @@ class MeasuringWorker(Worker):
     def recv(self, *expected: type[AnswerT]) -> AnswerT:
         """Return the next answer, which must have one of the ``expected`` types.
 
-        Raises WorkerDied if the worker has ended or sends anything else, and AnswerMismatch if the answer does not
-        belong to the latest message. The worker is then killed.
+        Raises:
+            WorkerDied: If the worker has ended or sends anything else, in which case it is killed.
+            AnswerMismatch: If the answer does not belong to the latest message. The worker is then killed.
         """
         frame = self.recv_bytes()
         try:
@@ -399,7 +415,12 @@ class MeasuringWorker(Worker):
         self.send(message)
 
     def receive_set_up(self) -> None:
-        """Receive the answer to :meth:`send_set_up`. Raises SearchlabError if the worker cannot be set up."""
+        """Receive the answer to :meth:`send_set_up`.
+
+        Raises:
+            WorkerDied: If the worker has died.
+            SearchlabError: If the worker cannot be set up.
+        """
         match self.recv(Started, Ready, Broken):
             case Started():  # the first message of a new worker
                 self._started = True
@@ -500,6 +521,7 @@ class ForkServer:
         return self._owner == os.getpid() and self._process.poll() is None
 
     def fork(self, message: Fork, files: list[int]) -> ForkedProcess:
+        """Fork a worker. Raises SearchlabError if this fails."""
         try:
             answer: int | str = self._ask(message, files)
         except OSError:
@@ -530,6 +552,7 @@ class ForkServer:
                 self._process.wait()
 
     def close(self) -> None:
+        """End the server and release its resources."""
         self.end()
         self._errors.close()
 

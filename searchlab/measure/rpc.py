@@ -103,6 +103,9 @@ class RpcMeasurer(BuildingMeasurer):
     happens if the connection breaks and the host no longer accepts connections. If the host still accepts connections,
     the program is to blame and is not retried. If the time limit expires and the server does not answer, either may be
     to blame, and the program is retried once. Only a program's last run is charged.
+
+    Raises:
+        SearchlabError: If the tracker cannot be reached or has no device with the key.
     """
 
     settings: RpcSettings

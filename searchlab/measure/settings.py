@@ -34,7 +34,10 @@ def add_kind(measure: Any, workloads: Iterable[str]) -> Any:
 
 
 def settings_for(workload: Workload | None, measure: Settings | Mapping[str, Any] | None) -> Settings:
-    """Return the settings for measuring ``workload``, or the programs of a model if it is None."""
+    """Return the settings for measuring ``workload``, or the programs of a model if it is None.
+
+    Raises SearchlabError if ``measure`` is invalid or its kind cannot measure the workload.
+    """
     is_called = isinstance(workload, Function)
     if measure is None:
         return FunctionSettings() if is_called else LocalSettings()

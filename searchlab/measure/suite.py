@@ -90,7 +90,11 @@ class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class SuiteTable:
-    """A table in a suite. Its name includes the suite's version, as in logs: v1/gemm-64x64x64."""
+    """A table in a suite.
+
+    Attributes:
+        name: The table's name with the suite's version, as in logs, for example v1/gemm-64x64x64.
+    """
 
     name: str
     entry: SuiteEntry
@@ -107,6 +111,7 @@ class SuiteTable:
 
     @property
     def file(self) -> Path:
+        """The path of the table's file, whether or not the file exists."""
         return self.directory / "tables" / f"{self.entry.name}{PARQUET}"
 
     @property
@@ -116,6 +121,7 @@ class SuiteTable:
 
     @cached_property
     def digest(self) -> str:
+        """The file's SHA-256 digest."""
         return digest_of(self.path)
 
     @cached_property
@@ -128,7 +134,7 @@ class SuiteTable:
         return self.header.space if self.imported else Plugin(self.entry.space.name, self.entry.space.options)
 
     def target(self) -> Target:
-        """Return the target for which the table was measured."""
+        """Return the target for which the table was measured. Raises SearchlabError if this TVM does not support it."""
         try:
             return resolve_target(self.header.target)
         except SearchlabError as error:
@@ -138,6 +144,7 @@ class SuiteTable:
             ) from None
 
     def settings(self, noise: bool = False) -> TableSettings:
+        """Return the settings for taking measurements from the table."""
         statistic: Statistic = self.header.measure.get("statistic", "median") if self.imported else "median"
         return TableSettings(
             str(self.path.absolute()), noise=noise, statistic=statistic, name=self.name, digest=self.digest
@@ -163,6 +170,7 @@ class Suite:
 
     @cached_property
     def tables(self) -> list[SuiteTable]:
+        """The tables in the suite or part, in the order of ``suite.toml``."""
         return [
             SuiteTable(f"{self.spec.version}/{entry.name}", entry, self.directory)
             for entry in self.spec.tables
@@ -170,6 +178,7 @@ class Suite:
         ]
 
     def table(self, name: str) -> SuiteTable:
+        """Return the table called ``name``. Raises SearchlabError if it does not exist."""
         tables = {table.entry.name: table for table in self.tables}
         if name not in tables:
             raise SearchlabError(f"the suite {self.name} has no table {name!r}{did_you_mean(name, tables)}")
@@ -196,8 +205,13 @@ def installed_suites() -> dict[str, Path]:
 def find_suite(text: str | Path, base: Path = Path()) -> Suite:
     """Return a suite, or part of one.
 
-    ``text`` is the name of a suite, such as ``v1``, or the path of its directory, relative to ``base``. ``/dev`` or
-    ``/test`` after it selects a split, and ``/TABLE`` a table.
+    Args:
+        text: The name of a suite, such as ``v1``, or the path of its directory. Append ``/dev`` or ``/test`` to select
+            a split, or ``/TABLE`` to select a table.
+        base: The directory that relative paths start from.
+
+    Raises:
+        SearchlabError: If the suite or part does not exist, or the suite is damaged.
     """
     text = str(text).rstrip("/")
     if (directory := _directory(text, base)) is not None:
@@ -225,6 +239,7 @@ def _directory(name: str, base: Path) -> Path | None:
 
 
 def read_suite(directory: Path) -> Suite:
+    """Return the suite in ``directory``. Raises SearchlabError if its ``suite.toml`` is missing or invalid."""
     path = directory / FILE
     text = read_text(path, under=directory, kind="the suite")
     for inside in directory.rglob("*"):  # the tables, cards and baselines of a suite are part of it
@@ -234,10 +249,12 @@ def read_suite(directory: Path) -> Suite:
 
 
 def split_of(suite: Suite) -> dict[str, Split]:
+    """Return the split of each table, by name."""
     return dict(sorted((entry.name, entry.split) for entry in suite.spec.tables))
 
 
 def digest_of(path: Path) -> str:
+    """Return a file's SHA-256 digest. Raises SearchlabError if the file cannot be read."""
     return hashlib.sha256(read_bytes(path)).hexdigest()
 
 

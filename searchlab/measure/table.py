@@ -73,16 +73,24 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         return {name: value for name, value in fields.items() if name != "path"} if self.name else fields
 
     def content_digest(self, base: Path = Path()) -> str:
-        """Return the digest of the logs' content."""
+        """Return the digest of the logs' content, which a table in a suite has already."""
         return self.digest or files_digest([log for path in self.paths(base) for log in find_logs(path)])
 
     def headers(self, base: Path) -> Mapping[Path, Header]:
-        """Return the headers of all logs. They are read only once for each ``base``."""
+        """Return the headers of all logs, searching directories recursively. They are read only once for each ``base``.
+
+        Raises:
+            SearchlabError: If a path contains no logs that can be read.
+        """
         if base not in self._headers:
-            self._headers[base] = dict(read_logs_in(self.paths(base), lambda log: (log, read_header(log))))
+            headers: dict[Path, Header] = {}
+            for path in self.paths(base):  # each of which must contain logs
+                headers.update(read_logs_in([path], lambda log: (log, read_header(log))))
+            self._headers[base] = headers
         return self._headers[base]
 
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
+        """Return the target recorded in the logs' headers. Raises SearchlabError if the logs have several targets."""
         (first, header), *rest = self.headers(base).items()
         for path, other in rest:
             if other.target != header.target:
@@ -93,10 +101,15 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         return header.target
 
     def measurable(self, base: Path = Path()) -> set[tuple[str, str]]:
+        """Return the workload and the space fingerprint of each log."""
         return {(header.workload, header.fingerprint) for header in self.headers(base).values()}
 
     def space_of(self, name: str, workload: str, base: Path = Path()) -> Plugin | None:
-        """Return the space called ``name`` with the options recorded for ``workload``, or None if no log has both."""
+        """Return the space called ``name`` with the options recorded for ``workload``, or None if no log has both.
+
+        Raises:
+            SearchlabError: If the logs have different options.
+        """
         headers = self.headers(base).items()
         matches = [
             (path, header.space) for path, header in headers if (header.workload, header.space.name) == (workload, name)
@@ -121,6 +134,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         return TableMeasurer(self, base)
 
     def paths(self, base: Path) -> list[Path]:
+        """Return the logs and directories of logs."""
         return [base / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
 
     @cached_property
@@ -129,11 +143,14 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
 
 
 def draw_weights(configs: Sequence[Config]) -> Floats:
-    """Return the relative frequency with which ``space.sample`` draws each of a space's ``configs``, shape (N,).
+    """Return the relative frequency with which ``space.sample`` draws each config, shape (N,).
 
     Each knob is drawn uniformly from its choices, which depend on the earlier choices. (A product space draws all
     configs with the same frequency.) Because querying the space may be slow, a knob's choices are inferred from the
     configs that have the same earlier choices.
+
+    Args:
+        configs: All configs in the space.
     """
     weights = np.ones(len(configs))
     nodes: dict[tuple[int, tuple[str, Value]], int] = {}  # (a prefix, the next choice) -> the longer prefix
@@ -153,6 +170,14 @@ class TableMeasurer(Measurer):
     Building is charged as recorded, with the same number of workers. If ``noise`` is true, the repeats are resampled
     with replacement to simulate another run on the recorded machine. The sample depends on the run's seed and on the
     config.
+
+    Args:
+        settings: The logs, and how to use them.
+        base: The directory that relative paths start from.
+
+    Raises:
+        SearchlabError: If no log is found, or if the logs were recorded with different numbers of build workers. Also
+            raised later if logs for the same space were recorded on different machines.
     """
 
     repeatable = True
@@ -213,6 +238,7 @@ class TableMeasurer(Measurer):
             self._pool.close()
 
     def recorded_measurements(self, space: Space) -> list[Measurement]:
+        """Return the measurements in ``space``, one for each config."""
         return self._table(space).measurements
 
     def all_costs(self, space: Space) -> SpaceCosts | None:

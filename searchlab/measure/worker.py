@@ -66,7 +66,11 @@ def _local(code: Code) -> LoadableProgram:
 
 
 class Case(NamedTuple):
-    """The inputs for a workload's programs, and the expected results (None if unchecked) with their (rtol, atol)."""
+    """The inputs for a workload's programs, and the expected results with their tolerance (rtol, atol).
+
+    Attributes:
+        expected: The expected results, or None if results are not checked.
+    """
 
     inputs: list[Array]
     expected: tuple[Array, ...] | None
@@ -604,6 +608,7 @@ class Workbench:
         return messages.Built(code, scheduling + cpu_seconds() - start)
 
     def call(self, config: Config, repeat: int) -> Ran | Failed:
+        """Call the function, and return the costs that it returns."""
         start = time.perf_counter()
         try:
             costs = [cost for _ in range(repeat) for cost in costs_in(self.function(dict(config)))]
@@ -628,13 +633,16 @@ class Workbench:
 
 
 def describe_with_line(error: Exception, prefix: str = "") -> str:
-    """Return an error's type and text, and the ``file:line`` of the user's code that raised it, if any did."""
+    """Return an error's type, its text, and the ``file:line`` of the user's code that raised it, if any did."""
     where = line_of(error, object)
     return cut(f"{prefix}{type(error).__name__}: {text_of(error)}" + (f" ({where})" if where else ""))
 
 
 def costs_in(returned: Any) -> list[float]:
-    """Return the costs that a function has returned: a number, several repeats, or either as ``{"seconds": ...}``."""
+    """Return the costs that a function has returned: a number, several repeats, or either as ``{"seconds": ...}``.
+
+    Raises SearchlabError if it has returned anything else.
+    """
     value = plain(returned)
     if isinstance(value, Mapping):
         value = value.get("seconds")

@@ -16,11 +16,13 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, 
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 
 from ..errors import RunsFailed, SearchlabError, SearchlabWarning, describe, warn
 from ..executors.contract import EXECUTORS, RunExecutor
+from ..files import write_error
 from ..log.format import Log, read_existing_log, read_log, read_log_bytes
 from ..log.lease import LeasedFile, LogBusy
 from ..log.result import disagreement
@@ -73,10 +75,13 @@ def execute(
         base: The directory that relative paths start from.
         on_run: Called when a run begins.
         executor: Where to execute the runs, or None to execute them one after the other in this process. On an
-            executor, runs share only the measurements in existing logs, so the results do not depend on which of them
-            is quicker.
+            executor, runs share only the measurements in existing logs, so the results do not depend on which runs
+            finish first.
         on_ready: Called when the existing logs have been checked.
         study: All runs of the study, if ``runs`` are only a part of them.
+
+    Returns:
+        The complete log of each run, by path.
 
     Raises:
         RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
@@ -151,7 +156,10 @@ def _add_measurements(run: Run, measurements_by_conditions: MeasurementsByCondit
 
 
 def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
-    """Warn about logs with more trials than their runs' budgets, and about unreliable times of best programs."""
+    """Warn about logs that contain more trials than their runs' budgets, and about unreliable times of best programs.
+
+    No trials are removed from the logs.
+    """
     within = {run.log: len(run.budget.cut(logs[run.log]).records) for run in runs}
     exceeding = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
     if exceeding:
@@ -168,12 +176,20 @@ def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
 
 def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
     """Warn if this machine is about to be measured while other processes keep it busy."""
-    if any(run.settings.exclusive for run in runs) and (text := observe_load()):
+    if not any(run.settings.exclusive for run in runs):
+        return
+    if text := observe_load():
         warn(text)
 
 
 class MeasurerCache:
-    """Creates the measurer for each run. Consecutive runs with the same settings and target share a measurer."""
+    """Creates the measurer for each run in turn. Consecutive runs with the same settings and target share a measurer.
+
+    Args:
+        measurements: The measurements of programs that are not measured again. Each run uses only those under its own
+            conditions.
+        base: The directory that relative paths start from.
+    """
 
     def __init__(self, measurements: MeasurementsByConditions, base: Path) -> None:
         self._measurements = measurements
@@ -202,6 +218,7 @@ class StudyContext:
 
     Attributes:
         study: A unique name for this execution of the study.
+        base: The directory that relative paths start from.
         shared: A folder that is visible on every machine that shares the directory of the logs.
         measurements: The pickled measurements with which every run begins.
         trusts: Whether warm-start logs may cause arbitrary modules to be imported.
@@ -229,10 +246,13 @@ class StudyContext:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended: ``refused`` is the text of a SearchlabError, and ``failed`` the traceback of any error.
+    """How a run ended. The run is complete if ``failed`` is empty.
 
-    The run is complete if ``failed`` is empty. If another process is writing its log, it is ``busy``. ``log`` is the
-    current content of the log, if the directory of the logs is not shared.
+    Attributes:
+        refused: The text of a SearchlabError.
+        failed: The traceback of any error.
+        busy: Whether another process is writing the run's log.
+        log: The current content of the run's log, if the directory of the logs is not shared.
     """
 
     refused: str = ""
@@ -312,6 +332,7 @@ class Dispatch:
         self._used_jobs: set[int] = set()  # jobs
 
     def outcomes(self) -> Outcomes:
+        """Yield each run, with either its log or the reason why it failed."""
         unfinished = []
         for pending in self._runs:
             if (log := pending.complete_log) is None:
@@ -351,23 +372,38 @@ class Dispatch:
         try:
             with EXECUTORS.convert_errors(type(self._executor), "submit"):
                 future = self._executor.submit(execute_in_worker, self._context, cloudpickle.dumps(runs), logs)
+                if not isinstance(future, Future):
+                    raise TypeError(f"it returned {future!r} instead of a concurrent.futures.Future")
         except SearchlabError as error:
             future = Future()
             future.set_exception(error)
         self._pending[future] = batch
 
+    def _result(self, future: Future[list[RunOutcome]], count: int) -> list[RunOutcome]:
+        """Return the ``count`` outcomes of a future that is done. Raises SearchlabError if the call was lost.
+
+        The future may contain any exception, and be of a class of the executor's.
+        """
+        with EXECUTORS.convert_errors(type(self._executor), "submit"):
+            try:
+                error = future.exception(0)
+            except CancelledError as cancelled:
+                error = cancelled
+            outcomes: Any = None if error else future.result(0)
+        if error is not None:
+            raise SearchlabError(f"its worker was lost: {describe(error)}") from error
+        if not (isinstance(outcomes, list) and [type(outcome) for outcome in outcomes] == [RunOutcome] * count):
+            raise SearchlabError("its executor did not return the result of the call")
+        return outcomes
+
     def _collect_batch(self, future: Future[list[RunOutcome]], batch: list[PendingRun]) -> Outcomes:
         try:
-            error = future.exception(0)
-        except CancelledError as cancelled:
-            error = cancelled
-        if error is not None:
-            loss = SearchlabError(f"its worker was lost: {describe(error)}")
-            loss.__cause__ = error
+            outcomes = self._result(future, len(batch))
+        except SearchlabError as loss:
             for pending in batch:
                 yield from self._resubmit(pending, loss)
             return
-        for pending, outcome in zip(batch, future.result(0), strict=True):
+        for pending, outcome in zip(batch, outcomes, strict=True):
             for text in outcome.warned:
                 warn(text)
             if outcome.busy:
@@ -469,14 +505,17 @@ def _extends(path: Path, data: bytes) -> bool:
 def _replace_log(run: Run, data: bytes) -> None:
     """Replace the log of ``run`` with ``data``, which continues it unless the run has discarded it."""
     path = run.log
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if run.discard and path.exists() and not _extends(path, data):
-        move_aside(path)
-    with closing(LeasedFile(path)) as file:
-        if not _extends(path, data):
-            raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
-        file.write(data, 0)
-        file.sync()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if run.discard and path.exists() and not _extends(path, data):
+            move_aside(path)
+        with closing(LeasedFile(path)) as file:
+            if not _extends(path, data):
+                raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
+            file.write(data, 0)
+            file.sync(len(data))
+    except OSError as error:
+        raise write_error(path, error) from None
 
 
 class _WorkerState:
@@ -504,7 +543,7 @@ _WORKER_STATE = _WorkerState()
 
 
 def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence[bytes | None]) -> list[RunOutcome]:
-    """Execute runs in a worker, and return how each ended.
+    """Execute runs in a worker, and return how each ended. Raises an error only if they cannot be unpickled.
 
     Even if several threads call this function, a process executes only one run at a time, because runs may use
     libraries that are not thread-safe. ``logs`` is each run's log so far, for machines that do not share its directory.

@@ -79,7 +79,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
     """A run that advances batch by batch. Its trials come first from the log, and then from the measurer.
 
     Use it as a context manager, within which no other process can write the run's log. Several runs can be advanced
-    alternately.
+    alternately. The arguments and exceptions are the same as for :func:`search`.
     """
 
     def __init__(self, run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None) -> None:
@@ -105,6 +105,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
 
     @property
     def log(self) -> Log:
+        """The log so far."""
         return self._log.log
 
     @property
@@ -310,7 +311,10 @@ class RunLoop(AbstractContextManager["RunLoop"]):
 
 
 def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
-    """Measure the fastest programs in ``trials`` again. Returns None if none works, or one of them now fails."""
+    """Measure the fastest programs in ``trials`` again.
+
+    Returns None if no program works. If one of the fastest programs now fails, issues a warning and returns None.
+    """
     by_cost = sorted(trials, key=lambda trial: trial.cost)  # stable: the first of equal trials
     fastest = first_of_each_program(trial for trial in by_cost if not trial.measurement.pruned)
     close = [trial for trial in fastest if trial.cost <= MARGIN * fastest[0].cost]
@@ -358,7 +362,12 @@ class PolicyDriver:
         self.train_seconds = self._seconds() - start
 
     def ask(self, n: int) -> Sequence[Config]:
-        """Return the next batch, which is empty if the policy has nothing more to propose."""
+        """Return the next batch, which is empty if the policy has nothing more to propose.
+
+        If the run starts from the default config of its space, this is the first batch.
+
+        Raises SearchlabError if the policy breaks its contract.
+        """
         if self._run.warm_start.default and not self.batches:
             space = self._run.space
             with SPACES.convert_errors(type(space), "default_config"):

@@ -42,6 +42,11 @@ def open_runs(
         on_this_machine: Whether this machine executes the runs. If not, the hosts in the logs may be others.
         on_other_run: Called for each run whose log belongs to a different run, with the error that says why. If it
             returns, the run has no existing log.
+
+    Raises:
+        SearchlabError: If an existing log is damaged or also a warm start, or its warm start is no longer in the
+            directories.
+        OtherRun: If a log belongs to a different run, which must not discard it.
     """
     read_once = cache(read_existing_log)
     headers: dict[Path, Header] = {}

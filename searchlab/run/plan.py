@@ -48,7 +48,10 @@ def space_spec(
     restrictions: Sequence[str | Callable[..., Any]] = (),
     schedule: Callable[..., Any] | None = None,
 ) -> PluginSpec | Space:
-    """Return ``space`` or, if it is a mapping from knobs to values, the space :data:`PARAMETERS` with these options."""
+    """Return ``space`` or, if it is a mapping from knobs to values, the space :data:`PARAMETERS` with these options.
+
+    Raises SearchlabError if there are options but no such mapping, or the mapping is empty or contains a range.
+    """
     options = {name: v for name, v in (("restrictions", restrictions), ("schedule", schedule)) if v}
     if isinstance(space, Mapping) and not isinstance(space.get("name"), str | type | Space):
         if not space:
@@ -98,10 +101,20 @@ class SpaceChoice:
         settings: Settings | None = None,
         base: Path = Path(),
     ) -> SpaceChoice:
-        """Create the space specified by ``spec``. The target may be None if this is a Space object, which has its own.
+        """Create the space specified by ``spec``.
 
-        If the space has no programs and is specified without options, it uses the options recorded in the table that
-        supplies the measurements. The table's relative path starts from ``base``.
+        Args:
+            spec: A plug-in specification, or a Space object.
+            workload: The workload.
+            target: The target. It may be None if ``spec`` is a Space object, whose own target is then used.
+            label: The name to use in figures and tables, if it differs from the plug-in's name.
+            settings: How to measure. If the space has no programs and is specified without options, it uses the options
+                recorded in the table that supplies the measurements.
+            base: The directory that relative paths start from.
+
+        Raises:
+            SearchlabError: If ``spec`` is a Space object with a different workload or target.
+            UnsupportedWorkload: If the specified space has no programs for the workload.
         """
         if isinstance(spec, Space):
             if str(spec.workload) != str(workload):
@@ -143,7 +156,11 @@ class Strategy:
     def from_specs(
         cls, policy: PluginSpec, cost_model: PluginSpec | None = None, features: str | None = None, label: str = ""
     ) -> Strategy:
-        """Return the specified strategy. For the defaults, see :meth:`~searchlab.policy.Traits.model`."""
+        """Return the specified strategy. For the defaults, see :meth:`~searchlab.policy.Traits.model`.
+
+        Raises SearchlabError if the policy or cost model cannot be found, or a cost model is specified for a policy
+        that uses none.
+        """
         plugin, policy_class = POLICIES.resolve(policy)
         POLICIES.check_class(plugin.name, policy_class)
         if not policy_class.traits.takes_cost_model:
@@ -161,7 +178,7 @@ class Strategy:
         return one_line(self.label or self.policy.title)
 
     def start(self, space: Space, seed: int) -> tuple[Policy, BoundCostModel | None]:
-        """Create the policy, and its cost model if it uses one."""
+        """Create the policy, and its cost model if it uses one. Raises SearchlabError if an option is unknown."""
         options = dict(self.policy.options)
         POLICIES.check_options(self.policy.name, self.policy_class, options)
         cost_model = None
@@ -177,7 +194,9 @@ class Run:
     """A fully specified search of a space by a strategy, with a seed and a budget.
 
     Attributes:
+        batch: The number of configs to request from the policy at a time.
         effective: The options with which the policy runs instead of those specified; see Policy.effective.
+        contrasts: The pairs of strategies that the study registers for comparison.
         starts: The text hashed into the seed of the first configs; see Header.starts.
         code: The digests of the source code that decides the run; see :func:`code_of`.
         defaults: The values of the options that were not specified; see :func:`defaults_of`.
@@ -206,6 +225,7 @@ class Run:
 
     @property
     def trials(self) -> int:
+        """The maximum number of trials."""
         return self.budget.trials
 
     @property
@@ -226,6 +246,7 @@ class Run:
         return ", ".join([*version_changes(log.versions), *code])
 
     def start(self) -> tuple[Policy, BoundCostModel | None]:
+        """Create the policy and, if it uses one, its cost model; see :meth:`Strategy.start`."""
         return self.strategy.start(self.space, own_seed(self.seed, self.starts) if self.starts else self.seed)
 
     def with_options(self, options: Mapping[str, Any]) -> Run:
@@ -240,6 +261,7 @@ class Run:
 
     @property
     def conditions(self) -> Conditions:
+        """The conditions of this run's measurements if it is executed on this machine."""
         return conditions(self.host, self.space.target.to_json(), self.settings.identity())
 
     def header(self, workers: int = 1, optimum: float | None = None, random: RandomDraws | None = None) -> Header:
@@ -322,8 +344,15 @@ def plan_run(
 ) -> Run:
     """Plan a run that starts from the ``earlier`` runs that are usable. The plan is also valid for other seeds.
 
-    Nothing is measured, but the policy is created once to detect invalid options, or that it cannot search the space.
-    A table's relative path starts from ``base``.
+    Nothing is measured, but the policy is created once to detect invalid options. A table's relative path starts from
+    ``base``.
+
+    Raises:
+        SearchlabError: If an option is invalid.
+        UnsupportedSpace: If the policy cannot search the space.
+
+    Warns:
+        SearchlabWarning: If the budget is too small for the policy to use what it learns.
     """
     space, plugin = space_choice.space, space_choice.plugin
     if not (space.has_programs or settings.replays or isinstance(space.workload, Function)):
@@ -402,7 +431,7 @@ def select_shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Parse a shard: ``"2/8"`` becomes (2, 8)."""
+    """Parse a shard: ``"2/8"`` becomes (2, 8). Raises SearchlabError if it is not in this form."""
     match = re.fullmatch(r"(\d+)/(\d+)", text)
     if match is None:
         raise SearchlabError(f"the shard must be i/n, for example 1/4, not {text!r}")

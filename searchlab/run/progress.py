@@ -168,7 +168,10 @@ class _CompletedColumn(MofNCompleteColumn):
 
 
 def progress_bars(console: Console) -> Progress:
-    """Return progress bars whose fields are ``best``, the best result, and ``unit``, the unit of what is done."""
+    """Return progress bars that show what is done, the best result and the time left.
+
+    The fields of each bar are ``best``, the best result, and ``unit``, the unit of what is done.
+    """
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
@@ -213,10 +216,12 @@ def log_trials(run: Run) -> OnTrial:
 
 
 def open_progress(progress: bool | Console, runs: Sequence[Run] = ()) -> AbstractContextManager[RunProgress | None]:
-    """Return a context that shows the progress of ``runs``, or that yields None if none is to be shown.
+    """Return a context that shows progress, or that yields None if none is to be shown.
 
-    ``progress`` is True for bars on standard error (or below the notebook cell), or a console for bars there. Where
-    bars cannot be drawn, a line is printed from time to time instead.
+    Args:
+        progress: True to show bars on standard error (or below the notebook cell), and False to show none. Pass a
+            console to show the bars there. Where bars cannot be drawn, a line is printed from time to time instead.
+        runs: The runs whose progress is shown.
     """
     if not isinstance(progress, Console):
         console = Terminal(stderr=True)

@@ -17,9 +17,9 @@ import msgspec
 from rich.console import Console
 
 from ..costmodel import COST_MODELS
-from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
+from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, cut, did_you_mean
 from ..executors.contract import EXECUTORS, PlainExecutor, RunExecutor, parse_executor, start
-from ..files import file_name, read_text, resolve_inside
+from ..files import MAX_NAME, file_name, read_text, resolve_inside
 from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, write_plan, write_study_copy
 from ..log.result import Result, Results, html_facts
 from ..measure.contract import SpaceCosts
@@ -46,6 +46,7 @@ Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")
 
 
 def parse_trials(text: str) -> int | str:
+    """Parse a number of trials or a :data:`Difficulty`. Raises SearchlabError if ``text`` is neither."""
     try:
         return msgspec.convert(int(text) if text.isdecimal() else text, Trials | Difficulty)
     except msgspec.ValidationError:
@@ -234,7 +235,16 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [CostModelEntry(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
 
     def budget(self, entry: PolicyEntry, all_costs: Callable[[], SpaceCosts | None] = lambda: None) -> Budget:
-        """Return a policy's budget in a space; ``all_costs`` returns the space's costs if a table has them all."""
+        """Return the budget for a policy's runs in a space.
+
+        Args:
+            entry: The policy.
+            all_costs: A function that returns all costs in the space if they are in a complete table, and None
+                otherwise. It is called only if the number of trials depends on the space's difficulty.
+
+        Raises:
+            SearchlabError: If the number of trials depends on the difficulty and the difficulty is unknown.
+        """
         parts = ("trials", "seconds", "stop_after")
         trials, seconds, stop_after = (getattr(self if getattr(entry, name) is None else entry, name) for name in parts)
         if isinstance(trials, str):
@@ -278,7 +288,12 @@ class UserObjects:
 
 
 def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObjects]:
-    """Replace the classes and objects in ``data`` with names. :meth:`Study.from_dict` describes ``data``."""
+    """Replace the classes and objects in ``data`` with names. :meth:`Study.from_dict` describes ``data``.
+
+    Raises SearchlabError if the class of a space or cost model cannot be found by its name.
+    """
+    if not isinstance(data, Mapping):
+        raise SearchlabError(f"a study must be a mapping with the keys of a study file, not {data!r:.200}")
     plain, objects = {name: plain_value(value) for name, value in data.items()}, UserObjects()
     for key in ("policies", "cost_models", "spaces"):
         if isinstance(plain.get(key), list | tuple):
@@ -395,7 +410,13 @@ class Study:
 
         plain, objects = names_for_objects(data)
         study = cls._from_data(plain, Path(base), "the study")
-        text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=name_of), indent=2).decode() + "\n"
+        try:
+            text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=name_of), indent=2).decode() + "\n"
+        except UnicodeEncodeError as error:
+            text = cut(repr(error.object), MAX_NAME)
+            raise SearchlabError(
+                f"the study contains {text}, which UTF-8 cannot encode; remove lone surrogates"
+            ) from None
         return replace(study, objects=objects, copy=(JSON, text))
 
     @classmethod
@@ -583,6 +604,7 @@ class Study:
         return sorted(names & self.suite.baseline_files.keys() - labels)
 
     def planned_runs(self) -> list[PlannedRun]:
+        """Return the runs for the plan file that is stored next to the logs."""
         return [
             PlannedRun(
                 log=run.log.as_posix(),
@@ -706,6 +728,7 @@ class Study:
 
 
 def choose_table_space(table: SuiteTable) -> SpaceChoice:
+    """Return the space of a suite's table. Raises SearchlabError if the table was not measured in this space."""
     with names_from(table.directory):
         space_choice = SpaceChoice.from_spec(table.plugin, parse_workload(table.entry.workload), table.target())
     check_table(table, space_choice.space)

@@ -45,6 +45,7 @@ class EarlierRun:
     """An earlier run that can be used as a warm start.
 
     Attributes:
+        digest: The log's digest.
         statistic: The statistic that the new run uses as the cost.
         directory: The directory in which it was found, or None if it was specified itself and must be used.
         may_import: Whether its space is being searched and may be imported.
@@ -74,7 +75,7 @@ class EarlierRun:
 
     @cached_property
     def space(self) -> Space:
-        """The run's space, whose plug-in is imported."""
+        """The run's space, whose plug-in is imported. Raises SearchlabError if the space no longer exists."""
         # Not within trust_plugins(), which is only for the space
         workload = workload_of(self.log.header, self.log.path)
         with trust_plugins(self.may_import):
@@ -136,7 +137,13 @@ def _read_table(table: SuiteTable, statistic: Statistic) -> EarlierRun:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The earlier runs from which a run starts, and whether its first trial is the default config of its space."""
+    """The earlier runs from which a run starts.
+
+    Attributes:
+        same_space: The runs in the same space.
+        directories: The directories that contain some of these runs.
+        default: Whether the run's first trial is the default config of its space.
+    """
 
     same_space: tuple[EarlierRun, ...] = ()
     others: tuple[EarlierRun, ...] = ()
@@ -173,8 +180,12 @@ class WarmStart:
     def feed(self, policy: Policy, cost_model: BoundCostModel | None, trials: Sequence[Trial] = ()) -> None:
         """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.
 
-        A policy that transfers also learns from the runs in other spaces. ``trials`` are those that the run itself has
-        measured before the policy's first proposal.
+        A policy that transfers also learns from the runs in other spaces.
+
+        Args:
+            policy: The policy.
+            cost_model: The policy's cost model.
+            trials: The trials that the run itself has measured before the policy's first proposal.
         """
         if cost_model is not None and cost_model.features.builds_programs:
             for run in self.runs:
@@ -189,7 +200,12 @@ class WarmStart:
 
 @dataclass(frozen=True)
 class EarlierRuns:
-    """The earlier runs in the sources of warm starts, those in directories first."""
+    """The earlier runs in the sources of warm starts.
+
+    Attributes:
+        runs: All runs; those in directories come first.
+        default: Whether the default config is among the sources.
+    """
 
     runs: tuple[EarlierRun, ...] = ()
     directories: tuple[Path, ...] = ()
@@ -197,7 +213,10 @@ class EarlierRuns:
 
     @classmethod
     def from_sources(cls, sources: Sequence[Source], statistic: Statistic, base: Path = Path()) -> EarlierRuns:
-        """Read the logs in ``sources``, whose paths are relative to ``base``."""
+        """Read the logs in ``sources``, whose paths are relative to ``base``.
+
+        Raises SearchlabError if a log is damaged, has no trials or is specified twice.
+        """
         runs: list[EarlierRun] = []
         directories: list[Path] = []
         for source in sources:
@@ -233,7 +252,8 @@ class EarlierRuns:
     def warm_start(self, plugin: Plugin, space: Space, features: str, transfers: bool, machine: str) -> WarmStart:
         """Return the runs that can be used when searching ``space`` on ``machine``, which is "" if it is unknown.
 
-        Of the runs in directories, those in ``space`` must have been measured there. See :func:`select_runs`.
+        Of the runs in directories, those in ``space`` must have been measured on the same machine. For the other
+        arguments, see :func:`select_runs`.
         """
         selected: dict[str, EarlierRun] = {}
         other_machines: dict[Path, set[str]] = {}
@@ -253,7 +273,10 @@ class EarlierRuns:
         return replace(warm_start, directories=self.directories, default=self.default)
 
     def check_used(self, warm_starts: Sequence[WarmStart]) -> None:
-        """Raise SearchlabError if none of ``warm_starts`` uses a log that was specified. Suites may be unused."""
+        """Raise SearchlabError if none of ``warm_starts`` uses a log that was specified.
+
+        Suites may be unused. A directory that is not used causes a SearchlabWarning.
+        """
         used = {digest for warm_start in warm_starts for digest in warm_start.digests}
         for path in self.directories:
             digests = {run.digest for run in self.runs if run.directory == path}
@@ -275,10 +298,14 @@ class EarlierRuns:
 def select_runs(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: str, transfers: bool) -> WarmStart:
     """Return the ``runs`` that can be used when searching ``space``, which is specified by ``plugin``.
 
-    Every policy can learn from trials in ``space``. Other runs can be used only to train a cost model with ``features``
-    ("" for none), or by a policy that transfers. A cost model with program features can learn from runs in any space.
-    Cost models with knob features, as well as policies that transfer, can learn only from runs for a different shape in
-    the same space. A run never learns from a suite's tables for its own workload.
+    Every policy can learn from trials in ``space``. Other runs can be used only to train a cost model, or by a policy
+    that transfers. A cost model with program features can learn from runs in any space. Cost models with knob features,
+    as well as policies that transfer, can learn only from runs for a different shape in the same space. A run never
+    learns from a suite's tables for its own workload.
+
+    Args:
+        features: The cost model's features, or "" if there is no cost model.
+        transfers: Whether the policy transfers.
     """
     runs = [run for run in runs if not (run.is_from_suite and workload_name(run.log.header) == str(space.workload))]
     same_space = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)

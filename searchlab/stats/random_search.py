@@ -217,8 +217,11 @@ class RandomDraws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ) -> Self:
         """Compute the results from the costs of all configs in a space, or of a random sample of them.
 
-        ``costs`` are in seconds, infinite for failures, at least one of them finite: shape (N,). ``slowest`` are the
-        seconds of the slowest config, if it is not among them. For ``weights``, see :func:`expected_best`.
+        Args:
+            costs: The costs in seconds, infinite for failures, at least one of them finite: shape (N,).
+            trials: The length of ``expected``, at most N.
+            weights: See :func:`expected_best`.
+            slowest: The seconds of the slowest config, if it is not among ``costs``.
         """
         logs = np.log(costs)
         works = np.isfinite(logs)

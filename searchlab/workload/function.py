@@ -42,6 +42,7 @@ class Function(Kernel):
 
     @classmethod
     def from_function(cls, function: Callable[..., Any]) -> Self:
+        """Return the workload that measures configs with ``function``."""
         definition: Any = function
         while isinstance(definition, functools.partial):
             definition = definition.func
@@ -50,7 +51,7 @@ class Function(Kernel):
         )
 
     def load(self) -> Callable[[dict[str, Any]], Any]:
-        """Return the function, which is imported if only its name is known."""
+        """Return the function, which is imported if only its name is known. Raises SearchlabError if this fails."""
         if self.function is None:
             function = load_attribute(self.name, f"workload '{self}'")
             if not callable(function):

@@ -154,10 +154,16 @@ def fuse(product: ProductWithEpilogue, elementwise: Tir) -> Fused:
 
 
 def elementwise_of(func: tvm.tirx.PrimFunc, tensors: Mapping[Any, Any], shape: Sequence[int]) -> tvm.te.Tensor:
-    """Return the tensor of this shape, which may omit axes of extent 1, that the last block of ``func`` computes.
+    """Return the tensor of the given shape that the last block of ``func`` computes, read from ``tensors``.
 
-    It is read from ``tensors``, which take the place of the buffers that the block reads; if a tensor has fewer axes
-    than its buffer, those of extent 1 are omitted. Raises ValueError if the block does not compute element by element.
+    Args:
+        func: A function whose last block computes its result element by element.
+        tensors: The tensors that take the place of the buffers that the block reads. If a tensor has fewer axes than
+            its buffer, those of extent 1 are omitted.
+        shape: The shape of the result, which may omit axes of extent 1 as well.
+
+    Raises:
+        ValueError: If the block does anything else.
     """
     from tvm import te
     from tvm.ir.expr import TensorLoad

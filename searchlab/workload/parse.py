@@ -58,9 +58,16 @@ def _class(kind: str, text: str) -> type[Workload]:
 
 
 def logged_workload(text: str, content: str, path: Path) -> Workload:
-    """Return the workload with the name ``text`` in the log at ``path``, without executing code that is not installed.
+    """Return the workload that a log contains, without executing code that is not installed.
 
-    ``content`` is the text that its :meth:`Workload.content` returned.
+    Args:
+        text: The workload's name.
+        content: The text that its :meth:`Workload.content` returned.
+        path: The path of the log.
+
+    Raises:
+        SearchlabError: If the workload cannot be created, or if this would import code that no installed package
+            registers and :func:`~searchlab.plugins.trust_plugins` is not active.
     """
     kind, spelling = kind_of(text)
     if "/" in kind:
@@ -72,7 +79,7 @@ def logged_workload(text: str, content: str, path: Path) -> Workload:
 
 
 def named_workload(text: str, path: Path) -> Workload:
-    """Return the workload with the name ``text``, which the file ``path`` contains.
+    """Return the workload with the name ``text``, which the file ``path`` contains. Raises SearchlabError.
 
     It differs from :func:`parse_workload` in that only registered code is imported, and no file is executed.
     """

@@ -104,6 +104,7 @@ class ProductWithEpilogue(Product):
 
     @property
     def suffix(self) -> str:
+        """The end of the spelling, such as ``":float16:relu"``."""
         return super().suffix + "".join(f":{name}" for name in EPILOGUE if getattr(self, name))
 
     def operands(self, result: tuple[int, ...], channels: int) -> dict[str, tuple[int, ...]]:
@@ -217,7 +218,11 @@ class MatrixProduct(ProductWithEpilogue):
 
 @dataclass(frozen=True)
 class Gemm(MatrixProduct):
-    """``C[m, n] = A[m, k] B[k, n]``, then optional ``+ bias[n]``, ``+ addend[m, n]`` and ReLU."""
+    """``C[m, n] = A[m, k] B[k, n]``, then optional ``+ bias[n]``, ``+ addend[m, n]`` and ReLU.
+
+    Attributes:
+        nt: Whether B is stored as [n, k], like the weight of a linear layer.
+    """
 
     axes = "m", "n", "k"
     block = "gemm"
@@ -554,7 +559,11 @@ def _windows(size: int, kernel: int, result: int, padding: int | None) -> list[t
 
 @dataclass(frozen=True)
 class BatchMatmul(MatrixProduct):
-    """``C[b, m, n] = A[b, m, k] B[b, k, n]`` for each element b of a batch, then an optional epilogue, as in a GEMM."""
+    """``C[b, m, n] = A[b, m, k] B[b, k, n]`` for each element b of a batch, then an optional epilogue, as in a GEMM.
+
+    Attributes:
+        nt: Whether B is stored as [b, n, k], like the keys of an attention layer.
+    """
 
     b: int = 1
     channel_axis = 2
@@ -572,7 +581,8 @@ PAIRS = {"s": "stride", "p": "padding", "d": "dilation"}
 def sizes_in(text: str, count: int, spelling: str) -> tuple[list[int], list[str]]:
     """Split ``text``, such as ``"4x8:float64"``, into its ``count`` sizes and the options that follow them.
 
-    If it does not begin with so many sizes, the error shows ``spelling``.
+    Raises:
+        SearchlabError: If ``text`` does not begin with ``count`` sizes; the message shows ``spelling``.
     """
     sizes, *options = text.split(":")
     try:

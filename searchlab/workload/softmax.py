@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from ..arrays import Array
-from ..errors import SearchlabError
+from ..errors import SearchlabError, did_you_mean
 from .base import Workload
 from .products import sizes_in
 
@@ -40,7 +40,12 @@ class Softmax(Workload):
     @classmethod
     def parse(cls, text: str) -> Self:
         (rows, columns), options = sizes_in(text, 2, "softmax:ROWSxCOLUMNS, for example softmax:128x1000:float64")
-        return cls(rows, columns, ":".join(options) or "float32")
+        for option in options:
+            if option not in DTYPES or len(options) > 1:
+                raise SearchlabError(
+                    f"workload 'softmax:{text}': unknown option {option!r}{did_you_mean(option, DTYPES)}"
+                )
+        return cls(rows, columns, *options)
 
     @property
     def spelling(self) -> str:

@@ -110,6 +110,7 @@ class Tir(Workload):
 
     @classmethod
     def from_function(cls, func: Any, name: str = "") -> Self:
+        """Return the workload that computes ``func``; see :func:`from_primfunc`."""
         import tvm
         from tvm.s_tir import SBlockRealize
 
@@ -207,7 +208,11 @@ class Tir(Workload):
         return inputs if is_exact else None
 
     def reference(self, inputs: dict[str, Array]) -> tuple[Array, ...]:
-        """Return the results of the unscheduled program on this machine's CPU, computed in float64 if possible."""
+        """Return the results of the unscheduled program on this machine's CPU, computed in float64 if possible.
+
+        Raises:
+            SearchlabError: If the program writes to its inputs, or its results depend on what they were before.
+        """
         computed = self._compute(self._in_float64 or self._as_written, inputs)
         arguments = self.arguments[-self.results :]
         return tuple(
@@ -303,7 +308,11 @@ class Tir(Workload):
         return rtol, atol
 
     def check_twin(self, twin: Any, where: str) -> None:
-        """Raise SearchlabError unless ``twin``, called ``where``, returns the same results as the program."""
+        """Check that the function ``twin``, called with the inputs, returns the same results as the program.
+
+        Raises:
+            SearchlabError: If the results differ by more than the tolerance; the message calls the twin ``where``.
+        """
         inputs, (rtol, atol) = self.inputs(), self.tolerance()
         returned = twin(*inputs.values())
         twin_results = [np.asarray(result) for result in (returned if isinstance(returned, tuple) else (returned,))]
@@ -317,6 +326,7 @@ class Tir(Workload):
                 raise SearchlabError(f"result {number} of {where} differs from the program's by up to {difference}")
 
     def content(self) -> str:
+        """Return the program and its properties as JSON."""
         return json.dumps([self.program, self.operations, self.outputs, self.terms])
 
     @classmethod
@@ -390,7 +400,10 @@ def load_json(text: str) -> Any:
     """Load an object from TVM's JSON, which may be untrusted.
 
     Only objects whose types match :data:`HARMLESS` are created, because TVM's JSON may also contain libraries, which
-    TVM would load. TVM itself may raise any exception.
+    TVM would load.
+
+    Raises:
+        SearchlabError: If the JSON is damaged or contains other types. TVM itself may raise any exception.
     """
     import tvm
 
@@ -410,6 +423,9 @@ def load_untrusted_json(text: str) -> Any:
 
     TVM does not check the graph, and may crash or never return if it is damaged: if an object contains itself, if it
     is of another type than TVM expects, or if it lacks a part.
+
+    Raises:
+        SearchlabError: If TVM cannot load the object, or cannot use it as a program.
     """
 
     def use() -> None:

@@ -91,7 +91,7 @@ def test_spellings(text: str, expected: Workload) -> None:
         ("conv2d:1x8x8x4x4x3x3:p1x1x-1x1", "padding must be at least 0, not -1"),
         ("conv2d:1x8x8x4x4x3x3:s0", "stride must be at least 1"),
         ("conv2d:1x8x8x4x6x3x3:g4", "the channel counts, 4 and 6, must be divisible by the number of groups, 4"),
-        ("softmax:4x5:float16", "must be float32 or float64, not 'float16'"),
+        ("softmax:4x5:float16", "unknown option 'float16'"),
         ("batch-matmul:4x4x4", "needs 4 whole numbers"),
         ("batch-matmul:4x4x4x4:g2", "unknown option 'g2'"),
         ("acme_nowhere:Depthwise:8", "No module named 'acme_nowhere'"),

@@ -14,6 +14,11 @@ from searchlab.executors.contract import RunExecutor, parse_executor
 from tests.support.executing import decided_in, table_study
 
 
+class OddFuture(Future[Any]):
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        raise KeyError("odd")
+
+
 class Fails(RunExecutor):
     """An executor that fails as specified by ``how``; its first call succeeds."""
 
@@ -34,6 +39,8 @@ class Fails(RunExecutor):
                 raise BaseException("no")
             case "leaves":
                 raise SystemExit(0)
+            case "no future":
+                return 3
             case "future leaves":
                 future.set_exception(SystemExit(0))
             case "future is interrupted":
@@ -41,6 +48,13 @@ class Fails(RunExecutor):
             case "future is cancelled":
                 future.cancel()
                 future.set_running_or_notify_cancel()
+            case "wrong result":
+                future.set_result([None])
+            case "no result":
+                future.set_result(None)
+            case "odd future":
+                future = OddFuture()
+                future.set_result([])
         return future
 
 
@@ -49,9 +63,13 @@ class Fails(RunExecutor):
     [
         ("raises", "failed in submit"),
         ("leaves", "SystemExit"),
+        ("no future", "instead of a concurrent.futures.Future"),
         ("future leaves", "lost: SystemExit"),
         ("future is interrupted", "lost: KeyboardInterrupt"),
         ("future is cancelled", "lost: CancelledError"),
+        ("wrong result", "did not return the result"),
+        ("no result", "did not return the result"),
+        ("odd future", "failed in submit: KeyError"),
     ],
 )
 def test_a_failing_executor_is_named_and_complete_runs_are_kept(tmp_path: Path, how: str, message: str) -> None:

@@ -460,3 +460,8 @@ def test_progress_is_shown_unless_it_is_hidden(
     assert capfd.readouterr() == ("", "")
     study.run(tmp_path / "b")  # no terminal here
     assert "the study: 80 of 80 done" in capfd.readouterr().err
+
+
+def test_text_that_is_not_unicode_is_refused(base: dict[str, Any]) -> None:
+    with pytest.raises(SearchlabError, match="UTF-8 cannot encode"):
+        Study.from_dict({**base, "policies": [{"name": "random", "label": "\ud800"}]})

@@ -1,4 +1,4 @@
-"""Logs that cannot be written, or that have names under which they are not found."""
+"""Logs that are cut while they are written, that are large, or that have names under which they are not found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError
+from searchlab.log import lease
 from searchlab.log.format import read_log
+from searchlab.log.lease import LeasedFile, LogCut
 from searchlab.log.writer import LogWriter, write_log
 from tests.support.analysis.logs import write
 
@@ -17,6 +19,43 @@ def begun(path: Path, trials: int = 4) -> Path:
     """Write a log that can be continued, and return its path."""
     write(path.parent, "a", 0, list(range(1, trials + 1))).rename(path)
     return path
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_no_trial_is_lost_if_a_log_is_cut_while_it_grows(resumed: bool, tmp_path: Path) -> None:
+    whole = read_log(begun(tmp_path / "whole.jsonl"))
+    path = tmp_path / "a.jsonl"
+    if resumed:
+        write_log(path, whole.first(2))
+    with pytest.raises(LogCut, match=r"all 3 trials are in .*a\.saved-1\.jsonl"), LogWriter(path, whole.header) as log:
+        for record in whole.records[2 * resumed : 2]:
+            log.append(record)
+        log.append(whole.records[2])
+        os.truncate(path, 0)
+        log.sync()
+    assert read_log(tmp_path / "a.saved-1.jsonl").records == whole.records[:3]
+    assert path.stat().st_size == 0
+
+
+def test_a_log_is_cut_before_a_trial_is_written(tmp_path: Path) -> None:
+    whole = read_log(begun(tmp_path / "whole.jsonl"))
+    path = tmp_path / "a.jsonl"
+    with pytest.raises(LogCut, match="all 4 trials"), LogWriter(path, whole.header) as log:
+        for record in whole.records[:3]:
+            log.append(record)
+        os.truncate(path, 100)
+        log.append(whole.records[3])
+    assert read_log(tmp_path / "a.saved-1.jsonl").records == whole.records
+
+
+def test_a_log_is_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "PIECE", 1000)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(bytes(range(256)) * 100)
+    file = LeasedFile(path)
+    file.take_over(25_555)
+    file.close()
+    assert path.read_bytes() == (bytes(range(256)) * 100)[:25_555]
 
 
 @pytest.mark.parametrize("name", ["x.log", "x.parquet", "x.jsonl.gz", "x.json", "x", "x.JSONL", ".jsonl"])
