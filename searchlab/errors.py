@@ -161,10 +161,10 @@ def last_line(error: BaseException) -> str:
     return _lines(error)[-1]
 
 
-LONGEST_TEXT = 4000  # the maximum length of a failure message in a log, in characters
+MAX_TEXT = 4000  # the maximum length of a failure message in a log, in characters
 
 
-def cut(text: str, longest: int = LONGEST_TEXT) -> str:
+def cut(text: str, longest: int = MAX_TEXT) -> str:
     """Shorten ``text`` to ``longest`` characters: keep its beginning and end, and state its length in between."""
     if len(text) <= longest:
         return text

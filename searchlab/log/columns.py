@@ -160,7 +160,7 @@ def read_columns(path: Path, texts: Texts) -> Columns:
 
 CACHE = "log-cache.pq"  # the name of the cache file, a Parquet file with a row for each log
 
-FEWEST = 200
+MIN_LOGS = 200
 """The minimum number of logs for which a cache is written. Fewer logs can be read within a second."""
 
 STALE = 0.02  # the largest share of logs that may be missing from the cache without causing the cache to be rewritten
@@ -216,7 +216,7 @@ def read_logs(
         readings: Whether ``counts`` and ``readings``, a third of the data, are needed. If not, they may be empty.
         required: The logs that the user named and that therefore must be readable.
     """
-    if directory is None or len(paths) < FEWEST:
+    if directory is None or len(paths) < MIN_LOGS:
         return read_each(paths, lambda path: read_columns(path, texts), required)
     stamps = {path: _stamp_of(path) for path in paths}  # taken before reading, since logs may grow in the meantime
     cached = _read_cache(directory, stamps, texts, readings)

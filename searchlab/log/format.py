@@ -34,7 +34,7 @@ import numpy as np
 from ..arrays import Floats, Ints
 from ..console import one_line
 from ..costmodel.quality import ModelQuality
-from ..errors import LONGEST_TEXT, SearchlabError, warn
+from ..errors import MAX_TEXT, SearchlabError, warn
 from ..files import check_unpacked, find_files, read_bytes, read_each
 from ..parquet import PARQUET
 from ..plugins import Plugin
@@ -73,11 +73,11 @@ Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """Any other integer, such as the value of a knob."""
 
-Text = Annotated[str, msgspec.Meta(max_length=LONGEST_TEXT)]
+Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
 """A name, or the value of a knob."""
 
-Message = Annotated[str, msgspec.Meta(max_length=6 * LONGEST_TEXT)]
-"""A failure message of at most LONGEST_TEXT characters, each of which may have been escaped as six."""
+Message = Annotated[str, msgspec.Meta(max_length=6 * MAX_TEXT)]
+"""A failure message of at most MAX_TEXT characters, each of which may have been escaped as six."""
 
 Moment = Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
 """A time of day, in seconds since 1970, from a clock that may be wrong."""
@@ -708,9 +708,9 @@ def check_bounds(header: Header) -> Header:
 def _check_plain(value: Any, depth: int = 0) -> None:
     """Raise msgspec.ValidationError if ``value`` contains a long name, a huge number, or is nested too deeply."""
     if isinstance(value, str):
-        if len(value) > LONGEST_TEXT:
+        if len(value) > MAX_TEXT:
             raise msgspec.ValidationError(
-                f"{value[:20]!r}... has {len(value):,} characters; at most {LONGEST_TEXT:,} are read"
+                f"{value[:20]!r}... has {len(value):,} characters; at most {MAX_TEXT:,} are read"
             )
     elif isinstance(value, int | float):
         if abs(value) > MAX_NUMBER:

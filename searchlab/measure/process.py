@@ -53,7 +53,7 @@ SLICE_SECONDS = 1.0  # the longest wait after which a time limit is checked
 SEND_SECONDS = 20.0  # time limit for an idle worker to read a message
 WORKER_END_SECONDS = 1.0  # time limit for a worker that has closed its connection to end by itself
 SERVER_END_SECONDS = 5.0  # time limit for the fork server to end its forks
-LONGEST = 1 << 28  # the maximum length of an answer from a process that runs candidates, in bytes
+MAX_ANSWER = 1 << 28  # the maximum length of an answer from a process that runs candidates, in bytes
 MAX_MESSAGE_BYTES = 1 << 17  # the maximum length of a message to the fork server, in bytes
 
 _HEADER = struct.Struct("<Q")
@@ -347,7 +347,7 @@ class MeasuringWorker(Worker):
     """
 
     _process: ForkedProcess
-    max_length = LONGEST
+    max_length = MAX_ANSWER
 
     def __init__(self, threads: int, scratch: str = "", memory_limit_mb: int = 0) -> None:
         self._threads = threads

@@ -17,7 +17,7 @@ from scipy.special import stdtr
 from ..arrays import Floats
 from .intervals import DECIMALS, Interval, number_phrase, satterthwaite, t_interval
 
-FEWEST_WORKLOADS = 11  # minimum for claims about other workloads; with fewer, no test of ten strategies is significant
+MIN_WORKLOADS = 11  # minimum for claims about other workloads; with fewer, no test of ten strategies is significant
 ROPE = 0.01  # region of practical equivalence: smaller differences in area under the curve do not matter
 
 
@@ -107,8 +107,8 @@ def _on_these(value: float, paired: Sequence[Floats]) -> Answer:
 
 
 def _on_others(value: float, means: Floats) -> Answer:
-    if len(means) < FEWEST_WORKLOADS:
-        takes = f"A claim about other workloads needs {FEWEST_WORKLOADS} workloads that both strategies ran on"
+    if len(means) < MIN_WORKLOADS:
+        takes = f"A claim about other workloads needs {MIN_WORKLOADS} workloads that both strategies ran on"
         return no_answer(value, f"{takes}; there {number_phrase(len(means))}.")
     if (means == means[0]).all():
         return no_answer(value, "All workloads give the same difference, so they do not show how differences vary.")
@@ -116,7 +116,7 @@ def _on_others(value: float, means: Floats) -> Answer:
 
 
 def _on_other_members(value: float, means: Floats, owners: Sequence[str]) -> Answer:
-    if len(means) < FEWEST_WORKLOADS:
+    if len(means) < MIN_WORKLOADS:
         return _on_others(value, means)
     members = [means[[owner == other for other in owners]] for owner in dict.fromkeys(owners)]
     if single := sum(len(own) < 2 for own in members):
