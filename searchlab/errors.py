@@ -27,12 +27,6 @@ class SearchlabError(Exception):
     exit_code = 2
 
 
-class RunEnded(SearchlabError):
-    """Raised if a plug-in tries to end the process during a run. The CLI exits with code 1."""
-
-    exit_code = 1
-
-
 class SearchlabWarning(UserWarning):
     """Issued for a condition that users should know about but that does not stop a run. The CLI prints one line."""
 
@@ -124,8 +118,7 @@ class RunsFailed(SearchlabError):
         super().__init__(f"{len(reasons)} of {count} runs failed. {'; '.join(texts)}")
 
 
-SHOWN = 5
-"""The maximum number of reasons that a message lists."""
+SHOWN = 5  # the maximum number of reasons that a message lists
 
 
 @contextmanager
@@ -168,11 +161,10 @@ def last_line(error: BaseException) -> str:
     return _lines(error)[-1]
 
 
-LONGEST_TEXT = 4000
-"""The maximum length of a failure message in a log, in characters."""
+MAX_TEXT = 4000  # the maximum length of a failure message in a log, in characters
 
 
-def cut(text: str, longest: int = LONGEST_TEXT) -> str:
+def cut(text: str, longest: int = MAX_TEXT) -> str:
     """Shorten ``text`` to ``longest`` characters: keep its beginning and end, and state its length in between."""
     if len(text) <= longest:
         return text

@@ -42,7 +42,7 @@ from .run.loop import search
 from .run.plan import Run
 from .run.study import PolicyEntry, Study
 from .stats.intervals import Interval, mean_of_means_interval
-from .stats.random_search import Draws, RandomSearch
+from .stats.random_search import RandomDraws, RandomSearch
 from .workload import parse_workload
 
 FACTOR = 4
@@ -167,7 +167,7 @@ def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
     if len(working) == 0 or working.min() == working.max():
         return None
     all_costs = measurer.all_costs(run.space)
-    draws = Draws.from_costs(costs, run.trials, all_costs.weights if all_costs else None)
+    draws = RandomDraws.from_costs(costs, run.trials, all_costs.weights if all_costs else None)
     random = RandomSearch.from_draws(draws, float(working.min()), run.trials, run.start()[0].n_startup)
     return Problem(run, measurer, random, hashlib.sha256(costs.tobytes()).hexdigest()[:12])
 

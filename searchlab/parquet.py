@@ -17,14 +17,9 @@ from .files import check_unpacked
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PARQUET = ".parquet"
-"""The file-name ending of Parquet files."""
-
-KEY = "searchlab"
-"""The key in a file's metadata under which JSON describes its content."""
-
-MAX_ROWS = 10_000_000
-"""The maximum number of rows in a file."""
+PARQUET = ".parquet"  # the file-name ending of Parquet files
+KEY = "searchlab"  # the key in a file's metadata under which JSON describes its content
+MAX_ROWS = 10_000_000  # the maximum number of rows in a file
 
 NUMBERS, INTEGERS = "list<element: double>", "list<element: int64>"
 """The types of columns whose values are arrays, in Arrow's notation."""

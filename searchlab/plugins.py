@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from .errors import RunEnded, SearchlabError, describe, did_you_mean
+from .errors import SearchlabError, describe, did_you_mean
 from .options import SUPPLIED, check_option, declared_options, plain
 
 T = TypeVar("T")
@@ -208,8 +208,7 @@ class PluginKind(Generic[T]):
     def failure(self, cls: type[Any], doing: str, error: BaseException) -> SearchlabError:
         """Return an error which states that the method ``doing`` of ``cls`` raised ``error``, and on which line."""
         where = line_of(error, cls) or defined_at(getattr(cls, doing, cls))
-        kind = RunEnded if isinstance(error, PluginExit) else SearchlabError
-        return kind(
+        return SearchlabError(
             f"{self.title} {self.name_of(cls)!r} failed in {doing}: {describe(error)} ({where}); "
             f"--traceback shows the traceback"
         )
@@ -373,7 +372,6 @@ def _read_entry_points(group: str, where: tuple[tuple[str, int], ...]) -> tuple[
 
 
 def _modification_time(path: str) -> int:
-    """Return the modification time of the directory ``path`` in nanoseconds, or 0 if it does not exist."""
     try:
         return os.stat(path or ".").st_mtime_ns
     except (OSError, ValueError):
@@ -428,18 +426,14 @@ def execute_file(path: Path) -> ModuleType:
     return module
 
 
-class PluginExit(Exception):
-    """Raised if a plug-in calls ``os._exit``, which would end the process without an error message."""
-
-
 @contextmanager
 def convert_foreign_errors(blame: Callable[[BaseException], SearchlabError]) -> Iterator[None]:
     """Convert any exception that foreign code raises to the SearchlabError that ``blame`` returns for it.
 
-    A call to ``os._exit`` is also an error. SearchlabErrors, and the exceptions that searchlab or pytest raises to stop
-    foreign code, are not converted. An interrupt remains one even if the code, or TVM, has replaced it.
+    SearchlabErrors, and the exceptions that searchlab or pytest raises to stop foreign code, are not converted. An
+    interrupt remains one even if the code, or TVM, has replaced it.
     """
-    with intercept_exit(), noting_interrupts() as interrupts:
+    with note_interrupts() as interrupts:
         before = len(interrupts)
         try:
             yield
@@ -454,11 +448,11 @@ def convert_foreign_errors(blame: Callable[[BaseException], SearchlabError]) -> 
 
 
 _interrupts: list[int] | None = None
-"""The list that the outermost :func:`noting_interrupts` has yielded."""
+"""The list that the outermost :func:`note_interrupts` has yielded."""
 
 
 @contextmanager
-def noting_interrupts() -> Iterator[list[int]]:
+def note_interrupts() -> Iterator[list[int]]:
     """Yield a list to which each signal is added that arrives in this context and has a handler in Python.
 
     If a callback of TVM raises KeyboardInterrupt, TVM raises a RuntimeError without text instead. Within another such
@@ -492,39 +486,6 @@ def noting_interrupts() -> Iterator[list[int]]:
                 signal.signal(number, handler)
 
 
-FORKED = (
-    "a plug-in forked this process, and the child returned from the plug-in; a plug-in that forks must end its child "
-    "process with os._exit before returning\n"
-)
-
-_calling = threading.local()
-_exit = os._exit
-
-
-def _guarded_exit(status: int) -> NoReturn:
-    if getattr(_calling, "process", None) == os.getpid():
-        raise PluginExit(f"it called os._exit({status})")
-    _exit(status)  # called by a child process, or outside any plug-in
-
-
-@contextmanager
-def intercept_exit() -> Iterator[None]:
-    """Make ``os._exit`` raise PluginExit in this thread of this process while the context is active.
-
-    A child process that a plug-in forks ends here.
-    """
-    os._exit = _guarded_exit
-    before = getattr(_calling, "process", None)
-    _calling.process = process = os.getpid()
-    try:
-        yield
-    finally:
-        _calling.process = before
-        if os.getpid() != process:  # it would end its parent's worker processes and write its logs
-            os.write(2, FORKED.encode())
-            _exit(1)
-
-
 def _stops(error: BaseException) -> bool:
     """Return whether ``error`` was raised by a signal, searchlab or pytest in order to stop a plug-in."""
     if isinstance(error, Exception | SystemExit):
@@ -547,8 +508,7 @@ def raised_at(error: BaseException) -> str:
     """Return the ``file:line`` where ``error`` was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    last = frames[-2] if isinstance(error, PluginExit) and len(frames) > 1 else frames[-1]  # the call of os._exit
+    last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{last.filename}:{last.lineno}"
 
 

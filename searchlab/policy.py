@@ -130,28 +130,12 @@ class Policy(ChecksOptions, ABC):
     fill_ins: Container[Config] = ()
     effective: Mapping[str, Any] = {}
 
-    def __init_subclass__(
-        cls,
-        *,
-        takes_cost_model: bool | None = None,
-        own_model: OwnModel | None = None,
-        uses_seed: bool | None = None,
-        needs_asks: bool | None = None,
-        transfers: bool | None = None,
-        stops: bool | None = None,
-        **others: Any,
-    ) -> None:
-        """Declare the :class:`Traits` of a class; traits that are None are inherited."""
-        super().__init_subclass__(**others)
-        declared: dict[str, Any] = {
-            "takes_cost_model": True if own_model else takes_cost_model,
-            "own_model": own_model,
-            "uses_seed": uses_seed,
-            "needs_asks": needs_asks,
-            "transfers": transfers,
-            "stops": stops,
-        }
-        cls.traits = replace(cls.traits, **{name: value for name, value in declared.items() if value is not None})
+    def __init_subclass__(cls, **traits: Any) -> None:
+        """Declare the :class:`Traits` of a class, which inherits all others."""
+        super().__init_subclass__()
+        if traits.get("own_model"):
+            traits["takes_cost_model"] = True
+        cls.traits = replace(cls.traits, **traits)
 
     def __init__(self, space: Space, *, seed: int) -> None:
         self.space = space

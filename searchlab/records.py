@@ -101,13 +101,12 @@ def describe_failures(failures: Iterable[tuple[Failure | None, str]]) -> str:
     if not failed:
         return ""
     kinds = Counter(kind for kind, _ in failed).most_common()
-    messages = Counter(one_line(message)[:LONGEST_QUOTE] for kind, message in failed if kind == kinds[0][0] and message)
+    messages = Counter(one_line(message)[:MAX_QUOTE] for kind, message in failed if kind == kinds[0][0] and message)
     quote = f"; most often: {messages.most_common(1)[0][0]}" if messages else ""
     return ", ".join(f"{kind} {count}" for kind, count in kinds) + quote
 
 
-LONGEST_QUOTE = 300
-"""The maximum length of a failure message in another message, in characters."""
+MAX_QUOTE = 300  # the maximum length of a failure message in another message, in characters
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def check_fields(settings: msgspec.Struct) -> None:
 _fields = cache(msgspec.structs.fields)  # it evaluates the annotations, which takes longer than all checks
 
 
-def known_part(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, ...]]:
+def drop_unknown_keys(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, ...]]:
     """Remove the keys that the type ``kind`` does not have from plain data, at any depth.
 
     Args:
@@ -79,7 +79,7 @@ def known_part(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, .
         items = [item for item in _items(kind) if isinstance(data, list)]
         if len(items) != 1:
             return data, ()
-        pairs = [known_part(value, items[0], f"{where}[{index}]") for index, value in enumerate(data)]
+        pairs = [drop_unknown_keys(value, items[0], f"{where}[{index}]") for index, value in enumerate(data)]
         return [value for value, _ in pairs], tuple(clause for _, clauses in pairs for clause in clauses)
     fields = _field_types(structs[0])
     tag = structs[0].__struct_config__.tag_field
@@ -87,7 +87,7 @@ def known_part(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, .
     unknown: list[str] = []
     for key, value in data.items():
         if key in fields:
-            known_fields[key], clauses = known_part(value, fields[key], f"{where}.{key}")
+            known_fields[key], clauses = drop_unknown_keys(value, fields[key], f"{where}.{key}")
             unknown += clauses
         elif key == tag:
             known_fields[key] = value

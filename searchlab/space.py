@@ -101,7 +101,7 @@ class Knob:
         the knob is not a tile, the value is :meth:`redraw`. Source: MetaSchedule's ``mutate_tile_size.cc``.
         """
         if self.kind == "tile" and isinstance(value, tuple):
-            pairs = [(x, y) for x, factor in enumerate(value) if factor > 1 for y in range(len(value)) if y != x]
+            pairs = _level_pairs(value)
             while pairs:
                 x, y = pairs.pop(int(rng.integers(len(pairs))))
                 if (value, x, y) not in self._moves:
@@ -124,12 +124,11 @@ class Knob:
                 numbers: list[Any] = others
                 near = [*sorted(n for n in numbers if n < value)[-1:], *sorted(n for n in numbers if n > value)[:1]]
             elif self.kind == "tile" and isinstance(value, tuple):
-                levels = [(x, y) for x, factor in enumerate(value) if factor > 1 for y in range(len(value)) if y != x]
                 moves = [
-                    _move_factor(value, x, y, prime)
-                    for x, y in levels
-                    for prime in _divisors(value[x])[1:]
-                    if _prime(prime)
+                    _move_factor(value, x, y, divisor)
+                    for x, y in _level_pairs(value)
+                    for divisor in _divisors(value[x])
+                    if len(_divisors(divisor)) == 2  # a prime
                 ]
                 near = [tile for tile in moves if tile in self.choices] or others
             self._adjacent[value] = near
@@ -137,19 +136,22 @@ class Knob:
 
     @cached_property
     def _adjacent(self) -> dict[Value, Sequence[Value]]:
-        """A mapping from each choice to its :meth:`adjacent` choices; filled lazily."""
-        return {}
+        return {}  # filled by adjacent()
 
     @cached_property
     def _moves(self) -> dict[tuple[Value, int, int], list[tuple[int, ...]]]:
-        """A mapping from (tile, from level, to level) to the choices of :meth:`move_factor`, filled lazily."""
-        return {}
+        return {}  # filled by move_factor(), by tile and levels
 
 
 def _kind(value: Value) -> Kind:
     if isinstance(value, bool | str):
         return "word"
     return "tile" if isinstance(value, tuple) else "number"
+
+
+def _level_pairs(tile: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the pairs of levels between which a factor can be moved."""
+    return [(x, y) for x, factor in enumerate(tile) if factor > 1 for y in range(len(tile)) if y != x]
 
 
 def _move_factor(tile: tuple[int, ...], x: int, y: int, factor: int) -> tuple[int, ...]:
@@ -217,7 +219,6 @@ class Encoding:
         return matrix
 
     def _columns_of(self, name: str, value: Value) -> tuple[list[int], list[float]]:
-        """Return the columns and numbers for a knob's value, which are cached."""
         represented = self._represent(value, name in self._words and (name, 0) not in self._columns)
         has_word = any(isinstance(part, str) for part, _ in represented)
         row = dict.fromkeys(self._words.get(name, []) if has_word else [], 0.0)
@@ -225,10 +226,6 @@ class Encoding:
             if (name, part) in self._columns:
                 row[self._columns[name, part]] = number
         return self._cells.setdefault((name, value), (list(row), list(row.values())))
-
-
-def _prime(n: int) -> bool:
-    return len(_divisors(n)) == 2
 
 
 class Config(Mapping[str, Value]):
@@ -333,15 +330,15 @@ def _check_choice(knob: Knob, value: Any) -> None:
         raise InvalidConfig(f"knob {knob.name!r} cannot be {value!r}: the choice is {kinds}")
 
 
-_ASKED: WeakKeyDictionary[Space, dict[Config, tuple[Config, list[Knob]]]] = WeakKeyDictionary()
+_RECENT_KNOBS: WeakKeyDictionary[Space, dict[Config, tuple[Config, list[Knob]]]] = WeakKeyDictionary()
 
 REMEMBERED = 4096
 """The maximum number of configs of a space whose knobs are remembered. If there are more, all are forgotten."""
 
 
-def _asked_in(space: Space) -> dict[Config, tuple[Config, list[Knob]]]:
+def _recent_knobs(space: Space) -> dict[Config, tuple[Config, list[Knob]]]:
     """Return recent configs of ``space`` and their knobs; a search mutates the configs that it has just made."""
-    cache = _ASKED.setdefault(space, {})
+    cache = _RECENT_KNOBS.setdefault(space, {})
     if len(cache) > REMEMBERED:
         cache.clear()
     return cache
@@ -399,8 +396,8 @@ class Space(ChecksOptions, ABC):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         space = super().__new__(cls)
         names = list(inspect.signature(cls).parameters)[2:] if len(args) > 2 else []
-        named = {**dict(zip(names, args[2:], strict=False)), **kwargs}
-        space.made_with = {name: value for name, value in named.items() if name not in ("workload", "target")}
+        arguments = {**dict(zip(names, args[2:], strict=False)), **kwargs}
+        space.made_with = {name: value for name, value in arguments.items() if name not in ("workload", "target")}
         workload = args[0] if args else kwargs.get("workload")
         if cls.takes and isinstance(workload, Workload) and workload.op not in cls.takes:
             description = "" if str(workload).startswith(workload.op) else f", which is {workload.op}"
@@ -478,18 +475,18 @@ class Space(ChecksOptions, ABC):
         Raises:
             InvalidConfig: If ``config`` is not a member of the space.
         """
-        cache = _asked_in(self)
-        asked: list[Knob]
+        cache = _recent_knobs(self)
+        knobs: list[Knob]
         with suppress(TypeError):  # a value that has no hash is not a choice, which is reported below
             if isinstance(config, Config) and config in cache:
-                member, asked = cache[config]
+                member, knobs = cache[config]
                 # Equal configs may have values of different types, which are then compared with the choices.
                 if config is member or all(_types(config[name]) == _types(value) for name, value in member.items()):
-                    return list(asked)
-        asked = []
+                    return list(knobs)
+        knobs = []
 
         def choose(knob: Knob) -> Value:
-            asked.append(knob)
+            knobs.append(knob)
             if knob.name not in config:
                 raise InvalidConfig(f"the config has no value for knob {knob.name!r}")
             value = config[knob.name]
@@ -497,12 +494,12 @@ class Space(ChecksOptions, ABC):
             return value
 
         self.decide(choose)
-        extra = set(config) - {knob.name for knob in asked}
+        extra = set(config) - {knob.name for knob in knobs}
         if extra:
             raise InvalidConfig(f"the config has values for {sorted(extra)}, which are not knobs of this config")
         if isinstance(config, Config):
-            cache[config] = config, asked
-        return list(asked)
+            cache[config] = config, knobs
+        return list(knobs)
 
     def knobs_of(self, configs: Iterable[Mapping[str, Value]]) -> dict[str, Knob]:
         """Return the knobs in ``configs`` by name, each from the first config that has it, ignoring non-members."""
@@ -564,10 +561,10 @@ class Space(ChecksOptions, ABC):
     def repair(self, values: Mapping[str, Value], rng: np.random.Generator) -> Config:
         """Return a config with every legal value from ``values`` and random values for the other knobs."""
 
-        asked: list[Knob] = []
+        knobs: list[Knob] = []
 
         def choose(knob: Knob) -> Value:
-            asked.append(knob)
+            knobs.append(knob)
             value = values.get(knob.name)
             if value is not None:
                 with suppress(ValueError):
@@ -575,8 +572,8 @@ class Space(ChecksOptions, ABC):
             return knob.choices[int(rng.integers(len(knob.choices)))]
 
         config = self.decide(choose)
-        if len(asked) == len(config):  # otherwise `knobs` rejects the config
-            _asked_in(self)[config] = config, asked
+        if len(knobs) == len(config):  # otherwise `knobs` rejects the config
+            _recent_knobs(self)[config] = config, knobs
         return config
 
     def mutate(self, config: Config, rng: np.random.Generator) -> Config:
@@ -665,12 +662,9 @@ class Space(ChecksOptions, ABC):
     def fingerprint(self) -> str:
         """A hash of the space's structure: the workload, the target, and the knobs of 32 fixed random configs."""
         digest = hashlib.sha256(f"{self.workload} {self.target}".encode())
-        seen: set[tuple[str, tuple[Value, ...]]] = set()
-        for knob in chain.from_iterable(self._probed_knobs()):
-            mark = (knob.name, tuple(knob.choices))
-            if mark not in seen:
-                seen.add(mark)
-                digest.update(json.dumps([knob.name, list(knob.choices)]).encode())
+        knobs = chain.from_iterable(self._probed_knobs())
+        for name, choices in dict.fromkeys((knob.name, tuple(knob.choices)) for knob in knobs):
+            digest.update(json.dumps([name, list(choices)]).encode())
         return digest.hexdigest()[:16]
 
     def check_repeats(self) -> None:
@@ -695,7 +689,7 @@ def _convert_errors(decide: Callable[[Any, Choose], Config]) -> Callable[[Any, C
     """Wrap ``decide`` so that any errors it raises name the space."""
 
     @functools.wraps(decide)
-    def blaming(self: Space, choose: Choose) -> Config:
+    def converting(self: Space, choose: Choose) -> Config:
         try:
             return decide(self, choose)
         except SearchlabError:
@@ -703,7 +697,7 @@ def _convert_errors(decide: Callable[[Any, Choose], Config]) -> Callable[[Any, C
         except (Exception, SystemExit) as error:  # a context manager would cost as much as many a call
             raise SPACES.failure(type(self), "decide", error) from error
 
-    return blaming
+    return converting
 
 
 class ProductSpace(Space):
@@ -750,8 +744,8 @@ class ProductSpace(Space):
         return list(self.axes)
 
     def samples(self, rng: np.random.Generator, n: int) -> list[Config]:
-        drawn_alike = self.independent and type(self).sample is Space.sample
-        return self._draw(rng, n) if drawn_alike else super().samples(rng, n)
+        is_uniform = self.independent and type(self).sample is Space.sample
+        return self._draw(rng, n) if is_uniform else super().samples(rng, n)
 
     def _draw(self, rng: np.random.Generator, n: int) -> list[Config]:
         """Draw ``n`` configs of the complete product."""
@@ -780,7 +774,6 @@ class ProductSpace(Space):
 
     @cached_property
     def _open(self) -> list[Knob]:
-        """The knobs with more than one choice."""
         return [knob for knob in self.axes if len(knob.choices) > 1]
 
     def _holds(self, config: Mapping[str, Value]) -> bool:

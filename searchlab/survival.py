@@ -9,8 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable
 
-SECONDS = 10
-"""The time limit of a call, in seconds."""
+SECONDS = 10  # the time limit of a call, in seconds
 
 
 def crash_of(call: Callable[[], object], seconds: int = SECONDS) -> str:

@@ -40,8 +40,7 @@ COMMON_TRIPLES = ("x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu", 
 MAX_ATTRIBUTES = {"num-cores": 1024, "vector-width": 1 << 14, "max_num_threads": 1 << 16, "thread_warp_size": 1 << 10}
 """The largest values of a target's numbers, all of which are at least 1."""
 
-LARGEST_CACHE = 1 << 40
-"""The largest size of a cache, in bytes."""
+MAX_CACHE = 1 << 40  # the largest size of a cache, in bytes
 
 INSTRUCTIONS = re.compile(
     r"(avx|sse|ssse|fma|f16c|bmi|lzcnt|popcnt|movbe|xop|tbm|gfni|vaes|vpclmul|amx|neon|sve|sme|dotprod|i8mm|bf16|"
@@ -49,11 +48,8 @@ INSTRUCTIONS = re.compile(
 )
 """LLVM's names of the features for which it generates instructions. Others, such as pku, concern the system alone."""
 
-LONGEST_NAME = 100
-"""The maximum length of the name of a CPU, triple or feature, in characters."""
-
-SHOWN = 4
-"""The maximum number of missing features that a message lists."""
+MAX_NAME = 100  # the maximum length of the name of a CPU, triple or feature, in characters
+SHOWN = 4  # the maximum number of missing features that a message lists
 
 GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
 """The L1, L2 and L3 caches assumed for an unknown machine; most cores since 2017 have at least these."""
@@ -243,7 +239,7 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
         raise SearchlabError(f"a target must be a name or a JSON object, not {text}")
     if "kind" not in fields:
         raise SearchlabError(f'target {json.dumps(fields)} has no "kind"; add one, for example {{"kind": "llvm"}}')
-    caches = _given_caches(fields.pop("caches", None))
+    caches = _parse_caches(fields.pop("caches", None))
     if fields["kind"] == "native":
         caches = caches or native_caches()
         fields = {**native_fields(), **fields, "kind": "llvm"}
@@ -286,14 +282,12 @@ def parse_options(text: str) -> dict[str, Any]:
     return target
 
 
-def _given_caches(levels: Any) -> tuple[Cache, ...]:
+def _parse_caches(levels: Any) -> tuple[Cache, ...]:
     try:
         caches = tuple(Cache(*(int(number) for number in level)) for level in levels or ())
     except (TypeError, ValueError, OverflowError):
         caches = ()
-    if levels and (
-        len(caches) < 2 or any(min(sizes) < 1 or max(sizes) > LARGEST_CACHE for sizes in map(astuple, caches))
-    ):
+    if levels and (len(caches) < 2 or any(min(sizes) < 1 or max(sizes) > MAX_CACHE for sizes in map(astuple, caches))):
         raise SearchlabError(f'target: "caches" must be [[bytes, ways], ...] for L1, L2, etc., not {levels!r}')
     return caches
 
@@ -337,8 +331,8 @@ def _check_cpu(spec: Mapping[str, Any]) -> None:
 
     for name in ("mtriple", "mcpu"):
         if name in spec and not _is_name(spec[name]):
-            value = cut(repr(spec[name]), LONGEST_NAME)
-            raise SearchlabError(f"target: {name} must be a name of 1 to {LONGEST_NAME} characters, not {value}")
+            value = cut(repr(spec[name]), MAX_NAME)
+            raise SearchlabError(f"target: {name} must be a name of 1 to {MAX_NAME} characters, not {value}")
     triple = str(spec.get("mtriple") or codegen.llvm_get_system_triple())
     try:
         get_global_func("codegen.llvm_target_enabled")(json.dumps({"kind": "llvm", "mtriple": triple}))
@@ -354,11 +348,10 @@ def _check_cpu(spec: Mapping[str, Any]) -> None:
 
 
 def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= LONGEST_NAME
+    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= MAX_NAME
 
 
 def _check_mcpu(cpu: str, triple: str) -> None:
-    """Raise SearchlabError if LLVM does not know ``cpu`` for ``triple``."""
     from tvm.target import Target as TvmTarget
     from tvm.target import codegen
 
@@ -376,7 +369,7 @@ def _check_features(spec: Mapping[str, Any]) -> None:
     features = spec.get("mattr", [])
     if not isinstance(features, list) or not all(_is_name(name) and name[0] in "+-" and name[1:] for name in features):
         raise SearchlabError(
-            f'target: mattr must be a list of features such as "+avx512vnni", not {cut(repr(features), LONGEST_NAME)}'
+            f'target: mattr must be a list of features such as "+avx512vnni", not {cut(repr(features), MAX_NAME)}'
         )
     if features and (unknown := {name[1:] for name in features if name.startswith("+")} - _features(spec)):
         raise SearchlabError(f"target: LLVM knows no feature {min(unknown)!r} of this CPU")

@@ -22,7 +22,7 @@ from searchlab.measure.suite import SuiteTable, find_suite
 from searchlab.measure.table import TableMeasurer
 from searchlab.run.study import choose_table_space
 from searchlab.run.tune import tune
-from searchlab.stats.inference import FEWEST_WORKLOADS, paired_difference
+from searchlab.stats.inference import MIN_WORKLOADS, paired_difference
 
 
 def search(table: SuiteTable, policy: str, seed: int, trials: int, confirm: bool, folder: Path) -> Floats:
@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
             cells = [policy]
             for number in (0, 1):
                 difference = paired_difference(*results[::-1, :, :, number])
-                interval = (difference.on_these if len(tables) < FEWEST_WORKLOADS else difference.on_others).difference
+                interval = (difference.on_these if len(tables) < MIN_WORKLOADS else difference.on_others).difference
                 ends = "" if interval.lower is None else f" [{interval.lower:+.4f}, {interval.upper:+.4f}]"
                 cells.append(f"{interval.value:+.4f}{ends}")
             cells.append(f"{100 * results[1, :, :, 2].mean():.1f} %")

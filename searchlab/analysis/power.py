@@ -18,7 +18,7 @@ from scipy.special import stdtrit
 
 from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
-from ..stats.inference import FEWEST_WORKLOADS
+from ..stats.inference import MIN_WORKLOADS
 from ..stats.intervals import DECIMALS
 from ..stats.ranks import ALPHA
 from .contrasts import pair_by_seed
@@ -175,7 +175,7 @@ def seeds_for(variation: Variation, difference: float, workloads: int, *, power:
 def workloads_for(variation: Variation, difference: float, seeds: int, *, power: float, alpha: float) -> int | None:
     """Return the number of workloads, with ``seeds`` each, needed to detect ``difference`` on workloads like these.
 
-    It is at least FEWEST_WORKLOADS, or None if it would exceed MOST or if the variation between workloads is unknown.
+    It is at least MIN_WORKLOADS, or None if it would exceed MOST or if the variation between workloads is unknown.
     """
     if variation.workloads is None:
         return None
@@ -184,7 +184,7 @@ def workloads_for(variation: Variation, difference: float, seeds: int, *, power:
     def enough(workloads: int) -> bool:
         return t_power(difference, deviation / math.sqrt(workloads), workloads - 1, alpha) >= power
 
-    return _least(FEWEST_WORKLOADS, enough)
+    return _least(MIN_WORKLOADS, enough)
 
 
 def _least(start: int, enough: Callable[[int], bool]) -> int | None:

@@ -17,7 +17,7 @@ from ..log.columns import Columns
 from ..log.format import Header
 from ..log.plan import Budget
 from ..stats.curves import Band, area_over_seconds, band_over_seconds, band_over_trials, gflops
-from ..stats.random_search import EXACT_GAIN, Draws, RandomSearch
+from ..stats.random_search import EXACT_GAIN, RandomDraws, RandomSearch
 from .knobs import MeasuredSpace, measured_spaces
 
 RANDOM = "random"  # the policy relative to which all others are scored
@@ -409,9 +409,9 @@ class WorkloadRuns:
         return measured_spaces(by_config(self.runs), self.flops)
 
     @cached_property
-    def draws(self) -> dict[str, Draws]:
+    def draws(self) -> dict[str, RandomDraws]:
         """The results of random draws in each space that has a complete table or runs of random search."""
-        by_space: dict[str, Draws] = {}
+        by_space: dict[str, RandomDraws] = {}
         for space, groups in self._by_space.items():
             runs = [run for group in groups for run in group.runs]
             slowest = max(float(run.log.costs[np.isfinite(run.log.costs)].max(initial=0)) for run in runs)
@@ -467,20 +467,19 @@ def least_optimum(runs: Sequence[LoggedRun]) -> float:
     return min((run.log.header.optimum or math.inf for run in runs), default=math.inf)
 
 
-def _draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> Draws | None:
+def _draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> RandomDraws | None:
     """Return the results of random search, from a complete table or estimated from all draws in the runs.
 
     In the estimate, each config has its median cost, weighted by the number of runs that drew it, because a space whose
     knobs depend on each other draws some configs more often than others. Returns None if no draw works.
     """
     if draws := [run.log.header.random for run in runs if run.log.header.random]:
-        most = max(draws, key=lambda random: len(random.expected))
-        return Draws(np.array(most.expected), most.median, most.slowest)
+        return max(draws, key=lambda random: len(random.expected))
     costs = list(by_config([run for run in runs if run.is_random]).values())
     sample = np.array([np.median(of_one) for of_one in costs])
     if not np.isfinite(sample).any():
         return None
-    return Draws.from_costs(sample, trials, np.array([float(len(of_one)) for of_one in costs]), slowest)
+    return RandomDraws.from_costs(sample, trials, np.array([float(len(of_one)) for of_one in costs]), slowest)
 
 
 def by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]:

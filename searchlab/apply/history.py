@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import SearchlabError, warn
-from ..log.format import no_logs, read_found
+from ..log.format import no_logs, read_logs_in
 from ..log.result import Best, Result, load_log
 from ..options import checks_arguments
 from ..target import Target, resolve_target
@@ -136,7 +136,7 @@ def _results(logs: Logs) -> list[Result]:
     items: Sequence[LogSource] = [logs] if isinstance(logs, str | Path | Result) else logs
     results: list[Result] = []
     for item in items:
-        results += [item] if isinstance(item, Result) else read_found([Path(item)], load_log)
+        results += [item] if isinstance(item, Result) else read_logs_in([Path(item)], load_log)
     if not results:
         raise no_logs([])
     return results

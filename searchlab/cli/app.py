@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from ..console import one_line
 from ..errors import SearchlabError
-from ..plugins import PluginExit, intercept_exit, trust_plugins
+from ..plugins import trust_plugins
 from .terminal import complain, show_warning
 
 COMMANDS = {
@@ -139,16 +139,13 @@ def main() -> Never:
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may be unable to show some names
     words = [word for word in sys.argv[1:] if word not in (TRACEBACK, TRUST)]
     try:
-        with trust_plugins(TRUST in sys.argv[1:]), intercept_exit():
+        with trust_plugins(TRUST in sys.argv[1:]):
             app(words)
     except SearchlabError as error:
         if TRACEBACK in sys.argv[1:]:
             traceback.print_exception(error)
         complain("error:", "bold red", one_line(str(error)))
         sys.exit(error.exit_code)
-    except PluginExit as error:  # called where no particular plug-in is to blame
-        complain("error:", "bold red", f"foreign code tried to end the process: {error}")
-        sys.exit(1)
     except OSError as error:  # of a path that cannot even be looked up, for example because a name in it is too long
         reason = error.strerror or str(error)
         text = f"cannot use {error.filename}: {reason}; pass a different path" if error.filename else reason

@@ -16,7 +16,7 @@ from typer import Argument, Option
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.columns import read_logs
-from ..log.format import find_logs, no_logs, read_found, read_log
+from ..log.format import find_logs, no_logs, read_log, read_logs_in
 from ..log.result import Best, best_of, describe_reliability, drift, load_log, noise
 from ..log.writer import check_log
 from ..options import Seed, Trials
@@ -173,7 +173,7 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
     """Report problems in logs, line by line. The exit code is 1 if there are any, or if a file cannot be read."""
     with warnings.catch_warnings(record=True) as skipped:
         warnings.simplefilter("always", SearchlabWarning)
-        checks = read_found(files, check_log)
+        checks = read_logs_in(files, check_log)
     for warning in skipped:
         warnings.warn(warning.message, stacklevel=1)
     if as_json:
@@ -229,7 +229,6 @@ def table_build(
     ] = None,
 ) -> None:
     """Measure all configs of a space, or of each workload and space of a study. To resume, repeat the command."""
-    from ..run.plan import OnChargedTrial, Run
     from ..run.progress import RunProgress
     from ..tables.build import build_tables, plan_tables, runs_for_tables, table_study
 
@@ -243,11 +242,7 @@ def table_build(
     for reason in left_out:
         say(f"note: {reason}")
     with interruptible(), RunProgress(out) as progress:
-
-        def on_run(run: Run, *_: int) -> OnChargedTrial:
-            return progress.start(run.space.workload, run.space_choice.plugin.name, run.trials)
-
-        build_tables(study, tables, on_run, progress.show)
+        build_tables(study, tables, progress.on_run, progress.show)
     for entry in tables:
         say(f"{entry.run.trials:,} configs: searchlab table info {entry.path}")
 
@@ -260,7 +255,7 @@ def table_info(files: Logs, as_json: AsJson = False) -> None:
     """
     from ..tables.info import TableInfo, info_table
 
-    infos = read_found(files, lambda path: TableInfo(read_log(path)))
+    infos = read_logs_in(files, lambda path: TableInfo(read_log(path)))
     if as_json:
         say_json([info.to_json() for info in infos])
     else:

@@ -17,7 +17,7 @@ from ..analysis.runs import ComparedRuns
 from ..analysis.watch import StudyProgress, WatchServer
 from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
-from ..executors.contract import jobs_here
+from ..executors.contract import count_jobs
 from ..log.forecast import RunStatus, duration, forecast, total_left
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
@@ -121,7 +121,7 @@ def run(
     if dry_run:
         is_local = executor is None and loaded.spec.executor is None
         if is_local:  # refuses what the run would refuse
-            jobs_here(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())
+            count_jobs(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())
         _say_forecast(loaded, select_shard(runs, part, parts), directory, is_local, as_json)
         return
     failed = summary = None

@@ -17,10 +17,9 @@ from ..options import checks_arguments
 from ..records import SHORTEST, Trial
 from ..space import Config, Space
 from .contract import COST_MODELS, CostModel, fit_model, member_predictions, predictions
-from .features import Columns, Features, laid_out, pad_columns
+from .features import Columns, Features, lay_out, pad_columns
 
-BOOTSTRAP = 8
-"""The number of copies of a cost model that are trained on bootstrap samples."""
+BOOTSTRAP = 8  # the number of copies of a cost model that are trained on bootstrap samples
 
 
 class TrainingData(NamedTuple):
@@ -143,7 +142,7 @@ class BoundCostModel:
         for features, task in self._others:
             features.learn(task.configs)
         self._other_columns = [column for features, _ in self._others for column in features.columns]
-        self._settle([])
+        self._unify_columns([])
         if not tasks:
             return
         rows = self._rows()
@@ -161,7 +160,7 @@ class BoundCostModel:
             configs = [trial.config for trial in trials]
             self.features.learn(configs)
             self.feature_seconds += self.clock() - cpu_start
-            self._settle(self.features.columns)
+            self._unify_columns(self.features.columns)
             self.train(self._rows((self._extract(configs), scores_of(trials))))
             self.best = min(trial.cost for trial in trials)
             self.train_seconds = time.perf_counter() - start
@@ -187,7 +186,7 @@ class BoundCostModel:
         if self.rows is None or not configs:
             return np.zeros(len(configs))
         start = time.perf_counter()
-        rows = laid_out(self.features, self._extract(configs), self.rows.features.shape[1])
+        rows = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
         predicted = predictions(self.model, rows)
         self.predict_seconds += time.perf_counter() - start
         return predicted
@@ -210,7 +209,7 @@ class BoundCostModel:
         if self.model.uncertainty == "bootstrap" and not self._copies:
             self._copies = [self._train_copy(number, self.rows) for number in range(BOOTSTRAP)]
         start = time.perf_counter()
-        rows = laid_out(self.features, self._extract(configs), self.rows.features.shape[1])
+        rows = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
         if self.model.uncertainty == "bootstrap":
             predicted = np.array([predictions(model, rows) for model in self._copies])
         else:
@@ -244,14 +243,14 @@ class BoundCostModel:
         self.fit_seconds += self.clock() - start
         return model
 
-    def _settle(self, new_columns: Columns) -> None:
+    def _unify_columns(self, new_columns: Columns) -> None:
         """Make all tasks use the same columns: ``new_columns``, and the columns that only other tasks have."""
         if self._others:
             # A model that started from the other tasks expects their columns first.
             both = [*self._other_columns, *new_columns] if self.started else [*new_columns, *self._other_columns]
             columns = list(dict.fromkeys(both))
             for features in (self.features, *(features for features, _ in self._others)):
-                features.settle(columns)
+                features.use_columns(columns)
 
     def _rows(self, *columns: tuple[Floats, Floats]) -> TrainingData:
         pooled = [] if columns and self.started else self._others

@@ -22,14 +22,12 @@ from .loops import ANNOTATIONS, Loop, loops_of
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-COLUMNS_PER_STORE = 164
-"""The number of features that MetaSchedule's PerStoreFeature extracts for each store."""
+COLUMNS_PER_STORE = 164  # the number of features that MetaSchedule's PerStoreFeature extracts for each store
 
 KEPT = 50_000
 """The maximum number of cached rows (about 150 MB). If there are more, the cache is cleared."""
 
-SAMPLES = 20
-"""The number of points at which a curve is sampled: the powers of 2, starting at 1."""
+SAMPLES = 20  # the number of points at which a curve is sampled: the powers of 2, starting at 1
 
 Columns = list[tuple[str, int | str]]
 """Each column's knob and the part of the knob's value that it contains; empty if the columns are always the same."""
@@ -62,7 +60,7 @@ class Features(ABC):
     def learn(self, configs: Sequence[Config]) -> None:
         """Determine the columns from the configs that are about to be used for training a model."""
 
-    def settle(self, columns: Columns) -> None:
+    def use_columns(self, columns: Columns) -> None:
         """Use ``columns`` instead of the learned columns."""
 
     @abstractmethod
@@ -80,7 +78,7 @@ def pad_columns(matrix: Floats, width: int, absent: float) -> Floats:
     return wide
 
 
-def laid_out(features: Features | type[Features], matrix: Floats, width: int) -> Floats:
+def lay_out(features: Features | type[Features], matrix: Floats, width: int) -> Floats:
     """Return ``matrix`` with the ``width`` columns used in training, except that per-store features are unchanged."""
     return matrix if features.columns_per_store else pad_columns(matrix[:, :width], width, features.absent)
 
@@ -97,7 +95,7 @@ class KnobFeatures(Features):
     def __init__(self, space: Space) -> None:
         super().__init__(space)
         self._kinds: dict[str, Kind] = {}  # of the knobs whose values are tuples
-        self.settle([])
+        self.use_columns([])
 
     def learn(self, configs: Sequence[Config]) -> None:
         columns = (
@@ -106,9 +104,9 @@ class KnobFeatures(Features):
             for name, value in config.items()
             for part, _ in self._represent(value, isinstance(value, tuple) and self._is_word(name, config))
         )
-        self.settle(list(dict.fromkeys(columns)))
+        self.use_columns(list(dict.fromkeys(columns)))
 
-    def settle(self, columns: Columns) -> None:
+    def use_columns(self, columns: Columns) -> None:
         self.columns = columns
         self._encoding = Encoding(columns, self._represent)
 
@@ -148,7 +146,7 @@ _extractor: ContextVar[Extractor | None] = ContextVar("extractor", default=None)
 
 
 @contextmanager
-def extracted_by(extractor: Extractor) -> Iterator[None]:
+def use_extractor(extractor: Extractor) -> Iterator[None]:
     """Use ``extractor`` to extract all program features within this context, including those for a policy's models.
 
     The rows do not depend on the process that extracts them.
@@ -333,11 +331,11 @@ class CurveFeatures(LoopFeatures):
         last: dict[str, str] = {}
         for loop in reversed(loops):
             if loop.level == deepest:
-                for touched in reversed(loop.touches):
-                    last.setdefault(_COPY.sub("", touched.rpartition("_")[0]), touched)
+                for access in reversed(loop.touches):
+                    last.setdefault(_COPY.sub("", access.rpartition("_")[0]), access)
         row: list[float] = []
-        for touched in sorted(last.values()):
-            around = [(loop.touches[touched], loop) for loop in loops if touched in loop.touches]
+        for access in sorted(last.values()):
+            around = [(loop.touches[access], loop) for loop in loops if access in loop.touches]
             counts = _curve([touch.count for touch, _ in around])
             reuses = _curve([touch.reuse for touch, _ in around])
             products = _curve([loop.topdown for _, loop in around])
@@ -350,8 +348,8 @@ def _of_loop(loop: Loop) -> list[float]:
     row = [_log(loop.length), float(loop.level), _log(loop.topdown), _log(loop.bottomup)]
     row += [float(loop.annotation == annotation) for annotation in ANNOTATIONS]
     row += [_log(loop.adds), _log(loop.multiplies), _log(loop.divides)]
-    for touched in sorted(loop.touches):
-        touch = loop.touches[touched]
+    for access in sorted(loop.touches):
+        touch = loop.touches[access]
         modulus = -1  # AutoTVM has this column, but never finds a modulus
         numbers = (touch.stride, modulus, touch.count, touch.reuse, touch.thread_count, touch.thread_reuse)
         row += [_log(number) for number in numbers]

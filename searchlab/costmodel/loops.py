@@ -156,7 +156,7 @@ class _Walk:
 
     def _access(self, buffer: Any, indices: Any) -> None:
         name = str(buffer.name)
-        touched = f"{name}_{self._accesses[name]}"
+        access = f"{name}_{self._accesses[name]}"
         self._accesses[name] += 1
         flat: _Sum = {}
         for index, extent in zip(indices, buffer.shape, strict=True):
@@ -164,7 +164,7 @@ class _Walk:
         within = {variable for term in flat if isinstance(term, tuple) for variable in _variables(term)}
         for variable, loop in self._open.items():
             stride = flat.get(variable, 0) or int(variable in within)
-            loop.touches[touched] = Touch(stride if loop.length != 1 else 0)
+            loop.touches[access] = Touch(stride if loop.length != 1 else 0)
 
 
 def _leave(loop: Loop, outer: list[Loop]) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,6 @@ from ..errors import SearchlabError, describe
 from ..files import check_unpacked, read_bytes, write_file
 from ..options import checks_arguments
 from ..plugins import Plugin, names_from
-from ..schema import UNREADABLE
 from ..space import Space
 from .bound import BoundCostModel, TrainingData
 from .contract import COST_MODELS, fit_model, make_cost_model
@@ -128,13 +128,12 @@ def load_model(path: str | Path, space: Space) -> BoundCostModel:
         SearchlabError: If the file is missing or damaged, names a plug-in that is not installed, or belongs to a
             different space.
     """
-    files = _read(path)
-    try:
+    with _converting_errors(path):
+        files = _read(path)
         header = msgspec.json.decode(files.pop(HEADER, b""), type=SavedModel)
-    except UNREADABLE as error:
-        raise SearchlabError(f"{path} is not a saved cost model: {error}") from None
-    if header.digest != _digest(files):
-        raise SearchlabError(f"{path} is damaged: its digest does not match its content; save the model again")
+        if header.digest != _digest(files):
+            raise ValueError("its digest does not match its content")
+        start, own = _rows(files, "start"), _rows(files, "rows")
     with names_from(path):
         model = make_cost_model(header.cost_model, header.seed)
     bound = BoundCostModel(model, make_features(header.features, space))
@@ -143,8 +142,7 @@ def load_model(path: str | Path, space: Space) -> BoundCostModel:
             f"the model in {path} predicts from knobs of a space of {header.workload}, which is not this space of "
             f"{space.workload}; train a model here, or one with the features 'program'"
         )
-    bound.features.settle(header.columns)
-    start, own = _rows(files, "start", path), _rows(files, "rows", path)
+    bound.features.use_columns(header.columns)
     trained = {name.partition("/")[2]: data for name, data in files.items() if name.startswith("trained/")}
     if start is not None:
         with COST_MODELS.convert_errors(type(model), "start_from"):
@@ -153,43 +151,42 @@ def load_model(path: str | Path, space: Space) -> BoundCostModel:
     if own is not None:
         bound.rows = own
         if trained:
-            _restore(bound, trained, path)
+            with _converting_errors(path):
+                model.restore(trained)
         else:
             fit_model(model, *own)
     bound.best = np.inf if header.best is None else header.best
     return bound
 
 
-def _restore(bound: BoundCostModel, files: Mapping[str, bytes], path: str | Path) -> None:
+@contextmanager
+def _converting_errors(path: str | Path) -> Iterator[None]:
+    """Convert any exception that a damaged file causes, in zipfile, NumPy or a model's library, to a SearchlabError."""
     try:
-        bound.model.restore(files)
-    except Exception as error:  # the library may raise anything
-        raise SearchlabError(f"{path} is damaged: {describe(error)}; save the model again") from None
+        yield
+    except SearchlabError:
+        raise
+    except Exception as error:
+        raise SearchlabError(
+            f"{path} is not a saved cost model, or is damaged: {describe(error)}; save the model again"
+        ) from None
 
 
 def _read(path: str | Path) -> dict[str, bytes]:
     data = read_bytes(path, kind=KIND)
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = archive.infolist()
-            check_unpacked(path, len(data), sum(entry.file_size for entry in entries))
-            return {entry.filename: archive.read(entry) for entry in entries}
-    except SearchlabError:
-        raise
-    except Exception as error:  # a damaged archive raises errors of zipfile, zlib, struct, ...
-        raise SearchlabError(f"{path} is not a saved cost model: {describe(error)}") from None
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = archive.infolist()
+        check_unpacked(path, len(data), sum(entry.file_size for entry in entries))
+        return {entry.filename: archive.read(entry) for entry in entries}
 
 
-def _rows(files: Mapping[str, bytes], part: str, path: str | Path) -> TrainingData | None:
+def _rows(files: Mapping[str, bytes], part: str) -> TrainingData | None:
     names = [f"{part}/{name}.npy" for name in TrainingData._fields]
     if not any(name in files for name in names):
         return None
-    try:
-        features, scores, groups = (np.load(io.BytesIO(files[name]), allow_pickle=False) for name in names)
-    except (KeyError, ValueError, OSError, EOFError, MemoryError) as error:
-        raise SearchlabError(f"{path} is damaged: {describe(error)}; save the model again") from None
+    features, scores, groups = (np.load(io.BytesIO(files[name]), allow_pickle=False) for name in names)
     if features.ndim != 2 or not scores.shape == groups.shape == features.shape[:1]:
-        raise SearchlabError(f"{path} is damaged: its arrays differ in length; save the model again")
+        raise ValueError("its arrays differ in length")
     return TrainingData(features, scores, groups)
 
 

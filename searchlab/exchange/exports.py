@@ -9,7 +9,7 @@ import msgspec
 
 from ..errors import SearchlabError, did_you_mean
 from ..log.columns import Columns, Texts
-from ..log.format import Log, read_found, read_log
+from ..log.format import Log, read_log, read_logs_in
 from ..log.result import study_frame
 from . import ioh, kernel_tuner
 
@@ -46,7 +46,7 @@ def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, lis
     Raises:
         SearchlabError: If no log is found, or if ``out`` cannot be written.
     """
-    logs = read_found(paths, read_log)
+    logs = read_logs_in(paths, read_log)
     notes: list[str] = []
     try:
         match format:

@@ -29,7 +29,7 @@ from ..records import Failure, Statistic
 from ..schema import UNREADABLE
 from ..space import Config, Space, Value
 from ..target import RECORDED
-from ..workload import Workload, kernel, parse_workload
+from ..workload import Kernel, Workload, parse_workload
 from .foreign import ForeignTask, ForeignTrial, Reader, is_number, listed_space, moment, value_of, without_repeats
 
 VERSION = "1.0.0"  # of the T4 schema
@@ -470,7 +470,7 @@ def _workload(name: str, rows: list[_MeasuredConfig]) -> Workload:
     flops = [row.rate * 1e9 * row.time for row in rows if isinstance(row.time, float)]
     middle = statistics.median(flops) if flops else math.nan
     same = math.isfinite(middle) and all(math.isclose(value, middle, rel_tol=TOLERANCE) for value in flops)
-    return kernel(name, (round(middle) or None) if same else None)
+    return Kernel(name, (round(middle) or None) if same else None)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import msgspec
 from ..errors import InvalidConfig, SearchlabError, first_line
 from ..log.format import Header, Record, minor_version
 from ..metaschedule import TracedSpace
-from ..schema import UNREADABLE, known_part
+from ..schema import UNREADABLE, drop_unknown_keys
 from ..space import Config, Space
 from ..survival import crash_of
 from ..workload import ACCUMULATED_IN, Workload, convolutions_between, gemm
@@ -131,7 +131,7 @@ def _note(line: ForeignLine, trace: Trace) -> Note | None:
         if kind == "Annotate" and attributes == [NOTE] and len(inputs) == 2:
             try:
                 value = base64.b64decode(str(inputs[1]).strip('"'), validate=True)
-                fields, _ = known_part(msgspec.json.decode(value), Note)
+                fields, _ = drop_unknown_keys(msgspec.json.decode(value), Note)
                 note = msgspec.convert(fields, Note)
             except (*UNREADABLE, ValueError) as error:
                 line.fail(f"its annotation {NOTE!r} was not written by this version of searchlab: {error}")

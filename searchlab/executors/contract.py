@@ -89,11 +89,6 @@ def parse_executor(text: str) -> Plugin:
     return Plugin(name, {"address": address} if separator else {})
 
 
-def adapt(executor: Executor) -> RunExecutor:
-    """Return ``executor`` itself if it is a RunExecutor, or an adapter that makes it one."""
-    return executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
-
-
 @contextmanager
 def start(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecutor]:
     """Start an executor, and shut it down when the context ends. An error or interrupt ends its calls immediately."""
@@ -111,7 +106,7 @@ def start(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecutor
         executor.shutdown()
 
 
-def jobs_here(jobs: int, exclusive: bool, cores: int) -> int:
+def count_jobs(jobs: int, exclusive: bool, cores: int) -> int:
     """Return the number of simultaneous calls on this machine: ``jobs``, or one per core if ``jobs`` is 0.
 
     Raises:

@@ -18,7 +18,7 @@ from ..errors import SearchlabError, first_line, needs_extra
 from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
 from ..options import Count
-from .contract import RunExecutor, jobs_here
+from .contract import RunExecutor, count_jobs
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class DaskExecutor(RunExecutor):
         else:
             scratch = ScratchFolder()
             self._cleanup.callback(scratch.cleanup)
-            count = jobs_here(jobs, exclusive, available_cores())
+            count = count_jobs(jobs, exclusive, available_cores())
             threads = str(max(1, available_cores() // count))
             settings = UNWATCHED | {"temporary-directory": scratch.name}  # these also apply to the scheduler
             with dask.config.set(settings), _closed_on_error(scratch):
@@ -143,7 +143,7 @@ class DaskExecutor(RunExecutor):
         return list(self._client.scheduler_info(n_workers=-1).get("workers", {}).values())
 
     def _check_machines(self, address: str) -> None:
-        """Raise SearchlabError unless workers offer the resource ``machine``, at most one of them on each host."""
+        """Check that workers offer the resource ``machine``, at most one of them on each host."""
         hosts = Counter(worker["host"] for worker in self._workers() if worker["resources"].get(MACHINE))
         for host, count in hosts.items():
             if count > 1:

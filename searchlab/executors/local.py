@@ -16,7 +16,7 @@ from ..machine.scratch import ScratchFolder
 from ..measure.isolation import die_with
 from ..measure.process import Channel, Environment, Worker, WorkerDied, start_module
 from ..options import Count
-from .contract import RunExecutor, jobs_here
+from .contract import RunExecutor, count_jobs
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class LocalExecutor(RunExecutor):
 
     def __init__(self, exclusive: bool, folder: Path, *, jobs: int = 0, batch: Count = 8) -> None:
         self.batch = batch
-        self.jobs = jobs_here(jobs, exclusive, available_cores())
+        self.jobs = count_jobs(jobs, exclusive, available_cores())
         self._calls = ThreadPoolExecutor(self.jobs)  # Linux kills a process when the thread that started it ends
         self._lock = threading.Lock()
         self._workers: set[Worker] = set()
@@ -65,7 +65,6 @@ class LocalExecutor(RunExecutor):
         self.shutdown()
 
     def _call(self, data: bytes) -> Any:
-        """Perform a call in an idle process, or in a new one."""
         with self._lock:
             if self._killed:
                 raise WorkerDied("was killed")

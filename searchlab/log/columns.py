@@ -7,7 +7,6 @@ all logs are read every time.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -25,16 +24,7 @@ from ..errors import SearchlabError, warn
 from ..files import FileMissing, open_file, read_each, write_file
 from ..parquet import decode, encode
 from ..records import FAILURES
-from .format import (
-    Changed,
-    ConfigJson,
-    Ended,
-    Final,
-    Header,
-    Log,
-    LoggedTrials,
-    read_log,
-)
+from .format import Changed, ConfigJson, Ended, Final, Header, Log, LoggedTrials, read_log
 
 METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rmse")
 """The fields of :class:`~searchlab.costmodel.quality.ModelQuality` that :attr:`Columns.qualities` contains."""
@@ -168,17 +158,13 @@ def read_columns(path: Path, texts: Texts) -> Columns:
     return Columns.from_log(read_log(path), texts)
 
 
-CACHE = "log-cache.pq"
-"""The name of the cache file, a Parquet file with a row for each log."""
+CACHE = "log-cache.pq"  # the name of the cache file, a Parquet file with a row for each log
 
-FEWEST = 200
+MIN_LOGS = 200
 """The minimum number of logs for which a cache is written. Fewer logs can be read within a second."""
 
-STALE = 0.02
-"""The largest share of logs that may be missing from the cache without causing the cache to be rewritten."""
-
-_CONFIGS = "configs-5"  # the key of all configs in this version
-_TAIL = 4096  # bytes
+STALE = 0.02  # the largest share of logs that may be missing from the cache without causing the cache to be rewritten
+_CONFIGS = "configs-6"  # the key of all configs in this version
 _READINGS = ("counts", "readings")
 _DTYPES = {
     **dict.fromkeys(("costs", "spent", "parts", "sentinels", "readings", "qualities"), "double"),
@@ -186,37 +172,25 @@ _DTYPES = {
     **dict.fromkeys(_FLAGS, "uint8"),
     "failures": "int8",
 }
-_WIDTHS = {"spent": 4, "parts": 2, "qualities": len(METRICS)}
-"""The widths of the arrays with two dimensions."""
+_WIDTHS = {"spent": 4, "parts": 2, "qualities": len(METRICS)}  # the widths of the arrays with two dimensions
 _COLUMNS = {"log": ("string",)} | {name: (f"list<element: {dtype}>",) for name, dtype in _DTYPES.items()}
 
 
-class Stamp(NamedTuple):
-    """The state of a file. Programs cannot set ``changed``, so a copy of the file has a different value.
+Stamp = tuple[int, int, int, int]
+"""The state of a file: its size, the times of its last modification and change, and its inode.
 
-    Attributes:
-        modified: The time of the last modification of the content, in nanoseconds.
-        changed: The time of the last change of the content or its metadata, in nanoseconds.
-        tail: The digest of the last bytes.
-    """
+Programs cannot set the time of the last change, so a copy of the file has a different stamp.
+"""
 
-    size: int
-    modified: int
-    changed: int
-    inode: int
-    tail: bytes
 
-    @classmethod
-    def from_file(cls, path: Path) -> Stamp | None:
-        """Return the stamp of the file at ``path``, or None if the file cannot be read."""
-        try:
-            with open_file(path) as file:
-                status = os.fstat(file.fileno())
-                tail = os.pread(file.fileno(), _TAIL, max(0, status.st_size - _TAIL))
-        except (OSError, SearchlabError):
-            return None
-        digest = hashlib.blake2b(tail, digest_size=16).digest()
-        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, digest)
+def _stamp_of(path: Path) -> Stamp | None:
+    """Return the stamp of the file at ``path``, or None if the file cannot be read."""
+    try:
+        with open_file(path) as file:
+            status = os.fstat(file.fileno())
+    except (OSError, SearchlabError):
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 class _Cached(msgspec.Struct, frozen=True):
@@ -231,11 +205,7 @@ class _Cached(msgspec.Struct, frozen=True):
 
 
 def read_logs(
-    directory: Path | None,
-    paths: Sequence[Path],
-    texts: Texts,
-    readings: bool = True,
-    required: Collection[Path] = (),
+    directory: Path | None, paths: Sequence[Path], texts: Texts, readings: bool = True, required: Collection[Path] = ()
 ) -> list[Columns]:
     """Read the logs at ``paths``, in order, without those that cannot be read; see :func:`~searchlab.files.read_each`.
 
@@ -246,11 +216,9 @@ def read_logs(
         readings: Whether ``counts`` and ``readings``, a third of the data, are needed. If not, they may be empty.
         required: The logs that the user named and that therefore must be readable.
     """
-    if directory is None or len(paths) < FEWEST:
+    if directory is None or len(paths) < MIN_LOGS:
         return read_each(paths, lambda path: read_columns(path, texts), required)
-    stamps = {
-        path: Stamp.from_file(path) for path in paths
-    }  # taken before reading, since logs may grow in the meantime
+    stamps = {path: _stamp_of(path) for path in paths}  # taken before reading, since logs may grow in the meantime
     cached = _read_cache(directory, stamps, texts, readings)
     stale = len(paths) - len(cached) > STALE * len(paths)
     if stale and cached and not readings:

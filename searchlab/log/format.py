@@ -34,13 +34,14 @@ import numpy as np
 from ..arrays import Floats, Ints
 from ..console import one_line
 from ..costmodel.quality import ModelQuality
-from ..errors import LONGEST_TEXT, SearchlabError, warn
+from ..errors import MAX_TEXT, SearchlabError, warn
 from ..files import check_unpacked, find_files, read_bytes, read_each
 from ..parquet import PARQUET
 from ..plugins import Plugin
 from ..records import ExecutionSeconds, Failure, Measurement, Statistic, StepSeconds, Trial, cost_of
-from ..schema import UNREADABLE, known_part
+from ..schema import UNREADABLE, drop_unknown_keys
 from ..space import Config
+from ..stats.random_search import RandomDraws
 from ..workload import Workload, logged_workload, parse_workload
 from .table import decode_header, decode_table
 
@@ -52,32 +53,18 @@ FORMAT = "1.2"
 Logs with a later minor version can be read, but not continued: their unknown fields and kinds of lines are ignored.
 """
 
-START = b'{"kind":"header","searchlab_log":'
-"""The first bytes of a log."""
-
-TABLE = "table"
-"""The label of a run that measures every config in a table."""
-
-GAIN = 0.01
-"""The relative increase in the best throughput that counts as a gain for a budget with ``stop_after``."""
-
-LOGS = (".jsonl", ".jsonl.gz", PARQUET)
-"""The file-name endings of logs."""
+START = b'{"kind":"header","searchlab_log":'  # the first bytes of a log
+TABLE = "table"  # the label of a run that measures every config in a table
+GAIN = 0.01  # the relative increase in the best throughput that counts as a gain for a budget with stop_after
+LOGS = (".jsonl", ".jsonl.gz", PARQUET)  # the file-name endings of logs
 
 RUNS = f".runs{PARQUET}"
 """The file-name ending of the files that contain a strategy's runs over the tables of a suite, which are not logs."""
 
-RESULT = f"result{RUNS}"
-"""The name of this file in a directory that ``suite run --out`` writes."""
-
-MAX_LINES = 10_000_000
-"""The maximum number of lines in a log."""
-
-DEFAULT_CONFIG = "default"
-"""What stands for the space's default config among the digests in a header's ``warm_start``."""
-
-WRITABLE = ".jsonl"
-"""The ending of logs that runs write and resume."""
+RESULT = f"result{RUNS}"  # the name of this file in a directory that suite run --out writes
+MAX_LINES = 10_000_000  # the maximum number of lines in a log
+DEFAULT_CONFIG = "default"  # what stands for the space's default config among the digests in a header's warm_start
+WRITABLE = ".jsonl"  # the ending of logs that runs write and resume
 
 
 Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
@@ -86,11 +73,11 @@ Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """Any other integer, such as the value of a knob."""
 
-Text = Annotated[str, msgspec.Meta(max_length=LONGEST_TEXT)]
+Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
 """A name, or the value of a knob."""
 
-Message = Annotated[str, msgspec.Meta(max_length=6 * LONGEST_TEXT)]
-"""A failure message of at most LONGEST_TEXT characters, each of which may have been escaped as six."""
+Message = Annotated[str, msgspec.Meta(max_length=6 * MAX_TEXT)]
+"""A failure message of at most MAX_TEXT characters, each of which may have been escaped as six."""
 
 Moment = Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
 """A time of day, in seconds since 1970, from a clock that may be wrong."""
@@ -98,11 +85,7 @@ Moment = Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
 MAX_NUMBER = 10**300
 """The largest number in a header. The size of a space may exceed 2^63, but it must be a finite float64."""
 
-MAX_NESTING = 20
-"""The number of levels to which a header's options may be nested."""
-
-LogSeconds = Annotated[float, msgspec.Meta(gt=-36, lt=36)]
-"""The natural logarithm of a duration in seconds."""
+MAX_NESTING = 20  # the number of levels to which a header's options may be nested
 
 
 class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -122,20 +105,6 @@ class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     again: Number = 0
     finalists: Number = 0
     rounds: Number = 0
-
-
-class RandomDraws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The results of random search in a space with a complete table, as natural logarithms of seconds.
-
-    Attributes:
-        expected: The expected value of the lowest latency after 1, 2, ... draws.
-        median: The median latency of the working configs, weighted by how often they are drawn.
-        slowest: The latency of the slowest working config.
-    """
-
-    expected: tuple[LogSeconds, ...]
-    median: LogSeconds
-    slowest: LogSeconds
 
 
 class Computation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -458,7 +427,6 @@ def workload_name(header: Header) -> str:
 
 @lru_cache(1024)
 def _builtin_workload(workload: str) -> Workload | None:
-    """Return the workload if the format defines its kind, or None otherwise."""
     return parse_workload(workload) if workload.partition(":")[0] in BUILTIN_KINDS else None
 
 
@@ -468,18 +436,10 @@ class UnknownLine(msgspec.Struct, frozen=True):
     kind: str
 
 
-KINDS = ("header", "trial", "finalists", "ended", "changed")
-"""The kinds of lines."""
+KINDS = ("header", "trial", "finalists", "ended", "changed")  # the kinds of lines
 
 _LINES = Record | Final | Ended | Changed
 _ITEMS = msgspec.json.Decoder(_LINES)
-
-
-def batch_numbers(records: Sequence[Record], size: int) -> Ints:
-    """Return each record's batch number, for a run whose batches have at most ``size`` trials."""
-    size = size if 0 < size < len(records) else 1 + max((record.index for record in records), default=0)
-    numbers = [record.index // size if record.batch is None else record.batch for record in records]
-    return np.array(numbers, dtype=np.int64)
 
 
 class LoggedTrials:
@@ -488,6 +448,7 @@ class LoggedTrials:
     Attributes:
         batches: Each trial's batch number, shape (trials,).
         spent: Seconds spent on proposing, training, building and running, shape (trials, 4).
+        parts: The seconds of these that were spent on features and on checking, shape (trials, 2).
     """
 
     header: Header
@@ -576,7 +537,10 @@ class Log(LoggedTrials):
 
     @cached_property
     def batches(self) -> Ints:  # type: ignore[override]
-        return batch_numbers(self.records, self.header.batch)
+        records, size = self.records, self.header.batch
+        size = size if 0 < size < len(records) else 1 + max((record.index for record in records), default=0)
+        numbers = [record.index // size if record.batch is None else record.batch for record in records]
+        return np.array(numbers, dtype=np.int64)
 
     @cached_property
     def spent(self) -> Floats:  # type: ignore[override]
@@ -637,15 +601,15 @@ def scan(path: Path, data: bytes) -> Iterator[Line]:
 
 def _scan_table(path: Path, data: bytes) -> Iterator[Line]:
     try:
-        table = decode_table(path, data)
-        header, batch = _header(table.header), -1
+        first, notes, trials = decode_table(path, data)
+        header, batch = _header(first), -1
         yield header
-        records = msgspec.convert(table.trials, list[Record])
+        records = msgspec.convert(trials, list[Record])
         for record in records:
             yield Line(record.index + 2, b"", record, _problem(record, batch))
             batch = max(batch, record.batch or 0)
         minor = minor_version(header.item.searchlab_log) if isinstance(header.item, Header) else None
-        for number, note in enumerate(msgspec.json.decode(table.lines, type=list[msgspec.Raw]), len(records) + 2):
+        for number, note in enumerate(msgspec.json.decode(notes, type=list[msgspec.Raw]), len(records) + 2):
             item, unknown = _decode_known_fields(bytes(note), Final | Ended | Changed, minor or 0)
             if not isinstance(item, UnknownLine):
                 check_follows(item, min(item.trials, len(records)))
@@ -695,7 +659,7 @@ def _scan_lines(data: bytes) -> Iterator[Line]:
 
 
 def _problem(record: Record, batch: int) -> str:
-    """Return what is wrong with a trial that follows a trial of the given batch, or "" if nothing is."""
+    """Return what is wrong with a trial that follows a trial of this batch, or "" if nothing is."""
     if record.batch is not None and record.batch < batch:
         return f"its batch is {record.batch}, after batch {batch}"
     if not record.seconds and record.failure is None:
@@ -704,21 +668,16 @@ def _problem(record: Record, batch: int) -> str:
 
 
 def _decode_known_fields(line: bytes, kind: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
-    """Decode ``line`` as ``kind``, ignoring unknown fields. Raises the errors in ``UNREADABLE``.
+    """Decode ``line`` as ``kind``, ignoring unknown fields, for each of which a clause is returned.
 
-    Args:
-        line: A line that is not exactly of this kind.
-        kind: A struct, or a union of structs.
-        minor: The minor version of the log's format. If it is newer, a line may be of an unknown kind.
-
-    Returns:
-        The line's content, and a clause for each field that is unknown.
+    If ``minor``, the minor version of the log's format, is newer, a line may be of an unknown kind. Raises the errors
+    in ``UNREADABLE``.
     """
     data = msgspec.json.decode(line)
     name = data.get("kind") if isinstance(data, dict) else None
     if minor > (minor_version(FORMAT) or 0) and isinstance(name, str) and name not in KINDS:
         return UnknownLine(name), ()
-    known_fields, unknown = known_part(data, kind)
+    known_fields, unknown = drop_unknown_keys(data, kind)
     return msgspec.convert(known_fields, kind), unknown
 
 
@@ -732,7 +691,7 @@ def _header(line: bytes) -> Line:
             )
         if minor_version(version) is None:
             return Line(1, line, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x")
-        known_fields, unknown = known_part(fields, Header)
+        known_fields, unknown = drop_unknown_keys(fields, Header)
         return Line(1, line, check_bounds(msgspec.convert(known_fields, Header)), unknown=unknown)
     except UNREADABLE as error:
         return Line(1, line, None, f"the header is damaged: {error}")
@@ -749,9 +708,9 @@ def check_bounds(header: Header) -> Header:
 def _check_plain(value: Any, depth: int = 0) -> None:
     """Raise msgspec.ValidationError if ``value`` contains a long name, a huge number, or is nested too deeply."""
     if isinstance(value, str):
-        if len(value) > LONGEST_TEXT:
+        if len(value) > MAX_TEXT:
             raise msgspec.ValidationError(
-                f"{value[:20]!r}... has {len(value):,} characters; at most {LONGEST_TEXT:,} are read"
+                f"{value[:20]!r}... has {len(value):,} characters; at most {MAX_TEXT:,} are read"
             )
     elif isinstance(value, int | float):
         if abs(value) > MAX_NUMBER:
@@ -817,7 +776,7 @@ def find_logs(path: Path) -> list[Path]:
     return [log for log in find_files(path, LOGS) if not log.name.endswith(RUNS)]
 
 
-def read_found(paths: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
+def read_logs_in(paths: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
     """Return ``read(log)`` for each log in ``paths``, which are logs or directories of logs.
 
     A log in a directory that cannot be read is skipped with a SearchlabWarning.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from ..errors import SearchlabError
-from ..files import FileMissing, read_bytes, write_error
+from ..files import FileMissing, read_bytes
 from ..schema import UNREADABLE
 from .lease import LeasedFile
 
@@ -64,8 +62,7 @@ class Journal(Generic[Entry]):
 
     def __init__(self, path: Path, entry: type[Entry], header: msgspec.Struct | None = None) -> None:
         self.path = path
-        with self._writing():
-            self._file = LeasedFile(path)
+        self._file = LeasedFile(path)
         try:
             self.header, self.entries, self._ends = read_journal(path, entry, type(header) if header else None)
             if header is not None and self.header is None:
@@ -91,14 +88,6 @@ class Journal(Generic[Entry]):
 
     def _write(self, item: msgspec.Struct, start: int) -> int:
         data = msgspec.json.encode(item) + b"\n"
-        with self._writing():
-            self._file.write(data, start)
-            self._file.sync(start + len(data))
+        self._file.write(data, start)
+        self._file.sync(start + len(data))
         return start + len(data)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise write_error(self.path, error) from None

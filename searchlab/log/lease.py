@@ -6,19 +6,19 @@ import errno
 import fcntl
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from ..errors import SearchlabError
-from ..files import check_regular, open_file, part_of, sync_directory
+from ..files import check_regular, open_file, part_of, sync_directory, write_error
 from ..machine.scratch import NO_LOCKS
 
 LOCK_WAIT_SECONDS = 0.5
 """How long to wait for a lock, in seconds, since :func:`is_locked` may hold it briefly."""
 
-PIECE = 1 << 26
-"""The number of bytes to copy at a time. Linux reads at most 2,147,479,552 bytes at once; see read(2)."""
+PIECE = 1 << 26  # how many bytes to copy at a time; Linux reads at most 2,147,479,552 at once, see read(2)
 
 
 class LogBusy(SearchlabError):
@@ -38,81 +38,93 @@ class LeasedFile:
 
     On some shared file systems, locks do not extend to other hosts. Therefore a writer appends only to files that it
     has created: :meth:`take_over` replaces any other file with a copy, so that a previous writer that is still running
-    finds its file replaced. Raises LogBusy if another process is writing the log, and OSError if it cannot be opened.
+    finds its file replaced. Raises LogBusy if another process is writing the log, and SearchlabError if the file cannot
+    be opened or, in all methods, written.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            self._is_owner = True
-        except FileExistsError:
-            self._file = os.open(path, os.O_RDWR)
-            self._is_owner = False
-        try:
-            check_regular(os.fstat(self._file), f"write the log {path}")
-            _lock(self._file)
-            self.size = os.fstat(self._file).st_size
-            if not self._exists():
-                raise BlockingIOError  # another process has replaced or removed the file since it was opened
-        except BlockingIOError:
-            os.close(self._file)
-            raise self._busy() from None
-        except BaseException:
-            os.close(self._file)
-            raise
+        with self._converting_errors():
+            try:
+                self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+                self._is_owner = True
+            except FileExistsError:
+                self._file = os.open(path, os.O_RDWR)
+                self._is_owner = False
+            try:
+                check_regular(os.fstat(self._file), f"write the log {path}")
+                _lock(self._file)
+                self.size = os.fstat(self._file).st_size
+                if not self._exists():
+                    raise BlockingIOError  # another process has replaced or removed the file since it was opened
+            except BlockingIOError:
+                os.close(self._file)
+                raise self._busy() from None
+            except BaseException:
+                os.close(self._file)
+                raise
 
     def take_over(self, size: int) -> None:
         """Ensure that this process created the file, if necessary by copying the first ``size`` bytes of the original.
 
         Raises LogBusy if the log has changed since it was opened, and LogTaken if another process has taken it over.
         """
-        exists = self._exists()
-        if self._is_owner:
-            if not exists:
-                raise LogTaken(
-                    f"another process has taken over the log {self._path}, or the log was moved; this run stops here, "
-                    f"but no trial is lost; execute each run in only one place"
-                )
-            return
-        if not exists or os.fstat(self._file).st_size != self.size:
-            raise self._busy()
-        part = part_of(self._path)
-        new = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._file).st_mode & 0o777)
-        try:
-            _copy(self._file, new, size)
-            os.fsync(new)
-            _lock(new)
-            os.replace(part, os.path.realpath(self._path))
-        except BaseException:
-            os.close(new)
-            part.unlink(missing_ok=True)
-            raise
-        os.close(self._file)
-        self._file, self._is_owner = new, True
-        sync_directory(self._path.parent)
+        with self._converting_errors():
+            exists = self._exists()
+            if self._is_owner:
+                if not exists:
+                    raise LogTaken(
+                        f"another process has taken over the log {self._path}, or the log was moved; this run stops "
+                        f"here, but no trial is lost; execute each run in only one place"
+                    )
+                return
+            if not exists or os.fstat(self._file).st_size != self.size:
+                raise self._busy()
+            part = part_of(self._path)
+            new = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._file).st_mode & 0o777)
+            try:
+                _copy(self._file, new, size)
+                os.fsync(new)
+                _lock(new)
+                os.replace(part, os.path.realpath(self._path))
+            except BaseException:
+                os.close(new)
+                part.unlink(missing_ok=True)
+                raise
+            os.close(self._file)
+            self._file, self._is_owner = new, True
+            sync_directory(self._path.parent)
 
     def write(self, data: bytes, end: int) -> None:
         """Write ``data`` after the file's first ``end`` bytes, discarding the rest.
 
-        The call can be repeated after an interrupt or an OSError.
+        The call can be repeated after an interrupt or an error.
 
         Raises:
             LogCut: If the file has become shorter.
             LogBusy, LogTaken: See :meth:`take_over`.
         """
-        self.take_over(end)
-        self._check_size(end)
-        _write_at(self._file, data, end)
+        with self._converting_errors():
+            self.take_over(end)
+            self._check_size(end)
+            _write_at(self._file, data, end)
 
     def sync(self, end: int) -> None:
         """Force the file to disk. Raises LogCut if it has become shorter than ``end`` bytes."""
-        self._check_size(end)
-        os.fsync(self._file)
+        with self._converting_errors():
+            self._check_size(end)
+            os.fsync(self._file)
 
     def _check_size(self, end: int) -> None:
         if (size := os.fstat(self._file).st_size) < end:
             raise LogCut(f"the log {self._path} was cut to {size:,} bytes by another process while its run continued")
+
+    @contextmanager
+    def _converting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise write_error(self._path, error) from None
 
     def remove(self) -> None:
         """Remove the log if this process created it and no other process has taken it over."""

@@ -25,8 +25,7 @@ from .format import GAIN, Ended, Log
 
 AnyLog = TypeVar("AnyLog", Log, Columns)
 
-UNLIMITED = sys.maxsize
-"""The number of trials in a budget that does not limit the trials."""
+UNLIMITED = sys.maxsize  # the number of trials in a budget that does not limit the trials
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -85,8 +84,7 @@ class Budget(msgspec.Struct, frozen=True):
         return None
 
 
-PLAN = "plan.json"
-"""The name of the plan file."""
+PLAN = "plan.json"  # the name of the plan file
 
 TOML, JSON = "study-as-run.toml", "study-as-run.json"
 """The names of the copy of a study file, and of a study created by a script. Do not use them for other files."""
@@ -184,7 +182,7 @@ def read_plan(directory: Path) -> StudyPlan | None:
         raise SearchlabError(f"{path} is damaged: {error}; run the study again to recreate it, or delete it") from None
 
 
-def keep_study(directory: Path, name: str, text: str) -> None:
+def write_study_copy(directory: Path, name: str, text: str) -> None:
     """Write the copy of a study unless it is up to date. A directory that is not writable is left unchanged."""
     path = directory / name
     with suppress(SearchlabError):
@@ -192,7 +190,7 @@ def keep_study(directory: Path, name: str, text: str) -> None:
             write_file(path, text, under=directory)
 
 
-def kept_studies(logs: Iterable[Path]) -> list[tuple[Path, str]]:
+def read_study_copies(logs: Iterable[Path]) -> list[tuple[Path, str]]:
     """Return the path and text of each study copy in the directories above ``logs``, sorted by path."""
     directories = {above for parent in {log.parent for log in logs} for above in [parent, *parent.parents][:_LEVELS]}
     study_files = sorted(

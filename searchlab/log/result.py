@@ -249,7 +249,7 @@ class Results(list[Result]):
             header = result.log.header
             groups.setdefault((header.workload, header.space_name, header.name), []).append(result.log)
         rows = []
-        for (workload, space, strategy), logs in list(groups.items())[:_MOST]:
+        for (workload, space, strategy), logs in list(groups.items())[:_MAX_ROWS]:
             lowest = min((float(log.costs.min()) for log in logs if log.records), default=np.inf)
             best = speed(logs[0].flops / lowest / 1e9, logs[0].unit) if np.isfinite(lowest) else "no success yet"
             trials, failed = (sum(counts) for counts in zip(*map(_counts, logs), strict=True))
@@ -260,7 +260,7 @@ class Results(list[Result]):
         return html_table(columns, rows, caption=f"{len(self)} run{'s' * (len(self) != 1)}{more}")
 
 
-_MOST = 50  # the maximum number of rows that a notebook shows for Results
+_MAX_ROWS = 50  # the maximum number of rows that a notebook shows for Results
 
 
 def _counts(log: Log) -> tuple[int, int]:
@@ -372,8 +372,7 @@ def _take(values: Sequence[Any], at: Array) -> Any:
     return pd.Series(values, dtype="category" if texts else None).array.take(at)
 
 
-ROUNDS = 11
-"""The number of rounds in which a run's finalists are measured again."""
+ROUNDS = 11  # the number of rounds in which a run's finalists are measured again
 
 LOST_ROUNDS = 1
 """The number of rounds that a winner may lose and still count as faster.
@@ -381,11 +380,8 @@ LOST_ROUNDS = 1
 According to the sign test, p is then (1 + 11) / 2^11 = 0.6 % for one rival, and at most 2.4 % for four (the default).
 """
 
-MARGIN = 1.1
-"""The maximum ratio of a finalist's time to that of the fastest trial."""
-
-DISAGREES = 1.25
-"""The largest factor by which two times of the same program should differ on an idle machine."""
+MARGIN = 1.1  # the maximum ratio of a finalist's time to that of the fastest trial
+DISAGREES = 1.25  # the largest factor by which two times of the same program should differ on an idle machine
 
 
 def noise(log: Log) -> float | None:

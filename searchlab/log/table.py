@@ -8,7 +8,6 @@ JSON in the key-value metadata, under the key ``searchlab``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -37,23 +36,8 @@ _TYPES: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class TableContent:
-    """The content of a table's file, as plain data. Only its types have been checked.
-
-    Attributes:
-        header: The header as JSON.
-        lines: The other lines that are not trials, as a JSON array.
-        trials: The fields of each trial.
-    """
-
-    header: bytes
-    lines: bytes
-    trials: list[dict[str, Any]]
-
-
 def encode_table(header: bytes, lines: bytes, records: Sequence[Any]) -> bytes:
-    """Return the file of a table; for the arguments, see :class:`TableContent`.
+    """Return the file of a table, with its header and a JSON array of the lines that are neither header nor trials.
 
     Raises TypeError, ValueError or OverflowError if no table can contain these values.
     """
@@ -107,10 +91,11 @@ def decode_header(path: Path, data: bytes) -> bytes:
     return _header(path, decode(path, data, {})[0])
 
 
-def decode_table(path: Path, data: bytes) -> TableContent:
-    """Decode the table whose bytes are ``data``.
+def decode_table(path: Path, data: bytes) -> tuple[bytes, bytes, list[dict[str, Any]]]:
+    """Return a table's header, its lines that are neither header nor trials, and the fields of its trials.
 
-    Raises SearchlabError, or an error in :data:`~searchlab.schema.UNREADABLE`, if it is damaged or too large.
+    Only the types have been checked. Raises SearchlabError, or an error in :data:`~searchlab.schema.UNREADABLE`, if the
+    table is damaged or too large.
     """
     from pyarrow import compute
 
@@ -131,7 +116,7 @@ def decode_table(path: Path, data: bytes) -> TableContent:
         trial |= {"index": index, "config": config}
         if fields := {name: value for name, value in model.items() if value is not None}:
             trial["model"] = fields
-    return TableContent(_header(path, metadata), metadata.get(_LINES, b"[]"), trials)
+    return _header(path, metadata), metadata.get(_LINES, b"[]"), trials
 
 
 def _rows(table: pa.Table, prefix: str) -> list[dict[str, Any]]:

@@ -6,10 +6,10 @@ import gzip
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -41,7 +41,7 @@ from .lease import LeasedFile, LogBusy, LogCut, is_locked
 from .table import encode_table
 
 
-class LogWriter:
+class LogWriter(AbstractContextManager["LogWriter"]):
     """A log to which only this process appends. It is created if it does not exist.
 
     A durable log is written after every record, and :meth:`sync` forces it to disk. Any other log is written by
@@ -81,9 +81,9 @@ class LogWriter:
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = LeasedFile(self.path)
         except OSError as error:
-            raise write_error(f"the log {self.path}", error) from None
+            raise write_error(self.path, error) from None
+        self._file = LeasedFile(self.path)
         try:
             self._open(header, existing)
         except BaseException:
@@ -106,8 +106,7 @@ class LogWriter:
             return
         check_identity(self.path, existing.header, header)
         if existing.size < self._file.size:  # the last line is incomplete
-            with self._reporting_errors():
-                self._file.take_over(existing.size)
+            self._file.take_over(existing.size)
 
     @property
     def log(self) -> Log:
@@ -129,7 +128,9 @@ class LogWriter:
         else:
             self.final, self.ended = None, None
             self._added.append(record)
-        if self._durable:
+        if not isinstance(record, Record):
+            self.sync()
+        elif self._durable:
             self._write()
 
     def _check_process(self) -> None:
@@ -143,7 +144,7 @@ class LogWriter:
         self._check_process()
         data = b"".join(line + b"\n" for line in self._lines)
         if data:  # if this is interrupted at any point, the same bytes are written to the same position again
-            with self._reporting_errors():
+            with self._saving_trials():
                 self._file.write(data, self._end)
         self._end, self._lines = self._end + len(data), []
 
@@ -151,15 +152,14 @@ class LogWriter:
         """Write the appended records, and force a durable log to disk. Call this once per batch."""
         self._write()
         if self._durable:
-            with self._reporting_errors():
+            with self._saving_trials():
                 self._file.sync(self._end)
 
     @contextmanager
-    def _reporting_errors(self) -> Iterator[None]:
+    def _saving_trials(self) -> Iterator[None]:
+        """Save all trials in another log if this one has been cut."""
         try:
             yield
-        except OSError as error:
-            raise write_error(f"the log {self.path}", error) from None
         except LogCut as error:
             self._lines = []
             copy = unused_path(self.path, ".saved", WRITABLE)
@@ -174,9 +174,6 @@ class LogWriter:
                 self._write()
         finally:
             self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind and self._created and not (self._added or self.ended) and os.getpid() == self._process:
@@ -280,16 +277,13 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
     for name in IDENTITY:
         old_value, new_value = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
         if old_value != new_value:
-            way = "choose a different log file"
-            if new.label:  # in a study, which determines the paths of its logs
-                of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
-                entry = "policy" if name in of_policy else "space" if name == "space" else ""
-                way = (f"give that {entry} a new label, or " if entry else "") + "choose a different directory (--out)"
+            of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
+            entry = "policy" if name in of_policy else "space" if name == "space" else ""
+            remedies = f"give that {entry} a new label, " if new.label and entry else "start the same run as before, "
             raise OtherRun(
                 f"{path} belongs to a different run: its {name} is {_format_value(old_value)}, not "
                 f"{_format_value(new_value)}",
-                f"{way}, pass --discard (in Python, discard=True) to move the old log aside, or start the same run as "
-                f"before",
+                remedies + describe_remedies(new),
             )
 
 

@@ -20,9 +20,9 @@ def core_quota(root: Path = Path("/")) -> float:
     """Return the number of cores whose time this process may use, or infinity if there is no limit."""
     quotas = [math.inf]
     for folder in _folders("cpu", root):
-        quota, _, period = _read(folder / "cpu.max").partition(" ")  # version 2
-        quota = quota or _read(folder / "cpu.cfs_quota_us")
-        period = period or _read(folder / "cpu.cfs_period_us")
+        quota, _, period = read_fact(folder / "cpu.max").partition(" ")  # version 2
+        quota = quota or read_fact(folder / "cpu.cfs_quota_us")
+        period = period or read_fact(folder / "cpu.cfs_period_us")
         with suppress(ValueError):
             if int(quota) > 0 and int(period) > 0:
                 quotas.append(int(quota) / int(period))
@@ -35,7 +35,7 @@ def memory_limit(root: Path = Path("/")) -> float:
     for folder in _folders("memory", root):
         for name in ("memory.max", "memory.limit_in_bytes"):
             with suppress(ValueError):
-                if 0 < (limit := int(_read(folder / name))) < UNLIMITED_BYTES:
+                if 0 < (limit := int(read_fact(folder / name))) < UNLIMITED_BYTES:
                     limits.append(limit)
     return min(limits)
 
@@ -43,11 +43,11 @@ def memory_limit(root: Path = Path("/")) -> float:
 def _folders(controller: str, root: Path) -> Iterator[Path]:
     """Yield the folders of this process's control groups that have ``controller``, and of all groups around them."""
     groups = {}  # by the names of the controllers, which are empty in version 2
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in read_fact(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
         if not controllers or controller in controllers.split(","):
             groups[controllers] = PurePosixPath(group)
-    for line in _read(root / "proc/self/mountinfo").splitlines():
+    for line in read_fact(root / "proc/self/mountinfo").splitlines():
         mount, _, system = line.partition(" - ")
         kind, _, options = system.split(" ", 2)
         top, point = mount.split(" ")[3:5]
@@ -62,7 +62,8 @@ def _folders(controller: str, root: Path) -> Iterator[Path]:
                     yield mounted / folder
 
 
-def _read(path: Path) -> str:
+def read_fact(path: Path) -> str:
+    """Return the text of a file in which Linux reports a fact, or "" if it does not."""
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):

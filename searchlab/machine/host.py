@@ -6,14 +6,13 @@ import functools
 import os
 import platform
 import re
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .cgroup import core_quota, memory_limit
+from .cgroup import core_quota, memory_limit, read_fact
 from .cuda import gpu_name
 
 LIBRARIES = ("searchlab", "apache-tvm", "apache-tvm-ffi", "numpy", "xgboost", "lightgbm", "scikit-learn", "optuna")
@@ -75,8 +74,8 @@ def host_model(kind: str) -> dict[str, str]:
 
 def cpu_model() -> str:
     """Return this CPU's name as reported by the kernel."""
-    named = re.search(r"^model name\s*:\s*(.+)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
-    return named[1].strip() if named else platform.processor() or platform.machine()
+    match = re.search(r"^model name\s*:\s*(.+)$", read_fact(Path("/proc/cpuinfo")), re.MULTILINE)
+    return match[1].strip() if match else platform.processor() or platform.machine()
 
 
 def this_machine() -> str:
@@ -98,36 +97,21 @@ def busy_cores() -> float:
         return 0.0
     import psutil
 
-    before, own_start, start = psutil.cpu_times(), time.process_time(), time.monotonic()
-    time.sleep(SAMPLE_SECONDS)
-    after, seconds = psutil.cpu_times(), time.monotonic() - start
-    idle = sum(getattr(after, name, 0.0) - getattr(before, name, 0.0) for name in ("idle", "iowait"))
-    own_seconds = time.process_time() - own_start
-    return max(0.0, (psutil.cpu_count() or 1) - (idle + own_seconds) / seconds)
-
-
-def busy_warning(busy: float, load: float, cores: int) -> str:
-    """Return a warning if the machine is too busy for reliable measurements, or "" otherwise.
-
-    Args:
-        busy: The number of cores that other processes keep busy.
-        load: The average number of running or waiting processes over the last minute.
-        cores: The machine's number of cores.
-    """
-    if busy <= BUSY_CORES:
-        return ""
-    return (
-        f"other processes keep about {busy:.1f} of this machine's {cores} cores busy (load {load:.1f}), so times "
-        f"measured now are unreliable; stop these processes first, or measure on a different machine"
-    )
+    return float(psutil.cpu_percent(SAMPLE_SECONDS)) / 100 * (psutil.cpu_count() or 1)
 
 
 def observe_load() -> str:
-    """Return the :func:`busy_warning` for this machine's current load."""
-    return busy_warning(busy_cores(), os.getloadavg()[0], os.cpu_count() or 1)
+    """Return a warning if other processes keep this machine too busy for reliable measurements, or "" otherwise."""
+    if (busy := busy_cores()) <= BUSY_CORES:
+        return ""
+    return (
+        f"other processes keep about {busy:.1f} of this machine's {os.cpu_count()} cores busy (load "
+        f"{os.getloadavg()[0]:.1f}), so times measured now are unreliable; stop these processes first, or measure on a "
+        f"different machine"
+    )
 
 
-def machine(threads: int) -> dict[str, Any]:
+def machine_facts(threads: int) -> dict[str, Any]:
     """Return the facts about this machine that influence measured times, except for the CPU's name.
 
     Facts that the system does not report are omitted. ``threads`` is the number of threads that programs use.
@@ -139,8 +123,8 @@ def machine(threads: int) -> dict[str, Any]:
         "physical_cores": psutil.cpu_count(logical=False),  # without SMT
         "available_cores": available_cores(),
         "threads": threads,
-        "smt": {"1": True, "0": False}.get(_read(_CPU / "smt" / "active")),
-        "governor": _read(_CPU / "cpu0" / "cpufreq" / "scaling_governor"),
+        "smt": {"1": True, "0": False}.get(read_fact(_CPU / "smt" / "active")),
+        "governor": read_fact(_CPU / "cpu0" / "cpufreq" / "scaling_governor"),
         "turbo": _turbo(),  # whether the clock may exceed its base frequency
         "memory_mb": psutil.virtual_memory().total >> 20,
         "virtual": _virtual(),  # the hypervisor and the container
@@ -151,31 +135,24 @@ def machine(threads: int) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value not in (None, "")}
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
-
-
 def _turbo() -> bool | None:
     """Return whether turbo is enabled, or None if unknown.
 
     The intel_pstate driver has a switch that disables turbo; other drivers have a switch that enables it. Source:
     Linux, Documentation/admin-guide/pm.
     """
-    if none := _read(_CPU / "intel_pstate" / "no_turbo"):
+    if none := read_fact(_CPU / "intel_pstate" / "no_turbo"):
         return none == "0"
-    boost = _read(_CPU / "cpufreq" / "boost")
+    boost = read_fact(_CPU / "cpufreq" / "boost")
     return boost == "1" if boost else None
 
 
 def _virtual() -> str:
     """Return the hypervisor and the container, in which cores may be shared with others, or "" if there is neither."""
     names = []
-    if "hypervisor" in _read(Path("/proc/cpuinfo")).partition("\n\n")[0].split():
-        names.append(_read(Path("/sys/class/dmi/id/sys_vendor")) or "hypervisor")
-    cgroup = _read(Path("/proc/1/cgroup"))
+    if "hypervisor" in read_fact(Path("/proc/cpuinfo")).partition("\n\n")[0].split():
+        names.append(read_fact(Path("/sys/class/dmi/id/sys_vendor")) or "hypervisor")
+    cgroup = read_fact(Path("/proc/1/cgroup"))
     if Path("/.dockerenv").exists() or any(sign in cgroup for sign in ("docker", "kubepods", "lxc", "containerd")):
         names.append("container")
     return ", ".join(names)

@@ -17,10 +17,8 @@ from ..files import read_bytes, write_file
 from .host import available_cores, cpu_model
 from .lock import lock_path
 
-REPEATS = (1, 3, 10)
-"""The numbers of repeats whose resolution is determined."""
-
-MOST_GROUPS = 500  # of repeats, all pairs of which are compared
+REPEATS = (1, 3, 10)  # the numbers of repeats whose resolution is determined
+MAX_GROUPS = 500  # of repeats, all pairs of which are compared
 PARTS = 10  # the drift is the deviation of the median of a tenth of the readings
 
 
@@ -82,7 +80,7 @@ def resolution(readings: Sequence[float], repeats: int) -> float:
     """
     count = len(readings) // repeats
     medians = np.median(np.reshape(readings[: count * repeats], (count, repeats)), axis=1)
-    logs = np.log(medians[:: math.ceil(count / MOST_GROUPS)])
+    logs = np.log(medians[:: math.ceil(count / MAX_GROUPS)])
     first, second = np.triu_indices(len(logs), 1)
     return float(np.expm1(np.percentile(np.abs(logs[first] - logs[second]), 95)))
 

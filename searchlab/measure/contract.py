@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -13,6 +14,7 @@ import msgspec
 
 from ..arrays import Floats
 from ..machine.host import host_model
+from ..machine.lock import MACHINE
 from ..options import Between, Megabytes, Milliseconds, Repeats, TimeLimit
 from ..records import Measurement, Statistic, Trial
 from ..schema import check_fields
@@ -64,6 +66,7 @@ class Measurer(ABC):
 
     workers: int = 1
     repeatable: bool = False
+    _release: Callable[[], object] | None = None  # releases the lock on this machine
 
     def begin(self, seed: int) -> None:
         """Prepare for a run with the given ``seed``."""
@@ -99,8 +102,15 @@ class Measurer(ABC):
         """
         return None
 
+    def acquire_machine(self) -> None:
+        """Wait until no other process measures this machine, and keep it until this measurer is closed or deleted."""
+        if self._release is None:
+            self._release = weakref.finalize(self, MACHINE.acquire())
+
     def close(self) -> None:
         """End all processes. The measurer must not be used again."""
+        if self._release is not None:
+            self._release()
 
     def __enter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -33,9 +33,6 @@ SESSION_END_SECONDS = 0.2  # how long a session may take to end by itself after 
 GREETING_SECONDS = 2.0  # how long a client may take to greet a server after connecting
 PROBE_SECONDS = 3.0  # how long a server may take to answer a probe
 ANSWER_SECONDS = 5.0  # time limit for connecting to a tracker, and for an answer that needs no device
-
-MAX_ANSWER = 16 << 20
-"""The maximum size of a tracker's answer, in bytes."""
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Address = tuple[str, Port, str]
@@ -66,7 +63,7 @@ class TrackerSummary(msgspec.Struct):
     queue_info: dict[str, Queue] = {}
 
 
-class Tracker:
+class Tracker(contextlib.AbstractContextManager["Tracker"]):
     """A connection to the tracker at ``address``, in the form ``"host:port"``. It can be used as a context manager.
 
     Closing the connection returns devices that were requested but not taken.
@@ -88,18 +85,17 @@ class Tracker:
                 f"cannot reach an RPC tracker at {address} ({getattr(error, 'strerror', None) or error}); start one "
                 f"there with `searchlab fleet tracker`, or pass the address of a running tracker"
             ) from None
+        magic = struct.pack("<i", base.RPC_TRACKER_MAGIC)
         try:
-            self._send(struct.pack("<i", base.RPC_TRACKER_MAGIC))
-            (magic,) = struct.unpack("<i", self._receive(4, time.monotonic() + ANSWER_SECONDS))
-        except SearchlabError:
-            self._socket.close()
-            raise
+            self._socket.sendall(magic)
+            is_tracker = base.recvall(self._socket, len(magic)) == magic
         except OSError:
-            magic = None
-        if magic != base.RPC_TRACKER_MAGIC:
+            is_tracker = False
+        if not is_tracker:
             self._socket.close()
             raise SearchlabError(
-                f"the process at {address} is not a TVM RPC tracker; if it is a server, use its tracker's address"
+                f"the process at {address} is not a TVM RPC tracker, or hangs; if it is a server, use its tracker's "
+                f"address"
             )
 
     def summary(self) -> TrackerSummary:
@@ -109,8 +105,8 @@ class Tracker:
             SearchlabError: If the tracker does not answer in time, or not like a tracker.
         """
         try:
-            self._send_json([self._base.TrackerCode.SUMMARY])
-            return self._receive_as(tuple[Any, TrackerSummary])[1]
+            self._base.sendjson(self._socket, [self._base.TrackerCode.SUMMARY])
+            return self._receive(tuple[Any, TrackerSummary])[1]
         except OSError as error:
             raise SearchlabError(f"the tracker at {self.address} has closed the connection ({error})") from None
 
@@ -124,7 +120,7 @@ class Tracker:
 
     def request(self, key: str) -> None:
         """Request a device, which :meth:`take` returns once this connection is readable. Raises OSError if it fails."""
-        self._send_json([self._base.TrackerCode.REQUEST, key, "", 1])
+        self._base.sendjson(self._socket, [self._base.TrackerCode.REQUEST, key, "", 1])
 
     def take(self) -> Address:
         """Return a requested device.
@@ -133,55 +129,18 @@ class Tracker:
             OSError: If the tracker is gone.
             SearchlabError: If the tracker does not answer in time, or not like a tracker.
         """
-        return self._receive_as(tuple[Any, Address])[1]
+        return self._receive(tuple[Any, Address])[1]
 
-    def _send(self, data: bytes) -> None:
-        self._socket.settimeout(ANSWER_SECONDS)
+    def _receive(self, kind: type[T]) -> T:
+        """Return the next answer. Raises OSError if the tracker is gone."""
         try:
-            self._socket.sendall(data)
+            return msgspec.convert(self._base.recvjson(self._socket), kind)
         except TimeoutError:
-            raise self._timeout_error() from None
-
-    def _send_json(self, value: Any) -> None:
-        data = msgspec.json.encode(value)
-        self._send(struct.pack("<i", len(data)) + data)
-
-    def _receive_as(self, kind: type[T]) -> T:
-        """Return the next answer, which must be complete within ``ANSWER_SECONDS``."""
-        deadline = time.monotonic() + ANSWER_SECONDS
-        (size,) = struct.unpack("<i", self._receive(4, deadline))
-        if not 0 <= size <= MAX_ANSWER:
-            raise self._protocol_error(f"it announces an answer of {size} bytes")
-        try:
-            return msgspec.json.decode(self._receive(size, deadline), type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise self._protocol_error(first_line(error)) from None
-
-    def _receive(self, size: int, deadline: float) -> bytes:
-        """Return ``size`` bytes. Each part may arrive late, but all must arrive before ``deadline``."""
-        data = bytearray()
-        while len(data) < size:
-            remaining = deadline - time.monotonic()
-            try:
-                if remaining <= 0:
-                    raise TimeoutError
-                self._socket.settimeout(remaining)
-                part = self._socket.recv(min(size - len(data), 1 << 16))
-            except TimeoutError:
-                raise self._timeout_error() from None
-            if not part:
-                raise ConnectionResetError("it closed the connection")
-            data += part
-        return bytes(data)
-
-    def _timeout_error(self) -> SearchlabError:
-        return SearchlabError(
-            f"the process at {self.address} did not answer within {ANSWER_SECONDS:g} s; restart it if it hangs"
-        )
-
-    def _protocol_error(self, how: str) -> SearchlabError:
-        return SearchlabError(
-            f"the process at {self.address} does not answer like a TVM RPC tracker: {how}; restart it, or pass the "
+            problem = f"there is no complete answer after {ANSWER_SECONDS:g} s"
+        except (ValueError, RecursionError, msgspec.ValidationError) as error:
+            problem = first_line(error)
+        raise SearchlabError(
+            f"the process at {self.address} does not answer like a TVM RPC tracker: {problem}; restart it, or pass the "
             f"address of a tracker"
         )
 
@@ -190,9 +149,6 @@ class Tracker:
 
     def close(self) -> None:
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -259,21 +215,21 @@ def is_loopback(host: str) -> bool:
         raise SearchlabError(f"cannot find the host {host!r}: {error.strerror}; pass a host name or address") from None
 
 
-Say = Callable[[str], None]
+OnListening = Callable[[str], None]
 """A function that is called with a process's listening address, just before the process starts to answer."""
 
 
-def run_tracker(host: str, port: int, say: Say) -> None:
+def run_tracker(host: str, port: int, on_listening: OnListening) -> None:
     """Run TVM's tracker until the process ends."""
     from tvm.rpc import base, tracker
 
     tracker.logger.setLevel(logging.WARNING)
     with listen(host, range(port, port + 1)) as listening:
-        say(address_of(listening))
+        on_listening(address_of(listening))
         tracker._tracker_server(listening, base.random_key("tracker"))
 
 
-def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say: Say) -> None:
+def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, on_listening: OnListening) -> None:
     """Run TVM's RPC server, registered as ``key``, until the process ends.
 
     It differs from a plain server in four ways:
@@ -310,7 +266,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
     home = os.getcwd()
     os.register_at_fork(after_in_child=lambda: die_with(os.getppid()))
     with listen(host, ports) as bound, ListeningSocket(fileno=bound.detach()) as listening:
-        say(address_of(listening))
+        on_listening(address_of(listening))
         while True:
             try:
                 server._listen_loop(listening, listening.getsockname()[1], key, tracker, "", address)

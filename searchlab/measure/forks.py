@@ -61,7 +61,7 @@ def _reap(message: HasEnded) -> End | None:
         return None
     _forks.discard(pid)
     kill_children(but=_forks)  # processes that the worker's candidates have left behind
-    return End(os.waitstatus_to_exitcode(status), usage.ru_maxrss >> 10, usage.ru_utime + usage.ru_stime)
+    return End(os.waitstatus_to_exitcode(status), usage.ru_maxrss >> 10)
 
 
 def _fork(

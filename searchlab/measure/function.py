@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -12,7 +11,6 @@ import cloudpickle
 
 from ..errors import SearchlabError
 from ..machine.host import available_cores
-from ..machine.lock import MACHINE
 from ..options import Between, Megabytes, Repeats, TimeLimit
 from ..records import Measurement, Statistic
 from ..space import Config, Space
@@ -59,11 +57,9 @@ class FunctionMeasurer(Measurer):
         threads = max(1, available_cores() // settings.workers)
         self._pool = WorkerPool(threads, memory_limit_mb=settings.memory_limit_mb)
         self._set_up: tuple[Function, SetUpFunction] | None = None
-        self._release: Callable[[], object] | None = None  # releases the lock on this machine
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
-        if self._release is None:
-            self._release = weakref.finalize(self, MACHINE.acquire())  # also if it is never closed
+        self.acquire_machine()
         assert isinstance(space.workload, Function)
         with _CallRunner(self._pool, self._set_up_message(space.workload), self.settings, configs) as calls:
             for index in range(len(configs)):
@@ -73,9 +69,7 @@ class FunctionMeasurer(Measurer):
 
     def close(self) -> None:
         self._pool.close()
-        if self._release is not None:
-            self._release()
-            self._release = None
+        super().close()
 
     def _set_up_message(self, workload: Function) -> SetUpFunction:
         """Return the message that sets up a process for ``workload``, which is pickled only once."""
@@ -92,11 +86,7 @@ class FunctionMeasurer(Measurer):
 
 
 class _CallRunner(JobBatch[int]):
-    """A batch of calls, in which each job is a config's index.
-
-    Attributes:
-        measurements: The measurement of each config that has been measured.
-    """
+    """A batch of calls, in which each job is a config's index."""
 
     def __init__(
         self, pool: WorkerPool, message: SetUpFunction, settings: FunctionSettings, configs: Sequence[Config]

@@ -151,7 +151,7 @@ def limit_memory(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def with_memory_limit(text: str, megabytes: int, peak: int = 0) -> str:
+def add_memory_limit(text: str, megabytes: int, peak: int = 0) -> str:
     """Return ``text``, and add the limit if memory ran out. ``peak`` is the process's peak memory in MB, if known."""
     if megabytes and (peak >= megabytes or any(sign in text for sign in _OUT_OF_MEMORY)):
         return f"{text}; a candidate may use {megabytes} MB of memory (memory_limit_mb)"
@@ -196,10 +196,7 @@ def _process_state() -> dict[str, Any]:
     """Return what outlives a candidate and affects the next one's result, by the names that error messages use.
 
     This takes less than a millisecond. It covers the operating system's settings of this process, but no objects in
-    Python, which only the code of a space could change.
-
-    Raises:
-        Exception: Any exception may be raised if a candidate has changed so much that the state cannot be read.
+    Python, which only the code of a space could change. If a candidate has changed too much, any exception is raised.
     """
     # limit_memory() changes the soft limit of RLIMIT_DATA for each candidate, so only the hard limit is compared.
     limits = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Annotated, ClassVar
 from ..errors import SearchlabError
 from ..machine.cuda import INSTEAD, check_can_measure
 from ..machine.host import available_cores
-from ..machine.lock import MACHINE
 from ..options import Between, Natural
 from ..records import Failure, Measurement, Trial
 from ..space import Space
@@ -83,29 +81,16 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         super().__init__(settings, target, measurements, workers, not on_cpu, threads, limit)
         self.sentinel_every = settings.sentinel
         self.finalists = settings.finalists
-        self._kept_code: dict[
-            str, tuple[float, Code]
-        ] = {}  # the costs and code of the run's first and fastest programs
+        # The costs and code of the run's first and fastest programs:
+        self._kept_code: dict[str, tuple[float, Code]] = {}
         self._code_folder = CodeFolder(settings.programs) if settings.programs else None
-        self._release: Callable[[], object] | None = None  # releases the lock on this machine
 
     def begin(self, seed: int) -> None:
         super().begin(seed)
         self._kept_code = {}
 
-    def close(self) -> None:
-        super().close()
-        if self._release is not None:
-            self._release()
-            self._release = None
-
-    def _acquire_machine(self) -> None:
-        """Wait until no other process measures this machine."""
-        if self._release is None:
-            self._release = weakref.finalize(self, MACHINE.acquire())  # also if it is never closed
-
     def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
-        self._acquire_machine()
+        self.acquire_machine()
         code = {trial.measurement.program: self._code(trial.measurement.program) for trial in trials}
         missing = [trial for trial in trials if code[trial.measurement.program] is None]
         builds = self._builders.build(space, [trial.config for trial in missing])
@@ -135,7 +120,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         return answer if isinstance(answer, Failed) else None
 
     def _prepare(self, space: Space, count: int) -> None:
-        self._acquire_machine()
+        self.acquire_machine()
         self._runners.prepare(self._setup(space), 1)
 
     def _run_programs(

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from ..errors import LONGEST_TEXT
+from ..errors import MAX_TEXT
 from ..records import ExecutionSeconds, Failure, StepSeconds
 from ..space import Config
 from ..target import Target
@@ -20,7 +20,7 @@ from .code import Code
 from .contract import RunSettings
 from .fleet import Address
 
-Text = Annotated[str, msgspec.Meta(max_length=2 * LONGEST_TEXT)]
+Text = Annotated[str, msgspec.Meta(max_length=2 * MAX_TEXT)]
 
 
 class _Answer(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -60,7 +60,6 @@ class End(NamedTuple):
 
     code: int
     megabytes: int = 0
-    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

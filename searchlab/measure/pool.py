@@ -192,7 +192,7 @@ class JobBatch(Generic[Job]):
 
 
 @dataclass
-class Builds:
+class BuildResults:
     """The results of building a batch. Configs are referred to by their index.
 
     Attributes:
@@ -225,7 +225,7 @@ class BuildPool(WorkerPool):
 
     def build(
         self, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool] = lambda program: False
-    ) -> Builds:
+    ) -> BuildResults:
         """Build each config's program, unless ``is_known`` accepts its hash or an earlier config has the same program.
 
         Raises:
@@ -281,7 +281,7 @@ class _Building(JobBatch[int]):
         self.timeout = pool.build_timeout
         self.configs = configs
         self.is_known = cache(is_known)
-        self.builds = Builds()
+        self.builds = BuildResults()
         self.retries: set[int] = set()  # configs that are built in a new process after a first failure
         self.isolated: set[int] = set()  # configs that were the first in their process
         self.first: dict[str, int] = {}  # the index of the config for which each new program is compiled
@@ -536,6 +536,7 @@ class BuildingMeasurer(Measurer):
         self._runners.close()
         if self._folder:
             self._folder.cleanup()
+        super().close()
 
     def _measurement(self, program: str, built: Built, answer: Ran | Failed, connecting: float = 0.0) -> Measurement:
         """Return the measurement of a program that has run or failed. ``connecting`` is in seconds."""

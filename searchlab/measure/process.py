@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import os
 import pickle
-import select
 import signal
 import socket
 import struct
@@ -20,14 +19,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 import msgspec
+import psutil
 
 from ..errors import SearchlabError
 from ..plugins import search_path
-from .isolation import with_memory_limit
+from .isolation import add_memory_limit
 from .messages import (
     Answer,
     Broken,
@@ -54,7 +53,7 @@ SLICE_SECONDS = 1.0  # the longest wait after which a time limit is checked
 SEND_SECONDS = 20.0  # time limit for an idle worker to read a message
 WORKER_END_SECONDS = 1.0  # time limit for a worker that has closed its connection to end by itself
 SERVER_END_SECONDS = 5.0  # time limit for the fork server to end its forks
-LONGEST = 1 << 28  # the maximum length of an answer from a process that runs candidates, in bytes
+MAX_ANSWER = 1 << 28  # the maximum length of an answer from a process that runs candidates, in bytes
 MAX_MESSAGE_BYTES = 1 << 17  # the maximum length of a message to the fork server, in bytes
 
 _HEADER = struct.Struct("<Q")
@@ -107,10 +106,7 @@ class Channel:
         """Wait for up to ``seconds``, and return whether :meth:`recv` would then return or raise immediately."""
         until = None if seconds is None else time.monotonic() + seconds
         while missing := self._missing():
-            milliseconds = None if until is None else max(0.0, until - time.monotonic()) * 1000
-            waiting = select.poll()  # select() does not accept file descriptors above 1023
-            waiting.register(self._socket, select.POLLIN)
-            if not waiting.poll(milliseconds):
+            if not wait([self._socket], None if until is None else max(0.0, until - time.monotonic())):
                 return False
             self._socket.settimeout(0)
             try:
@@ -277,11 +273,11 @@ class Worker(ABC):
     @property
     def is_stopped(self) -> bool:
         """Whether a signal has stopped the worker, or a process that it has started and may be waiting for."""
-        try:
-            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        except OSError:  # it has ended, or Linux is compiled without this file
-            children = []
-        return any(_state(pid) in ("T", "t") for pid in (str(self.pid), *children))
+        stopped = psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP
+        with contextlib.suppress(psutil.Error):  # one of them has ended
+            worker = psutil.Process(self.pid)
+            return any(process.status() in stopped for process in (worker, *worker.children()))
+        return False
 
     def answers_within(self, limit: Deadline) -> bool:
         """Wait for the next message, and return whether it has arrived within the ``limit``."""
@@ -351,7 +347,7 @@ class MeasuringWorker(Worker):
     """
 
     _process: ForkedProcess
-    max_length = LONGEST
+    max_length = MAX_ANSWER
 
     def __init__(self, threads: int, scratch: str = "", memory_limit_mb: int = 0) -> None:
         self._threads = threads
@@ -411,12 +407,7 @@ class MeasuringWorker(Worker):
 
     def _describe_end(self) -> str:
         fate = super()._describe_end()  # waits until the process has ended
-        return with_memory_limit(fate, self._memory_limit_mb, self._process.end.megabytes if self._process.end else 0)
-
-    @property
-    def cpu_seconds(self) -> float:
-        """The CPU time that the worker used, in seconds, or 0 until it has ended."""
-        return self._process.end.cpu_seconds if self._process.end else 0.0
+        return add_memory_limit(fate, self._memory_limit_mb, self._process.end.megabytes if self._process.end else 0)
 
     def send_set_up(self, message: SetUp) -> None:
         """Send a set-up message, whose answer :meth:`receive_set_up` receives."""
@@ -465,14 +456,6 @@ def start_module(module: str, connection: int, stderr: BinaryIO, environment: En
     )
 
 
-def _state(pid: str) -> str:
-    """Return the letter for a process's state, as in proc(5), or "" if it does not exist."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
 def _error_pipe() -> tuple[BinaryIO, BinaryIO]:
     """Return both ends of a pipe for standard error. Output that does not fit is lost, and neither end blocks."""
     read_end, write_end = os.pipe()
@@ -482,7 +465,6 @@ def _error_pipe() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _last_line(printed: bytes) -> str:
-    """Return the last non-empty line, truncated to 200 characters."""
     lines = printed.decode(errors="replace").split("\n")
     return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
 

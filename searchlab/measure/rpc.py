@@ -79,10 +79,9 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
 
 @dataclass
 class _Task:
-    """A program to run on a device.
+    """A program, by its hash, to run on a device.
 
     Attributes:
-        program: The program's hash.
         lost_devices: The number of devices lost while running it.
         hung: Whether a device has hung while running it, perhaps because of the program.
         address: The device used in its latest run.
@@ -229,7 +228,6 @@ class _Batch(JobBatch[_Task]):
         time.sleep(min(POLL_SECONDS, self.settings.device_timeout))
 
     def _fail_if_missing(self, text: str) -> None:
-        """Raise SearchlabError with ``text`` if no device has been available for too long."""
         now = time.monotonic()
         if self.missing_since is None:
             self.missing_since = now
@@ -262,7 +260,6 @@ class _Batch(JobBatch[_Task]):
             self._handle_loss(task, failed.message, seconds, failed.failure)
 
     def _handle_loss(self, task: _Task, text: str, seconds: float, failure: Failure = "crash") -> None:
-        """Handle a task that lost its device or session after ``seconds`` seconds."""
         host, port, _ = task.address
         has_connected = task.connecting is not None
         is_suspect = failure == "run_timeout" and not task.hung and not greets_clients(host, port)

@@ -13,20 +13,12 @@ from .local import LocalSettings
 from .rpc import RpcSettings
 from .table import TableSettings
 
-__all__ = [
-    "FunctionSettings",
-    "LocalSettings",
-    "RpcSettings",
-    "Settings",
-    "TableSettings",
-    "settings_for",
-    "with_kind",
-]
+__all__ = ["FunctionSettings", "LocalSettings", "RpcSettings", "Settings", "TableSettings", "add_kind", "settings_for"]
 
 Settings = LocalSettings | FunctionSettings | RpcSettings | TableSettings
 
 
-def with_kind(measure: Any, workloads: Iterable[str]) -> Any:
+def add_kind(measure: Any, workloads: Iterable[str]) -> Any:
     """Return ``measure`` with the kind that follows from the workloads, if it is a mapping that specifies none.
 
     The kind remains missing if a key belongs to a kind that never follows from a workload, such as a table's ``path``.
@@ -50,7 +42,7 @@ def settings_for(workload: Workload | None, measure: Settings | Mapping[str, Any
     if measure is None:
         return FunctionSettings() if is_called else LocalSettings()
     if isinstance(measure, Mapping):
-        measure = with_kind(dict(measure), [] if workload is None else [str(workload)])
+        measure = add_kind(dict(measure), [] if workload is None else [str(workload)])
         settings: Settings = convert(measure, Settings, "measure")
     else:
         settings = measure

@@ -20,7 +20,7 @@ import numpy as np
 from ..arrays import Floats
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
 from ..errors import SearchlabError, warn
-from ..log.format import Header, Record, find_logs, read_found, read_header, read_log
+from ..log.format import Header, Record, find_logs, read_header, read_log, read_logs_in
 from ..log.programs import SAMPLE, ChangedProgram, check_sample
 from ..machine.host import own_cores
 from ..plugins import Plugin, functions_in
@@ -77,9 +77,16 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         return self.digest or files_digest([log for path in self.paths(base) for log in find_logs(path)])
 
     def headers(self, base: Path) -> Mapping[Path, Header]:
-        """Return the headers of all logs. They are read only once for each ``base``; see :func:`read_headers`."""
+        """Return the headers of all logs, searching directories recursively. They are read only once for each ``base``.
+
+        Raises:
+            SearchlabError: If a path contains no logs that can be read.
+        """
         if base not in self._headers:
-            self._headers[base] = read_headers(self.paths(base))
+            headers: dict[Path, Header] = {}
+            for path in self.paths(base):  # each of which must contain logs
+                headers.update(read_logs_in([path], lambda log: (log, read_header(log))))
+            self._headers[base] = headers
         return self._headers[base]
 
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
@@ -133,18 +140,6 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
     @cached_property
     def _headers(self) -> dict[Path, Mapping[Path, Header]]:
         return {}
-
-
-def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
-    """Return the headers of the logs at ``paths``, searching directories recursively; see :func:`read_found`.
-
-    Raises:
-        SearchlabError: If a path contains no logs that can be read.
-    """
-    headers: dict[Path, Header] = {}
-    for path in paths:
-        headers.update(read_found([path], lambda log_path: (log_path, read_header(log_path))))
-    return headers
 
 
 def draw_weights(configs: Sequence[Config]) -> Floats:
@@ -266,7 +261,6 @@ class TableMeasurer(Measurer):
         return self._tables[key]
 
     def _check_machine(self, paths: Sequence[Path]) -> None:
-        """Raise SearchlabError if the logs at ``paths``, which form one table, were measured on different machines."""
         by_machine = {self._headers[path].measured_on: path for path in paths}
         by_machine.pop("", None)
         if len(by_machine) > 1:
@@ -279,14 +273,8 @@ class TableMeasurer(Measurer):
     def _check_programs(self, paths: Sequence[Path], space: Space, table: _Table) -> None:
         """Check that ``space`` builds the programs that were measured, unless its code is the same as then.
 
-        A sample of the configs is scheduled, once for each space and table.
-
-        Raises:
-            ChangedProgram: If a program is a different one. Tables of suites never change, so for them this is only
-                logged.
-
-        Warns:
-            SearchlabWarning: If the code has changed, and the table does not record which programs were measured.
+        A sample of the configs is scheduled, once for each space and table. Tables of suites never change, so for them,
+        other programs are only logged.
         """
         code = {self._headers[path].code.get("space", "") for path in paths}
         if not space.has_programs or code == {source_digest(type(space), *functions_in(space.made_with))}:

@@ -38,7 +38,7 @@ from . import messages
 from .code import Code, Objects, device_name, device_of, error_text, link, load_objects, packed_inputs, to_code
 from .contract import RunSettings
 from .fleet import LOADER_FUNCTION, Address
-from .isolation import StateComparison, limit_memory, with_memory_limit
+from .isolation import StateComparison, add_memory_limit, limit_memory
 from .messages import Answer, DeviceLost, DeviceUnfit, Done, Failed, Ran, Remeasured, Reply, SetUp, SetUpRunner, Work
 from .process import Channel
 
@@ -85,8 +85,7 @@ class Cases(NamedTuple):
     timed: Case
 
 
-SEED_OFFSET = 1 << 20
-"""The difference between the seeds of the two cases, if no inputs with exact results exist."""
+SEED_OFFSET = 1 << 20  # the difference between the seeds of the two cases, if no inputs with exact results exist
 
 
 def cases_of(workload: Workload, check: bool, seed: int = 0, error_factor: float = 1.0) -> Cases:
@@ -194,7 +193,7 @@ class Runner:
             answer = self._run(program, best)
             answer = self._restore_inputs() or answer
         except Exception as error:  # a candidate may raise anything
-            answer = Failed("run_error", with_memory_limit(error_text(error), self.settings.memory_limit_mb))
+            answer = Failed("run_error", add_memory_limit(error_text(error), self.settings.memory_limit_mb))
             with contextlib.suppress(Exception):
                 self._restore_inputs()
         seconds = time.perf_counter() - start
@@ -326,19 +325,11 @@ class Runner:
         return [array for arrays in tensors.values() for array in arrays]
 
     def _check_computes(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], reading: float) -> str:
-        """Check that a program also computes its result in single executions, and as fast as in its readings.
+        """Return a description of what is wrong if a program's single executions are wrong or slower than its readings.
 
         A program that returns at once if its result is already there has readings far below the time of an execution.
         To be sure that there is no result yet, another array, filled with wrong values, receives it. The program is
-        executed repeatedly only while it is too slow.
-
-        Args:
-            module: The program.
-            inputs: Its inputs.
-            reading: The program's fastest reading, in seconds.
-
-        Returns:
-            A description of what is wrong, or "".
+        executed repeatedly only while it is too slow. ``reading`` is its fastest reading, in seconds.
         """
         seconds, total = math.inf, 0.0
         for count in range(MAX_SINGLE_EXECUTIONS):
@@ -369,12 +360,8 @@ class Runner:
         )
 
     def _execute(
-        self,
-        module: tvm.runtime.Module,
-        inputs: Sequence[tvm.runtime.Tensor],
-        results: Sequence[tvm.runtime.Tensor],
+        self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], results: Sequence[tvm.runtime.Tensor]
     ) -> float:
-        """Execute a program once, and return the time in seconds."""
         main = module["main"]
 
         def call() -> None:
@@ -607,7 +594,7 @@ class Workbench:
             return Failed("invalid", cut(text_of(error)), cpu_seconds() - start)
         except Exception as error:
             # Whatever exception a plug-in raises while scheduling, only this trial is to fail.
-            text = with_memory_limit(describe_with_line(error, "schedule: "), self.memory_limit_mb)
+            text = add_memory_limit(describe_with_line(error, "schedule: "), self.memory_limit_mb)
             return Failed("build_error", text, cpu_seconds() - start)
         scheduling = cpu_seconds() - start
         self.send(messages.Scheduled(program_hash(module)))
@@ -617,7 +604,7 @@ class Workbench:
         try:
             code = to_code(module, self.space.target)
         except Exception as error:  # the compiler may raise any exception, too
-            text = with_memory_limit(error_text(error), self.memory_limit_mb)
+            text = add_memory_limit(error_text(error), self.memory_limit_mb)
             return Failed("build_error", text, scheduling + cpu_seconds() - start)
         return messages.Built(code, scheduling + cpu_seconds() - start)
 
@@ -631,7 +618,7 @@ class Workbench:
         except SearchlabError as error:
             return Failed("run_error", cut(text_of(error)), time.perf_counter() - start)
         except Exception as error:  # a user's function may raise anything
-            text = with_memory_limit(describe_with_line(error), self.memory_limit_mb)
+            text = add_memory_limit(describe_with_line(error), self.memory_limit_mb)
             failure: Failure = "wrong_answer" if isinstance(error, AssertionError) else "run_error"
             return Failed(failure, text, time.perf_counter() - start)
         return Ran(tuple(costs), False, time.perf_counter() - start)

@@ -27,7 +27,7 @@ from ..measure.pool import can_flush
 from ..measure.settings import Settings, settings_for
 from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
-from ..run.execute import Measurers, warn_of_a_busy_machine
+from ..run.execute import MeasurerCache, warn_of_a_busy_machine
 from ..run.loop import RunLoop
 from ..run.open import open_runs
 from ..run.plan import OnChargedTrial, Run, SpaceChoice, Strategy, plan_run
@@ -276,7 +276,7 @@ def _best_seconds(result: Result) -> float:
 
 def time_untuned(tasks: Sequence[Task], target: Target) -> list[float]:
     """Return the cost of each task's untuned program in seconds; infinite if it cannot be measured."""
-    with ScratchFolder() as folder, closing(Measurers({}, Path())) as measurers:
+    with ScratchFolder() as folder, closing(MeasurerCache({}, Path())) as measurers:
         return _measure_untuned(tasks, target, default_settings(target), measurers, Path(folder))
 
 
@@ -293,7 +293,7 @@ def _measure_untuned(
     tasks: Sequence[Task],
     target: Target,
     settings: Settings,
-    measurers: Measurers,
+    measurers: MeasurerCache,
     folder: Path,
     on_trial: OnChargedTrial | None = None,
 ) -> list[float]:
@@ -387,7 +387,7 @@ def _take_turns(
         The decisions, the results, and the costs of the untuned programs.
     """
     with ExitStack() as stack:
-        measurers = stack.enter_context(closing(Measurers({}, Path())))
+        measurers = stack.enter_context(closing(MeasurerCache({}, Path())))
         shown = _ModelProgress(stack.enter_context(open_progress(progress)), tasks, budget)
         searches = [stack.enter_context(RunLoop(run, measurers.for_run(run), shown.on_trial)) for run in runs]
         log = stack.enter_context(closing(DecisionLog(out / FILE, header)))

@@ -40,17 +40,13 @@ from .open import open_runs
 from .plan import OnChargedRun, OnChargedTrial, Run
 from .progress import announce
 
-MAX_LOSSES = 5
-"""The number of times that a run may be lost without progress in its log before it counts as failed."""
-
-POLL_SECONDS = 1.0
-"""The interval at which the logs of runs on an executor are checked for new trials, in seconds."""
+MAX_LOSSES = 5  # the number of times that a run may be lost without progress in its log before it counts as failed
+POLL_SECONDS = 1.0  # the interval at which the logs of runs on an executor are checked for new trials, in seconds
 
 BUSY_LOG_SECONDS = 20.0
 """How long a run waits for another process, such as a worker presumed lost, to finish writing its log, in seconds."""
 
-WARNING_SUFFIX = ".warning"
-"""The ending of files in a study's shared folder that contain a warning from a worker."""
+WARNING_SUFFIX = ".warning"  # the ending of files in a study's shared folder that contain a warning from a worker
 
 Outcomes = Iterator[tuple[Run, Log | SearchlabError]]
 """Each run, with either its complete log or the reason why it failed."""
@@ -94,7 +90,7 @@ def execute(
     logs: dict[Path, Log] = {}
     failed: dict[Path, SearchlabError] = {}
     measurements: MeasurementsByConditions = defaultdict(dict)
-    with closing(Measurers(measurements, base)) as measurers:
+    with closing(MeasurerCache(measurements, base)) as measurers:
         if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
             measurers.for_run(runs[0])  # rejects invalid settings before any log is read
         runs = open_runs(runs, study or runs, on_this_machine=executor is None)
@@ -128,7 +124,7 @@ def execute_one(run: Run, base: Path, on_run: OnChargedRun) -> Log:
     raise error
 
 
-def _search_each(runs: Sequence[Run], measurers: Measurers, on_run: OnChargedRun) -> Outcomes:
+def _search_each(runs: Sequence[Run], measurers: MeasurerCache, on_run: OnChargedRun) -> Outcomes:
     for number, run in enumerate(runs, 1):
         on_trial = on_run(run, number, len(runs), 0)
         try:
@@ -187,7 +183,7 @@ def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
         warn(text)
 
 
-class Measurers:
+class MeasurerCache:
     """Creates the measurer for each run in turn. Consecutive runs with the same settings and target share a measurer.
 
     Args:
@@ -368,7 +364,7 @@ class Dispatch:
             return max(1, int(self._executor.jobs))
 
     def _pending_limit(self) -> int:
-        """Return the maximum number of pending tasks: two per worker, so that no worker has to wait for its next."""
+        """Return the maximum number of pending tasks: two per worker, so that no worker has to wait."""
         return 1 if self._one_at_a_time else 2 * self._jobs()
 
     def _submit(self, batch: list[PendingRun]) -> None:
@@ -406,17 +402,17 @@ class Dispatch:
             outcomes = self._result(future, len(batch))
         except SearchlabError as loss:
             for pending in batch:
-                yield from self._resubmit(pending, str(loss), loss)
+                yield from self._resubmit(pending, loss)
             return
         for pending, outcome in zip(batch, outcomes, strict=True):
             for text in outcome.warned:
                 warn(text)
             if outcome.busy:
-                yield from self._resubmit(pending, outcome.refused, SearchlabError(outcome.refused))
+                yield from self._resubmit(pending, SearchlabError(outcome.refused))
             else:
                 yield pending.run, self._collect(pending, outcome)
 
-    def _resubmit(self, pending: PendingRun, reason: str, error: Exception) -> Outcomes:
+    def _resubmit(self, pending: PendingRun, error: SearchlabError) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
         size = _size(pending.run.log)
         pending.losses = 1 if size > pending.size_at_loss else pending.losses + 1
@@ -425,12 +421,11 @@ class Dispatch:
             self._waiting.append([pending])
         else:
             self._used_jobs.discard(pending.job)
-            failed = SearchlabError(f"{reason}; run this again to resume: logged trials are kept")
+            failed = SearchlabError(f"{error}; run this again to resume: logged trials are kept")
             failed.__cause__ = error
             yield pending.run, failed
 
     def _collect(self, pending: PendingRun, outcome: RunOutcome) -> Log | SearchlabError:
-        """Return the log of a run that has ended, or the reason why it failed."""
         try:
             if outcome.log is not None:
                 _replace_log(pending.run, outcome.log)
@@ -474,12 +469,10 @@ class Dispatch:
                 self._report_trials(pending, log)
 
     def _end(self, pending: PendingRun, log: Log) -> None:
-        """Report all remaining trials of a run that has ended, and free its job."""
         self._report_trials(pending, log)
         self._used_jobs.discard(pending.job)
 
     def _report_trials(self, pending: PendingRun, log: Log) -> None:
-        """Pass a run's new trials to ``on_trial``, after calling ``on_run`` if the run has just begun."""
         if pending.job < 0:
             pending.job = next(job for job in itertools.count() if job not in self._used_jobs)
             self._used_jobs.add(pending.job)
@@ -511,13 +504,10 @@ def _extends(path: Path, data: bytes) -> bool:
 
 
 def _replace_log(run: Run, data: bytes) -> None:
-    """Replace the log of ``run`` with ``data``, which continues it unless the run has discarded it.
-
-    Raises SearchlabError if this fails.
-    """
+    """Replace the log of ``run`` with ``data``, which continues it unless the run has discarded it."""
     path = run.log
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         if run.discard and path.exists() and not _extends(path, data):
             move_aside(path)
         with closing(LeasedFile(path)) as file:
@@ -526,7 +516,7 @@ def _replace_log(run: Run, data: bytes) -> None:
             file.write(data, 0)
             file.sync(len(data))
     except OSError as error:
-        raise write_error(f"the log {path}", error) from None
+        raise write_error(path, error) from None
 
 
 class _WorkerState:
@@ -536,12 +526,12 @@ class _WorkerState:
         self.lock = threading.Lock()
         self._study = ""
         self._measurements: MeasurementsByConditions = {}
-        self._measurers = Measurers(self._measurements, Path())
+        self._measurers = MeasurerCache(self._measurements, Path())
 
-    def measurers(self, context: StudyContext) -> Measurers:
+    def measurers(self, context: StudyContext) -> MeasurerCache:
         if context.study != self._study:
             self._measurers.close()
-            self._study, self._measurers = context.study, Measurers(self._measurements, context.base)
+            self._study, self._measurers = context.study, MeasurerCache(self._measurements, context.base)
         before: MeasurementsByConditions = pickle.loads(context.measurements)
         for measurements in self._measurements.values():  # which measurers may hold
             measurements.clear()
@@ -571,7 +561,7 @@ def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence
 
 
 def _execute_and_collect_warnings(
-    run: Run, log_bytes: bytes | None, context: StudyContext, measurers: Measurers
+    run: Run, log_bytes: bytes | None, context: StudyContext, measurers: MeasurerCache
 ) -> RunOutcome:
     with warnings.catch_warnings(record=True) as caught:
         if context.shared.exists():
@@ -592,7 +582,7 @@ def _execute_and_collect_warnings(
     )
 
 
-def _search_when_free(run: Run, context: StudyContext, measurers: Measurers) -> RunOutcome:
+def _search_when_free(run: Run, context: StudyContext, measurers: MeasurerCache) -> RunOutcome:
     """Execute ``run``. If another process is writing the run's log, retry for up to ``BUSY_LOG_SECONDS`` seconds."""
     try:
         if run.settings.exclusive and context.planned_on != (machine := this_machine()):

@@ -10,39 +10,35 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
 from ..costmodel import scores_of
-from ..costmodel.features import extracted_by
+from ..costmodel.features import use_extractor
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, warn
-from ..log.format import Changed, Ended, Final, Finalist, Log, RandomDraws, Record
+from ..log.format import Changed, Ended, Final, Finalist, Log, Record
 from ..log.result import MARGIN, ROUNDS, sentinel_trial
 from ..log.writer import LogWriter, OtherRun
 from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer, SpaceCosts
-from ..plugins import noting_interrupts
+from ..plugins import note_interrupts
 from ..policy import POLICIES
 from ..records import Trial, describe_failures, first_of_each_program
 from ..space import SPACES, Config, Space
-from ..stats.random_search import Draws
+from ..stats.random_search import RandomDraws
 from ..workload import Function
 from .open import discard_log, reproduction_error
 from .plan import OnChargedTrial, Run
 from .progress import announce
 
-DIGITS = 9
-"""The number of decimal places to which the logarithms in a header are rounded."""
-
-FAILURES_SUFFICE = 16
-"""The number of trials after which a run in which all trials failed issues a warning."""
-
-SENTINEL_ROUNDS = 3
-"""The number of times that the sentinel is timed for each reading."""
+DIGITS = 9  # the number of decimal places to which the logarithms in a header are rounded
+FAILURES_SUFFICE = 16  # the number of trials after which a run in which all trials failed issues a warning
+SENTINEL_ROUNDS = 3  # the number of times that the sentinel is timed for each reading
 
 
 _PROGRAM_ROLES = ("core", "workload", "space", "table")
@@ -56,7 +52,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None)
     SearchlabError if the log belongs to a different run, or the policy's proposals differ from the logged trials.
     """
     try:
-        with noting_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:
+        with note_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:
             if run_loop.is_complete:
                 run_loop.replay_rest()
             while run_loop.step():
@@ -73,14 +69,13 @@ def random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | Non
     """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
     if all_costs is None:
         return None
-    draws = Draws.from_costs(
-        all_costs.costs, min(trials, len(all_costs.costs)), all_costs.weights
-    )  # each config is drawn once
-    expected = tuple(round(value, DIGITS) for value in draws.expected.tolist())
+    trials = min(trials, len(all_costs.costs))  # each config is drawn once
+    draws = RandomDraws.from_costs(all_costs.costs, trials, all_costs.weights)
+    expected = tuple(round(value, DIGITS) for value in draws.expected)
     return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
 
 
-class RunLoop:
+class RunLoop(AbstractContextManager["RunLoop"]):
     """A run that advances batch by batch. Its trials come first from the log, and then from the measurer.
 
     Use it as a context manager, within which no other process can write the run's log. Several runs can be advanced
@@ -104,10 +99,6 @@ class RunLoop:
         self.is_current = run.is_current(self._log.log)  # otherwise, all trials are proposed again and compared
         if not self.is_complete:
             measurer.begin(run.seed)
-
-    def __enter__(self) -> Self:
-        self._log.__enter__()
-        return self
 
     def __exit__(self, *error: Any) -> None:
         self._log.__exit__(*error)
@@ -135,12 +126,11 @@ class RunLoop:
         if not self.is_current:
             end = max(end, len(self._log.records))  # all trials are compared, in the policy's batches
         if not self._has_ended and start < end:
-            with extracted_by(self._measurer.extract):
+            with use_extractor(self._measurer.extract):
                 self._advance(end)
         return self._trials[start:stop]
 
     def _advance(self, end: int) -> None:
-        """Advance by one batch, but not beyond ``end`` trials in total."""
         run, log, trials = self._run, self._log, self._trials
         driver = self._driver = self._driver or PolicyDriver(run, self._measurer.extract_seconds)
         is_replaying = not self.is_current and len(trials) < len(log.records)
@@ -169,7 +159,6 @@ class RunLoop:
             self._add_replayed(record.trial)
 
     def _replay(self, configs: Sequence[Config]) -> None:
-        """Use the logged trials for those ``configs`` that the log contains."""
         start = len(self._trials)
         for config, record in zip(configs, self._log.records[start : start + len(configs)], strict=False):
             trial = record.trial
@@ -214,17 +203,17 @@ class RunLoop:
         If a function works for other configs, the first one for which it raises an exception or returns no cost is
         enough, because its author may not expect that.
         """
-        count = len(self._trials)
+        if self._measurer.repeatable:
+            return
+        measurements = [trial.measurement for trial in self._trials]
         if isinstance(self._run.space.workload, Function) and math.isfinite(self._best):
-            errors = [trial.measurement.failure == "run_error" for trial in self._trials]
-            if any(errors[-new:]) and not any(errors[:-new]) and not self._measurer.repeatable:
+            errors = [measurement.failure == "run_error" for measurement in measurements]
+            if any(errors[-new:]) and not any(errors[:-new]):
                 index = errors.index(True)
-                warn(f"trial {index} of {self._log.path} failed: {self._trials[index].measurement.message}")
-        enough = min(FAILURES_SUFFICE, self._run.trials)
-        if math.isinf(self._best) and count - new < enough <= count and not self._measurer.repeatable:
-            failures = describe_failures(
-                (trial.measurement.failure, trial.measurement.message) for trial in self._trials
-            )
+                warn(f"trial {index} of {self._log.path} failed: {measurements[index].message}")
+        count, enough = len(measurements), min(FAILURES_SUFFICE, self._run.trials)
+        if math.isinf(self._best) and count - new < enough <= count:
+            failures = describe_failures((measurement.failure, measurement.message) for measurement in measurements)
             warn(f"all {count} trials of {self._log.path} failed: {failures}")
 
     def _add_replayed(self, trial: Trial) -> None:
@@ -237,10 +226,8 @@ class RunLoop:
         self._on_trial(trial, replayed, self._charged)
 
     def _end(self, ended: Ended) -> None:
-        """Log why the run ended."""
         self._has_ended = True
         self._log.append(msgspec.structs.replace(ended, time=round(time.time(), 3)))
-        self._log.sync()
 
     def _sentinel(self, batch: int) -> float | None:
         """Time the run's first working program again, and return the seconds, or None if it fails or is not due."""
@@ -275,7 +262,6 @@ class RunLoop:
                 time=round(time.time(), 3),
             )
         )
-        self._log.sync()
         self.is_current = True
 
     def _check_programs(self) -> None:
@@ -293,8 +279,7 @@ class RunLoop:
         configs = [record.trial.config for record in records]
         programs = self._measurer.program_hashes(self._run.space, configs)
         if programs is None and records:
-            text = f"{self._log.path} was written by other code, and its programs cannot be compared with today's"
-            warn(text)
+            warn(f"{self._log.path} was written by other code, and its programs cannot be compared with today's")
         for record, program in zip(records, programs or (), strict=False):
             if program != record.program:
                 raise self._other_run(record, f"yields the program {program or '(none)'} instead of {record.program}")
@@ -316,15 +301,12 @@ class RunLoop:
             final = measure_finalists(measurer, self._run.space, self._trials)
             if final is not None:
                 self._log.append(final)
-                self._log.sync()
 
     def _difference(self, now_does: str) -> OtherRun:
-        """Return the error to raise when the policy does not propose the log's next trial."""
         record = self._log.records[len(self._trials)]
         return self._other_run(record, f"is {record.config}, but the policy now {now_does}")
 
     def _other_run(self, record: Record, now_is: str) -> OtherRun:
-        """Return the error to raise when the code that now runs does not reproduce the trial ``record``."""
         return reproduction_error(self._run, self._log.log, f"Trial {record.index} {now_is}")
 
 
@@ -408,7 +390,6 @@ class PolicyDriver:
         return self._begin(configs)
 
     def _begin(self, configs: Sequence[Config]) -> Sequence[Config]:
-        """Return ``configs``, which are the next batch."""
         self._proposed.update(configs)
         self.batch_size = len(configs)
         self.batches += 1
@@ -447,7 +428,6 @@ class PolicyDriver:
         return time.process_time() + self._other_cpu_seconds()
 
     def _model_seconds(self) -> tuple[float, float]:
-        """Return the seconds that the cost model has spent training and predicting."""
         return (self.cost_model.fit_seconds, self.cost_model.predict_seconds) if self.cost_model else (0.0, 0.0)
 
     def _check(self, configs: Sequence[Config], n: int) -> None:

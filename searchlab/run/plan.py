@@ -18,17 +18,10 @@ from ..console import one_line
 from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import SearchlabError, warn
-from ..log.format import (
-    BUILTIN_KINDS,
-    FORMAT,
-    Computation,
-    Header,
-    Log,
-    RandomDraws,
-)
+from ..log.format import BUILTIN_KINDS, FORMAT, Computation, Header, Log
 from ..log.plan import Budget
 from ..log.programs import version_changes
-from ..machine.host import host_model, library_versions, machine
+from ..machine.host import host_model, library_versions, machine_facts
 from ..machine.noise import resolution_facts
 from ..measure.contract import Conditions, conditions
 from ..measure.settings import LocalSettings, Settings, TableSettings
@@ -37,6 +30,7 @@ from ..policy import POLICIES, Policy
 from ..records import Trial
 from ..source import core_digest, source_digest
 from ..space import PARAMETERS, SPACES, Space
+from ..stats.random_search import RandomDraws
 from ..target import Target
 from ..workload import WORKLOADS, Function, Workload, kind_of
 from .warm_start import EarlierRuns, WarmStart
@@ -299,7 +293,7 @@ class Run:
             target=target.to_json(),
             measure=self.settings.identity(),
             host=self.host,
-            machine=machine(target.cores) | resolution if is_local else {},
+            machine=machine_facts(target.cores) | resolution if is_local else {},
             starts=self.starts,
             warm_start=self.warm_start.sources,
             label=strategy.label,
@@ -416,7 +410,6 @@ def defaults_of(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def _plugins_of(run: Run) -> dict[str, tuple[PluginKind[Any], type[Any], Plugin]]:
-    """Return the kind, the class and the specification of each plug-in, by role."""
     strategy = run.strategy
     plugins: dict[str, tuple[PluginKind[Any], type[Any], Plugin]] = {
         "space": (SPACES, type(run.space), run.space_choice.plugin),

@@ -24,11 +24,8 @@ from ..records import Trial
 from ..workload import Workload
 from .plan import OnChargedRun, OnChargedTrial, OnRun, OnTrial, Run
 
-LOGGER = logging.getLogger("searchlab")
-"""Receives a message at level INFO for each new trial."""
-
-LINE_SECONDS = 30.0
-"""The time between two lines of progress where bars cannot be drawn."""
+LOGGER = logging.getLogger("searchlab")  # receives a message at level INFO for each new trial
+LINE_SECONDS = 30.0  # the time between two lines of progress where bars cannot be drawn
 
 _show_phase: ContextVar[Callable[[str], None] | None] = ContextVar("show_phase", default=None)
 
@@ -64,31 +61,6 @@ class RunProgress:
         self._ended = 0  # the size of the runs that have ended
         self._jobs: dict[int, tuple[Run, TaskID]] = {}  # each job's current run, and the run's bar
 
-    def start(self, workload: Workload, label: str, trials: int, seconds: float | None = None) -> OnChargedTrial:
-        """Add a bar for ``trials`` trials, or for ``seconds`` if only these are limited.
-
-        Returns the function that advances it.
-        """
-        self._progress.start()
-        limit = None if trials < UNLIMITED else seconds
-        total = trials if trials < UNLIMITED else limit
-        unit = "" if limit is None else " s"
-        task = self._progress.add_task(f"{workload}  {label}", total=total, best="", unit=unit)
-        best = math.inf
-
-        def on_trial(trial: Trial, replayed: bool, charged: float) -> None:
-            nonlocal best
-            best = min(best, trial.cost)
-            text = _throughput(workload, best)
-            if limit is None:
-                self._progress.update(task, advance=1, best=text)
-            else:
-                self._progress.update(task, completed=min(charged, limit), best=f"trial {trial.index}, {text}")
-            if not self._jobs:
-                self._print_line(task)
-
-        return on_trial
-
     def show(self, description: str, done: int, count: int, best: str = "") -> None:
         """Show that ``done`` out of ``count`` steps are complete, such as the trials for a model."""
         self._progress.start()
@@ -98,24 +70,39 @@ class RunProgress:
         self._print_line(self._steps)
 
     def on_run(self, run: Run, number: int, count: int, job: int) -> OnChargedTrial:
+        """Add a bar for a run, and return the function that advances it."""
         if job in self._jobs:
             finished, bar = self._jobs.pop(job)
             self._end(finished, bar)
             self._progress.remove_task(bar)
-        label = f"{run.strategy.name}, seed {run.seed}"
-        on_trial = self.start(run.space.workload, label, run.trials, run.budget.seconds)
-        self._jobs[job] = run, self._progress.task_ids[-1]
+        self._progress.start()
+        workload, has_trials = run.space.workload, run.trials < UNLIMITED
+        limit = None if has_trials else run.budget.seconds
+        bar = self._progress.add_task(
+            f"{workload}  {run.strategy.name}, seed {run.seed}",
+            total=run.trials if has_trials else limit,
+            best="",
+            unit="" if limit is None else " s",
+        )
+        self._jobs[job] = run, bar
         self._progress.update(self._study, best=f"run {number} of {count}")
         self._show_study()
         if not self._is_study:
-            self._print_unless_quick(self._jobs[job][1])
+            self._print_unless_quick(bar)
+        best = math.inf
 
-        def on_trial_of_study(trial: Trial, replayed: bool, charged: float) -> None:
-            on_trial(trial, replayed, charged)
+        def on_trial(trial: Trial, replayed: bool, charged: float) -> None:
+            nonlocal best
+            best = min(best, trial.cost)
+            text = _throughput(workload, best)
+            if limit is None:
+                self._progress.update(bar, advance=1, best=text)
+            else:
+                self._progress.update(bar, completed=min(charged, limit), best=f"trial {trial.index}, {text}")
             self._show_study()
-            self._print_line(self._study if self._is_study else self._jobs[job][1])
+            self._print_line(self._study if self._is_study else bar)
 
-        return on_trial_of_study
+        return on_trial
 
     def show_phase(self, phase: str) -> None:
         """Print a phase, unless it is that of a single run in a study."""
@@ -123,7 +110,6 @@ class RunProgress:
             self._console.print(Text(phase), soft_wrap=True)
 
     def _size(self, run: Run) -> int:
-        """Return what a run contributes to the study's bar."""
         return run.trials if self._counts_trials else 1
 
     def _end(self, run: Run, bar: TaskID) -> None:
@@ -144,7 +130,6 @@ class RunProgress:
             self._exits.enter_context(unless_quick(lambda: self._print_line(bar)))
 
     def _print_line(self, bar: TaskID) -> None:
-        """Print the state of ``bar`` if it is time for the next line."""
         if time.monotonic() < self._next_line:
             return
         self._next_line = time.monotonic() + LINE_SECONDS

@@ -18,12 +18,12 @@ from rich.console import Console
 
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, cut, did_you_mean
-from ..executors.contract import EXECUTORS, RunExecutor, adapt, parse_executor, start
+from ..executors.contract import EXECUTORS, PlainExecutor, RunExecutor, parse_executor, start
 from ..files import MAX_NAME, file_name, read_text, resolve_inside
-from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, keep_study, write_plan
+from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, write_plan, write_study_copy
 from ..log.result import Result, Results, html_facts
 from ..measure.contract import SpaceCosts
-from ..measure.settings import FunctionSettings, LocalSettings, Settings, settings_for, with_kind
+from ..measure.settings import FunctionSettings, LocalSettings, Settings, add_kind, settings_for
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checks_arguments
 from ..options import plain as plain_value
@@ -35,20 +35,11 @@ from ..stats.random_search import difficulty_trials
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_results
-from .plan import (
-    OnRun,
-    Run,
-    SpaceChoice,
-    Strategy,
-    plan_run,
-    select_shard,
-    space_spec,
-)
+from .plan import OnRun, Run, SpaceChoice, Strategy, plan_run, select_shard, space_spec
 from .progress import show_progress
 from .warm_start import EarlierRuns, WarmStart
 
-SUITE_KEYS = ("workloads", "spaces", "target", "measure")
-"""The study keys whose values are provided by a suite's tables."""
+SUITE_KEYS = ("workloads", "spaces", "target", "measure")  # study keys whose values are provided by a suite's tables
 
 Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")]
 """A number of trials relative to a table's difficulty: ``difficulty``, or a multiple such as ``0.5 difficulty``."""
@@ -344,7 +335,6 @@ def _entry(key: str, item: Any, objects: UserObjects) -> Any:
 
 
 def _has_knobs(item: Any) -> bool:
-    """Return whether an entry in ``spaces`` maps knobs to values."""
     return isinstance(item, Mapping) and not any(isinstance(value, str | Mapping) for value in item.values())
 
 
@@ -433,7 +423,7 @@ class Study:
     def _from_data(cls, data: dict[str, Any], base: Path, source: str) -> Study:
         if "measure" in data and isinstance(workloads := data.get("workloads"), list | tuple):
             names = [name for name in workloads if isinstance(name, str)]
-            data = {**data, "measure": with_kind(data["measure"], names)}
+            data = {**data, "measure": add_kind(data["measure"], names)}
         if isinstance(spaces := data.get("spaces"), list | tuple):
             data = {**data, "spaces": [space_spec(item) if _has_knobs(item) else item for item in spaces]}
         if "suite" not in data:
@@ -535,7 +525,6 @@ class Study:
         return runs, left_out
 
     def _all_costs(self, space_choice: SpaceChoice, settings: Settings) -> SpaceCosts | None:
-        """Return the costs of all configs in a space if they are in a complete table, or None otherwise."""
         if not settings.replays:
             return None
         with settings.make(space_choice.space.target, {}, self.base) as measurer:
@@ -684,14 +673,14 @@ class Study:
         def write_files() -> None:
             write_plan(Path(out), self.planned_runs(), self.spec.claims)
             if self.copy:
-                keep_study(Path(out), *self.copy)
+                write_study_copy(Path(out), *self.copy)
 
         if executor is None and self.spec.executor is None:
             warn_of_a_busy_machine(runs)
         with ExitStack() as stack:
             run_executor: RunExecutor | None = None
             if isinstance(executor, Executor):
-                run_executor = adapt(executor)
+                run_executor = executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
             elif (plugin := self._executor(executor, jobs)) is not None:
                 exclusive = any(run.settings.exclusive for run in runs)
                 run_executor = stack.enter_context(start(plugin, exclusive, Path(out)))

@@ -37,8 +37,7 @@ Source = str | Path | Result
 """A source of a warm start: a log, a directory of logs, a result, the tables of a suite, such as ``"suite:v1/dev"``, or
 ``"default"``, the default config of the space, which is then the run's first trial."""
 
-TRIALS_PER_TABLE = 128
-"""The number of random trials that a warm start uses from each table of a suite."""
+TRIALS_PER_TABLE = 128  # the number of random trials that a warm start uses from each table of a suite
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def read_earlier_run(path: Path, statistic: Statistic, directory: Path | None = 
 
 
 def _read_directory(path: Path, statistic: Statistic) -> list[EarlierRun]:
-    """Return the runs in a directory that have trials, oldest first, without unreadable logs; see :func:`read_each`."""
+    """Return the runs in a directory that have trials, oldest first."""
     runs: dict[str, EarlierRun] = {}
     for run in read_each(find_logs(path), lambda log: read_earlier_run(log, statistic, path)):
         if run.trials:

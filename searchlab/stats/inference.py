@@ -10,17 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 from scipy.special import stdtr
 
 from ..arrays import Floats
-from .intervals import DECIMALS, Interval, satterthwaite, t_interval
+from .intervals import DECIMALS, Interval, number_phrase, satterthwaite, t_interval
 
-FEWEST_WORKLOADS = 11  # minimum for claims about other workloads; with fewer, no test of ten strategies is significant
+MIN_WORKLOADS = 11  # minimum for claims about other workloads; with fewer, no test of ten strategies is significant
 ROPE = 0.01  # region of practical equivalence: smaller differences in area under the curve do not matter
-POSTERIOR_DRAWS = 20_000  # for which the standard error of a probability is at most 0.004
 
 
 @dataclass(frozen=True)
@@ -109,17 +107,16 @@ def _on_these(value: float, paired: Sequence[Floats]) -> Answer:
 
 
 def _on_others(value: float, means: Floats) -> Answer:
-    if len(means) < FEWEST_WORKLOADS:
-        are = "is 1" if len(means) == 1 else f"are {len(means)}"
-        takes = f"A claim about other workloads needs {FEWEST_WORKLOADS} workloads that both strategies ran on"
-        return no_answer(value, f"{takes}; there {are}.")
+    if len(means) < MIN_WORKLOADS:
+        takes = f"A claim about other workloads needs {MIN_WORKLOADS} workloads that both strategies ran on"
+        return no_answer(value, f"{takes}; there {number_phrase(len(means))}.")
     if (means == means[0]).all():
         return no_answer(value, "All workloads give the same difference, so they do not show how differences vary.")
     return _t(value, float(means.var(ddof=1)) / len(means), len(means) - 1)
 
 
 def _on_other_members(value: float, means: Floats, owners: Sequence[str]) -> Answer:
-    if len(means) < FEWEST_WORKLOADS:
+    if len(means) < MIN_WORKLOADS:
         return _on_others(value, means)
     members = [means[[owner == other for other in owners]] for owner in dict.fromkeys(owners)]
     if single := sum(len(own) < 2 for own in members):
@@ -142,46 +139,4 @@ def _t(value: float, variance: float, df: float) -> Answer:
 
 
 def no_answer(value: float, note: str) -> Answer:
-    return Answer(Interval.none(value, note))
-
-
-@dataclass(frozen=True)
-class Equivalence:
-    """Probabilities that the first strategy is better, practically the same, and worse; they sum to 1."""
-
-    better: float
-    same: float
-    worse: float
-
-
-def bayesian_signed_rank(differences: Floats, rope: float = ROPE, *, draws: int = POSTERIOR_DRAWS) -> Equivalence:
-    """Perform the Bayesian signed-rank test of the mean difference on each workload, first minus second.
-
-    The prior of the differences is a Dirichlet process with weight 1/2 at 0. For each draw w_0 ... w_n from the
-    posterior Dirichlet(1/2, 1, ... 1), with z_0 = 0 and z_i the differences, the weights of the outer regions are
-
-        better = sum_ij w_i w_j [z_i + z_j > 2 rope],   worse = sum_ij w_i w_j [z_i + z_j < -2 rope],
-
-    and the region ``same`` has the remaining weight; a sum on a boundary counts half for each side. The probability of
-    a region is the fraction of draws in which it has the most weight (Benavoli, Corani, Demsar and Zaffalon, "Time for
-    a change: a tutorial for comparing multiple classifiers through Bayesian analysis", JMLR 18(77), 2017, section 4.2).
-
-    Args:
-        differences: The mean difference on each workload: shape (workloads,).
-        rope: Half the width of the region of practical equivalence, or 0 for none.
-        draws: The number of draws from the posterior.
-    """
-    z = np.concatenate(([0.0], differences))
-    sums = z[:, np.newaxis] + z
-    weights = _posterior(len(differences), draws)
-    better, worse = (
-        np.einsum("di,di->d", weights @ np.heaviside(region - 2 * rope, 0.5), weights) for region in (sums, -sums)
-    )
-    most = np.argmax(np.stack((worse, 1 - better - worse, better)), axis=0)
-    shares = (np.bincount(most, minlength=3) / draws).tolist()
-    return Equivalence(better=shares[2], same=shares[1], worse=shares[0])
-
-
-@lru_cache(maxsize=2)  # every pair in a report has the same number of workloads
-def _posterior(number: int, draws: int) -> Floats:
-    return np.random.default_rng(0).dirichlet([0.5, *[1.0] * number], draws)
+    return Answer(Interval(value, note=note))

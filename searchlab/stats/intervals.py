@@ -30,13 +30,9 @@ class Interval:
     """An estimate with its 95 % interval."""
 
     value: float
-    lower: float | None  # None without an interval
-    upper: float | None  # None without an interval
+    lower: float | None = None  # None without an interval
+    upper: float | None = None  # None without an interval
     note: str = ""  # why there is no interval
-
-    @classmethod
-    def none(cls, value: float, note: str) -> Interval:
-        return cls(value, None, None, note)
 
     def __neg__(self) -> Interval:
         lower, upper = (None if end is None else -end for end in (self.upper, self.lower))
@@ -73,9 +69,9 @@ def mean_interval(values: Floats) -> Interval:
     """Return Student's t interval for the mean of ``values`` from independent runs. At least 2 of them must differ."""
     value = float(np.mean(values)) if len(values) else math.nan
     if len(values) < 2:
-        return Interval.none(value, f"An interval for a mean needs 2 runs; there {_are(len(values))}.")
+        return Interval(value, note=f"An interval for a mean needs 2 runs; there {number_phrase(len(values))}.")
     if not np.round(np.ptp(values), DECIMALS):
-        return Interval.none(value, f"All {len(values)} runs give the same number, so they do not show how runs vary.")
+        return Interval(value, note=f"All {len(values)} runs give the same number, so they do not show how runs vary.")
     return t_interval(value, float(np.var(values, ddof=1)) / len(values), len(values) - 1)
 
 
@@ -88,12 +84,12 @@ def mean_of_means_interval(sample: Sample) -> Interval:
     counts = np.array([len(runs) for runs in sample])
     if counts.min() < 2:
         runs = "2 runs" if len(sample) == 1 else "2 runs on each workload"
-        return Interval.none(value, f"An interval for a mean needs {runs}.")
+        return Interval(value, note=f"An interval for a mean needs {runs}.")
     # The mean of equal numbers may differ from them in its last bit, although their variance is 0.
     rounded = [np.round(runs, DECIMALS) for runs in sample]
     variances = np.array([np.var(runs, ddof=1) if np.ptp(runs) else 0.0 for runs in rounded]) / counts
     if not variances.any():
-        return Interval.none(value, "All runs of a workload give the same number, so they do not show how runs vary.")
+        return Interval(value, note="All runs of a workload give the same number, so they do not show how runs vary.")
     return t_interval(value, float(variances.sum()) / len(sample) ** 2, satterthwaite(variances, counts - 1))
 
 
@@ -107,7 +103,7 @@ def median_interval(values: Floats) -> Interval:
     """
     number, value = len(values), float(np.median(values))
     if number < 5:
-        return Interval.none(value, f"An interval for a median needs 5 runs; there {_are(number)}.")
+        return Interval(value, note=f"An interval for a median needs 5 runs; there {number_phrase(number)}.")
     ordered = np.sort(values)
     positions = np.arange(1, number // 2 + 1)
     coverage = 1 - 2 * betaincc(positions, number + 1 - positions, 0.5)  # binomial, of x_(k) to x_(n + 1 - k)
@@ -137,5 +133,6 @@ def improvement(first: Sample, second: Sample) -> float:
     return float(np.mean(chances))
 
 
-def _are(number: int) -> str:
+def number_phrase(number: int) -> str:
+    """Return how many there are: "is 1" or "are 2"."""
     return "is 1" if number == 1 else f"are {number}"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
+import msgspec
 import numpy as np
 
 from ..arrays import Floats
 
 PART = 0.96  # the fraction of the way from the median to the optimum at which random search ends a score
-
 EXACT_GAIN = 1e-9  # excludes only the rounding error of the sums, which is what remains in an exhausted space
+
+LogSeconds = Annotated[float, msgspec.Meta(gt=-36, lt=36)]
+"""The natural logarithm of a duration in seconds."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 
@@ -195,13 +198,18 @@ def mean_score(curves: Floats, baseline: Floats, best: float) -> Floats:
     return np.asarray(curves[..., worth].mean(axis=-1)) if worth.any() else np.full(curves.shape[:-1], np.nan)
 
 
-@dataclass(frozen=True)
-class Draws:
-    """The results of random draws without replacement, in log latency (the natural logarithm of seconds)."""
+class RandomDraws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The results of random draws from a space, without replacement, as natural logarithms of seconds.
 
-    expected: Floats  # expected lowest latency after 1, 2, ... draws, shape (trials,)
-    median: float  # median of the working configs, weighted by how often they are drawn
-    slowest: float  # latency of the slowest config, which also counts for failed draws
+    Attributes:
+        expected: The expected lowest latency after 1, 2, ... draws.
+        median: The median latency of the working configs, weighted by how often they are drawn.
+        slowest: The latency of the slowest working config, which also counts for failed draws.
+    """
+
+    expected: tuple[LogSeconds, ...]
+    median: LogSeconds
+    slowest: LogSeconds
 
     @classmethod
     def from_costs(
@@ -220,7 +228,7 @@ class Draws:
         weights = np.ones(len(costs)) if weights is None else weights
         worst = float(logs[works].max()) if slowest is None else math.log(slowest)
         expected = expected_best(logs, min(trials, len(logs)), worst, weights)
-        return cls(expected, weighted_median(logs[works], weights[works]), worst)
+        return cls(tuple(expected.tolist()), weighted_median(logs[works], weights[works]), worst)
 
 
 @dataclass(frozen=True)
@@ -236,7 +244,9 @@ class RandomSearch:
     slowest: float  # log latency that counts for a run that has not found a working program
 
     @classmethod
-    def from_draws(cls, draws: Draws, best: float, trials: int, start: int = 0, least_gain: float = EXACT_GAIN) -> Self:
+    def from_draws(
+        cls, draws: RandomDraws, best: float, trials: int, start: int = 0, least_gain: float = EXACT_GAIN
+    ) -> Self:
         """Choose the trials that a score covers: after the start, as many as :func:`cutoff` returns.
 
         Args:
@@ -246,7 +256,7 @@ class RandomSearch:
             start: The number of initial trials that all runs share. They are excluded unless there are no others.
             least_gain: The least difference from the best log latency that counts, because scores are divided by it.
         """
-        baseline = draws.expected[:trials]
+        baseline = np.array(draws.expected[:trials])
         baseline = np.where(baseline - math.log(best) < least_gain, math.log(best), baseline)
         start = start if start < len(baseline) else 0
         last = start + cutoff(draws.median, baseline, math.log(best))

@@ -17,7 +17,7 @@ from ..arrays import Floats, Ints
 ALPHA = 0.05  # maximum probability that a family of tests calls any two equal strategies different
 EXACT_RANK_SUM = 100  # maximum total number of runs of both strategies for which the rank-sum test is exact
 EXACT_SIGNED_RANK = 200  # maximum number of pairs for which the signed-rank test is exact
-MOST_DECIMALS = 300  # ten to this power is still finite
+MAX_DECIMALS = 300  # ten to this power is still finite
 
 
 def rounded(values: Floats) -> Floats:
@@ -28,7 +28,7 @@ def rounded(values: Floats) -> Floats:
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
     if largest == 0:
         return values
-    return np.round(values, min(12 - int(np.ceil(np.log10(largest))), MOST_DECIMALS))
+    return np.round(values, min(12 - int(np.ceil(np.log10(largest))), MAX_DECIMALS))
 
 
 def rank_sum_test(first: Floats, second: Floats) -> float:
@@ -102,10 +102,10 @@ def _doubled_ranks(values: Floats) -> Ints:
     return np.asarray((2 * np.cumsum(counts) - counts + 1)[index])
 
 
-def _two_sided_p(ways: Floats, seen: int, mean: float) -> float:
-    """Return the fraction of ways whose sum is at least as far from ``mean`` as ``seen``, given their number by sum."""
+def _two_sided_p(ways: Floats, observed: int, mean: float) -> float:
+    """Return the fraction of ways, given their number by sum, at least as far from ``mean`` as ``observed``."""
     # Sums are integers and the mean is a multiple of 1 / runs, so unequal distances differ by far more than this.
-    far = np.abs(np.arange(len(ways)) - mean) >= abs(seen - mean) - 1e-3
+    far = np.abs(np.arange(len(ways)) - mean) >= abs(observed - mean) - 1e-3
     return float(min(1.0, ways[far].sum() / ways.sum()))
 
 
@@ -124,8 +124,4 @@ def holm(p: Floats) -> Floats:
 
 def average_ranks(scores: Floats) -> Floats:
     """Return each strategy's mean rank over workloads (1 is best). ``scores`` have shape (workloads, strategies)."""
-    return np.asarray(_ranks_of_rows(-scores).mean(axis=0))
-
-
-def _ranks_of_rows(values: Floats) -> Floats:
-    return np.array([_doubled_ranks(row) for row in values]) / 2
+    return np.asarray(np.mean([_doubled_ranks(-row) for row in scores], axis=0) / 2)

@@ -22,7 +22,7 @@ from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
 from ..files import file_name, read_bytes, write_error, write_file
 from ..log.columns import Columns
-from ..log.format import RUNS, Ended, Header, Log, RandomDraws, read_log
+from ..log.format import RUNS, Ended, Header, Log, read_log
 from ..log.journal import Journal
 from ..machine.host import cpu_model
 from ..measure.suite import Suite, SuiteTable
@@ -30,6 +30,7 @@ from ..parquet import INTEGERS, KEY, decode, encode
 from ..plugins import Plugin
 from ..schema import UNREADABLE
 from ..space import Config
+from ..stats.random_search import RandomDraws
 
 FORMAT = 1
 _TYPES = {"table": ("string",), "seed": ("int64",), "configs": (INTEGERS,), "ended": ("bool",)}

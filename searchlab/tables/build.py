@@ -20,7 +20,7 @@ from ..log.format import LOGS, TABLE, WRITABLE, Log, read_log
 from ..log.plan import Budget
 from ..log.result import Result
 from ..log.writer import check_identity, compress, write_log
-from ..measure.settings import LocalSettings, Settings, with_kind
+from ..measure.settings import LocalSettings, Settings, add_kind
 from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
 from ..records import first_of_each_program
@@ -79,7 +79,7 @@ def table_study(
         study = Study.from_dict({"workloads": [source], "spaces": [entry], "policies": ["random"]})
     changes: dict[str, Any] = {} if target is None else {"target": target}
     if measure is not None:
-        changes["measure"] = convert(with_kind(dict(measure), study.spec.workloads), Settings, "measure")
+        changes["measure"] = convert(add_kind(dict(measure), study.spec.workloads), Settings, "measure")
     return replace(study, spec=msgspec.structs.replace(study.spec, **changes))
 
 

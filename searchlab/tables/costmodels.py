@@ -16,10 +16,10 @@ from rich.text import Text
 
 from ..arrays import Floats
 from ..costmodel import TrainingData, bind, fit_model, make_cost_model, predictions, scores_of
-from ..costmodel.features import FEATURES, laid_out, make_features
+from ..costmodel.features import FEATURES, lay_out, make_features
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
-from ..log.format import read_found, read_log
+from ..log.format import read_log, read_logs_in
 from ..log.result import Result
 from ..options import Between, Count, Seed, check_option, checks_arguments
 from ..plugins import Plugin
@@ -76,7 +76,7 @@ def evaluate(
             f"the by-task split trains on other workloads, but {features} features are not comparable between spaces; "
             f"choose program features or the within-task split"
         )
-    recorded = read_found(logs, _RecordedTrials)
+    recorded = read_logs_in(logs, _RecordedTrials)
     if FEATURES[features].builds_programs:
         for trials in recorded:
             trials.result.check_programs()
@@ -136,7 +136,7 @@ def _by_task(recorded: Sequence[_RecordedTrials], features: str) -> Iterator[_Pa
         train = TrainingData.from_tasks(others, kind.absent)
         width = train.features.shape[1]
         held_out = [(trials, rows) for trials, rows in parts if trials.workload == workload]
-        yield _Part(train, [(trials, laid_out(kind, rows, width), trials.scores) for trials, rows in held_out])
+        yield _Part(train, [(trials, lay_out(kind, rows, width), trials.scores) for trials, rows in held_out])
 
 
 def _evaluate(model: Plugin, features: str, seed: int, k: int, part: _Part) -> Iterator[HeldOut]:

@@ -3,7 +3,7 @@
 from .base import PACK, WORKLOADS, Argument, Packed, Workload, packed_by, rounding
 from .function import Function, maximize, minimize
 from .fused import Fused, fuse
-from .kernel import Kernel, kernel
+from .kernel import Kernel
 from .parse import kind_of, logged_workload, named_workload, parse_workload, preset_names
 from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, convolutions_between, gemm
 from .softmax import Softmax
@@ -30,7 +30,6 @@ __all__ = [
     "from_primfunc",
     "fuse",
     "gemm",
-    "kernel",
     "kind_of",
     "logged_workload",
     "maximize",

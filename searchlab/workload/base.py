@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_FLOPS = 10**9
 
-MAX_ELEMENTS = 2**31 - 1
-"""The maximum number of elements of an array that can be measured.
-
-Programs compute indices with 32-bit integers.
-"""
+MAX_ELEMENTS = 2**31 - 1  # the largest extent, and number of elements of an array, as programs index with int32
 
 PACK = "pack_"
 """The prefix of the names of functions that pack an argument; see :func:`packed_by`."""
@@ -218,7 +214,8 @@ class Workload(ABC):
             density = 1.0
             while most < 1 << 20 and density > 1e-6:
                 results = results_of(self, {name: np.abs(value) for name, value in inputs.items()})
-                if 8 * math.sqrt(max(float(np.abs(result).max()) for result in map(_in_float64, results))) <= most:
+                largest = max(float(np.abs(result.astype(np.float64)).max()) for result in results)
+                if 8 * math.sqrt(largest) <= most:
                     break
                 density /= 2
                 inputs = self._signs(np.random.default_rng([seed, attempt]), density)
@@ -272,14 +269,14 @@ class Workload(ABC):
         return f"{WORKLOADS.name_of(type(self))}:{self.spelling}"
 
     def check_sizes(self, *names: str, least: int = 1) -> None:
-        """Raise SearchlabError if any of the fields ``names`` is below ``least`` or above LARGEST_EXTENT."""
+        """Raise SearchlabError if any of the fields ``names`` is below ``least`` or above MAX_ELEMENTS."""
         for name in names:
             value = getattr(self, name)
             for number in value if isinstance(value, tuple) else (value,):
                 if number < least:
                     raise SearchlabError(f"{self.op}: {name} must be at least {least}, not {number}")
-                if number > LARGEST_EXTENT:
-                    raise SearchlabError(f"{self.op}: {name} must be at most {LARGEST_EXTENT:,}, not {number}")
+                if number > MAX_ELEMENTS:
+                    raise SearchlabError(f"{self.op}: {name} must be at most {MAX_ELEMENTS:,}, not {number}")
 
     def __getstate__(self) -> dict[str, object]:
         # This omits cached properties such as the module, which another process creates itself.
@@ -293,12 +290,8 @@ def results_of(workload: Workload, inputs: dict[str, Array]) -> tuple[Array, ...
 
 
 def _is_whole(array: Array) -> bool:
-    values = _in_float64(array)
+    values = array.astype(np.float64)
     return bool(np.isfinite(values).all() and (values == np.rint(values)).all())
-
-
-def _in_float64(array: Array) -> Array:
-    return array.astype(np.float64)
 
 
 def rounding(dtype: str, terms: int) -> tuple[float, float]:
@@ -362,6 +355,3 @@ def packed_by(module: tvm.IRModule) -> dict[str, tuple[Argument, ...]]:
 
 
 WORKLOADS = PluginKind("workload", "searchlab.workloads", Workload, positional=0)  # type: ignore[type-abstract]
-
-LARGEST_EXTENT = (1 << 31) - 1
-"""The largest extent of a workload. TVM's programs index with int32, and spaces factorise extents."""

@@ -19,8 +19,7 @@ from .tir import Tir
 if TYPE_CHECKING:
     import tvm
 
-BLOCK = "epilogue"
-"""The name of the block that computes the elementwise operations."""
+BLOCK = "epilogue"  # the name of the block that computes the elementwise operations
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,7 @@ def elementwise_of(func: tvm.tirx.PrimFunc, tensors: Mapping[Any, Any], shape: S
             long = iter([at for at, size in zip(positions, sizes, strict=True) if size > 1])
             return tensor(*(next(long) if int(extent) > 1 else 0 for extent in tensor.shape))
 
-        seen = [(TensorLoad, load), (Var, lambda variable: by_variable.get(variable, variable))]
-        return structural_map(store.value, seen, order="pre")
+        replacements = [(TensorLoad, load), (Var, lambda variable: by_variable.get(variable, variable))]
+        return structural_map(store.value, replacements, order="pre")
 
     return te.compute(tuple(shape), compute, name=BLOCK)

@@ -19,10 +19,18 @@ class Kernel(Workload):
     """A kernel measured by another tuner, often with the device in its name: ``kernel:convolution@A4000``.
 
     It has no program, so it can only be searched in a table of recorded times.
+
+    Attributes:
+        name: The kernel's name, often followed by ``@`` and the device.
+        operations: The number of floating-point operations per execution, if known.
+
+    Raises:
+        SearchlabError: If the name contains characters other than letters, digits and ``_.@+-``, or if ``operations``
+            is below 1.
     """
 
     name: str = ""
-    operations: int | None = None  # the number of floating-point operations per execution, if known
+    operations: int | None = None
 
     def __post_init__(self) -> None:
         if self.operations is not None and self.operations < 1:  # it may be far larger than any extent
@@ -77,17 +85,3 @@ class Kernel(Workload):
             f"{self} is another tuner's kernel and has no program here; use the parameters space with a table of "
             "recorded times"
         )
-
-
-def kernel(name: str, operations: int | None = None) -> Kernel:
-    """Return the workload of a kernel that another tuner has measured.
-
-    Args:
-        name: The kernel's name, often followed by ``@`` and the device.
-        operations: The number of floating-point operations per execution, if known.
-
-    Raises:
-        SearchlabError: If the name contains characters other than letters, digits and ``_.@+-``, or if ``operations``
-            is below 1.
-    """
-    return Kernel(name, operations)

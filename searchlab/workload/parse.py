@@ -46,7 +46,7 @@ def parse_workload(text: str | Workload | Callable[..., Any]) -> Workload:
 
 
 def _class(kind: str, text: str) -> type[Workload]:
-    """Return the class for a workload of the given kind. Errors quote ``text``, the workload's name."""
+    """Return the class for a workload of this kind. Errors quote ``text``, the workload's name."""
     if kind not in (installed := WORKLOADS.entry_points_by_name()) and ":" not in kind:
         hint = did_you_mean(kind, [*installed, *preset_names()[:2]])
         if not hint.endswith("?"):
@@ -133,7 +133,7 @@ def im2row(conv: Conv2d) -> Gemm:
 
 
 def _preset(name: str, options: list[str]) -> Workload:
-    """Return the layer ``name`` with the given options, of which ``bN`` sets the batch size (1 by default)."""
+    """Return the layer ``name`` with these options, of which ``bN`` sets the batch size (1 by default)."""
     layers = _resnet50()
     match = re.fullmatch(r"resnet50/(conv|gemm)(.+)", name)
     if not match or match[2] not in layers:

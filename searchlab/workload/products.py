@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -64,8 +65,8 @@ class Product(Workload):
     def arguments(self) -> tuple[Argument, ...]:
         *operands, result = self.shapes
         dtypes = [self.out_dtype if name in ("bias", "addend") else self.dtype for name in operands]
-        named = zip([*operands, result], [*dtypes, self.out_dtype], strict=True)
-        return tuple(Argument(name, self.shapes[name], dtype) for name, dtype in named)
+        dtype_of = dict(zip([*operands, result], [*dtypes, self.out_dtype], strict=True))
+        return tuple(Argument(name, self.shapes[name], dtype) for name, dtype in dtype_of.items())
 
     def tolerance(self) -> tuple[float, float]:
         return rounding(self.out_dtype, self.reduction)
@@ -144,34 +145,46 @@ class ProductWithEpilogue(Product):
 
 
 @dataclass(frozen=True)
-class Gemm(ProductWithEpilogue):
-    """``C[m, n] = A[m, k] B[k, n]``, then optional ``+ bias[n]``, ``+ addend[m, n]`` and ReLU.
+class MatrixProduct(ProductWithEpilogue):
+    """``C[m, n] = A[m, k] B[k, n]``, perhaps for each element of a batch, then an optional epilogue.
 
     Attributes:
         nt: Whether B is stored as [n, k], like the weight of a linear layer.
+        axes: The names of the sizes, in the order of the spelling.
+        block: The name of the block that computes the product.
+        form: The form of the spelling, for messages.
     """
 
     m: int = 1
     n: int = 1
     k: int = 1
     nt: bool = False
+    axes: ClassVar[tuple[str, ...]]
+    block: ClassVar[str]
+    form: ClassVar[str]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_sizes("m", "n", "k")
+        self.check_sizes(*self.axes)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        (m, n, k), options = sizes_in(text, 3, "gemm:MxNxK[:nt], for example gemm:512x512x512:nt:float64:bias:relu")
-        return with_options(cls("float32", m=m, n=n, k=k), options)
+        sizes, options = sizes_in(text, len(cls.axes), cls.form)
+        by_axis: dict[str, Any] = dict(zip(cls.axes, sizes, strict=True))
+        return with_options(cls("float32", **by_axis), options)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The size of each of the :attr:`axes`; those before the last three are of batches."""
+        return tuple(getattr(self, axis) for axis in self.axes)
 
     @property
     def spelling(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}{':nt' if self.nt else ''}{self.suffix}"
+        return f"{'x'.join(map(str, self.sizes))}{':nt' if self.nt else ''}{self.suffix}"
 
     @property
     def flops(self) -> int:
-        return 2 * self.m * self.n * self.k
+        return 2 * math.prod(self.sizes)
 
     @property
     def reduction(self) -> int:
@@ -179,13 +192,14 @@ class Gemm(ProductWithEpilogue):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        result = self.m, self.n
-        b = (self.n, self.k) if self.nt else (self.k, self.n)
-        return {"A": (self.m, self.k), "B": b, **self.operands(result, self.n), "C": result}
+        *batch, m, n, k = self.sizes
+        result = *batch, m, n
+        b = (*batch, n, k) if self.nt else (*batch, k, n)
+        return {"A": (*batch, m, k), "B": b, **self.operands(result, n), "C": result}
 
     def reference(self, inputs: dict[str, Array]) -> Array:
         a, b = (inputs[name].astype(self.exact, copy=False) for name in "AB")
-        return self.numpy_epilogue(a @ (b.T if self.nt else b), inputs)
+        return self.numpy_epilogue(a @ (b.swapaxes(-1, -2) if self.nt else b), inputs)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         from tvm import te
@@ -193,12 +207,26 @@ class Gemm(ProductWithEpilogue):
         a, b = (te.placeholder(self.shapes[name], name=name, dtype=self.dtype) for name in "AB")
         p = te.reduce_axis((0, self.k), "p")
 
-        def term(i: Any, j: Any) -> Any:
-            of_b = b[j, p] if self.nt else b[p, j]
-            return te.sum(a[i, p].astype(self.out_dtype) * of_b.astype(self.out_dtype), axis=p)
+        def term(*indices: Any) -> Any:
+            *batch, i, j = indices
+            factor = b[(*batch, j, p)] if self.nt else b[(*batch, p, j)]
+            return te.sum(a[(*batch, i, p)].astype(self.out_dtype) * factor.astype(self.out_dtype), axis=p)
 
-        c = te.compute((self.m, self.n), term, name="gemm")
-        return self.epilogue([a, b], c)
+        names = ["s", "i", "j"][-len(self.shapes["C"]) :]
+        return self.epilogue([a, b], te.compute(self.shapes["C"], term, name=self.block, varargs_names=names))
+
+
+@dataclass(frozen=True)
+class Gemm(MatrixProduct):
+    """``C[m, n] = A[m, k] B[k, n]``, then optional ``+ bias[n]``, ``+ addend[m, n]`` and ReLU.
+
+    Attributes:
+        nt: Whether B is stored as [n, k], like the weight of a linear layer.
+    """
+
+    axes = "m", "n", "k"
+    block = "gemm"
+    form = "gemm:MxNxK[:nt], for example gemm:512x512x512:nt:float64:bias:relu"
 
 
 @checks_arguments
@@ -408,9 +436,7 @@ class Conv2d(ProductWithEpilogue):
         return te.compute(
             (self.n, self.ci, *self.padded_size),
             lambda n, c, y, x: tvm.tirx.if_then_else(
-                tvm.tirx.all(y >= py, y < self.h + py, x >= px, x < self.w + px),
-                data[n, c, y - py, x - px],
-                zero,
+                tvm.tirx.all(y >= py, y < self.h + py, x >= px, x < self.w + px), data[n, c, y - py, x - px], zero
             ),
             name="pad",
         )
@@ -475,7 +501,6 @@ def conv2d(
 
 
 def _padding(sides: tuple[int, ...] | None) -> dict[str, tuple[int, int]]:
-    """Return the fields of a convolution with zeros at the top, on the left, at the bottom and on the right."""
     if sides is None:
         return {}
     top, left, bottom, right = sides
@@ -533,7 +558,7 @@ def _windows(size: int, kernel: int, result: int, padding: int | None) -> list[t
 
 
 @dataclass(frozen=True)
-class BatchMatmul(ProductWithEpilogue):
+class BatchMatmul(MatrixProduct):
     """``C[b, m, n] = A[b, m, k] B[b, k, n]`` for each element b of a batch, then an optional epilogue, as in a GEMM.
 
     Attributes:
@@ -541,56 +566,10 @@ class BatchMatmul(ProductWithEpilogue):
     """
 
     b: int = 1
-    m: int = 1
-    n: int = 1
-    k: int = 1
-    nt: bool = False
     channel_axis = 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check_sizes("b", "m", "n", "k")
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        spelling = "batch-matmul:BxMxNxK[:nt], for example batch-matmul:12x128x128x64:nt:float16"
-        (b, m, n, k), options = sizes_in(text, 4, spelling)
-        return with_options(cls("float32", b=b, m=m, n=n, k=k), options)
-
-    @property
-    def spelling(self) -> str:
-        return f"{self.b}x{self.m}x{self.n}x{self.k}{':nt' if self.nt else ''}{self.suffix}"
-
-    @property
-    def flops(self) -> int:
-        return 2 * self.b * self.m * self.n * self.k
-
-    @property
-    def reduction(self) -> int:
-        return self.k
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        b, m, n, k = self.b, self.m, self.n, self.k
-        result = b, m, n
-        return {"A": (b, m, k), "B": (b, n, k) if self.nt else (b, k, n), **self.operands(result, n), "C": result}
-
-    def reference(self, inputs: dict[str, Array]) -> Array:
-        a, b = (inputs[name].astype(self.exact, copy=False) for name in "AB")
-        return self.numpy_epilogue(a @ (b.transpose(0, 2, 1) if self.nt else b), inputs)
-
-    def prim_func(self) -> tvm.tirx.PrimFunc:
-        from tvm import te
-
-        a, b = (te.placeholder(self.shapes[name], name=name, dtype=self.dtype) for name in "AB")
-        p = te.reduce_axis((0, self.k), "p")
-
-        def term(s: Any, i: Any, j: Any) -> Any:
-            of_b = b[s, j, p] if self.nt else b[s, p, j]
-            return te.sum(a[s, i, p].astype(self.out_dtype) * of_b.astype(self.out_dtype), axis=p)
-
-        c = te.compute(self.shapes["C"], term, name="batch_matmul")
-        return self.epilogue([a, b], c)
+    axes = "b", "m", "n", "k"
+    block = "batch_matmul"
+    form = "batch-matmul:BxMxNxK[:nt], for example batch-matmul:12x128x128x64:nt:float16"
 
 
 # --- spelling -----------------------------------------------------------------------------------------
@@ -630,6 +609,6 @@ def with_options(base: P, options: Sequence[str]) -> P:
             changes[option] = True
         else:
             options_of_op = [*ACCUMULATED_IN, *flags, *(["s1", "p1", "d1", "g1"] if isinstance(base, Conv2d) else [])]
-            named = ":".join([str(base), *options])
-            raise SearchlabError(f"workload {named!r}: unknown option {option!r}{did_you_mean(option, options_of_op)}")
+            name = ":".join([str(base), *options])
+            raise SearchlabError(f"workload {name!r}: unknown option {option!r}{did_you_mean(option, options_of_op)}")
     return replace(base, **changes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
 import re
@@ -15,26 +14,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import ml_dtypes
+import msgspec
 import numpy as np
 
 from ..arrays import Array
 from ..errors import SearchlabError, did_you_mean, first_line
 from ..files import read_text
+from ..options import Count, Natural
 from ..plugins import execute_file
+from ..schema import UNREADABLE
 from ..survival import crash_of
 from .base import UNKNOWN_FLOPS, Argument, Workload, arguments_of
 
 if TYPE_CHECKING:
     import tvm
 
-MOST = 1 << 26
-"""The maximum size of a decompressed program in bytes."""
-
-ERRORS = 64
-"""The minimum number of elements from whose errors a tolerance is determined."""
-
-TWIN = "_reference"
-"""The suffix of the name of a NumPy function that computes the same results as a PrimFunc."""
+MAX_BYTES = 1 << 26  # the maximum size of a decompressed program in bytes
+ERRORS = 64  # the minimum number of elements from whose errors a tolerance is determined
+TWIN = "_reference"  # the suffix of the name of a NumPy function that computes the same results as a PrimFunc
 
 
 @dataclass(frozen=True)
@@ -139,9 +136,9 @@ class Tir(Workload):
         written, terms = _examine(func)
         results = sum(written)
         if not results or written != [False] * (len(arguments) - results) + [True] * results:
-            named = [argument.name for argument, is_written in zip(arguments, written, strict=True) if is_written]
+            names = [argument.name for argument, is_written in zip(arguments, written, strict=True) if is_written]
             raise SearchlabError(
-                f"the function {name} writes to {', '.join(named) or 'none of its arguments'}; a workload writes only "
+                f"the function {name} writes to {', '.join(names) or 'none of its arguments'}; a workload writes only "
                 f"to its last arguments, which are its results"
             )
         text = tvm.ir.save_json(func)
@@ -176,13 +173,11 @@ class Tir(Workload):
         damaged = f"the program of {self} is damaged"
         try:
             unpack = zlib.decompressobj()
-            text = unpack.decompress(base64.b64decode(self.program, validate=True), MOST)
+            text = unpack.decompress(base64.b64decode(self.program, validate=True), MAX_BYTES)
             if unpack.unconsumed_tail or not unpack.eof:
-                raise SearchlabError(f"it is incomplete, or larger than {MOST >> 20} MB")
+                raise SearchlabError(f"it is incomplete, or larger than {MAX_BYTES >> 20} MB")
             func = (load_json if self.is_checked else load_untrusted_json)(text.decode())
             digest = program_hash(tvm.IRModule({"main": func}))
-        except (zlib.error, binascii.Error, UnicodeDecodeError) as error:
-            raise SearchlabError(f"{damaged}: {error}") from None
         except Exception as error:  # TVM may raise anything
             raise SearchlabError(f"{damaged}: {first_line(error)}") from None
         if digest != self.digest:
@@ -318,25 +313,17 @@ class Tir(Workload):
         Raises:
             SearchlabError: If the results differ by more than the tolerance; the message calls the twin ``where``.
         """
-        inputs = self.inputs()
-        rtol, atol = self.tolerance()
-        computed = twin(*inputs.values())
-        twin_results = computed if isinstance(computed, tuple) else (computed,)
+        inputs, (rtol, atol) = self.inputs(), self.tolerance()
+        returned = twin(*inputs.values())
+        twin_results = [np.asarray(result) for result in (returned if isinstance(returned, tuple) else (returned,))]
         own_results = self.reference(inputs)
-        for number, (own, twin_result) in enumerate(zip(own_results, twin_results, strict=False)):
-            twin_result = np.asarray(twin_result)
-            if own.shape != twin_result.shape or not np.allclose(own, twin_result, rtol=rtol, atol=atol):
-                same_shape = own.shape == twin_result.shape
-                off = (
-                    f"they differ by up to {np.abs(own - twin_result).max()}"
-                    if same_shape
-                    else f"its shape is {twin_result.shape}"
-                )
-                raise SearchlabError(
-                    f"result {number} of {where} does not match the program's result of shape {own.shape}: {off}"
-                )
-        if len(own_results) != len(twin_results):
-            raise SearchlabError(f"{where} returns {len(twin_results)} results, but the program has {len(own_results)}")
+        shapes, twin_shapes = ([list(result.shape) for result in results] for results in (own_results, twin_results))
+        if shapes != twin_shapes:
+            raise SearchlabError(f"{where} returns results of the shapes {twin_shapes}, but the program {shapes}")
+        for number, (own, other) in enumerate(zip(own_results, twin_results, strict=True)):
+            if not np.allclose(own, other, rtol=rtol, atol=atol):
+                difference = np.abs(own - other).max()
+                raise SearchlabError(f"result {number} of {where} differs from the program's by up to {difference}")
 
     def content(self) -> str:
         """Return the program and its properties as JSON."""
@@ -347,17 +334,10 @@ class Tir(Workload):
         """Return the workload that a log contains. The program itself is read only when it is used."""
         name, _, digest = spelling.rpartition("@")
         try:
-            program, *numbers = json.loads(content)
-            operations, outputs, terms = numbers
-            if (
-                not isinstance(program, str)
-                or not all(type(number) is int and number >= 0 for number in numbers)
-                or not outputs
-            ):
-                raise ValueError("it contains unexpected values")
-        except (ValueError, TypeError) as error:
+            fields = msgspec.json.decode(content, type=tuple[str, Natural, Count, Natural])
+        except UNREADABLE as error:
             raise SearchlabError(f"the program of tir:{spelling} is damaged: {error}") from None
-        return cls(name, digest, program, operations, outputs, terms)
+        return cls(name, digest, *fields)
 
 
 def from_primfunc(func: tvm.tirx.PrimFunc, name: str = "") -> Tir:
@@ -509,7 +489,6 @@ PARTIAL = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "pow", "acosh"}
 
 
 def _is_partial(func: tvm.tirx.PrimFunc) -> bool:
-    """Return whether ``func`` calls any function in :data:`PARTIAL`."""
     from tvm.ir import Call, Op
     from tvm_ffi import structural_walk
 

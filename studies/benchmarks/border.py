@@ -827,10 +827,10 @@ def interrupt(folder: Path, case: tuple[str, str]) -> str:
     return f"interrupted {interrupted} times"
 
 
-@situation("plug-in", "a policy calls os._exit(0)", "an error that names the policy")
+@situation("plug-in", "a policy calls sys.exit(0)", "an error that names the policy")
 def policy_exits(folder: Path) -> str:
     write_study(folder)
-    source = POLICY.replace("        return self.space", "        import os; os._exit(0)\n        return self.space")
+    source = POLICY.replace("        return self.space", "        import sys; sys.exit(0)\n        return self.space")
     (folder / "own_policy.py").write_text(source)
     return run(folder, "run study.toml --out out", code=1, mentions="own_policy:Own")
 

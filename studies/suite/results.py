@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes import bayesian_signed_rank
 from searchlab.analysis import summarize
 from searchlab.analysis.contrasts import pair_by_seed
 from searchlab.analysis.measures import AREA, OverallStrategy
@@ -26,7 +27,7 @@ from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.words import p_text
 from searchlab.log.format import find_logs, read_log
 from searchlab.measure.suite import find_suite
-from searchlab.stats.inference import Answer, bayesian_signed_rank, paired_difference
+from searchlab.stats.inference import Answer, paired_difference
 from searchlab.suite.compare import compare
 from searchlab.suite.trajectories import Trajectories, baselines, collect, read_results
 

@@ -11,7 +11,7 @@ from searchlab.analysis.read import read_runs
 from searchlab.analysis.report import report
 from searchlab.analysis.watch import StudyProgress
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.plan import PLAN, TOML, keep_study, write_plan
+from searchlab.log.plan import PLAN, TOML, write_plan, write_study_copy
 from tests.support.analysis.logs import write
 
 SECRET = "the secret of the user"
@@ -74,7 +74,7 @@ def test_plans_and_copies_are_not_written_through_links(results: Path) -> None:
     for name in (PLAN, TOML):
         link(results / name, "../secret")
     write_plan(results, ())
-    keep_study(results, TOML, "text")
+    write_study_copy(results, TOML, "text")
     assert (results.parent / "secret").read_text() == SECRET
 
 

@@ -13,11 +13,11 @@ from searchlab.analysis.charts.figures import all_charts
 from searchlab.analysis.model import Outcome, Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
-from searchlab.log.format import Final, Finalist, RandomDraws, read_log
+from searchlab.log.format import Final, Finalist, read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import FAILURES
-from searchlab.stats.random_search import Draws
+from searchlab.stats.random_search import RandomDraws
 from tests.support.analysis.logs import WORKLOAD, write
 
 
@@ -434,8 +434,7 @@ def test_the_shared_random_start_is_excluded_from_the_score(tmp_path: Path) -> N
 def test_exhaustive_random_search_matches_its_expected_curve(tmp_path: Path) -> None:
     gflops = np.array([1.0, 2, 4, 8, 16, 3, 5])
     costs = 1e-3 / gflops
-    draws = Draws.from_costs(costs, 7)
-    random_draws = RandomDraws(tuple(draws.expected.tolist()), draws.median, draws.slowest)
+    random_draws = RandomDraws.from_costs(costs, 7)
     for seed in range(4):
         order = np.random.default_rng(seed).permutation(7)
         run, names = gflops[order].tolist(), [f"config {i}" for i in order]

@@ -17,7 +17,7 @@ from searchlab.arrays import Floats
 from searchlab.log.columns import Columns
 from searchlab.log.format import Log, Record
 from searchlab.stats.intervals import mean_interval
-from searchlab.stats.random_search import Draws, RandomSearch
+from searchlab.stats.random_search import RandomDraws, RandomSearch
 from searchlab.stats.ranks import rank_sum_test, signed_rank
 from tests.support.analysis.contrasts import contrasts
 from tests.support.analysis.logs import WORKLOAD, header
@@ -127,7 +127,7 @@ def test_pairing_by_seed_finds_more() -> None:
 
 def test_random_search_scores_0_and_an_oracle_1() -> None:
     random, best = np.random.default_rng(3), float(TABLE.min())
-    search = RandomSearch.from_draws(Draws.from_costs(TABLE, TRIALS), best, TRIALS)
+    search = RandomSearch.from_draws(RandomDraws.from_costs(TABLE, TRIALS), best, TRIALS)
     covered, means = 0, []
     for _ in range(100):
         drawn = np.array([TABLE[random.permutation(len(TABLE))[:TRIALS]] for _ in range(20)])
@@ -206,7 +206,7 @@ def test_a_baseline_that_covers_the_space_is_exact() -> None:
     generator = np.random.default_rng(8)
     whole = [generator.permutation(len(TABLE)) for _ in range(4)]
     (row,) = summary({"random": whole}).workloads[0].strategies
-    search = RandomSearch.from_draws(Draws.from_costs(TABLE, len(TABLE)), float(TABLE.min()), len(TABLE))
+    search = RandomSearch.from_draws(RandomDraws.from_costs(TABLE, len(TABLE)), float(TABLE.min()), len(TABLE))
     curves: Floats = np.minimum.accumulate(TABLE[np.array(whole)], axis=1)
     assert (row.score_first, row.score_trials) == (1, search.last) and search.last < len(TABLE)
     assert row.score_by_seed == pytest.approx(search.scores(curves))

@@ -31,7 +31,7 @@ with machine_alone():
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "lock"))
     monkeypatch.setattr(lock, "MACHINE", MachineLock())
-    monkeypatch.setattr("searchlab.measure.local.MACHINE", lock.MACHINE)
+    monkeypatch.setattr("searchlab.measure.contract.MACHINE", lock.MACHINE)
     monkeypatch.setattr(lock, "SILENT_SECONDS", 0.2)
     monkeypatch.setattr(lock, "POLL_SECONDS", 0.05)
     return tmp_path / "lock"

@@ -59,9 +59,9 @@ def test_several_results_and_a_twin_are_checked() -> None:
     total, scaled = workload.reference(inputs := workload.inputs())
     np.testing.assert_allclose(total, inputs["x"].sum(axis=1), rtol=1e-5)
     assert scaled.shape == (4, 16)
-    with pytest.raises(SearchlabError, match="result 1 of .*twin.* does not match the program's"):
+    with pytest.raises(SearchlabError, match="result 1 of twin differs from the program's"):
         workload.check_twin(lambda x: (x.sum(axis=1), x), "twin")
-    with pytest.raises(SearchlabError, match="twin returns 1 results, but the program has 2"):
+    with pytest.raises(SearchlabError, match="twin returns results of the shapes"):
         workload.check_twin(lambda x: x.sum(axis=1), "twin")
 
 
@@ -125,7 +125,7 @@ def test_a_log_contains_it_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
         ("", "is damaged"),
         (json.dumps(["?", 0, 1, 1]), "is damaged"),
         (json.dumps([workload.program[:-8], 0, 1, 1]), "is damaged"),
-        (json.dumps([workload.program, 0, 0, 1]), "is damaged: it contains unexpected values"),
+        (json.dumps([workload.program, 0, 0, 1]), "is damaged: Expected"),
         (other.content(), f"is damaged: its digest is {other.digest}"),
     ):
         with pytest.raises(SearchlabError, match=message):

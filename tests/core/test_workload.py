@@ -43,9 +43,8 @@ def conv2ds(draw: st.DrawFn) -> Conv2d:
     )
 
 
-batches = st.builds(
-    BatchMatmul, dtypes, st.booleans(), st.booleans(), st.booleans(), sizes, sizes, sizes, sizes, st.booleans()
-)
+flags = st.booleans()
+batches = st.builds(BatchMatmul, dtypes, flags, flags, flags, m=sizes, n=sizes, k=sizes, nt=flags, b=sizes)
 softmaxes = st.builds(Softmax, sizes, sizes, st.sampled_from(["float32", "float64"]))
 
 

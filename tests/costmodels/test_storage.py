@@ -142,7 +142,7 @@ def edit_header(**changes: object) -> Callable[[dict[str, bytes]], None]:
     [
         (lambda files: files.update({"rows/scores.npy": b"x"}), "digest does not match"),
         (lambda files: files.pop("model.json"), "is not a saved cost model"),
-        (edit_header(searchlab_model="2.0"), "is not a saved cost model: .*2.0"),
+        (edit_header(searchlab_model="2.0"), "is not a saved cost model.*2.0"),
         (edit_header(cost_model={"name": "evil:Model"}), "evil"),
         (edit_header(features="knobs"), "did you mean 'knob'"),
     ],

@@ -27,7 +27,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(path.name)
         return read_columns(path, texts)
 
-    monkeypatch.setattr(cache, "FEWEST", 2)
+    monkeypatch.setattr(cache, "MIN_LOGS", 2)
     monkeypatch.setattr(cache, "read_columns", reading)
     return names
 
@@ -111,7 +111,7 @@ def test_a_cache_of_another_version_is_rebuilt(logs: Path, read: list[str], monk
 
 
 def test_few_logs_have_none(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "FEWEST", 10)
+    monkeypatch.setattr(cache, "MIN_LOGS", 10)
     assert len(check(logs, read)) == 9 and not (logs / CACHE).exists()
 
 

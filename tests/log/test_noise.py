@@ -25,7 +25,7 @@ from searchlab.log.result import (
 )
 from searchlab.log.writer import LogWriter
 from searchlab.machine import host
-from searchlab.machine.host import busy_cores, busy_warning
+from searchlab.machine.host import busy_cores, observe_load
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial
 from searchlab.run.execute import warn_of_results
@@ -99,8 +99,6 @@ def test_a_best_that_retiming_contradicts_is_doubted(tmp_path: Path) -> None:
 def test_a_busy_machine_is_warned_of_before_it_is_measured(
     native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert busy_warning(0.1, 5.0, 2) == ""
-    assert "keep about 1.9 of this machine's 2 cores busy (load 3.1)" in busy_warning(1.9, 3.1, 2)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     assert busy_cores() == 0.0
     monkeypatch.setattr(os, "getloadavg", lambda: (9.0, 0.0, 0.0))
@@ -110,7 +108,10 @@ def test_a_busy_machine_is_warned_of_before_it_is_measured(
     finally:
         spinner.kill()
         spinner.wait()
-    monkeypatch.setattr(host, "busy_cores", lambda: 2.0)
+    monkeypatch.setattr(host, "busy_cores", lambda: 0.1)
+    assert observe_load() == ""
+    monkeypatch.setattr(host, "busy_cores", lambda: 1.9)
+    assert "keep about 1.9 of this machine's" in observe_load()
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     replay = {"kind": "table", "path": str(tmp_path / "table.jsonl")}
     tune(toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=2, measure=replay)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from searchlab.costmodel.features import ProgramFeatures, extracted_by, make_features
+from searchlab.costmodel.features import ProgramFeatures, make_features, use_extractor
 from searchlab.errors import SearchlabWarning
 from searchlab.measure import table
 from searchlab.measure.pool import BuildPool
@@ -37,11 +37,11 @@ def test_rows_are_the_same_here_and_elsewhere(pool: BuildPool, native: Target, s
     searched = SPACES.make(Plugin(space), parse_workload("gemm:32x32x32"), native)
     configs = searched.sample_new(np.random.default_rng(0), 40, ())
     here = make_features(features, searched)(configs)
-    with extracted_by(pool.extract):
+    with use_extractor(pool.extract):
         extractor = make_features(features, searched)
         np.testing.assert_array_equal(extractor(configs[::-1]), here[::-1])
     assert pool.extract_seconds > 0
-    with extracted_by(_unwanted):  # every row was kept
+    with use_extractor(_unwanted):  # every row was kept
         np.testing.assert_array_equal(extractor(configs), here)
     alone = [make_features(features, searched)([config])[0] for config in configs[:5]]
     for row, one in zip(here, alone, strict=False):

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from searchlab.errors import LONGEST_TEXT, cut
+from searchlab.errors import MAX_TEXT, cut
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.measure.process import Channel, Deadline, wait_for_answers
 from searchlab.records import Measurement
@@ -85,7 +85,7 @@ def measured(measurer: LocalMeasurer, code: str, phase: str = "building") -> Mea
 
 def test_the_text_of_a_failure_has_a_limit(measurer: LocalMeasurer) -> None:
     measurement = measured(measurer, "raise ValueError('m' * (10 << 20))")
-    assert measurement.failure == "build_error" and len(measurement.message) <= LONGEST_TEXT
+    assert measurement.failure == "build_error" and len(measurement.message) <= MAX_TEXT
     assert re.search(r"\[104857\d\d characters, cut\]", measurement.message)
     measurement = measured(measurer, "raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})()")
     assert "__str__ raises ZeroDivisionError" in measurement.message
@@ -180,5 +180,5 @@ def test_a_channel_gives_up_where_nobody_reads() -> None:
 
 def test_cut_keeps_both_ends_and_is_not_repeated() -> None:
     text = cut("a" * 9000 + "end")
-    assert len(text) == LONGEST_TEXT and text.endswith("end") and "9003 characters" in text
+    assert len(text) == MAX_TEXT and text.endswith("end") and "9003 characters" in text
     assert cut(text) == text

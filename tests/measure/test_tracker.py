@@ -90,13 +90,6 @@ def test_a_strange_tracker_is_one_sentence(monkeypatch: pytest.MonkeyPatch, answ
     assert time.monotonic() - start < 5
 
 
-def test_a_tracker_that_drips_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "ANSWER_SECONDS", 0.3)
-    drips = [bytes([byte]) for byte in framed([0, {"server_info": [SERVER] * 9}])]
-    with tracker(MAGIC, *drips, pause=0.02) as address, pytest.raises(SearchlabError, match="did not answer within"):
-        registered_devices(address)
-
-
 @pytest.mark.parametrize("loan", [None, [0], [0, ["h", 10**9, "k"]], [0, ["h", True, "k"]], [0, {"a": 1}]])
 def test_a_strange_loan_is_one_sentence(loan: Any) -> None:
     with tracker(MAGIC, framed(loan)) as address, Tracker(address) as connected:

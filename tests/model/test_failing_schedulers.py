@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
@@ -24,8 +23,6 @@ class Bad(Scheduler):
 
     def tell(self, task: int, costs: Sequence[float]) -> None:
         match self.how:
-            case "exits":
-                os._exit(0)
             case "leaves":
                 sys.exit(0)
             case "raises":
@@ -52,7 +49,6 @@ class Bad(Scheduler):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("exits", "failed in tell: PluginExit"),
         ("leaves", "failed in tell: SystemExit"),
         ("raises", "failed in tell: ValueError: no"),
         ("raises a BaseException", "failed in tell"),
@@ -88,14 +84,3 @@ def test_a_choice_that_is_no_open_task_is_refused(task: object) -> None:
         choice(scheduler, [0, 1])
     scheduler.ask = lambda _: np.int32(1)  # type: ignore[assignment, method-assign, return-value]
     assert choice(scheduler, [0, 1]) == 1
-
-
-def test_the_child_of_a_scheduler_that_forks_ends() -> None:
-    class Forks(Bad):
-        def tell(self, task: int, costs: Sequence[float]) -> None:
-            self.child = os.fork()
-            super().tell(task, costs)
-
-    scheduler = Forks([ScheduledTask("a")], seed=0)
-    tell(scheduler, [[]], 0, [1e-3])
-    assert os.waitstatus_to_exitcode(os.waitpid(scheduler.child, 0)[1]) == 1

@@ -25,7 +25,7 @@ from searchlab.log.writer import LogWriter, OtherRun
 from searchlab.measure.table import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
-from searchlab.run.execute import Measurers
+from searchlab.run.execute import MeasurerCache
 from searchlab.run.loop import RunLoop, search
 from searchlab.run.plan import Budget, SpaceChoice, Strategy, plan_run
 from searchlab.source import source_digest
@@ -212,7 +212,7 @@ def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path,
     settings = TableSettings(path=str(tmp_path / "table.jsonl"))
     path = tmp_path / "log.jsonl"
     run = plan_run(searched, Strategy.from_specs("random"), settings, Budget(10), seed=0, batch=4, log=path)
-    with closing(Measurers({}, Path())) as measurers:
+    with closing(MeasurerCache({}, Path())) as measurers:
         search(run, measurers.for_run(run))
         lines = path.read_text().splitlines()
         if last == "different":

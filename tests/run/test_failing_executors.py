@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.support.executing import decided_in, table_study
 
 class OddFuture(Future[Any]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        os._exit(0)
+        raise KeyError("odd")
 
 
 class Fails(RunExecutor):
@@ -36,8 +35,6 @@ class Fails(RunExecutor):
             future.set_result(fn(*args, **kwargs))
             return future
         match self.how:
-            case "exits":
-                os._exit(0)
             case "raises":
                 raise BaseException("no")
             case "leaves":
@@ -64,7 +61,6 @@ class Fails(RunExecutor):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("exits", "failed in submit: PluginExit"),
         ("raises", "failed in submit"),
         ("leaves", "SystemExit"),
         ("no future", "instead of a concurrent.futures.Future"),
@@ -73,7 +69,7 @@ class Fails(RunExecutor):
         ("future is cancelled", "lost: CancelledError"),
         ("wrong result", "did not return the result"),
         ("no result", "did not return the result"),
-        ("odd future", "PluginExit"),
+        ("odd future", "failed in submit: KeyError"),
     ],
 )
 def test_a_failing_executor_is_named_and_complete_runs_are_kept(tmp_path: Path, how: str, message: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from searchlab.errors import SearchlabError
 from searchlab.log import writer
 from searchlab.log.format import Log, read_existing_log
-from searchlab.log.plan import JSON, TOML, kept_studies
+from searchlab.log.plan import JSON, TOML, read_study_copies
 from searchlab.run import open as opening
 from searchlab.run.study import Study
 from tests.support import toys
@@ -52,7 +52,7 @@ def test_a_study_reads_each_of_its_logs_once(file: Path, tmp_path: Path, monkeyp
 
 def test_the_study_file_lies_beside_the_logs_as_it_was_run(file: Path, tmp_path: Path) -> None:
     (result,) = Study.load(file).run(tmp_path / "out")
-    assert kept_studies([result.log.path]) == [(tmp_path / "out" / TOML, STUDY)]
+    assert read_study_copies([result.log.path]) == [(tmp_path / "out" / TOML, STUDY)]
     file.write_text(STUDY.replace("trials = 4", "trials = 6"))
     Study.load(file).run(tmp_path / "out")
     assert "trials = 6" in (tmp_path / "out" / TOML).read_text()
@@ -89,4 +89,4 @@ def test_a_directory_of_complete_runs_that_cannot_be_written_to(file: Path, tmp_
     (tmp_path / "out" / TOML).unlink()
     (tmp_path / "out" / TOML).mkdir()  # nothing can be written there, whoever runs this
     assert len(Study.load(file).run(tmp_path / "out")) == 1
-    assert kept_studies(sorted((tmp_path / "out").rglob("*.jsonl"))) == []
+    assert read_study_copies(sorted((tmp_path / "out").rglob("*.jsonl"))) == []

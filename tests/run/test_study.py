@@ -105,7 +105,7 @@ def test_a_study_can_be_extended_by_trials_and_seeds(base: dict[str, Any], tmp_p
 def test_the_log_of_a_changed_study_is_refused(base: dict[str, Any], tmp_path: Path) -> None:
     Study.from_dict(base, tmp_path).run(tmp_path / "out")
     changed = {**base, "policies": [{"name": "evolutionary", "options": {"population": 6}}]}
-    with pytest.raises(SearchlabError, match="its policy is .*, not .*population.*; give that policy a new label, or"):
+    with pytest.raises(SearchlabError, match="its policy is .*, not .*population.*; give that policy a new label, "):
         Study.from_dict(changed, tmp_path).run(tmp_path / "out")
 
 
@@ -227,7 +227,7 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
     entry = {"name": "random", "batch": 2}
     Study.from_dict({**base, "policies": [entry]}, tmp_path).run(tmp_path / "out")
     with pytest.raises(
-        SearchlabError, match=r"its batch is 2, not 5; give that policy a new label, or choose a different dir"
+        SearchlabError, match=r"its batch is 2, not 5; give that policy a new label, choose another dir"
     ):
         Study.from_dict({**base, "policies": [entry | {"batch": 5}]}, tmp_path).run(tmp_path / "out")
     more = Study.from_dict({**base, "policies": [entry | {"trials": 24}]}, tmp_path).run(tmp_path / "out")

@@ -19,7 +19,7 @@ from searchlab.log.writer import LogWriter
 from searchlab.machine.host import this_machine
 from searchlab.measure.local import LocalSettings
 from searchlab.run import execute as task
-from searchlab.run.execute import Measurers, RunOutcome, StudyContext, execute_in_worker
+from searchlab.run.execute import MeasurerCache, RunOutcome, StudyContext, execute_in_worker
 from searchlab.run.plan import Run
 from searchlab.run.study import Study
 from tests.support.executing import decided_in, table_study
@@ -57,7 +57,7 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
         def close(self) -> None:
             closed.append(self)
 
-    def searched(run: Run, _: object, measurers: Measurers) -> RunOutcome:
+    def searched(run: Run, _: object, measurers: MeasurerCache) -> RunOutcome:
         measurers.for_run(run)
         return RunOutcome(failed=failing)
 

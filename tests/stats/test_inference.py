@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import ttest_1samp, ttest_rel
 
 from searchlab.arrays import Floats
-from searchlab.stats.inference import FEWEST_WORKLOADS, Answer, paired_difference
+from searchlab.stats.inference import MIN_WORKLOADS, Answer, paired_difference
 
 areas = arrays(np.float64, (3, 4), elements=st.floats(0, 1).map(lambda value: round(value, 6)))
 
@@ -49,13 +49,13 @@ def test_on_other_workloads_it_is_t_over_the_means(suite: tuple[Floats, Floats])
 
 def test_too_few_workloads_carry_no_claim_on_others(suite: tuple[Floats, Floats]) -> None:
     first, second = suite
-    difference = paired_difference(first[: FEWEST_WORKLOADS - 1], second[: FEWEST_WORKLOADS - 1])
+    difference = paired_difference(first[: MIN_WORKLOADS - 1], second[: MIN_WORKLOADS - 1])
     assert difference.on_others.p is None and difference.on_others.difference.lower is None
     assert (
         "needs 11 workloads" in difference.on_others.difference.note
         and "there are 10" in difference.on_others.difference.note
     )
-    assert paired_difference(first[:FEWEST_WORKLOADS], second[:FEWEST_WORKLOADS]).on_others.p is not None
+    assert paired_difference(first[:MIN_WORKLOADS], second[:MIN_WORKLOADS]).on_others.p is not None
 
 
 def test_seeds_pair_where_both_have_them() -> None:

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from searchlab.arrays import Floats
 from searchlab.stats.random_search import (
-    Draws,
+    RandomDraws,
     RandomSearch,
     cutoff,
     expected_best,
@@ -130,7 +130,7 @@ def test_weighted_median(values: list[float], weights: list[float], expected: fl
 
 def test_a_score_covers_as_many_trials_as_random_search_takes() -> None:
     costs = np.exp(np.arange(100.0))
-    draws = Draws.from_costs(costs, 60)
+    draws = RandomDraws.from_costs(costs, 60)
     assert draws.median == pytest.approx(49.5) and draws.expected[0] == pytest.approx(49.5)
     alone = RandomSearch.from_draws(draws, 1.0, 60)
     assert (alone.first, alone.last) == (1, 33), "the first t with 101 / (t + 1) - 1 <= 0.04 * 49.5"
@@ -146,7 +146,7 @@ def test_a_score_covers_as_many_trials_as_random_search_takes() -> None:
 def test_one_run_without_success_does_not_outweigh_the_others() -> None:
     """In latency, whose tail is heavy, one dead run in ten gave a mean score of -46."""
     costs = np.concatenate((np.random.default_rng(0).lognormal(0, 0.3, 200), [1e3, np.inf]))
-    search = RandomSearch.from_draws(Draws.from_costs(costs, 50), float(costs.min()), 50)
+    search = RandomSearch.from_draws(RandomDraws.from_costs(costs, 50), float(costs.min()), 50)
     dead, good = np.full((1, 50), np.inf), np.full((9, 50), costs.min())
     scores = search.scores(np.concatenate((dead, good)))
     assert scores is not None and scores[1:] == pytest.approx([1] * 9) and -100 < scores[0] < 0

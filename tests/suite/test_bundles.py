@@ -333,7 +333,7 @@ def test_a_leaderboard_agrees_with_the_report(sealed: Path, bundle: Path) -> Non
 
 def test_groups_share_letters_where_strategies_are_level() -> None:
     def groups(**p: float) -> str:
-        answers = {(pair[0], pair[1]): Answer(Interval.none(0.1, ""), value) for pair, value in p.items()}
+        answers = {(pair[0], pair[1]): Answer(Interval(0.1), value) for pair, value in p.items()}
         return " ".join(_groups("xyz", answers).values())
 
     assert groups(xy=0.9, xz=0.001, yz=0.5) == "a ab b"

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from ...console import speed
 from ...errors import encodable
 from ...log.format import DEFAULT_CONFIG, Header, version_spans
-from ...log.plan import kept_studies
+from ...log.plan import read_study_copies
 from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..knobs import MeasuredSpace
@@ -83,7 +83,7 @@ def page(
         made=strategies(comparison),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
-            for path, text in kept_studies(run.log.path for run in runs)
+            for path, text in read_study_copies(run.log.path for run in runs)
         ],
     )
 
