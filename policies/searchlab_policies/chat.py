@@ -46,10 +46,10 @@ CASSETTE = "SEARCHLAB_LLM_CASSETTE"
 ATTEMPTS = 6
 """How often a request is sent if the endpoint is unreachable, overloaded, or answers with something else."""
 
-LONGEST_WAIT = 120.0
+MAX_WAIT = 120.0
 """The maximum time between two attempts, in seconds, whatever the endpoint asks for."""
 
-LARGEST_RESPONSE = 4 << 20
+MAX_RESPONSE = 4 << 20
 """The maximum size of a response, in bytes."""
 
 TEMPORARY = (408, 409, 425, 429, 500, 502, 503, 504, 529)
@@ -223,7 +223,7 @@ class Endpoint:
         for attempt in range(ATTEMPTS):
             try:
                 with self._opener.open(self._post(request), timeout=self._timeout) as response:
-                    return self._exchange(request, response.read(LARGEST_RESPONSE))
+                    return self._exchange(request, response.read(MAX_RESPONSE))
             except HTTPError as error:
                 problem, after = f"answered with HTTP status {error.code}: {self._body(error)}", error.headers
                 if error.code not in TEMPORARY:
@@ -235,7 +235,7 @@ class Endpoint:
             except msgspec.DecodeError as error:
                 problem, delay = f"answered with what is not a chat completion: {error}", 2.0**attempt
             if attempt + 1 < ATTEMPTS:
-                time.sleep(min(delay, LONGEST_WAIT))
+                time.sleep(min(delay, MAX_WAIT))
         raise SearchlabError(
             f"the language model at {self._name} {problem.rstrip(': .')}; all earlier exchanges and trials are "
             f"recorded, so correct the cause and run the command again"

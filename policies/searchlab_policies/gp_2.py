@@ -18,7 +18,7 @@ from searchlab.space import Config, Space, Value
 from .gaussian_process import Encoding, squared_distances
 from .gp_prior import GpPrior
 
-MOST_TILES = 256
+MAX_TILES = 256
 """The maximum number of choices of a tile that are compared for equality, because each becomes a column."""
 
 
@@ -78,7 +78,7 @@ class EqualityOfTiles(Encoding):
         self._tiles: dict[str, dict[Value, int]] = {
             name: {choice: i for i, choice in enumerate(knob.choices)}
             for name, knob in knobs.items()
-            if knob.kind == "tile" and 2 < len(knob.choices) <= MOST_TILES
+            if knob.kind == "tile" and 2 < len(knob.choices) <= MAX_TILES
         }
         self._plain = ~np.isin(self.knobs, [i for i, knob in enumerate(knobs.values()) if knob.kind == "tile"])
         indices = list(knobs)

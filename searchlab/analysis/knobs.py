@@ -17,7 +17,7 @@ from ..log.columns import objects
 from ..stats.curves import gflops, quartiles
 
 TOP = 0.1  # the fraction of all configs in which important knobs have other values than elsewhere
-MOST_VALUES = 16  # maximum number of values of a knob that are shown: those with the fastest programs
+MAX_VALUES = 16  # maximum number of values of a knob that are shown: those with the fastest programs
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class MeasuredSpace:
         best: dict[str, float] = {}
         for value, throughput in zip(self.knobs[knob], self.throughput, strict=True):
             best[value] = max(throughput, best.get(value, 0.0))
-        fastest = sorted(best, key=lambda value: -best[value])[:MOST_VALUES]
+        fastest = sorted(best, key=lambda value: -best[value])[:MAX_VALUES]
         return {value: index for index, value in enumerate(sorted(fastest, key=_order))}
 
 

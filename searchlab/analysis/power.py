@@ -25,7 +25,7 @@ from .contrasts import pair_by_seed
 from .measures import AREA, StrategySummary
 from .model import Summary
 
-MOST = 100_000  # maximum number of seeds or workloads to consider, more than anyone would use
+MAX_RUNS = 100_000  # maximum number of seeds or workloads to consider, more than anyone would use
 NEW = "a new policy"
 
 
@@ -39,7 +39,7 @@ class Variation:
 
 @dataclass(frozen=True)
 class Need:
-    """The numbers of runs that a pair of strategies needs. None means more than :data:`MOST`, or unknown."""
+    """The numbers of runs that a pair of strategies needs. None means more than :data:`MAX_RUNS`, or unknown."""
 
     first: str
     second: str
@@ -163,7 +163,7 @@ def t_power(difference: float, error: float, df: float, alpha: float) -> float:
 
 
 def seeds_for(variation: Variation, difference: float, workloads: int, *, power: float, alpha: float) -> int | None:
-    """Return the number of seeds per workload that is needed to detect ``difference``, or None if it exceeds MOST."""
+    """Return the number of seeds per workload that is needed to detect ``difference``, or None if it is too large."""
 
     def enough(seeds: int) -> bool:
         error = variation.seeds / math.sqrt(workloads * seeds)
@@ -175,7 +175,7 @@ def seeds_for(variation: Variation, difference: float, workloads: int, *, power:
 def workloads_for(variation: Variation, difference: float, seeds: int, *, power: float, alpha: float) -> int | None:
     """Return the number of workloads, with ``seeds`` each, needed to detect ``difference`` on workloads like these.
 
-    It is at least MIN_WORKLOADS, or None if it would exceed MOST or if the variation between workloads is unknown.
+    It is at least MIN_WORKLOADS, or None if it would exceed MAX_RUNS or if the variation between workloads is unknown.
     """
     if variation.workloads is None:
         return None
@@ -191,7 +191,7 @@ def _least(start: int, enough: Callable[[int], bool]) -> int | None:
     """Return the smallest number, from ``start``, that is ``enough``, assuming that all larger numbers also are."""
     step = start
     while not enough(step):
-        if step >= MOST:
+        if step >= MAX_RUNS:
             return None
-        start, step = step + 1, min(2 * step, MOST)
+        start, step = step + 1, min(2 * step, MAX_RUNS)
     return bisect_left(range(start, step), True, key=enough) + start

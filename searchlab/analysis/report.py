@@ -37,7 +37,8 @@ from .summary import summarize
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST, MOST_NOTES = 12, 3  # the numbers of strategies, and of sentences below them, that the terminal shows by default
+MAX_STRATEGIES = 12  # the maximum number of strategies that the terminal shows by default
+MAX_NOTES = 3  # the maximum number of sentences that it shows below them
 OUT = Path("results") / REPORT  # the default directory for a report on anything other than a single directory
 
 
@@ -156,8 +157,8 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
             title = f"{item.workload}: best known {speed(item.best.gflops, item.unit)}, {finder}"
         parts += _ranking(title, measures.table(item.strategies, Shown.TERMINAL, **words), summary, full=full)
         texts = [*([] if is_shared else [item.verdict]), *item.notes]
-        if not full and len(texts) > MOST_NOTES:
-            texts[MOST_NOTES:] = ["More notes are in the report, and shown with --full."]
+        if not full and len(texts) > MAX_NOTES:
+            texts[MAX_NOTES:] = ["More notes are in the report, and shown with --full."]
         if texts:
             parts.append(Text(" ".join(texts)))
         parts += [Text(explanation.size) for explanation in item.explanations[:1]]
@@ -200,10 +201,10 @@ def overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableTyp
 
 def _ranking(title: str, table: measures.Table, summary: Summary, *, full: bool) -> list[RenderableType]:
     """Return the table of strategies: unless ``full``, of the best and of those in registered contrasts."""
-    if full or len(table.rows) <= MOST:
+    if full or len(table.rows) <= MAX_STRATEGIES:
         return [_StrategyTable(title, table)]
     registered = {name for answer in summary.answers for name in (answer.first, answer.second)}
-    rows = [row for number, row in enumerate(table.rows) if number < MOST or row[0] in registered]
+    rows = [row for number, row in enumerate(table.rows) if number < MAX_STRATEGIES or row[0] in registered]
     left = f"{len(table.rows) - len(rows)} more strategies are in the report, and shown with --full."
     return [_StrategyTable(title, table._replace(rows=rows)), Text(left)]
 

@@ -16,7 +16,7 @@ from .knobs import knob_text
 from .runs import PARTS, BudgetParts, StrategyRuns, WorkloadRuns, mean_of_defined
 from .words import listed, percent
 
-MOST = 2 / 3  # the share of a difference that arises in the part of the budget that an explanation names
+MAIN_SHARE = 2 / 3  # the share of a difference that arises in the part of the budget that an explanation names
 LONGEST = PARTS / 2  # a longer part is not named
 LEAST = 0.05  # the smallest difference between two shares of trials that explains anything
 FACTS = 2  # maximum number of workloads, of kinds of trials, and of knobs to consider
@@ -116,7 +116,7 @@ def _pairs(
 def _part_of_most(lost: Floats) -> tuple[int, int]:
     """Return the start and the end of the shortest part of the budget in which most of the difference arises."""
     parts = sorted(combinations(range(PARTS + 1), 2), key=lambda part: part[1] - part[0])
-    start, end = next(part for part in parts if lost[slice(*part)].sum() >= MOST * lost.sum())
+    start, end = next(part for part in parts if lost[slice(*part)].sum() >= MAIN_SHARE * lost.sum())
     return (start, end) if end - start <= LONGEST else (0, PARTS)
 
 

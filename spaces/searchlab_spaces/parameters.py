@@ -38,7 +38,7 @@ MOST = 1 << 24
 
 INT64 = 1 << 62
 
-MOST_EVALUATED = 1 << 21
+MAX_EVALUATED = 1 << 21
 """The number of values of knobs for which restrictions are evaluated in order to find a config, or to count all."""
 
 Part = tuple[Value, ...]
@@ -383,7 +383,7 @@ class _Listed(_Tree):
 
 
 class _TooManyConfigs(Exception):
-    """The restrictions have been evaluated for MOST_EVALUATED values, but not for all."""
+    """The restrictions have been evaluated for MAX_EVALUATED values, but not for all."""
 
 
 class _Restricted(_Tree):
@@ -429,7 +429,7 @@ class _Restricted(_Tree):
                 rows = {v: rest for v, rest in self._allowed(depth, part) if self._leads_to_config(depth + 1, rest)}
             except _TooManyConfigs:
                 raise SearchlabError(
-                    f"cannot find a config that satisfies the restrictions: {MOST_EVALUATED:,} values have been tried. "
+                    f"cannot find a config that satisfies the restrictions: {MAX_EVALUATED:,} values have been tried. "
                     "Put the knobs that a restriction mentions next to each other, or list fewer values"
                 ) from None
             self._nodes[depth, part] = _Node(self, depth, rows)
@@ -442,7 +442,7 @@ class _Restricted(_Tree):
         for value in knob.choices:
             values[knob.name] = value
             self._evaluated += 1
-            if self._evaluated > MOST_EVALUATED:
+            if self._evaluated > MAX_EVALUATED:
                 raise _TooManyConfigs
             if all(check.holds(values) for check in checks):
                 yield value, tuple(values[name] for name in self.live[depth + 1])

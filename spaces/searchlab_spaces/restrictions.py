@@ -22,10 +22,10 @@ Values = Mapping[str, Value]
 Restrict = str | Callable[..., Any]
 """An expression, a function of some knobs or of the config, or the name of such a function, ``"module:name"``."""
 
-LONGEST = 4000
+MAX_LENGTH = 4000
 """The maximum length of an expression in characters."""
 
-MOST_BITS = 1024
+MAX_BITS = 1024
 """The maximum number of bits of a power of whole numbers."""
 
 
@@ -85,8 +85,8 @@ def _from_function(function: Callable[..., Any], names: Sequence[str]) -> Restri
 def _parse_expression(text: str, names: Sequence[str]) -> Restriction:
     knobs: set[str] = set()
     try:
-        if len(text) > LONGEST:
-            raise SearchlabError(f"it is longer than {LONGEST} characters")
+        if len(text) > MAX_LENGTH:
+            raise SearchlabError(f"it is longer than {MAX_LENGTH} characters")
         evaluate = _compile(ast.parse(text.strip(), mode="eval").body, names, knobs)
     except SearchlabError as error:
         raise SearchlabError(f"the restriction {text!r:.200} is invalid: {error}") from None
@@ -102,7 +102,7 @@ Evaluate = Callable[[Values], Any]
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > MOST_BITS:
+    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > MAX_BITS:
         raise ValueError(f"{base} ** {exponent} is too large")
     return base**exponent
 

@@ -11,7 +11,7 @@ import optuna
 import pytest
 
 from searchlab import compare
-from searchlab.analysis.knobs import MOST_VALUES, density, measured_spaces
+from searchlab.analysis.knobs import MAX_VALUES, density, measured_spaces
 from searchlab.errors import SearchlabError
 from tests.support.analysis.logs import WORKLOAD, write
 
@@ -72,7 +72,7 @@ def test_only_the_values_with_the_fastest_programs_are_shown() -> None:
     by_config = {("knob", b'{"tile":%d}' % tile): [1.0 + tile] for tile in range(40)}
     by_config |= {("knob", b'{"other":1}'): [0.5]}
     (space,) = measured_spaces(by_config, flops=10**9)
-    assert [row["value"] for row in space.values("tile")] == [*map(str, range(MOST_VALUES - 1)), "-"]
+    assert [row["value"] for row in space.values("tile")] == [*map(str, range(MAX_VALUES - 1)), "-"]
 
 
 def test_small_and_large_numbers_are_in_order() -> None:

@@ -14,7 +14,7 @@ from ...log.columns import METRICS as FIELDS
 from ...stats.curves import Band, band_at
 from ...stats.inference import ROPE
 from ...units import VALUES, in_unit
-from ..knobs import MOST_VALUES, MeasuredSpace
+from ..knobs import MAX_VALUES, MeasuredSpace
 from ..measures import AREA
 from ..model import Contrast, Overall, Summary, WorkloadSummary
 from ..runs import PARTS, BudgetParts, By, ComparedRuns, LoggedRun, WorkloadRuns, mean_of_defined
@@ -293,7 +293,7 @@ def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
             "values",
             "How good each value is",
             "The throughput of all measured configs with a value: from the slowest to the fastest (dot), with the "
-            f"quartiles as a box and the median as a line. Of many values, the {MOST_VALUES} with the fastest programs "
+            f"quartiles as a box and the median as a line. Of many values, the {MAX_VALUES} with the fastest programs "
             "are shown.",
             values,
         ),

@@ -52,7 +52,7 @@ WIDTH, HEIGHT, ROW = 520, 300, 20  # in pixels; ROW is the height of a strategy 
 ROWS = 22  # maximum number of strategies in a column of a legend
 STRATEGY: Spec = {"field": "strategy", "type": "nominal", "title": None}
 HIGHLIGHTED = {"param": "highlighted", "empty": False}
-MOST_HIGHLIGHTED = 6  # maximum number of strategies that are highlighted initially
+MAX_HIGHLIGHTED = 6  # maximum number of strategies that are highlighted initially
 OTHERS = len(COLOURS) - 1  # number of colours of strategies other than the subject
 SALT = "28301"  # with it, the best and the most usual baselines have different colours
 WIDEST = 4.0  # the end of a drawn interval, as a multiple of the largest difference in the chart
@@ -92,7 +92,7 @@ class LineStyles:
         ranked = [row.strategy for row in summary.overall.strategies] if summary.overall else []
         ranked += [row.strategy for item in summary.workloads for row in item.strategies]
         ranked = list(dict.fromkeys([*ranked, *names]))
-        lit = list(dict.fromkeys([*registered, *ranked]))[:MOST_HIGHLIGHTED]
+        lit = list(dict.fromkeys([*registered, *ranked]))[:MAX_HIGHLIGHTED]
         subject = registered[0] if registered else None
         names.sort(key=lambda name: (name != subject, name))
         by_difference = sorted(

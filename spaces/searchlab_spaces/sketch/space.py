@@ -35,7 +35,7 @@ PROBES = 8
 """The number of random programs to generate from a sketch to determine the range of its compute locations."""
 
 
-MOST_NARROWED = 10_000
+MAX_NARROWED = 10_000
 """The number of narrowed knobs to keep, which together take some 30 MB."""
 
 
@@ -167,7 +167,7 @@ class Sketch(Space):
         """Return a tile's knob, restricted to the tiles that fit the ``extents`` of earlier ones."""
         key = (number, index, extents)
         if key not in self._narrowed:
-            if len(self._narrowed) == MOST_NARROWED:
+            if len(self._narrowed) == MAX_NARROWED:
                 self._narrowed.clear()
             knob = self._open[number][index]
             tiles = self._limits[number].narrow(index, extents, cast(Sequence[Tile], knob.choices))

@@ -16,7 +16,7 @@ from searchlab.analysis.charts.figures import (
     workload_differences,
     workload_groups,
 )
-from searchlab.analysis.charts.vegalite import MOST_HIGHLIGHTED, LineStyles
+from searchlab.analysis.charts.vegalite import MAX_HIGHLIGHTED, LineStyles
 from searchlab.analysis.words import number_ranges
 from tests.support.analysis.logs import WORKLOAD, write
 
@@ -70,9 +70,7 @@ def test_six_strategies_are_highlighted_in_colours_of_their_own(tmp_path: Path, 
             write(tmp_path, f"s{place:02}", seed, [1.0, 2.0 + place], contrasts=(("s01", "s00"),))
     comparison = read_runs(tmp_path)
     looks = LineStyles.from_summary(summarize(comparison), comparison)
-    assert (
-        looks.subject == "s01" and looks.lit[:2] == ["s01", "s00"] and len(looks.lit) == min(number, MOST_HIGHLIGHTED)
-    )
+    assert looks.subject == "s01" and looks.lit[:2] == ["s01", "s00"] and len(looks.lit) == min(number, MAX_HIGHLIGHTED)
     assert f"s{number - 1:02}" in looks.lit, "the best"
     assert sorted(looks.names) == [f"s{place:02}" for place in range(number)]
     assert len({looks.colour(name) for name in looks.lit}) == len(looks.lit)
