@@ -119,6 +119,9 @@ class Check:
     rule: Rule
     subject: Subject
 
+    def __repr__(self) -> str:
+        return f"<Check {self.name} of {self.subject.cls.__qualname__}>"
+
     @property
     def name(self) -> str:
         return self.rule.name

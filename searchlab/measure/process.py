@@ -22,7 +22,6 @@ from multiprocessing.connection import wait
 from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 import msgspec
-import psutil
 
 from ..errors import SearchlabError
 from ..plugins import search_path
@@ -273,6 +272,8 @@ class Worker(ABC):
     @property
     def is_stopped(self) -> bool:
         """Whether a signal has stopped the worker, or a process that it has started and may be waiting for."""
+        import psutil  # which reading settings does not need
+
         stopped = psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP
         with contextlib.suppress(psutil.Error):  # one of them has ended
             worker = psutil.Process(self.pid)
