@@ -42,7 +42,8 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     @property
     def title(self) -> str:
         """Its name in figures and tables: of ``module:Class``, only the class."""
-        return self.name.rpartition(":")[2].rpartition(".")[2] if ":" in self.name else self.name
+        attribute = self.name.rpartition(":")[2] if ":" in self.name else ""
+        return attribute.rpartition(".")[2] or self.name
 
     def to_spec(self) -> Plugin:
         """Return the plug-in as logs record it, with plain values as options; a function becomes ``"module:name"``.

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import searchlab
@@ -20,6 +20,7 @@ from searchlab.console import one_line
 from searchlab.log.format import read_log
 from searchlab.log.result import Result, Results, html_facts, html_paragraphs, html_table
 from searchlab.measure.suite import find_suite
+from searchlab.plugins import Plugin
 from searchlab.suite.trajectories import baselines
 from tests.support.analysis.logs import WORKLOAD, write
 
@@ -71,13 +72,14 @@ def test_text_is_text(values: list[str], caption: str) -> None:
 
 @settings(max_examples=15)
 @given(NASTY, NASTY)
+@example(":", ":")
 def test_no_name_of_a_log_or_a_study_escapes(name: str, other: str) -> None:
     with TemporaryDirectory() as folder:
         log, plain = (read_log(write(Path(folder), strategy, 0, [1, "crash"])) for strategy in "ab")
     named = replace(log, header=msgspec.structs.replace(log.header, label=name, space_label=other))
     results = Results([Result(named), Result(plain)])
     study = Study.from_dict({"workloads": [WORKLOAD], "spaces": [{"name": "x", "label": other}], "policies": [name]})
-    assert {name, other} <= set(words(study._repr_html_()))
+    assert {Plugin(name).title, other} <= set(words(study._repr_html_()))
     name, other = one_line(name), one_line(other)
     assert {name, other, WORKLOAD} <= set(words(results[0]._repr_html_()))
     assert {name, other} <= set(words(results._repr_html_()))
