@@ -687,10 +687,10 @@ def diagram() -> str:
 def page() -> Iterator[str]:
     """Yield the parts of the page."""
     yield HEAD
-    tested = [name for name in ("alaejos", "alaejos-long") if (RECORDS.parent / "papers" / f"{name}.json").exists()]
+    studies = [name for name in ("alaejos", "alaejos-long") if (RECORDS.parent / "papers" / f"{name}.json").exists()]
     yield (
-        f"[Claims of papers](papers.md) has the verdicts of {' and '.join(tested)}.\n"
-        if tested
+        f"[Claims of papers](papers.md) has the verdicts of {' and '.join(f'`{name}.toml`' for name in studies)}.\n"
+        if studies
         else "They have not been run yet.\n"
     )
     yield "## Where the operands live\n"

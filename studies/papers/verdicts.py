@@ -26,6 +26,7 @@ from searchlab.analysis.claims import claim_verdicts
 from searchlab.analysis.model import ClaimVerdict
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.report import claim_texts
+from searchlab.analysis.words import counted
 from searchlab.run.study import PolicyEntry, Study
 from searchlab.suite.compare import study_runs
 
@@ -38,9 +39,10 @@ HEAD = """# Claims of papers, put to the test
 
 *Written by `python studies/papers/verdicts.py`, from the studies in `studies/papers`.*
 
-Each study tests claims of one paper on recorded tables. [Write a study file](../howto/study.md) explains when a claim
-*holds*, *fails* or is *undecided*. The tables are small spaces, measured on a few machines: a verdict says whether a
-claim carries over to them, not whether it was true where it was published.
+Each study tests claims of one paper on recorded tables, or on this machine. [Write a study file](../howto/study.md)
+explains when a claim *holds*, *fails* or is *undecided*; with fewer than two seeds, it is *untested*. The tables are
+small spaces, measured on a few machines: a verdict says whether a claim carries over to them, not whether it was true
+where it was published.
 
 Strategies are of two classes. Those *as published* have their published options or searchlab's defaults, or the change
 that a claim is about, in brackets. The options of those *tuned on dev* were searched on development tables. No option
@@ -110,9 +112,9 @@ def overview(tested: Mapping[Path, Tested]) -> str:
     """Return how often each verdict was reached, and a table of all claims with their verdicts."""
     claims = [(path.stem, one) for path, study in tested.items() for one in study.claims]
     counts = Counter(one.verdict for _, one in claims)
-    held, failed, undecided = (counts[verdict] for verdict in ("holds", "fails", "undecided"))
+    held, failed, undecided, untested = (counts[verdict] for verdict in ("holds", "fails", "undecided", "untested"))
     lines = [f"| {study} | {one.claim.text} | {one.verdict} |" for study, one in claims]
-    head = f"Of {len(claims)} claims, {held} hold, {failed} fail, and {undecided} are undecided."
+    head = f"Of {len(claims)} claims, {held} hold, {failed} fail, {undecided} are undecided, and {untested} untested."
     return "\n".join([head, "", "| study | claim | verdict |", "|---|---|---|", *lines])
 
 
@@ -123,7 +125,7 @@ def page() -> Iterator[str]:
     for path, tested in found.items():
         _, command, cost = Costed.read(STUDIES / f"{path.stem}.toml")
         yield from (f"## {tested.title}", "")
-        yield f"`{command}` ({cost}); here, {tested.where}, at most {tested.seeds} seeds.\n"
+        yield f"`{command}` ({cost}); here, {tested.where}, at most {counted(tested.seeds, 'seed')}.\n"
         yield f"As published: {', '.join(tested.as_published)}."
         yield f"Tuned on dev: {', '.join(tested.tuned) or 'none'}.\n"
         for one in tested.claims:
