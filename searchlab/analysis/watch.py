@@ -57,23 +57,23 @@ class StudyProgress:
     """The progress of runs.
 
     Args:
-        *where: Logs, and directories of logs, which need not exist yet. Only a single directory may contain a plan.
+        *paths: Logs, and directories of logs, which need not exist yet. Only a single directory may contain a plan.
 
     Raises:
         SearchlabError: If a file is not called ``*.jsonl`` or ``*.jsonl.gz``.
     """
 
-    def __init__(self, *where: Path) -> None:
+    def __init__(self, *paths: Path) -> None:
         endings = (".jsonl", ".jsonl.gz")
-        files = [path for path in where if path.exists() and not path.is_dir()]
+        files = [path for path in paths if path.exists() and not path.is_dir()]
         if others := [path for path in files if not (path.is_file() and path.name.endswith(endings))]:
             raise SearchlabError(
                 f"{others[0]} is neither a log (*.jsonl) nor a directory; pass the directory that contains a study's "
                 f"logs, such as results/STUDY, or logs"
             )
-        self.where = where
-        folders = [path.parent if path.is_file() else path for path in where]
-        several = len(where) > 1
+        self.paths = paths
+        folders = [path.parent if path.is_file() else path for path in paths]
+        several = len(paths) > 1
         self.directory = Path(os.path.commonpath(map(os.path.abspath, folders))) if several else folders[0]
         self.plan: StudyPlan | None = None
         self.problem = ""  # why the plan cannot be read
@@ -84,7 +84,7 @@ class StudyProgress:
         """Read the plan and the logs that have changed. What is damaged is named by the report."""
         self.plan, self.problem = None, ""
         try:
-            self.plan = read_plan(self.directory) if self.where == (self.directory,) else None
+            self.plan = read_plan(self.directory) if self.paths == (self.directory,) else None
         except SearchlabError as error:
             self.problem = str(error)
         with warnings.catch_warnings():
@@ -113,7 +113,7 @@ class StudyProgress:
         statuses = [look.status for look in self.looks.values()]
         states = Counter(look.state for look in self.looks.values())
         if not statuses:
-            missing = [path for path in self.where if not path.exists()]
+            missing = [path for path in self.paths if not path.exists()]
             text = f"{missing[0]} does not exist yet; the report appears when the study begins." if missing else ""
             return text or "There are no runs here yet."
         runs = counted(len(statuses), "log")
@@ -137,7 +137,7 @@ class StudyProgress:
 
     def _unplanned(self) -> list[PlannedRun]:
         """Return the runs of all logs, which no plan describes."""
-        paths = (log for path in self.where for log in find_logs(path))
+        paths = (log for path in self.paths for log in find_logs(path))
         names = (Path(os.path.relpath(path, self.directory)).as_posix() for path in paths)
         logs = dict.fromkeys(name.removesuffix(".gz") for name in names)
         return [
@@ -179,7 +179,7 @@ class WatchServer(ThreadingHTTPServer):
     or a proxy with any prefix.
 
     Args:
-        *where: The directory that contains a study's logs, or logs and directories of logs.
+        *paths: The directory that contains a study's logs, or logs and directories of logs.
         read: The function that reads their runs, such as :func:`~searchlab.analysis.read.read_runs`.
         port: The port on which to serve the page, or 0 for any free port.
 
@@ -187,8 +187,8 @@ class WatchServer(ThreadingHTTPServer):
         SearchlabError: If a file is not a log, or the port cannot be used.
     """
 
-    def __init__(self, *where: Path, read: Callable[..., ComparedRuns], port: int = 0) -> None:
-        self.progress = StudyProgress(*where)
+    def __init__(self, *paths: Path, read: Callable[..., ComparedRuns], port: int = 0) -> None:
+        self.progress = StudyProgress(*paths)
         self.version = "0"
         self.page = waiting_page(self.version).encode()
         self.lines = [str(self.progress)]
@@ -240,11 +240,11 @@ class WatchServer(ThreadingHTTPServer):
 
     def _render(self) -> list[str]:
         """Render the report, and return the problems that were found."""
-        where, version = self.progress.where, str(time.time_ns())
+        paths, version = self.progress.paths, str(time.time_ns())
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SearchlabWarning)
             try:
-                page = render_report(self._read(*where), planned_claims(*where), version)
+                page = render_report(self._read(*paths), planned_claims(*paths), version)
                 self.page, self.version, problems = page.encode(), version, []
             except Exception as error:  # plug-ins and libraries may raise anything; the last page stays
                 problems = [str(error) if isinstance(error, SearchlabError) else describe(error)]

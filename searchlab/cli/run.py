@@ -295,7 +295,7 @@ def tune(
 
 
 def watch(
-    where: Annotated[
+    paths: Annotated[
         list[Path],
         Argument(
             help="The directory of a study's logs, such as results/STUDY, or any other directory of logs; individual "
@@ -312,16 +312,16 @@ def watch(
     """
     read: Callable[..., ComparedRuns] = partial(read_runs, readings=False)
     may_begin = False
-    if where[0].suffix == ".toml":
-        study, where = where[0], where[1:] or [logs_of(where[0])]
+    if paths[0].suffix == ".toml":
+        study, paths = paths[0], paths[1:] or [logs_of(paths[0])]
         read = partial(read_study_runs, Study.load(study))
-        may_begin = not (study.parent / where[0]).is_dir()
-    if (missing := [path for path in where if not path.exists()]) and not may_begin:
+        may_begin = not (study.parent / paths[0]).is_dir()
+    if (missing := [path for path in paths if not path.exists()]) and not may_begin:
         raise SearchlabError(
             f"{missing[0]} does not exist; run the study first, or pass the study file, or the directory that contains "
             f"its logs, such as results/STUDY"
         )
-    with suppress(KeyboardInterrupt), WatchServer(*where, read=read, port=port) as server:
+    with suppress(KeyboardInterrupt), WatchServer(*paths, read=read, port=port) as server:
         say(server.lines[0])
         say(f"the report: {server.url} (Ctrl-C closes the page; the study continues)")
         server.serve_forever()

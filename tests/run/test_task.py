@@ -57,12 +57,12 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
         def close(self) -> None:
             closed.append(self)
 
-    def searched(run: Run, _: object, measurers: MeasurerCache) -> RunOutcome:
+    def end_run(run: Run, _: object, measurers: MeasurerCache) -> RunOutcome:
         measurers.for_run(run)
         return RunOutcome(failed=failing)
 
     monkeypatch.setattr(LocalSettings, "make", Measures)
-    monkeypatch.setattr(task, "_search_when_free", searched)
+    monkeypatch.setattr(task, "_search_when_free", end_run)
     (run, *_), _ = table_study(tmp_path).plan()
     runs = [replace(run, log=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
     context = StudyContext(f"{kept}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, kept, this_machine())
