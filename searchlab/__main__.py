@@ -15,6 +15,10 @@ def main() -> None:
         command()
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        # If an interrupt leaves an exec(), as it can while a dataclass is created, CPython ends the process by SIGINT,
+        # whatever the exit code, even if the interrupt was handled; another exec() makes it forget the interrupt.
+        exec("")
 
 
 if __name__ == "__main__":

@@ -135,6 +135,19 @@ def tune(words: list[str], scratch: Path) -> subprocess.Popen[str]:
     )
 
 
+def test_an_interrupt_within_an_exec_ends_with_130(tmp_path: Path) -> None:
+    script = tmp_path / "interrupted.py"
+    script.write_text(
+        "import searchlab.cli\n"
+        "from searchlab.__main__ import main\n"
+        "code = 'import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(10)'\n"
+        "searchlab.cli.main = lambda: exec(code)\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-m", script.stem]
+    assert subprocess.run(command, cwd=tmp_path, timeout=60).returncode == 130
+
+
 @pytest.mark.parametrize(
     ("moment", "number"),
     [
