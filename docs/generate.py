@@ -25,7 +25,7 @@ from searchlab.log.plan import Claim
 from searchlab.measure.settings import FunctionSettings, LocalSettings, RpcSettings, TableSettings
 from searchlab.measure.suite import installed_suites
 from searchlab.model import SCHEDULERS
-from searchlab.options import in_words
+from searchlab.options import describe_values
 from searchlab.plugins import Plugin, PluginKind
 from searchlab.policy import POLICIES, Origin
 from searchlab.run.study import CostModelEntry, PluginEntry, PolicyEntry, StudySpec, SuiteSelection, schema_of_studies
@@ -212,7 +212,7 @@ def section(kind: PluginKind[Any], name: str, cls: type[Any], areas: Mapping[str
     for option, parameter in options.items():
         term = f"`{option}`"
         if allowed := allowed_text(parameter):
-            term += f": {short(allowed)}" if in_words(parameter.annotation) else f": `{allowed}`"
+            term += f": {short(allowed)}" if describe_values(parameter.annotation) else f": `{allowed}`"
         if parameter.default is not parameter.empty:
             term += f"; default `{default_text(parameter.default)}`"
         lines.append(definition(term, described.get(option, "")))

@@ -164,7 +164,7 @@ def last_line(error: BaseException) -> str:
 MAX_TEXT = 4000  # the maximum length of a failure message in a log, in characters
 
 
-def cut(text: str, longest: int = MAX_TEXT) -> str:
+def shorten_text(text: str, longest: int = MAX_TEXT) -> str:
     """Shorten ``text`` to ``longest`` characters: keep its beginning and end, and state its length in between."""
     if len(text) <= longest:
         return text
@@ -193,4 +193,4 @@ def encodable(text: str) -> str:
 
 
 def _lines(error: BaseException) -> list[str]:
-    return [line.rstrip() for line in cut(text_of(error)).strip().splitlines()] or [type(error).__name__]
+    return [line.rstrip() for line in shorten_text(text_of(error)).strip().splitlines()] or [type(error).__name__]

@@ -30,7 +30,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from .arrays import Floats
-from .errors import SearchlabError, cut, did_you_mean
+from .errors import SearchlabError, did_you_mean, shorten_text
 from .log.format import IDENTITY
 from .log.lease import lock
 from .machine.scratch import ScratchFolder
@@ -361,9 +361,10 @@ class HyperPlan:
             study.set_user_attr("identity", identity)
         elif changed:
             key = changed[0]
+            old, new = (shorten_text(str(values.get(key)), 200) for values in (stored, identity))
             raise SearchlabError(
-                f"this directory contains a different search {name!r}, with {key} = {cut(str(stored.get(key)), 200)} "
-                f"instead of {cut(str(identity.get(key)), 200)}; choose a different --out, or restore the search's "
+                f"this directory contains a different search {name!r}, with {key} = {old} "
+                f"instead of {new}; choose a different --out, or restore the search's "
                 "original options and code"
             )
         return study

@@ -165,7 +165,7 @@ def check_option(name: str, value: Any, declared: Any) -> Any:
     words = list(map(str, words_of(declared)))
     if words and (isinstance(value, str) or all(isinstance(kind, LiteralType) for kind in alternatives)):
         raise SearchlabError(f"option {name!r} cannot be {value!r}{did_you_mean(str(value), words)}")
-    raise SearchlabError(f"option {name!r} is {value!r}; it must be {in_words(declared)}")
+    raise SearchlabError(f"option {name!r} is {value!r}; it must be {describe_values(declared)}")
 
 
 def accepts(value: Any, declared: Any) -> bool:
@@ -204,7 +204,7 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-def in_words(declared: Any) -> str:
+def describe_values(declared: Any) -> str:
     """Describe the values that an option accepts, as in ``a whole number of at least 1``; empty if all are accepted."""
     return ", or ".join(_phrase(kind) for kind in _alternatives(declared))
 

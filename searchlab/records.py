@@ -14,7 +14,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from .console import milliseconds, one_line
-from .errors import cut, encodable
+from .errors import encodable, shorten_text
 from .space import Config
 
 Failure = Literal["invalid", "build_error", "build_timeout", "run_error", "run_timeout", "crash", "wrong_answer"]
@@ -76,7 +76,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if self.message:  # from a plug-in, compiler or candidate, so it may have any length and any characters
-            object.__setattr__(self, "message", encodable(cut(self.message)))
+            object.__setattr__(self, "message", encodable(shorten_text(self.message)))
 
     @cached_property
     def cost(self) -> float:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from .errors import SearchlabError, did_you_mean
-from .options import accepts, check_option, in_words, plain
+from .options import accepts, check_option, describe_values, plain
 
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The errors raised when decoding untrusted JSON: invalid JSON or types, invalid Unicode, and excessive nesting."""
@@ -108,7 +108,7 @@ def _explain(data: Any, kind: Any, where: str, text: str) -> str:
                 return _wrong(data["kind"], f"{where}.kind", Literal[tuple(tags)], text)
             structs = [structs[tags.index(data["kind"])]]
         elif len(structs) > 1:
-            return f"the key 'kind' is missing{inside}; it must be {in_words(Literal[tuple(tags)])}"
+            return f"the key 'kind' is missing{inside}; it must be {describe_values(Literal[tuple(tags)])}"
         fields = {f.encode_name: f for struct in structs for f in msgspec.structs.fields(struct)}
         for key, value in data.items():
             if key not in fields and not (any(tags) and key == "kind"):
@@ -131,7 +131,7 @@ def _explain(data: Any, kind: Any, where: str, text: str) -> str:
 def _wrong(data: Any, where: str, kind: Any, text: str) -> str:
     text = text.partition(" - at `$")[0]
     problem = text[0].lower() + text[1:]
-    hint = f"; it must be {words}" if (words := in_words(kind)) and not accepts(data, kind) else f": {problem}"
+    hint = f"; it must be {words}" if (words := describe_values(kind)) and not accepts(data, kind) else f": {problem}"
     if isinstance(data, str):
         with suppress(msgspec.DecodeError, msgspec.ValidationError):  # "64"
             number = msgspec.json.decode(data, type=float | int)

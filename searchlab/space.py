@@ -432,7 +432,7 @@ class Space(ChecksOptions, ABC):
         """Return the workload's PrimFunc, transformed according to ``config``.
 
         The program may accept arguments in packed form if they are constant in a model; see
-        :func:`~searchlab.workload.packed_by`.
+        :func:`~searchlab.workload.packed_arguments`.
 
         Raises:
             InvalidConfig: If ``config`` is not a member of the space or has no legal program; the message says why.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 SECONDS = 10  # the time limit of a call, in seconds
 
 
-def crash_of(call: Callable[[], object], seconds: int = SECONDS) -> str:
+def find_crash(call: Callable[[], object], seconds: int = SECONDS) -> str:
     """Call ``call`` in a fork of this process, and return how it ended the fork, or "" if it returned.
 
     Its exceptions are ignored, because the caller then calls it again.
@@ -23,7 +23,7 @@ def crash_of(call: Callable[[], object], seconds: int = SECONDS) -> str:
 
     Example:
         >>> import os, signal
-        >>> crash_of(lambda: os.kill(os.getpid(), signal.SIGSEGV)), crash_of(lambda: 1 / 0)
+        >>> find_crash(lambda: os.kill(os.getpid(), signal.SIGSEGV)), find_crash(lambda: 1 / 0)
         ('it crashes (SIGSEGV)', '')
     """
     with warnings.catch_warnings():

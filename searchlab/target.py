@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import SearchlabError, cut, did_you_mean, first_line
+from .errors import SearchlabError, did_you_mean, first_line, shorten_text
 from .machine.cuda import gpu_arch
 from .machine.host import available_cores
 from .options import checks_arguments
@@ -331,7 +331,7 @@ def _check_cpu(spec: Mapping[str, Any]) -> None:
 
     for name in ("mtriple", "mcpu"):
         if name in spec and not _is_name(spec[name]):
-            value = cut(repr(spec[name]), MAX_NAME)
+            value = shorten_text(repr(spec[name]), MAX_NAME)
             raise SearchlabError(f"target: {name} must be a name of 1 to {MAX_NAME} characters, not {value}")
     triple = str(spec.get("mtriple") or codegen.llvm_get_system_triple())
     try:
@@ -369,7 +369,8 @@ def _check_features(spec: Mapping[str, Any]) -> None:
     features = spec.get("mattr", [])
     if not isinstance(features, list) or not all(_is_name(name) and name[0] in "+-" and name[1:] for name in features):
         raise SearchlabError(
-            f'target: mattr must be a list of features such as "+avx512vnni", not {cut(repr(features), MAX_NAME)}'
+            'target: mattr must be a list of features such as "+avx512vnni", not '
+            f"{shorten_text(repr(features), MAX_NAME)}"
         )
     if features and (unknown := {name[1:] for name in features if name.startswith("+")} - _features(spec)):
         raise SearchlabError(f"target: LLVM knows no feature {min(unknown)!r} of this CPU")

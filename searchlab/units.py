@@ -30,11 +30,11 @@ def value_of_cost(cost: float, unit: str) -> float:
     """Invert :func:`cost_of_value`, except for differences after 15 digits."""
     if unit not in VALUES:
         return cost
-    value = (cost - 1 / cost) / 2
+    value = _invert(cost)
     return float(f"{value if unit == NEGATED else -value:.15g}") + 0.0  # no minus sign before zero
 
 
-def in_unit(throughput: Any, unit: str) -> Any:
+def convert_throughput(throughput: Any, unit: str) -> Any:
     """Return throughputs as charts and tables show them: values, with a minus sign if they are minimised.
 
     Where a throughput is 0, the value is NaN.
@@ -43,5 +43,9 @@ def in_unit(throughput: Any, unit: str) -> Any:
         return throughput
     import numpy as np  # imported here because texts need no arrays
 
-    positive = np.where(np.asarray(throughput) > 0, throughput, np.nan)
-    return (positive - 1 / positive) / 2
+    return _invert(np.where(np.asarray(throughput) > 0, throughput, np.nan))
+
+
+def _invert(ratio: Any) -> Any:
+    """Return the x for which x + sqrt(x^2 + 1) is ``ratio``."""
+    return (ratio - 1 / ratio) / 2

@@ -27,7 +27,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import msgspec
 
-from searchlab.errors import SearchlabError, cut, encodable
+from searchlab.errors import SearchlabError, encodable, shorten_text
 from searchlab.log.journal import Journal, read_journal
 from searchlab.log.lease import LogBusy
 
@@ -264,7 +264,7 @@ class Endpoint:
     def _quote(self, text: str) -> str:
         """Return a text by the endpoint on one line, without control characters and the key."""
         printable = "".join(letter if letter.isprintable() else " " for letter in self._without_key(text))
-        return cut(" ".join(printable.split()), 300)
+        return shorten_text(" ".join(printable.split()), 300)
 
     def _without_key(self, text: str) -> str:
         return text.replace(self._key, "(key)") if self._key else text

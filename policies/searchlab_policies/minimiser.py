@@ -140,7 +140,7 @@ class Run:
         if self._configs is None:
             limit += self._answered  # a copy repeats these calls
             self._answered = 0
-            self._configs = called_for(*self._arguments)
+            self._configs = call_minimiser(*self._arguments)
             self._config = next(self._configs)  # the config of the latest call
         for _ in range(limit):
             if self._config not in values:
@@ -153,7 +153,7 @@ class Run:
         return {**self.__dict__, "_configs": None}
 
 
-def called_for(
+def call_minimiser(
     minimise: Minimise, box: Box, space: Space, seed: int, number: int, start: Config | None
 ) -> Generator[Config, float, None]:
     """Yield the config of each call in a :class:`Run`, and receive the config's value."""

@@ -28,7 +28,7 @@ from ..stats.curves import (
     seconds_of_hits,
 )
 from ..stats.intervals import DECIMALS, Interval, mean_interval, mean_of_means_interval, median_interval
-from ..units import VALUES, in_unit
+from ..units import VALUES, convert_throughput
 from .runs import StrategyRuns
 from .words import number_text
 
@@ -204,7 +204,10 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
     for measure, column in type(rows[0]).columns() if rows else ():
         values = [row.values[measure.name] for row in rows]
         if isinstance(values[0], Spread) and words.get("unit") in VALUES:
-            values = [Spread.from_values(in_unit(np.array(value.by_seed), words["unit"]).tolist()) for value in values]
+            values = [
+                Spread.from_values(convert_throughput(np.array(value.by_seed), words["unit"]).tolist())
+                for value in values
+            ]
             column = replace(column, digits=None, beside=_quartiles_text(None))
         if not column.shown & shown or all(value is None for value in values):
             continue

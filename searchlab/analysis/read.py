@@ -67,7 +67,7 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True, by:
     running = {path for path, _ in paths.values() if is_locked(path)}  # before reading, as runs may end meanwhile
     budgets = dict(paths.values())
     logs = read_logs(directory, list(budgets), {}, readings, required=where)
-    within = [budgets[log.path].cut(log) for log in logs]
+    within = [budgets[log.path].truncate(log) for log in logs]
     if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
         _warn(more, "some logs contain more trials than are now part of the study, which are skipped")
     names = [encodable((log.path.relative_to(directory) if directory else log.path).as_posix()) for log in within]

@@ -22,8 +22,8 @@ from ..errors import SearchlabError
 from ..files import resolve_inside, write_csv, write_file
 from ..log.format import LOGS, read_header
 from ..log.plan import Claim
-from ..log.result import best_of
-from ..units import VALUES, in_unit
+from ..log.result import find_best_trial
+from ..units import VALUES, convert_throughput
 from . import measures
 from .charts.figures import all_charts
 from .charts.vegalite import Format, save_charts
@@ -340,7 +340,7 @@ def _in_units(table: Rows) -> Rows:
 
     def convert(name: str, value: Any, unit: str) -> Any:
         is_number = unit in VALUES and "gflops" in name and value is not None
-        return float(f"{in_unit(value, unit):.9g}") if is_number else value
+        return float(f"{convert_throughput(value, unit):.9g}") if is_number else value
 
     at = table.columns.index("unit")
     rows = (
@@ -397,7 +397,7 @@ def run_programs(comparison: ComparedRuns) -> list[BestProgram]:
         log = run.log
         if not np.isfinite(log.costs).any():
             continue
-        index, seconds, tied = best_of(log.costs, log.final)
+        index, seconds, tied = find_best_trial(log.costs, log.final)
         programs.append(
             BestProgram(
                 workload=run.workload,

@@ -274,7 +274,7 @@ class WorkloadRuns:
     def within(self, budget: Budget, strategies: Collection[str]) -> WorkloadRuns:
         """Return the runs of ``strategies`` up to the end of ``budget``. The best known program stays the same."""
         cut = {
-            name: [replace(run, log=budget.cut(run.log)) for run in self.by_strategy[name]]
+            name: [replace(run, log=budget.truncate(run.log)) for run in self.by_strategy[name]]
             for name in strategies
             if name in self.by_strategy
         }

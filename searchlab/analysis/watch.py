@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ..errors import SearchlabError, SearchlabWarning, describe, encodable
-from ..log.forecast import RunStatus, duration, forecast, total_left
+from ..log.forecast import RunStatus, duration, forecast, sum_forecasts
 from ..log.format import Log, decode_log, find_logs, read_log_bytes
 from ..log.lease import is_locked
 from ..log.plan import Budget, PlannedRun, StudyPlan, read_plan
@@ -123,7 +123,7 @@ class StudyProgress:
             shown = ["running", "interrupted", "damaged", "not started"]
         text = ", ".join([runs, *(f"{states[state]} {state}" for state in shown if states[state])])
         text += f"; {counted(self.trials, 'trial')} done"
-        trials, seconds = total_left(forecast(statuses))
+        trials, seconds = sum_forecasts(forecast(statuses))
         if trials:
             text += f", at most {trials:,} left"
         if seconds and states["running"]:

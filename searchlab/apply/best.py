@@ -16,9 +16,9 @@ from ..machine.cuda import compile_mode
 from ..machine.host import start_tvm_threads
 from ..measure.code import Objects, compile_program, error_text, link, to_objects
 from ..options import checks_arguments
-from ..survival import crash_of
+from ..survival import find_crash
 from ..target import Target
-from ..workload import PACK, packed_by, program_hash
+from ..workload import PACK, packed_arguments, program_hash
 from .kernel import innermost_loop, kernels_of
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def apply_best(log: str | Path | Result) -> AppliedSchedule:
     Returns:
         The schedule, rebuilt from its config, and the scheduled module. AutoTVM and Ansor return the arguments instead
         of the module; a ``tvm.s_tir.Schedule`` contains them. If ``main`` accepts packed arguments, the module also
-        contains the functions that pack them; see :func:`~searchlab.workload.packed_by`.
+        contains the functions that pack them; see :func:`~searchlab.workload.packed_arguments`.
 
     Raises:
         SearchlabError: If the log has no successful trial, was imported for analysis only, or uses a space that is not
@@ -277,7 +277,7 @@ def export_library(paths: Sequence[Path], out: Path) -> LibraryUse:
     schedule, target = result.best.schedule(), result.space.target
     compiler = _find_linker(target) if out.suffix == ".so" else ""
     executable = _build(schedule.mod, target)
-    if crash := crash_of(lambda: to_objects(executable), EXPORT_SECONDS):  # LLVM ends a process that cannot write
+    if crash := find_crash(lambda: to_objects(executable), EXPORT_SECONDS):  # LLVM ends a process that cannot write
         raise SearchlabError(
             f"cannot write {out}: {crash} in LLVM; check the limits on memory and on the size of files"
         )
@@ -295,7 +295,7 @@ def export_library(paths: Sequence[Path], out: Path) -> LibraryUse:
         raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
     loader = "tvm.runtime" if compiler else "tvm_ffi_orcjit.default_session()"
     library = f"{loader}.load_module({json.dumps(str(out), ensure_ascii=False)})"
-    packed, arguments, packs = packed_by(schedule.mod), [], []
+    packed, arguments, packs = packed_arguments(schedule.mod), [], []
     for name in result.space.workload.shapes:
         variables = [f"{name}_packed{number or ''}" for number, _ in enumerate(packed.get(name, ()))]
         packs += [

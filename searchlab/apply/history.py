@@ -16,7 +16,7 @@ from ..log.format import no_logs, read_logs_in
 from ..log.result import Best, Result, load_log
 from ..options import checks_arguments
 from ..target import Target, resolve_target
-from ..workload import Gemm, Workload, packed_by
+from ..workload import Gemm, Workload, packed_arguments
 from .best import use_threads_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def apply_history_best(
             missing.append(workload)
             continue
         program = winner.schedule().mod
-        packed = packed_by(program)
+        packed = packed_arguments(program)
         counts = {
             at: len(packed[argument.name]) for at, argument in enumerate(workload.arguments) if argument.name in packed
         }

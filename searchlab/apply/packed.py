@@ -1,7 +1,7 @@
 """Replacing a model's calls with calls of programs that use packed arguments; constants are packed in advance.
 
 TVM's own passes for this are ``relax.transform.SplitLayoutRewritePreproc``, which splits a scheduled function, and
-``FoldConstant``. Here, programs are already split; see :func:`~searchlab.workload.packed_by`.
+``FoldConstant``. Here, programs are already split; see :func:`~searchlab.workload.packed_arguments`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvm.tirx import PrimFunc
 from ..errors import SearchlabError
 from ..measure.code import compile_program, device_of, packed_inputs
 from ..target import Target, resolve_target
-from ..workload import PACK, Argument, packed_by
+from ..workload import PACK, Argument, packed_arguments
 from .matching import MARKS
 
 
@@ -45,7 +45,7 @@ class PackedFunction:
         argument = self.arguments[index]
         module, device = self._runs
         weights = tvm.runtime.tensor(value.numpy().reshape(argument.shape), device)
-        arrays = packed_inputs(module, packed_by(self.program), {argument.name: weights})[argument.name]
+        arrays = packed_inputs(module, packed_arguments(self.program), {argument.name: weights})[argument.name]
         return [tvm.runtime.tensor(array.numpy()) for array in arrays]
 
     @cached_property
@@ -124,7 +124,9 @@ class _Calls(PyExprMutator):  # type: ignore[misc]
         variable = self.builder_.add_func(pack, f"{name}_{PACK}{of.name}")
         if tuple(argument.ty.shape) != of.shape:
             argument = self.builder_.emit(relax.op.reshape(argument, of.shape))
-        types = [relax.TensorType(weights.shape, weights.dtype) for weights in packed_by(function.program)[of.name]]
+        types = [
+            relax.TensorType(weights.shape, weights.dtype) for weights in packed_arguments(function.program)[of.name]
+        ]
         call = self.builder_.emit(relax.call_tir(variable, [argument], types if len(types) > 1 else types[0]))
         if len(types) == 1:
             return [call]

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from ..errors import SearchlabError, warn
 from ..log.format import Log
-from ..log.programs import program_change, recorded_program
+from ..log.programs import describe_program_change, recorded_program
 from ..log.result import ROUNDS, Result, load_log, noise
 from ..machine.cuda import check_can_measure, gpu_name
 from ..machine.host import available_cores, cpu_model, observe_load
@@ -375,7 +375,7 @@ def _check_remeasured(
             return replace(program, failure=failed.failure, message=f"{failed.message} (inputs from seed {seed})")
     measured = recorded_program(result.trials[trial.index])
     if measured and measured != now.program:
-        message = program_change(measured, now.program, result.log.versions)
+        message = describe_program_change(measured, now.program, result.log.versions)
         return replace(program, failure="another_program", message=message)
     return program
 

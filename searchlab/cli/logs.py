@@ -17,7 +17,7 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.columns import read_logs
 from ..log.format import find_logs, no_logs, read_log, read_logs_in
-from ..log.result import Best, best_of, describe_reliability, drift, load_log, noise
+from ..log.result import Best, describe_reliability, drift, find_best_trial, load_log, noise
 from ..log.writer import check_log
 from ..options import Seed, Trials
 from .terminal import (
@@ -114,7 +114,7 @@ def _best_by_workload(directory: Path) -> list[Best]:
     fastest: dict[str, tuple[float, Path]] = {}
     for columns in logs:
         if np.isfinite(columns.costs).any():
-            _, seconds, _ = best_of(columns.costs, columns.final)
+            _, seconds, _ = find_best_trial(columns.costs, columns.final)
             workload = columns.header.workload
             if workload not in fastest or seconds < fastest[workload][0]:
                 fastest[workload] = seconds, columns.path

@@ -22,7 +22,7 @@ from ..errors import SearchlabError, did_you_mean
 from ..executors.contract import EXECUTORS
 from ..files import read_text
 from ..model import SCHEDULERS
-from ..options import Seed, in_words
+from ..options import Seed, describe_values
 from ..plugins import Plugin, PluginKind, load_attribute
 from ..policy import POLICIES, Origin, origins
 from ..space import SPACES
@@ -153,7 +153,7 @@ def allowed_text(parameter: inspect.Parameter) -> str:
     """Return an option's allowed values in words, or an empty string if it declares none."""
     if parameter.annotation is parameter.empty:
         return ""
-    return in_words(parameter.annotation) or inspect.formatannotation(parameter.annotation).strip("'")
+    return describe_values(parameter.annotation) or inspect.formatannotation(parameter.annotation).strip("'")
 
 
 def space_(
@@ -305,6 +305,6 @@ def _rules(kind: PluginKind[Any]) -> list[dict[str, Any]]:
 
 
 def _values(parameter: inspect.Parameter) -> dict[str, Any]:
-    values = msgspec.json.schema(parameter.annotation) if in_words(parameter.annotation) else {}
+    values = msgspec.json.schema(parameter.annotation) if describe_values(parameter.annotation) else {}
     plain = isinstance(parameter.default, bool | int | float | str | None)
     return {**values, "default": parameter.default} if plain else values

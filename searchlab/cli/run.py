@@ -18,7 +18,7 @@ from ..analysis.watch import StudyProgress, WatchServer
 from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
 from ..executors.contract import count_jobs
-from ..log.forecast import RunStatus, duration, forecast, total_left
+from ..log.forecast import RunStatus, duration, forecast, sum_forecasts
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
 from ..machine.host import available_cores
@@ -211,7 +211,7 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
             for forecast in forecasts
         ),
     )
-    trials, seconds = total_left(forecasts)
+    trials, seconds = sum_forecasts(forecasts)
     if seconds:
         seconds /= max(1, sum(is_locked(run.log) for run in own_runs))  # as on the page of searchlab watch
     say(

@@ -391,5 +391,5 @@ def suite_baselines(
     for trajectories in collect(whole_suite, logs):
         path = trajectories_path(directory or whole_suite.directory / "baselines", trajectories.strategy)
         write_trajectories(path, trajectories)
-        runs = sum(len(on_table.runs) for on_table in trajectories.tables.values())
+        runs = sum(len(table_runs.runs) for table_runs in trajectories.tables.values())
         say(f"{runs:,} runs of {trajectories.strategy}: {path}")

@@ -18,7 +18,7 @@ from ..measure.settings import LocalSettings
 from ..plugins import PluginSpec
 from ..space import SPACES, Config, Knob, Space, Value
 from ..target import Target, resolve_target
-from ..workload import PACK, Workload, packed_by, parse_workload
+from ..workload import PACK, Workload, packed_arguments, parse_workload
 from .check import (
     Breach,
     Check,
@@ -435,7 +435,7 @@ def trace_replays(space: SpaceSubject) -> None:
 
     for config in space.valid:
         schedule = space.space.schedule(config)
-        if packed_by(schedule.mod):
+        if packed_arguments(schedule.mod):
             raise NotApplicable("its programs take arguments packed")
         fresh = Schedule(space.workload.module)
         schedule.trace.apply_to_schedule(fresh, remove_postproc=False)

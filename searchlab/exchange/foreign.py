@@ -97,7 +97,7 @@ class Reader(NamedTuple):
     config_in: Callable[[Space, ForeignTask, ForeignTrial], Config]
 
 
-def moment(seconds: float) -> datetime:
+def to_datetime(seconds: float) -> datetime:
     """Convert a number of seconds since 1970 to a date. Raises SearchlabError if it is out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
@@ -151,7 +151,7 @@ class ForeignLine:
         return tuple(float(value) for value in values)
 
 
-def lines(path: Path) -> Iterator[ForeignLine]:
+def read_lines(path: Path) -> Iterator[ForeignLine]:
     """Yield a file's non-empty lines. Raises SearchlabError if there are none."""
     empty = True
     for number, text in enumerate(read_log_bytes(path).splitlines(), 1):
@@ -165,7 +165,7 @@ def lines(path: Path) -> Iterator[ForeignLine]:
 REPEATED = "measurements of configs that had already been measured; only the first one of each config counts"
 
 
-def without_repeats(task: ForeignTask) -> ForeignTask:
+def drop_repeated_configs(task: ForeignTask) -> ForeignTask:
     """Return ``task`` with only the first trial of each config, since tuners append to a file whenever they run."""
     first: dict[Config, ForeignTrial] = {}
     for trial in task.trials:
@@ -176,13 +176,13 @@ def without_repeats(task: ForeignTask) -> ForeignTask:
     return replace(task, trials=list(first.values()), left_out=(*task.left_out, note))
 
 
-def records(path: Path) -> Iterator[ForeignLine]:
+def read_records(path: Path) -> Iterator[ForeignLine]:
     """Yield the lines of a file with a JSON value a line, without comments.
 
     A last line that is incomplete, because its writer was killed, is omitted with a SearchlabWarning. Raises
     SearchlabError if there are no lines.
     """
-    every = [line for line in lines(path) if not line.text.lstrip().startswith(b"#")]
+    every = [line for line in read_lines(path) if not line.text.lstrip().startswith(b"#")]
     if not every:
         raise SearchlabError(f"{path} contains only comments, so there is nothing to import")
     last = every[-1]

@@ -26,7 +26,7 @@ from ..space import SPACES
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from . import kernel_tuner, legacy, metaschedule
-from .foreign import ForeignTask, Reader, records, without_repeats
+from .foreign import ForeignTask, Reader, drop_repeated_configs, read_records
 
 READERS = {
     "autotvm": legacy.AUTOTVM,
@@ -71,7 +71,7 @@ def detect(path: Path) -> str:
         return "metaschedule"
     if looks_like := kernel_tuner.format_of(path):
         return looks_like
-    first = next(records(path))
+    first = next(read_records(path))
     position, formats = f"{path}, line {first.number}", ", ".join(READERS)
     try:
         record = msgspec.json.decode(first.text)
@@ -107,7 +107,7 @@ def import_file(
         raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, READERS)}")
     reader = READERS[format]
     with names_from(path):
-        tasks = [task if task.native else without_repeats(task) for task in reader.read(path)]
+        tasks = [task if task.native else drop_repeated_configs(task) for task in reader.read(path)]
     single = out.name.endswith(LOGS)
     if single and len(tasks) > 1:
         names = ", ".join(task.name for task in tasks[:4]) + (", ..." if len(tasks) > 4 else "")

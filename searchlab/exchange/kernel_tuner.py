@@ -30,7 +30,16 @@ from ..schema import UNREADABLE
 from ..space import Config, Space, Value
 from ..target import RECORDED
 from ..workload import Kernel, Workload, parse_workload
-from .foreign import ForeignTask, ForeignTrial, Reader, is_number, listed_space, moment, value_of, without_repeats
+from .foreign import (
+    ForeignTask,
+    ForeignTrial,
+    Reader,
+    drop_repeated_configs,
+    is_number,
+    listed_space,
+    to_datetime,
+    value_of,
+)
 
 VERSION = "1.0.0"  # of the T4 schema
 CACHE, T4 = "kernel-tuner-cache", "kernel-tuner"
@@ -152,7 +161,7 @@ class _MeasuredConfig(NamedTuple):
 
 def read(path: Path) -> list[ForeignTask]:
     """Return the task in the file at ``path``. Raises SearchlabError, which names the record."""
-    content, left_out = _content(path)
+    content, left_out = _read_content(path)
     return [
         _read_cache(path, content, left_out) if "tune_params_keys" in content else _read_t4(path, content, left_out)
     ]
@@ -180,7 +189,7 @@ READER = Reader(
 )
 
 
-def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
+def _read_content(path: Path) -> tuple[dict[str, Any], list[str]]:
     """Return the document at ``path``, and a description of the part at its end that is cut off, if any.
 
     Kernel Tuner closes a cache file's JSON only when it next reads it, and a killed run leaves an incomplete record.
@@ -196,7 +205,7 @@ def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
     problem = ""
     for attempt in (text, complete + "}}", before + "}}"):
         try:
-            content = json.loads(attempt, object_pairs_hook=_first)
+            content = json.loads(attempt, object_pairs_hook=_keep_first)
         except (ValueError, RecursionError) as error:  # an integer with thousands of digits also raises ValueError
             problem = problem or str(error)
             continue
@@ -207,7 +216,7 @@ def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
     )
 
 
-def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _keep_first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object with the given pairs; of several pairs with the same name, the first is used."""
     return {**dict(pairs), **dict(reversed(pairs))}
 
@@ -254,7 +263,7 @@ def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> For
                 )
             config[name] = values_by_value[value]  # 1, 1.0 and true are the same value
         time = _time(measured.error if isinstance(measured.error, str) else measured.time, UNITS["ms"], problem)
-        rows.append(_row(number, config, measured, UNITS["ms"], time, entry.items()))
+        rows.append(_make_row(number, config, measured, UNITS["ms"], time, entry.items()))
     shape = file.problem_size if isinstance(file.problem_size, list) else [file.problem_size]
     sizes = "-" + "x".join(map(str, shape)) if all(type(extent) is int for extent in shape) and shape else ""
     device = str(file.device_name or "")
@@ -290,7 +299,7 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
         if result.invalidity != "correct" or result.correctness == 0:
             time = str(result.invalidity) if result.invalidity != "correct" else "correctness"
         rates = [(name, measurement.value) for name, measurement in measured.items()]
-        rows.append(_row(number, config, entry, unit, _time(time, time_unit, problem), rates))
+        rows.append(_make_row(number, config, entry, unit, _time(time, time_unit, problem), rates))
     parameters: dict[str, list[Any]] = {}
     for parameter in rows[0].record.config if rows else ():
         values = list(dict.fromkeys(row.record.config[parameter] for row in rows))
@@ -306,7 +315,7 @@ def _unit(path: Path, unit: Any) -> float:
     return UNITS[str(unit).lower()]
 
 
-def _row(
+def _make_row(
     number: int,
     config: dict[str, Any],
     entry: _Entry,
@@ -348,8 +357,8 @@ def _timestamp(text: Any) -> float:
     if not isinstance(text, str):
         return 0.0
     try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        to_datetime = datetime.fromisoformat(text)
+        return (to_datetime if to_datetime.tzinfo else to_datetime.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return 0.0
 
@@ -384,7 +393,7 @@ def _task(
     trials = [ForeignTrial(row.line, _record_with_times(row, statistic)) for row in rows]
     workload, target, notes = _workload(name, rows), {"kind": RECORDED}, tuple(left_out)
     task = ForeignTask(format, name, workload, "", target, trials, host=host, statistic=statistic, left_out=notes)
-    task = without_repeats(task)
+    task = drop_repeated_configs(task)
     configs = [cast("dict[str, Value]", trial.record.config) for trial in task.trials]
     listed, expected = len(configs), plausible(parameters, configs)
     if partial := listed < MIN_COMPLETENESS * expected:
@@ -438,7 +447,7 @@ STATISTICS: dict[Statistic, Callable[[Sequence[float]], float]] = {
 }
 
 
-def _agrees(row: _MeasuredConfig, statistic: Statistic) -> bool:
+def _matches_statistic(row: _MeasuredConfig, statistic: Statistic) -> bool:
     """Return whether a row's time is the given statistic of its repeats."""
     positive = bool(row.repeats) and min(row.repeats) > 0
     return (
@@ -450,7 +459,7 @@ def _agrees(row: _MeasuredConfig, statistic: Statistic) -> bool:
 
 def _statistic(rows: list[_MeasuredConfig]) -> Statistic:
     """Return the statistic of the repeats that matches the time in most rows."""
-    return max(STATISTICS, key=lambda name: sum(_agrees(row, name) for row in rows))
+    return max(STATISTICS, key=lambda name: sum(_matches_statistic(row, name) for row in rows))
 
 
 def _record_with_times(row: _MeasuredConfig, statistic: Statistic) -> Record:
@@ -459,7 +468,7 @@ def _record_with_times(row: _MeasuredConfig, statistic: Statistic) -> Record:
     if isinstance(row.time, str):
         changes |= {"failure": FAILED.get(row.time, "run_error"), "message": row.time}
     else:
-        changes["seconds"] = row.repeats if _agrees(row, statistic) else (row.time,)
+        changes["seconds"] = row.repeats if _matches_statistic(row, statistic) else (row.time,)
     return msgspec.structs.replace(row.record, **changes)
 
 
@@ -509,7 +518,7 @@ def _t4_of(log: Log) -> dict[str, Any]:
 def _result(record: Record) -> dict[str, Any]:
     failed = record.failure is not None
     return {
-        "timestamp": moment(record.time).isoformat(),
+        "timestamp": to_datetime(record.time).isoformat(),
         "configuration": record.config,
         "times": {
             "compilation_time": 1e3 * record.build_seconds,

@@ -20,9 +20,9 @@ from ..log.format import Record
 from ..plugins import Plugin
 from ..records import Failure
 from ..space import PARAMETERS, Config, Space, Value
-from ..survival import crash_of
+from ..survival import find_crash
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
-from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, listed_space, records, value_of
+from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, listed_space, read_records, value_of
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Measured = tuple[list[Any], int, Seconds, Seconds]  # times, MeasureErrorNo, seconds to measure, seconds since 1970
@@ -94,7 +94,7 @@ class EntitySpace(Protocol):
 def _read_autotvm(path: Path) -> list[ForeignTask]:
     decoder = msgspec.json.Decoder(_AutotvmRecord)
     tasks: dict[bytes, ForeignTask] = {}
-    for line in records(path):
+    for line in read_records(path):
         if not line.text.lstrip().startswith(b"{"):
             line.fail(
                 "it is not JSON; AutoTVM's pickled logs are rejected, because reading one could run arbitrary code"
@@ -159,7 +159,7 @@ class _AnsorRecord(msgspec.Struct):
 def _read_ansor(path: Path) -> list[ForeignTask]:
     decoder = msgspec.json.Decoder(_AnsorRecord)
     tasks: dict[tuple[str, str], ForeignTask] = {}
-    for line in records(path):
+    for line in read_records(path):
         record = line.decode(decoder)
         task, (_, steps) = record.i
         if len(task) < 2 or not isinstance(task[0], str) or not isinstance(task[1], str):
@@ -213,7 +213,7 @@ def _ansor_config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Co
             f"an Ansor record's transform steps are not a config of this space; pass --space {PARAMETERS} to apply "
             "them as a schedule, or omit --space if you only want to analyse the record"
         )
-    if crash := crash_of(lambda: space.schedule(config)):
+    if crash := find_crash(lambda: space.schedule(config)):
         raise InvalidConfig(f"its transform steps cannot be applied by TVM: {crash}")
     space.schedule(config)
     return config

@@ -22,9 +22,9 @@ from ..log.format import Header, Record, minor_version
 from ..metaschedule import TracedSpace
 from ..schema import UNREADABLE, drop_unknown_keys
 from ..space import Config, Space
-from ..survival import crash_of
+from ..survival import find_crash
 from ..workload import ACCUMULATED_IN, Workload, convolutions_between, gemm
-from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, lines, value_of
+from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, read_lines, value_of
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 NOTE = "searchlab.trial"
@@ -68,11 +68,11 @@ def read(path: Path) -> list[ForeignTask]:
     """Return the tasks in the database at ``path``. Raises SearchlabError, which names the line."""
     table, records = files_of(path)
     decoder = msgspec.json.Decoder(_Workload)
-    workloads = [line.decode(decoder) for line in lines(table)]
+    workloads = [line.decode(decoder) for line in read_lines(table)]
     tasks: dict[tuple[int | None, bytes], ForeignTask] = {}
     noted: set[tuple[bytes, int]] = set()
     pairs = msgspec.json.Decoder(tuple[int, _TuningRecord])
-    for line in lines(records):
+    for line in read_lines(records):
         index, tuned = line.decode(pairs)
         if not 0 <= index < len(workloads):
             line.fail(f"it refers to workload {index}, but {table} contains only {len(workloads)} workloads")
@@ -184,7 +184,7 @@ def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
             "a MetaSchedule record is a trace of sampled decisions; import it into a space of such traces, such as "
             "sketch, or omit --space if you only want to analyse it"
         )
-    if crash := crash_of(lambda: _config(space, task, trial)):
+    if crash := find_crash(lambda: _config(space, task, trial)):
         raise InvalidConfig(f"its trace cannot be applied by TVM: {crash}")
     return _config(space, task, trial)
 

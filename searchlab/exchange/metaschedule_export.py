@@ -25,7 +25,7 @@ from ..errors import SearchlabError, first_line
 from ..log.format import Log, Record
 from ..log.programs import ChangedProgram
 from ..log.result import Result
-from ..measure.code import why_not_replayed
+from ..measure.code import explain_replay_failure
 from ..space import Space
 from ..workload import Conv2d, Fused, Gemm, Workload
 from .metaschedule import FAILED, NOTE, Note, files_of
@@ -144,7 +144,7 @@ def _schedule(result: Result, record: Record) -> Schedule | None:
         if record.failure is None:
             raise SearchlabError(f"{result.log.path}, trial {record.index}: {error}") from None
         return None
-    if why := why_not_replayed(schedule, result.space.workload):
+    if why := explain_replay_failure(schedule, result.space.workload):
         raise SearchlabError(f"{result.log.path}, trial {record.index} cannot be stored in a database of traces: {why}")
     return schedule
 

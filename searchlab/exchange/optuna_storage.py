@@ -19,7 +19,7 @@ import msgspec
 from ..errors import SearchlabError, first_line
 from ..log.format import Log, Record
 from ..units import VALUE, value_of_cost
-from .foreign import moment
+from .foreign import to_datetime
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -113,6 +113,6 @@ def _trial(record: Record, distributions: dict[str, BaseDistribution], unit: str
     )
     if record.time:
         spent = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds
-        trial.datetime_complete = moment(record.time).astimezone().replace(tzinfo=None)  # local time, as in Optuna
+        trial.datetime_complete = to_datetime(record.time).astimezone().replace(tzinfo=None)  # local time, as in Optuna
         trial.datetime_start = trial.datetime_complete - timedelta(seconds=spent)
     return trial

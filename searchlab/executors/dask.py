@@ -80,7 +80,7 @@ class DaskExecutor(RunExecutor):
             count = count_jobs(jobs, exclusive, available_cores())
             threads = str(max(1, available_cores() // count))
             settings = UNWATCHED | {"temporary-directory": scratch.name}  # these also apply to the scheduler
-            with dask.config.set(settings), _closed_on_error(scratch):
+            with dask.config.set(settings), _close_on_error(scratch):
                 cluster = LocalCluster(
                     n_workers=count,
                     threads_per_worker=1,
@@ -98,7 +98,7 @@ class DaskExecutor(RunExecutor):
             silence_logging_cmgr(logging.CRITICAL)
         )  # Dask logs a lost connection as a traceback
         self._cleanup.callback(self._client.close)
-        self._calls = self._client.get_executor(pure=False, **({"resources": self._resources} if exclusive else {}))
+        self._executor = self._client.get_executor(pure=False, **({"resources": self._resources} if exclusive else {}))
         self._lost_since: float | None = None  # when the connection to the scheduler was lost
         self._last_check = float("-inf")
         self._jobs = 0
@@ -123,17 +123,17 @@ class DaskExecutor(RunExecutor):
         return max(1, self._jobs)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future: Future[T] = self._calls.submit(fn, *args, **kwargs)
+        future: Future[T] = self._executor.submit(fn, *args, **kwargs)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         if self._client.status == "running":
-            self._calls.shutdown(wait=wait and not cancel_futures)
+            self._executor.shutdown(wait=wait and not cancel_futures)
             self._cleanup.close()
             return
-        for end in (lambda: self._client.close(timeout=CLOSE_SECONDS), self._cleanup.close):
+        for close in (lambda: self._client.close(timeout=CLOSE_SECONDS), self._cleanup.close):
             with suppress(Exception):  # nothing answers any more
-                end()
+                close()
 
     def kill_workers(self) -> None:
         """Cancel all calls. On an existing cluster, calls that have already started are completed."""
@@ -161,7 +161,7 @@ class DaskExecutor(RunExecutor):
 
 
 @contextmanager
-def _closed_on_error(scratch: ScratchFolder) -> Iterator[None]:
+def _close_on_error(scratch: ScratchFolder) -> Iterator[None]:
     """Close the cluster if starting it fails or is interrupted. Dask would close it only at exit, with tracebacks."""
     try:
         yield

@@ -38,7 +38,7 @@ class LocalExecutor(RunExecutor):
     def __init__(self, exclusive: bool, folder: Path, *, jobs: int = 0, batch: Count = 8) -> None:
         self.batch = batch
         self.jobs = count_jobs(jobs, exclusive, available_cores())
-        self._calls = ThreadPoolExecutor(self.jobs)  # Linux kills a process when the thread that started it ends
+        self._threads = ThreadPoolExecutor(self.jobs)  # Linux kills a process when the thread that started it ends
         self._lock = threading.Lock()
         self._workers: set[Worker] = set()
         self._idle: list[Worker] = []
@@ -46,10 +46,10 @@ class LocalExecutor(RunExecutor):
         self._scratch = ScratchFolder()  # removed by this process, since workers are killed and cannot clean up
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        return self._calls.submit(self._call, pickle.dumps((fn, args, kwargs)))
+        return self._threads.submit(self._call, pickle.dumps((fn, args, kwargs)))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._calls.shutdown(wait, cancel_futures=cancel_futures)
+        self._threads.shutdown(wait, cancel_futures=cancel_futures)
         if wait:
             for worker in self._workers:
                 worker.kill()
@@ -57,7 +57,7 @@ class LocalExecutor(RunExecutor):
 
     def kill_workers(self) -> None:
         """Kill all processes and the calls in them."""
-        self._calls.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             self._killed = True
             for worker in self._workers:

@@ -119,8 +119,8 @@ class Columns(LoggedTrials):
         """Return a trial's config."""
         return _CONFIG.decode(self.configs[index])
 
-    def first(self, trials: int, ended: Ended | None = None) -> Self:
-        """Return these columns, shortened to the first ``trials`` trials; see :meth:`Log.first`."""
+    def head(self, trials: int, ended: Ended | None = None) -> Self:
+        """Return these columns, shortened to the first ``trials`` trials; see :meth:`Log.head`."""
         arrays = {name: getattr(self, name)[:trials] for name in ("configs", *_PER_TRIAL)}
         arrays["readings"] = self.readings[: int(arrays["counts"].sum())]
         rounds = int(np.searchsorted(self.rounds, trials))

@@ -97,7 +97,7 @@ def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
     return forecasts
 
 
-def total_left(forecasts: Sequence[Forecast]) -> tuple[int | None, float | None]:
+def sum_forecasts(forecasts: Sequence[Forecast]) -> tuple[int | None, float | None]:
     """Return the maximum number of trials and the seconds left in all runs. A number that is unknown is None."""
     trials = [item.trials for item in forecasts if item.trials is not None]
     seconds = [item.seconds for item in forecasts if item.seconds is not None]

@@ -42,7 +42,7 @@ from ..records import ExecutionSeconds, Failure, Measurement, Statistic, StepSec
 from ..schema import UNREADABLE, drop_unknown_keys
 from ..space import Config
 from ..stats.random_search import RandomDraws
-from ..workload import Workload, logged_workload, parse_workload
+from ..workload import Workload, parse_workload, restore_workload
 from .table import decode_header, decode_table
 
 T = TypeVar("T")
@@ -407,9 +407,9 @@ def version_spans(header: Header, changes: Sequence[Changed]) -> list[tuple[int,
 
 
 def workload_of(header: Header, path: Path = Path("the log")) -> Workload:
-    """Return the workload in ``header``, which is the header of the log at ``path``. See :func:`logged_workload`."""
+    """Return the workload in ``header``, which is the header of the log at ``path``. See :func:`restore_workload`."""
     content = header.computation.content if header.computation else ""
-    return _builtin_workload(header.workload) or logged_workload(header.workload, content, path)
+    return _builtin_workload(header.workload) or restore_workload(header.workload, content, path)
 
 
 def computation_of(header: Header) -> Computation:
@@ -555,7 +555,7 @@ class Log(LoggedTrials):
         """The sentinel reading before each trial, or NaN if there is none, shape (trials,)."""
         return np.array([record.sentinel for record in self.records], dtype=np.float64)  # None becomes NaN
 
-    def first(self, trials: int, ended: Ended | None = None) -> Self:
+    def head(self, trials: int, ended: Ended | None = None) -> Self:
         """Return this log, shortened to its first ``trials`` trials. ``ended`` states why the run ended there."""
         changes = tuple(change for change in self.changes if change.trials <= trials)
         return replace(self, records=self.records[:trials], final=None, ended=ended, changes=changes)

@@ -63,7 +63,7 @@ class Budget(msgspec.Struct, frozen=True):
         by_line = log.ended is not None and (log.ended.by_policy or self.reason_to_end(log) is not None)
         return by_line or len(log.records) >= self.trials
 
-    def cut(self, log: AnyLog) -> AnyLog:
+    def truncate(self, log: AnyLog) -> AnyLog:
         """Return the part of ``log`` that is within this budget, or ``log`` itself if all of it is."""
         trials, line = len(log.costs), log.ended
         spent = (self.seconds, None), (None, self.stop_after)  # the values in the last line if this budget was spent
@@ -71,8 +71,8 @@ class Budget(msgspec.Struct, frozen=True):
         if is_limited and not (line and not line.by_policy and (line.seconds, line.stop_after) in spent):
             for end in log.starts[1:]:  # the end of each batch except the last, which may be incomplete
                 if end < min(trials, self.trials) and (ended := self._reason_to_end(log, end)):
-                    return log.first(end, ended)
-        return log if trials <= self.trials else log.first(self.trials)
+                    return log.head(end, ended)
+        return log if trials <= self.trials else log.head(self.trials)
 
     def _reason_to_end(self, log: Log | Columns, at: int) -> Ended | None:
         if self.seconds is not None and log.elapsed[at - 1] >= self.seconds:

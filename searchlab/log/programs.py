@@ -36,13 +36,13 @@ class ChangedProgram(SearchlabError):
 
     def __init__(self, path: Path | str, trial: int, measured: str, built: str, versions: Mapping[str, str]) -> None:
         self.trial, self.measured, self.built = trial, measured, built
-        self.where_and_what = f"{path}, trial {trial}: {program_change(measured, built, versions)}"
+        self.where_and_what = f"{path}, trial {trial}: {describe_program_change(measured, built, versions)}"
         super().__init__(
             f"{self.where_and_what}; use the code that wrote the log, or measure again with a different log (--out)"
         )
 
 
-def program_change(measured: str, built: str, versions: Mapping[str, str]) -> str:
+def describe_program_change(measured: str, built: str, versions: Mapping[str, str]) -> str:
     """Return a clause which states that a config builds a different program, and what has changed since ``versions``.
 
     ``built`` is the hash of the program that the config builds now, or "" if it builds none.

@@ -22,7 +22,7 @@ from ..plugins import names_from
 from ..records import FAILURES, Trial, describe_failures
 from ..space import SPACES, Config, Space
 from ..target import resolve_target
-from ..units import in_unit, value_of_cost
+from ..units import convert_throughput, value_of_cost
 from ..workload import Workload
 from .columns import Columns, Texts, objects
 from .format import Final, Finalist, Log, read_log, workload_of
@@ -112,7 +112,7 @@ class Result:
             failures = describe_failures((record.failure, record.message) for record in records)
             failures = failures or "it has no trials yet"
             raise SearchlabError(f"{self.log.path} has no successful trial: {failures}")
-        index, seconds, tied = best_of(self.log.costs, self.log.final)
+        index, seconds, tied = find_best_trial(self.log.costs, self.log.final)
         trials = self.log.trials
         others = None if tied is None else tuple(trials[other] for other in tied)
         return Best(trials[index], self.log.flops / seconds / 1e9, seconds, others, self)
@@ -325,8 +325,8 @@ def _trial_columns(logs: Sequence[Columns], at: Array, missing: float | None) ->
     columns: dict[str, Any] = {
         "trial": np.concatenate([np.arange(log.trials) for log in logs]),
         "cost": np.concatenate([log.costs for log in logs]),
-        "gflops": np.concatenate(list(map(in_unit, gflops, units))),
-        "best_gflops": np.concatenate(list(map(in_unit, map(np.maximum.accumulate, gflops), units))),
+        "gflops": np.concatenate(list(map(convert_throughput, gflops, units))),
+        "best_gflops": np.concatenate(list(map(convert_throughput, map(np.maximum.accumulate, gflops), units))),
         "gflops_retimed": np.concatenate([_retimed_throughput(log) for log in logs]),
         "unit": pd.Series(units, dtype="category").array.take(at),
         "repeats": _repeats(logs),
@@ -394,7 +394,7 @@ def noise(log: Log) -> float | None:
     return float(np.median(spreads)) if spreads else None
 
 
-def best_of(costs: Floats, final: Final | None) -> tuple[int, float, list[int] | None]:
+def find_best_trial(costs: Floats, final: Final | None) -> tuple[int, float, list[int] | None]:
     """Return the best trial of a run with at least one success: its index, its latest time in seconds, and its rivals.
 
     If the run has finalists, these are the winner and the other finalists within its noise; see :func:`winner`.
@@ -413,11 +413,13 @@ def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
     A finalist is outside this noise if the winner was faster in all rounds, except for at most :data:`LOST_ROUNDS`.
     """
 
-    def rounds_lost(other: Finalist) -> int:
+    def count_lost_rounds(other: Finalist) -> int:
         return sum(a >= b for a, b in zip(first.seconds, other.seconds, strict=True))
 
     first = min(final.finalists, key=lambda finalist: statistics.median(finalist.seconds))
-    return first, tuple(other for other in final.finalists if other is not first and rounds_lost(other) > LOST_ROUNDS)
+    return first, tuple(
+        other for other in final.finalists if other is not first and count_lost_rounds(other) > LOST_ROUNDS
+    )
 
 
 def sentinel_trial(trials: Sequence[Trial]) -> Trial | None:

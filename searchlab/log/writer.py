@@ -162,7 +162,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             yield
         except LogCut as error:
             self._lines = []
-            copy = unused_path(self.path, ".saved", WRITABLE)
+            copy = find_unused_path(self.path, ".saved", WRITABLE)
             write_log(copy, self.log)
             raise LogCut(
                 f"{error}; all {len(self.log.records):,} trials are in {copy}: rename it to continue"
@@ -181,7 +181,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         self.close()
 
 
-def unused_path(path: Path, mark: str, ending: str) -> Path:
+def find_unused_path(path: Path, mark: str, ending: str) -> Path:
     """Return a path for a file that does not exist yet, next to ``path``: its stem, ``mark``, a number, ``ending``."""
     paths = (path.with_name(f"{path.stem}{mark}-{number}{ending}") for number in itertools.count(1))
     return next(unused for unused in paths if not os.path.lexists(unused))
@@ -255,7 +255,7 @@ def move_aside(path: Path) -> Path:
     """
     if is_locked(path):
         raise LogBusy(f"another process is writing {path}; wait for it to finish before you discard it")
-    target = unused_path(path, f"{path.suffix}.discarded", "")
+    target = find_unused_path(path, f"{path.suffix}.discarded", "")
     path.rename(target)
     return target
 

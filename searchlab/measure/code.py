@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import SearchlabError, cut, last_line, text_of
+from ..errors import SearchlabError, last_line, shorten_text, text_of
 from ..files import FileMissing, read_bytes, write_file
 from ..machine.cuda import COMPILE_MODE, compile_mode
 from ..machine.scratch import ScratchFolder
 from ..target import Target
-from ..workload import PACK, Argument, Packed, Workload, packed_by, program_hash
+from ..workload import PACK, Argument, Packed, Workload, packed_arguments, program_hash
 
 if TYPE_CHECKING:
     import tvm
@@ -34,7 +34,7 @@ class Code(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         objects: The program's object files.
-        packed: The arguments that the program takes packed; see :func:`~searchlab.workload.packed_by`.
+        packed: The arguments that the program takes packed; see :func:`~searchlab.workload.packed_arguments`.
     """
 
     objects: Objects
@@ -43,7 +43,7 @@ class Code(msgspec.Struct, frozen=True, array_like=True):
 
 def to_code(module: tvm.IRModule, target: Target) -> Code:
     """Compile ``module`` with :func:`compile_program`."""
-    return Code(to_objects(compile_program(module, target)), packed_by(module))
+    return Code(to_objects(compile_program(module, target)), packed_arguments(module))
 
 
 def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
@@ -62,7 +62,7 @@ def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executa
         return tvm.compile(module, target=target.tvm)
 
 
-def why_not_replayed(schedule: Schedule, workload: Workload) -> str:
+def explain_replay_failure(schedule: Schedule, workload: Workload) -> str:
     """Return why replaying the trace of ``schedule`` does not reproduce the scheduled module, or "" if it does.
 
     The trace is replayed on the workload's module. Databases of traces require that the modules are the same.
@@ -146,7 +146,7 @@ def packed_inputs(
 
     Args:
         program: A loaded program.
-        packed: The inputs that the program takes packed; see :func:`~searchlab.workload.packed_by`.
+        packed: The inputs that the program takes packed; see :func:`~searchlab.workload.packed_arguments`.
         inputs: The workload's inputs by name, in order.
     """
     import tvm
@@ -166,7 +166,7 @@ def error_text(error: Exception) -> str:
     text = text_of(error)
     _, mark, output = text.partition("\nCompilation error:\n")
     text = output if mark else text.partition("// func_name=")[0]
-    return cut(f"{type(error).__name__}: {text.strip()}")
+    return shorten_text(f"{type(error).__name__}: {text.strip()}")
 
 
 def _object_file(module: tvm.runtime.Module) -> bytes:

@@ -486,7 +486,7 @@ class ForkedProcess:
         return self.end and self.end.code
 
     def poll(self) -> int | None:
-        self.end = self.end or self._server.end_of(self.pid)
+        self.end = self.end or self._server.describe_exit(self.pid)
         return self.returncode
 
     def wait(self) -> int:
@@ -533,7 +533,7 @@ class ForkServer:
             raise SearchlabError(f"cannot start a measuring process: {answer}; check the number of running processes")
         return ForkedProcess(self, answer)
 
-    def end_of(self, pid: int) -> End | None:
+    def describe_exit(self, pid: int) -> End | None:
         """Return how a fork ended, or None if it is alive."""
         try:
             end: End | None = self._ask(HasEnded(pid))

@@ -20,7 +20,7 @@ from ..records import Statistic
 from ..schema import convert, parse_toml
 from ..space import Space
 from ..target import Target, resolve_target
-from ..workload import named_workload
+from ..workload import parse_workload_in_file
 from .table import TableSettings
 
 FILE, MANIFEST = "suite.toml", "manifest.json"
@@ -59,7 +59,7 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def family(self) -> str:
         """The key by which results are summarised: the kernel, if several devices were measured, or else the space."""
-        return named_workload(self.workload, Path(FILE)).cluster or self.space.name
+        return parse_workload_in_file(self.workload, Path(FILE)).cluster or self.space.name
 
 
 class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -25,7 +25,7 @@ from tvm.rpc.base import RPC_SESS_MASK
 
 from ..arrays import Array
 from ..costmodel.features import ScheduledFeatures, make_features
-from ..errors import InvalidConfig, SearchlabError, cut, text_of
+from ..errors import InvalidConfig, SearchlabError, shorten_text, text_of
 from ..machine.host import start_tvm_threads
 from ..options import plain
 from ..plugins import line_of
@@ -579,7 +579,7 @@ class Workbench:
                 case messages.SetUpRunner():
                     self.remote = RemoteRunner(message)
         except Exception as error:  # for example, because a plug-in's module cannot be imported
-            return messages.Broken(cut(f"{type(error).__name__}: {text_of(error)}"))
+            return messages.Broken(shorten_text(f"{type(error).__name__}: {text_of(error)}"))
         return messages.Ready()
 
     def build(self, config: Config) -> messages.Built | messages.Skipped | Failed:
@@ -591,7 +591,7 @@ class Workbench:
         try:
             module = self.space.schedule(config).mod
         except InvalidConfig as error:
-            return Failed("invalid", cut(text_of(error)), cpu_seconds() - start)
+            return Failed("invalid", shorten_text(text_of(error)), cpu_seconds() - start)
         except Exception as error:
             # Whatever exception a plug-in raises while scheduling, only this trial is to fail.
             text = add_memory_limit(describe_with_line(error, "schedule: "), self.memory_limit_mb)
@@ -614,9 +614,9 @@ class Workbench:
         try:
             costs = [cost for _ in range(repeat) for cost in costs_in(self.function(dict(config)), self.unit)]
         except InvalidConfig as error:
-            return Failed("invalid", cut(text_of(error)), time.perf_counter() - start)
+            return Failed("invalid", shorten_text(text_of(error)), time.perf_counter() - start)
         except SearchlabError as error:
-            return Failed("run_error", cut(text_of(error)), time.perf_counter() - start)
+            return Failed("run_error", shorten_text(text_of(error)), time.perf_counter() - start)
         except Exception as error:  # a user's function may raise anything
             text = add_memory_limit(describe_with_line(error), self.memory_limit_mb)
             failure: Failure = "wrong_answer" if isinstance(error, AssertionError) else "run_error"
@@ -636,7 +636,7 @@ class Workbench:
 def describe_with_line(error: Exception, prefix: str = "") -> str:
     """Return an error's type, its text, and the ``file:line`` of the user's code that raised it, if any did."""
     where = line_of(error, object)
-    return cut(f"{prefix}{type(error).__name__}: {text_of(error)}" + (f" ({where})" if where else ""))
+    return shorten_text(f"{prefix}{type(error).__name__}: {text_of(error)}" + (f" ({where})" if where else ""))
 
 
 def costs_in(returned: Any, unit: str) -> list[float]:

@@ -22,7 +22,7 @@ from ..files import open_file
 from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
 from ..measure.code import device_of
-from ..survival import crash_of
+from ..survival import find_crash
 from ..target import Target, check_runs_here, resolve_target
 from .inputs import Input, check_arrays, entry_of, inputs_of
 
@@ -70,7 +70,7 @@ def link_library(executable: Any, library: Path) -> None:
         # LLVM ends the process if it cannot write an object file, even in memory. The linker only fails.
         with ScratchFolder(MEMORY if os.access(MEMORY, os.W_OK) else None) as workspace:
             export = partial(executable.export_library, str(part), workspace_dir=workspace)
-            if crash := crash_of(export, EXPORT_SECONDS):
+            if crash := find_crash(export, EXPORT_SECONDS):
                 raise SearchlabError(f"LLVM or the linker failed: {crash}")
             export()
         os.replace(part, library)

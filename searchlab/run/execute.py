@@ -161,7 +161,7 @@ def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
 
     No trials are removed from the logs.
     """
-    within = {run.log: len(run.budget.cut(logs[run.log]).records) for run in runs}
+    within = {run.log: len(run.budget.truncate(logs[run.log]).records) for run in runs}
     exceeding = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
     if exceeding:
         first, others = exceeding[0], f" (and so do {len(exceeding) - 1} other logs)" if len(exceeding) > 1 else ""

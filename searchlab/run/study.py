@@ -17,7 +17,7 @@ import msgspec
 from rich.console import Console
 
 from ..costmodel import COST_MODELS
-from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, cut, did_you_mean
+from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean, shorten_text
 from ..executors.contract import EXECUTORS, PlainExecutor, RunExecutor, parse_executor, start
 from ..files import MAX_NAME, file_name, read_text, resolve_inside
 from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, write_plan, write_study_copy
@@ -413,7 +413,7 @@ class Study:
         try:
             text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=name_of), indent=2).decode() + "\n"
         except UnicodeEncodeError as error:
-            text = cut(repr(error.object), MAX_NAME)
+            text = shorten_text(repr(error.object), MAX_NAME)
             raise SearchlabError(
                 f"the study contains {text}, which UTF-8 cannot encode; remove lone surrogates"
             ) from None

@@ -197,8 +197,8 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 def mean_areas(suite: Suite, result: Trajectories) -> dict[str, float]:
     """Return the mean area under the curve on each table, over the seeds."""
-    recorded = RecordedTables(suite)
-    return {name: round(float(recorded[name].areas(result).mean()), DIGITS) for name in result.tables}
+    recorded_tables = RecordedTables(suite)
+    return {name: round(float(recorded_tables[name].areas(result).mean()), DIGITS) for name in result.tables}
 
 
 def suite_digest(suite: Suite) -> str:
@@ -338,7 +338,7 @@ def _code_problems(bundle: Bundle) -> Iterator[str]:
 
 
 def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: Suite) -> Iterator[str]:
-    spec, recorded = suite.spec, RecordedTables(suite)
+    spec, recorded_tables = suite.spec, RecordedTables(suite)
     names = [entry.name for entry in spec.tables if entry.split == split]
     title = f"its result on {split}"
     if (result.suite, result.strategy) != (spec.version, bundle.submission.name):
@@ -351,7 +351,7 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
     for name in names:
         if name not in result.tables:
             continue
-        table = recorded[name]
+        table = recorded_tables[name]
         try:
             runs = result.runs_on(table.table).runs
             if (seeds := [run.seed for run in runs]) != list(range(spec.seeds)):

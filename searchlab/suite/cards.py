@@ -23,20 +23,20 @@ RANDOM_DRAWS = (10, 30, 100)
 class TableCard:
     """A summary of one table."""
 
-    recorded: RecordedTable
+    recorded_table: RecordedTable
 
     @property
     def table(self) -> SuiteTable:
-        return self.recorded.table
+        return self.recorded_table.table
 
     @cached_property
     def info(self) -> TableInfo:
-        return TableInfo(self.recorded.log)
+        return TableInfo(self.recorded_table.log)
 
     @cached_property
     def distances(self) -> dict[int, float]:
         """The expected distance of the best of n draws from the optimum, as a fraction, for n in ``RANDOM_DRAWS``."""
-        costs = self.recorded.log.costs
+        costs = self.recorded_table.log.costs
         curve = expected_best(costs, max(RANDOM_DRAWS))
         return {draws: float(curve[draws - 1] / costs.min() - 1) for draws in RANDOM_DRAWS}
 
@@ -60,7 +60,7 @@ class TableCard:
 
     def text(self) -> str:
         """Return the card as Markdown."""
-        log, entry = self.recorded.log, self.table.entry
+        log, entry = self.recorded_table.log, self.table.entry
         header, options = log.header, {**log.header.space.options}
         options.pop("listed", None)
         rows = {
@@ -107,14 +107,14 @@ class TableCard:
     def _random_search(self) -> dict[str, str]:
         if self.draws is None:
             return {}
-        expected, enough = self.draws
-        slower = ", ".join(f"{draws} draws: {100 * part:.1f} %" for draws, part in self.distances.items())
+        expected, sufficient = self.draws
+        distances = ", ".join(f"{draws} draws: {100 * part:.1f} %" for draws, part in self.distances.items())
         rows = {
-            "best of random draws, above the least time": f"{slower} (expected)",
-            "random draws to within 5 % of the best": f"{expected:.1f} expected; {enough} in 95 of 100 runs",
+            "best of random draws, above the least time": f"{distances} (expected)",
+            "random draws to within 5 % of the best": f"{expected:.1f} expected; {sufficient} in 95 of 100 runs",
         }
         if self.table.imported:
-            draws = difficulty(self.recorded.log.costs)
+            draws = difficulty(self.recorded_table.log.costs)
             rows["difficulty: random draws for 95 % of the way from the median"] = f"{draws:.1f} expected"
         return rows
 

@@ -88,12 +88,12 @@ def dev_areas(suite: Suite) -> dict[str, float]:
     """
     full_suite = suite.part(None)
     part = suite.part("dev") if suite.part("dev").tables else full_suite
-    recorded, areas = RecordedTables(part), dict[str, float]()
-    tables = [table for table in part.tables if np.isfinite(recorded[table.entry.name].log.costs).any()]
+    recorded_tables, areas = RecordedTables(part), dict[str, float]()
+    tables = [table for table in part.tables if np.isfinite(recorded_tables[table.entry.name].log.costs).any()]
     for baseline in baselines(full_suite):
         if not tables or any(table.entry.name not in baseline.tables for table in tables):
             continue
-        means = [recorded[table.entry.name].areas(baseline) for table in tables]
+        means = [recorded_tables[table.entry.name].areas(baseline) for table in tables]
         areas[baseline.strategy] = float(np.mean(means))
     return areas
 
@@ -139,11 +139,11 @@ def compare(
         raise SearchlabError(
             f"two results are called {duplicates[0]!r}; omit one, or rerun it with a different --label"
         )
-    recorded = RecordedTables(suite)
+    recorded_tables = RecordedTables(suite)
 
     def logs() -> Iterator[Columns]:
         for table in suite.tables:
-            recorded_table = recorded[table.entry.name]
+            recorded_table = recorded_tables[table.entry.name]
             limit = difficulty_trials(trials, recorded_table.log.costs) if isinstance(trials, str) else trials
             for result in results:
                 if table.entry.name in result.tables:

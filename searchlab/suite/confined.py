@@ -80,7 +80,7 @@ class _Reply(msgspec.Struct, frozen=True):
     configs: list[dict[str, Any]] = []
     ended: bool | None = None
     error: str = ""
-    confined: bool = False
+    is_confined: bool = False
     has_no_network: bool = False
 
 
@@ -114,16 +114,18 @@ class ConfinedReplayer(Replayer):
             cwd=home,
         )
         self._exit_stack.callback(self._end)
-        hidden = [str(path) for path in {self._suite.directory.resolve(), *installed_suites().values()}]
+        hidden_directories = [str(path) for path in {self._suite.directory.resolve(), *installed_suites().values()}]
         spaces = sorted({table.plugin.name for table in self._suite.tables if ":" not in table.plugin.name})
-        reply = self._exchange({"source": str(self._source), "writable": home, "hidden": hidden, "spaces": spaces})
-        if not reply.confined:
+        reply = self._exchange(
+            {"source": str(self._source), "writable": home, "hidden": hidden_directories, "spaces": spaces}
+        )
+        if not reply.is_confined:
             self.limits.append("without Landlock (Linux 5.13), the code may have read the suite's tables from the disk")
         if not reply.has_no_network:
             self.limits.append("without user namespaces, the code may have used the network")
         return self
 
-    def replayed(self, trajectories: Trajectories, name: str, seed: int) -> Trajectory:
+    def replay_run(self, trajectories: Trajectories, name: str, seed: int) -> Trajectory:
         return self.rerun(trajectories, name, seed, None)
 
     def rerun(self, trajectories: Trajectories, name: str, seed: int, order: Ints | None) -> Trajectory:
@@ -131,10 +133,10 @@ class ConfinedReplayer(Replayer):
 
         Raises SearchlabError if the strategy fails or breaks its contract.
         """
-        recorded = self._recorded[name]
+        recorded_table = self._recorded_tables[name]
         space_choice, measurer = self._table(name)
         submission = self._bundle.submission
-        run_title = f"{trajectories.strategy} over {recorded.table.name} with seed {seed}"
+        run_title = f"{trajectories.strategy} over {recorded_table.table.name} with seed {seed}"
         model = trajectories.cost_model
         strategy = msgspec.structs.replace(
             trajectories,
@@ -142,9 +144,9 @@ class ConfinedReplayer(Replayer):
             cost_model=submission.plugin(model) if model else None,
             tables={},
         )
-        table = recorded.table
+        table = recorded_table.table
         request = _Request(table.entry.workload, table.header.target, table.plugin, strategy, seed)
-        configs = list(recorded.positions)
+        configs = list(recorded_table.positions)
         positions: list[int] = []
         problem = ""
         timer = Timer(RUN_SECONDS, self._process.kill)
@@ -152,7 +154,7 @@ class ConfinedReplayer(Replayer):
         try:
             answer = self._exchange(request)
             while answer.ended is None and not (problem := problem or answer.error):
-                proposed = [recorded.positions.get(Config(values), -1) for values in answer.configs]
+                proposed = [recorded_table.positions.get(Config(values), -1) for values in answer.configs]
                 if min(proposed, default=-1) < 0 or len({*positions, *proposed}) < len(positions) + len(proposed):
                     problem = "it proposes a config that is not in the table, or one twice"
                     answer = self._exchange(None)  # ends the run
@@ -170,15 +172,15 @@ class ConfinedReplayer(Replayer):
             raise SearchlabError(f"{run_title}: {problem}")
         return Trajectory(seed, tuple(positions), bool(answer.ended))
 
-    def difference(self, trajectories: Trajectories, name: str, recorded: Trajectory) -> str:
+    def describe_difference(self, trajectories: Trajectories, name: str, original: Trajectory) -> str:
         try:
-            return super().difference(trajectories, name, recorded)
+            return super().describe_difference(trajectories, name, original)
         except SearchlabError as error:
             return str(error)
 
-    def without_avx512(self, cases: Sequence[Case], features: Sequence[str]) -> list[str]:
+    def replay_without_avx512(self, cases: Sequence[Case], features: Sequence[str]) -> list[str]:
         with ConfinedReplayer(self._suite, self._bundle, {NUMPY_WITHOUT: " ".join(features)}) as replayer:
-            return [replayer.difference(*case) for case in cases]
+            return [replayer.describe_difference(*case) for case in cases]
 
     def _exchange(self, message: Any) -> _Reply:
         """Send a message and return the answer. Raises SearchlabError if the process has ended or sends nonsense."""
@@ -234,7 +236,7 @@ def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_
     authors = one_line(listed(submission.authors))
     on_step(f"the data of {one_line(submission.name)} by {authors}, without executing anything", problems)
     results = list(bundle.results.values())
-    runs = [len(on_table.runs) for result in results for on_table in result.tables.values()]
+    runs = [len(table_runs.runs) for result in results for table_runs in result.tables.values()]
     result, unchecked = ReplayResult(0, sum(runs), [], 0), []
     if not problems:
         if bundle.references and not trusts():
@@ -278,28 +280,28 @@ def _foreknowledge(
         unchecked.append(f"the suite has no baseline {RANDOM!r} with which to tell whether the policy knows the tables")
         return []
     (random,) = baselines(suite, [RANDOM])
-    recorded, start = RecordedTables(suite), time.monotonic()
+    recorded_tables, start = RecordedTables(suite), time.monotonic()
     rng = np.random.default_rng(int(bundle.digest[:16], 16))
     gains, leads, variances = list[float](), list[float](), list[float]()
     cases = [(result, name) for result in bundle.results.values() for name in result.tables if name in random.tables]
     for result, name in [cases[i] for _ in range(ROUNDS) for i in rng.permutation(len(cases))]:
         if seconds is not None and gains and time.monotonic() - start > seconds:
             break
-        table = recorded[name]
-        costs, by_chance = table.log.costs, table.areas(random)
+        table = recorded_tables[name]
+        costs, random_areas = table.log.costs, table.areas(random)
         try:
             blind_run = replayer.rerun(result, name, int(rng.integers(1 << 31)), rng.permutation(len(costs)))
         except SearchlabError as error:
             return [f"told shuffled measurements, {error}"]
         blind = msgspec.structs.replace(result, tables={name: TableRuns(table.table.digest, (blind_run,))})
-        gains.append(float(table.areas(blind).mean() - by_chance.mean()))
-        leads.append(float(table.areas(result).mean() - by_chance.mean()))
-        variances.append(float(by_chance.var()) * (1 + 1 / len(by_chance)))
+        gains.append(float(table.areas(blind).mean() - random_areas.mean()))
+        leads.append(float(table.areas(result).mean() - random_areas.mean()))
+        variances.append(float(random_areas.var()) * (1 + 1 / len(random_areas)))
     if not gains:
         return []
     gain, lead = float(np.mean(gains)), float(np.mean(leads))
-    by_chance_error = float(np.sqrt(np.sum(variances))) / len(gains)
-    if gain <= max(STANDARD_ERRORS * by_chance_error, MAX_BLIND_SHARE * lead):
+    standard_error = float(np.sqrt(np.sum(variances))) / len(gains)
+    if gain <= max(STANDARD_ERRORS * standard_error, MAX_BLIND_SHARE * lead):
         return []
     finding = (
         f"told shuffled measurements, its area still exceeds that of random search by {gain:.3f} in {len(gains)} "
@@ -323,12 +325,18 @@ def main(has_no_network: bool) -> None:
     setup = msgspec.json.decode(inbox.readline())
     for name in setup["spaces"]:
         SPACES.load(name)  # once, for all forks, and with TVM
-    source, writable, hidden = Path(setup["source"]), Path(setup["writable"]), [Path(path) for path in setup["hidden"]]
+    source, writable, hidden_directories = (
+        Path(setup["source"]),
+        Path(setup["writable"]),
+        [Path(path) for path in setup["hidden"]],
+    )
     libraries = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *_SYSTEM_FOLDERS]
     readable = [*map(Path, (*libraries, *_DEVICES)), *_packages(), source]
-    confined = confine([path for start in readable for path in _without(start.resolve(), hidden)], writable)
+    is_confined = confine(
+        [path for start in readable for path in _without(start.resolve(), hidden_directories)], writable
+    )
     sys.path += [str(source), str(source / "src")]
-    _send(outbox, _Reply(confined=confined, has_no_network=has_no_network))
+    _send(outbox, _Reply(is_confined=is_confined, has_no_network=has_no_network))
     become_subreaper()
     spaces: dict[bytes, SpaceChoice] = {}  # created once, for all forks: they are the suite's, not the bundle's
     while line := inbox.readline():
@@ -359,34 +367,34 @@ def _packages() -> Iterator[Path]:
                 yield path
 
 
-def _without(path: Path, hidden: Sequence[Path]) -> Iterator[Path]:
-    """Yield paths that together contain everything in ``path`` except what is in ``hidden``."""
-    if not any(directory.is_relative_to(path) for directory in hidden):
-        if not any(path.is_relative_to(directory) for directory in hidden):
+def _without(path: Path, hidden_directories: Sequence[Path]) -> Iterator[Path]:
+    """Yield paths that together contain everything in ``path`` except what is in ``hidden_directories``."""
+    if not any(directory.is_relative_to(path) for directory in hidden_directories):
+        if not any(path.is_relative_to(directory) for directory in hidden_directories):
             yield path
-    elif path not in hidden:
+    elif path not in hidden_directories:
         for inside in path.iterdir():
-            yield from _without(inside, hidden)
+            yield from _without(inside, hidden_directories)
 
 
 def _perform(request: _Request, space_choice: SpaceChoice, inbox: IO[bytes], outbox: IO[bytes]) -> None:
     """Propose configs and learn from their measurements, as in :class:`~searchlab.run.loop.RunLoop`."""
-    recorded = request.strategy
+    recorded_runs = request.strategy
     with trust_plugins():
-        strategy, budget = strategy_of(recorded), Budget(recorded.trials)
-        run = Run(space_choice, strategy, request.seed, recorded.batch, budget, TableSettings(""), Path())
-        driver = PolicyDriver(replace(run, starts=recorded.starts))
+        strategy, budget = strategy_of(recorded_runs), Budget(recorded_runs.trials)
+        run = Run(space_choice, strategy, request.seed, recorded_runs.batch, budget, TableSettings(""), Path())
+        driver = PolicyDriver(replace(run, starts=recorded_runs.starts))
         trials: list[Trial] = []
-        while len(trials) < recorded.trials:
+        while len(trials) < recorded_runs.trials:
             start = len(trials)
-            configs = driver.ask(recorded.batch)[: recorded.trials - start]
+            configs = driver.ask(recorded_runs.batch)[: recorded_runs.trials - start]
             if not configs:
                 break
             _send(outbox, _Reply(configs=[config.to_json() for config in configs]))
             measurements = msgspec.json.decode(inbox.readline(), type=list[Measurement])
             trials += [Trial(start + i, *pair) for i, pair in enumerate(zip(configs, measurements, strict=True))]
             driver.tell(trials[start:])
-        _send(outbox, _Reply(ended=len(trials) < recorded.trials))
+        _send(outbox, _Reply(ended=len(trials) < recorded_runs.trials))
 
 
 def _send(to: IO[bytes], message: Any) -> None:

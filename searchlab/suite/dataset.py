@@ -39,7 +39,7 @@ _TYPES = {"int64": "sc:Integer", "double": "sc:Float", "bool": "sc:Boolean"}
 
 def dataset_files(suite: Suite, cards: Sequence[TableCard]) -> dict[str, str]:
     """Return the text of the card and of the Croissant metadata of ``suite``, given the ``cards`` of its tables."""
-    headers = [card.recorded.log.header for card in cards]
+    headers = [card.recorded_table.log.header for card in cards]
     template = Template(
         _resource("dataset.md.jinja"), trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
     )
@@ -66,7 +66,7 @@ def _machine(header: Header) -> str:
 
 
 def _date(card: TableCard) -> str:
-    return datetime.fromtimestamp(card.recorded.log.header.created, UTC).strftime("%Y-%m-%d")
+    return datetime.fromtimestamp(card.recorded_table.log.header.created, UTC).strftime("%Y-%m-%d")
 
 
 def _croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:

@@ -88,11 +88,11 @@ class Leaderboard:
         self._results = {result.strategy: result for result in results if {*names} <= result.tables.keys()}
         self._curves: dict[tuple[str, str], Floats] = {}
         self._failed: dict[tuple[str, str], Floats] = {}
-        recorded = RecordedTables(part)
+        recorded_tables = RecordedTables(part)
         for name in names:
-            costs = recorded[name].log.costs
+            costs = recorded_tables[name].log.costs
             for strategy, result in self._results.items():
-                runs = [costs[list(run.configs)] for run in result.runs_on(recorded[name].table).runs]
+                runs = [costs[list(run.configs)] for run in result.runs_on(recorded_tables[name].table).runs]
                 best = [np.minimum.accumulate(run) for run in runs]
                 self._curves[strategy, name] = costs.min() / pad_curves(best, part.spec.trials)
                 self._failed[strategy, name] = np.array([np.isinf(run).mean() for run in runs])
@@ -190,7 +190,7 @@ def bundle_result(path: Path, suite_path: str = "") -> Publication:
     result = bundle.results.get("test") or bundle.results["dev"]
     part = suite.part("test" if "test" in bundle.results else "dev")
     baseline_runs = baselines(suite, default_baselines(suite))
-    seeds = {run.seed for on_table in result.tables.values() for run in on_table.runs}
+    seeds = {run.seed for table_runs in result.tables.values() for run in table_runs.runs}
     return Publication(
         f"{submission.name} on {submission.suite}",
         [f"searchlab suite verify {path.name} --all --trust  # runs the code below"],
@@ -230,22 +230,26 @@ def write_leaderboards(site: Path, suites: Collection[str] = (), suite_path: str
     for name in dict.fromkeys([*suites, *(suite_path or bundle.submission.suite for bundle in bundles.values())]):
         suite = find_suite(name).part(None)
         baseline_runs = baselines(suite)
-        of_suite = {key: bundle for key, bundle in bundles.items() if bundle.submission.suite == suite.spec.version}
+        suite_bundles = {
+            key: bundle for key, bundle in bundles.items() if bundle.submission.suite == suite.spec.version
+        }
         for split in SPLITS:
             part = suite.part(split)
-            submitted = {folder: bundle for folder, bundle in of_suite.items() if split in bundle.results}
-            if part.tables and (baseline_runs or submitted):
-                standings.append(_write_leaderboard(site, part, baseline_runs, submitted))
+            submitted_bundles = {folder: bundle for folder, bundle in suite_bundles.items() if split in bundle.results}
+            if part.tables and (baseline_runs or submitted_bundles):
+                standings.append(_write_leaderboard(site, part, baseline_runs, submitted_bundles))
     return standings
 
 
 def _write_leaderboard(
-    site: Path, part: Suite, baseline_runs: Sequence[Trajectories], submitted: Mapping[str, Bundle]
+    site: Path, part: Suite, baseline_runs: Sequence[Trajectories], submitted_bundles: Mapping[str, Bundle]
 ) -> str:
     version, split = part.spec.version, part.split or "dev"
-    tracks = {bundle.submission.name: bundle.submission.track for bundle in submitted.values()}
-    folders = {bundle.submission.name: folder for folder, bundle in submitted.items()}
-    board = Leaderboard(part, [*(bundle.results[split] for bundle in submitted.values()), *baseline_runs], dict(tracks))
+    tracks = {bundle.submission.name: bundle.submission.track for bundle in submitted_bundles.values()}
+    folders = {bundle.submission.name: folder for folder, bundle in submitted_bundles.items()}
+    board = Leaderboard(
+        part, [*(bundle.results[split] for bundle in submitted_bundles.values()), *baseline_runs], dict(tracks)
+    )
     budgets = [round(share * part.spec.trials) for share in BUDGETS]
     selections = board.selections()
     tables = [(title, trials, board.rows(names, trials)) for title, names in selections.items() for trials in budgets]

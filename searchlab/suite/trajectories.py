@@ -159,24 +159,24 @@ class RecordedTable:
         self.check(trajectories, run)
         if trials is not None:
             run = Trajectory(run.seed, run.configs[:trials], run.ended and len(run.configs) <= trials)
-        recorded, runs = self.log.header, trajectories.tables[self.table.entry.name]
+        table_header, table_runs = self.log.header, trajectories.tables[self.table.entry.name]
         header = Header(
-            workload=recorded.workload,
+            workload=table_header.workload,
             space=self.table.plugin,
-            fingerprint=recorded.fingerprint,
+            fingerprint=table_header.fingerprint,
             policy=trajectories.policy,
             cost_model=trajectories.cost_model,
             features=trajectories.features,
             seed=run.seed,
             batch=trajectories.batch,
-            target=recorded.target,
+            target=table_header.target,
             measure=self.table.settings().identity(),
             label=trajectories.strategy,
-            space_size=recorded.space_size,
+            space_size=table_header.space_size,
             optimum=self.optimum,
-            effective=runs.effective,
-            random=runs.random,
-            workers=recorded.workers,
+            effective=table_runs.effective,
+            random=table_runs.random,
+            workers=table_header.workers,
             versions=trajectories.versions,
             starts=trajectories.starts,
             contrasts=trajectories.contrasts,
@@ -205,32 +205,32 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
         SearchlabError: If a log does not record such a run, if a run has two logs, or if the logs of a strategy differ
             in their settings.
     """
-    recorded = RecordedTables(suite)
+    recorded_tables = RecordedTables(suite)
     runs_by_strategy: dict[str, list[_RecordedRun]] = {}
     for path in logs:
         log = read_log(path)
-        header, table = log.header, recorded[log.header.table or "(none)"]
+        header, table = log.header, recorded_tables[log.header.table or "(none)"]
         if header.measure != table.table.settings().identity():
             raise SearchlabError(
                 f"{path} was not recorded with the current version of {table.table.name}: the log's measure is "
                 f"{header.measure}, but the table's is {table.table.settings().identity()}; omit the log or rerun it"
             )
         runs = runs_by_strategy.setdefault(header.name, [])
-        on_table = [run.header for run in runs if run.header.table == header.table]
+        table_headers = [run.header for run in runs if run.header.table == header.table]
         for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):
-            others = on_table if name == "warm_start" else [run.header for run in runs]  # tables may differ in it
+            others = table_headers if name == "warm_start" else [run.header for run in runs]  # tables may differ in it
             if any(getattr(other, name) != getattr(header, name) for other in others[:1]):
                 raise SearchlabError(
                     f"{path}: another log of {header.name!r} has a different {name}; give each strategy its own label"
                 )
-        if any(other.seed == header.seed for other in on_table):
+        if any(other.seed == header.seed for other in table_headers):
             raise SearchlabError(
                 f"{path}: another log has the same strategy, {header.name!r}, and seed, {header.seed}; omit one of them"
             )
         run = Trajectory(header.seed, table.indices_of(log), bool(log.ended))
         seconds = sum(record.propose_seconds + record.train_seconds for record in log.records)
         runs.append(_RecordedRun(header, run, log.code, log.versions, seconds))
-    return [_trajectories_of(suite, recorded, runs) for runs in runs_by_strategy.values()]
+    return [_trajectories_of(suite, recorded_tables, runs) for runs in runs_by_strategy.values()]
 
 
 class _RecordedRun(NamedTuple):
@@ -243,13 +243,16 @@ class _RecordedRun(NamedTuple):
     own_seconds: float
 
 
-def _trajectories_of(suite: Suite, recorded: RecordedTables, runs: Sequence[_RecordedRun]) -> Trajectories:
+def _trajectories_of(suite: Suite, recorded_tables: RecordedTables, runs: Sequence[_RecordedRun]) -> Trajectories:
     """Return the trajectories of the ``runs`` of a strategy."""
     tables = {}
     for table in suite.tables:
-        if on_table := [run for run in runs if run.header.table == table.entry.name]:
-            header, trajectories = on_table[-1].header, sorted((run.run for run in on_table), key=lambda run: run.seed)
-            digest = recorded[table.entry.name].table.digest
+        if table_runs := [run for run in runs if run.header.table == table.entry.name]:
+            header, trajectories = (
+                table_runs[-1].header,
+                sorted((run.run for run in table_runs), key=lambda run: run.seed),
+            )
+            digest = recorded_tables[table.entry.name].table.digest
             tables[table.entry.name] = TableRuns(digest, tuple(trajectories), header.effective, header.random)
     roles = ("policy", "cost_model")
     codes = [{role: digest for role, digest in run.code.items() if role in roles} for run in runs]
@@ -276,14 +279,14 @@ def write_trajectories(path: Path, trajectories: Trajectories) -> None:
     """Write ``trajectories`` to a file; equal ones yield equal bytes. Raises SearchlabError if writing fails."""
     import pyarrow as pa
 
-    runs = [(name, run) for name, on_table in trajectories.tables.items() for run in on_table.runs]
+    runs = [(name, run) for name, table_runs in trajectories.tables.items() for run in table_runs.runs]
     columns = {
         "table": pa.array([name for name, _ in runs], "string"),
         "seed": pa.array([run.seed for _, run in runs], "int64"),
         "configs": pa.array([run.configs for _, run in runs], pa.list_(pa.int64())),
         "ended": pa.array([run.ended for _, run in runs], "bool"),
     }
-    tables = {name: msgspec.structs.replace(on_table, runs=()) for name, on_table in trajectories.tables.items()}
+    tables = {name: msgspec.structs.replace(table_runs, runs=()) for name, table_runs in trajectories.tables.items()}
     metadata = msgspec.json.encode(msgspec.structs.replace(trajectories, tables=tables))
     write_file(path, encode(columns, {KEY: metadata}), durable=True)
 

@@ -98,8 +98,8 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
     """
     split = split_of(suite)
     if (suite.directory / MANIFEST).exists():
-        sealed = read_manifest(suite).split
-        if moved := sorted(name for name in sealed if name in split and split[name] != sealed[name]):
+        sealed_split = read_manifest(suite).split
+        if moved := sorted(name for name in sealed_split if name in split and split[name] != sealed_split[name]):
             raise SearchlabError(
                 f"the split of {suite.name} is frozen, but {', '.join(moved)} would move to the other side; create a "
                 f"new version of the suite"
@@ -210,54 +210,56 @@ def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
 
 
 def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
-    split, sealed = split_of(suite), manifest.split
+    split, sealed_split = split_of(suite), manifest.split
     return [
-        f"{name} is in the split {split.get(name)}, but was in {sealed.get(name)} when the split was frozen"
-        for name in sorted({*split, *sealed})
-        if split.get(name) != sealed.get(name)
+        f"{name} is in the split {split.get(name)}, but was in {sealed_split.get(name)} when the split was frozen"
+        for name in sorted({*split, *sealed_split})
+        if split.get(name) != sealed_split.get(name)
     ]
 
 
-def _table_problems(recorded: RecordedTable) -> list[str]:
-    table, records = recorded.table, recorded.log.records
+def _table_problems(recorded_table: RecordedTable) -> list[str]:
+    table, records = recorded_table.table, recorded_table.log.records
     space = choose_table_space(table).space
-    problems = [f"{table.name} is not steady: {text}"] if (text := unsteady(recorded.log)) else []
+    problems = [f"{table.name} is not steady: {text}"] if (text := unsteady(recorded_table.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads instead of {table.entry.threads}")
-    if len(recorded.positions) < len(records):
-        problems.append(f"{table.name} contains {len(records) - len(recorded.positions)} duplicate configs")
-    size = recorded.log.header.space_size
+    if len(recorded_table.positions) < len(records):
+        problems.append(f"{table.name} contains {len(records) - len(recorded_table.positions)} duplicate configs")
+    size = recorded_table.log.header.space_size
     if space.builds_programs:
         rng = np.random.default_rng(int(table.digest[:16], 16))
-        configs = list(recorded.positions)
+        configs = list(recorded_table.positions)
         unexpected = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
     else:
         members = set(space.enumerate())
-        unexpected = len(recorded.positions.keys() - members)
+        unexpected = len(recorded_table.positions.keys() - members)
         if size != len(members):
             problems.append(f"{table.name} records that its space has {size} configs, but the space has {len(members)}")
     if unexpected:
         problems.append(f"{table.name} contains {unexpected} configs that are not in its space")
-    if size is None or len(recorded.positions) < size:
-        problems.append(f"{table.name} contains only {len(recorded.positions)} of the {size} configs in its space")
+    if size is None or len(recorded_table.positions) < size:
+        problems.append(
+            f"{table.name} contains only {len(recorded_table.positions)} of the {size} configs in its space"
+        )
     return problems
 
 
-def _card_problems(recorded: RecordedTable) -> list[str]:
-    name = f"cards/{recorded.table.entry.name}.md"
-    path = recorded.table.directory / name
+def _card_problems(recorded_table: RecordedTable) -> list[str]:
+    name = f"cards/{recorded_table.table.entry.name}.md"
+    path = recorded_table.table.directory / name
     if not path.is_file():
         return [f"{name} is missing; run `searchlab suite seal` to create it"]
-    is_correct = read_text(path, under=recorded.table.directory) == TableCard(recorded).text()
+    is_correct = read_text(path, under=recorded_table.table.directory) == TableCard(recorded_table).text()
     return [] if is_correct else [f"{name} does not match its table; run `searchlab suite seal` to rewrite it"]
 
 
 def _run_problems(suite: Suite, trajectories: Trajectories) -> list[str]:
-    problems, recorded = [], RecordedTables(suite)
+    problems, recorded_tables = [], RecordedTables(suite)
     for name in trajectories.tables:
         try:
-            for run in trajectories.runs_on(recorded[name].table).runs:
-                recorded[name].check(trajectories, run)
+            for run in trajectories.runs_on(recorded_tables[name].table).runs:
+                recorded_tables[name].check(trajectories, run)
         except SearchlabError as error:
             problems.append(str(error))
     return problems
@@ -277,8 +279,8 @@ class ReplayResult:
 
     def describe(self, kind: str) -> str:
         """Describe the verification step that replayed ``kind``, such as "runs"."""
-        how = f", {self.without_avx512} of them without numpy's code for AVX-512" if self.without_avx512 else ""
-        return f"{self.runs:,} of {self.total:,} {kind}, replayed{how}"
+        suffix = f", {self.without_avx512} of them without numpy's code for AVX-512" if self.without_avx512 else ""
+        return f"{self.runs:,} of {self.total:,} {kind}, replayed{suffix}"
 
 
 class Replayer:
@@ -286,7 +288,7 @@ class Replayer:
 
     def __init__(self, suite: Suite) -> None:
         self._suite = suite
-        self._recorded = RecordedTables(suite)
+        self._recorded_tables = RecordedTables(suite)
         self._tables: dict[str, tuple[SpaceChoice, Measurer]] = {}
         self._exit_stack = ExitStack()
 
@@ -297,24 +299,24 @@ class Replayer:
     def __exit__(self, *_: object) -> None:
         self._exit_stack.close()
 
-    def difference(self, trajectories: Trajectories, name: str, recorded: Trajectory) -> str:
+    def describe_difference(self, trajectories: Trajectories, name: str, original: Trajectory) -> str:
         """Replay a run over the table ``name``. Return a sentence on how it differs, or "" if it does not."""
-        table = self._recorded[name]
-        now = self.replayed(trajectories, name, recorded.seed)
-        positions = now.configs
-        if now == recorded:
+        table = self._recorded_tables[name]
+        new_run = self.replay_run(trajectories, name, original.seed)
+        positions = new_run.configs
+        if new_run == original:
             return ""
-        run_title = f"{trajectories.strategy} over {table.table.name} with seed {recorded.seed}"
+        run_title = f"{trajectories.strategy} over {table.table.name} with seed {original.seed}"
         changed = version_changes(trajectories.versions)
-        since = f"; these versions have changed since: {', '.join(changed)}" if changed else ""
-        for trial, (before, after) in enumerate(zip(recorded.configs, positions, strict=False)):
+        note = f"; these versions have changed since: {', '.join(changed)}" if changed else ""
+        for trial, (before, after) in enumerate(zip(original.configs, positions, strict=False)):
             if before != after:
-                return f"{run_title}: trial {trial} was config {before} of the table, but is now config {after}{since}"
-        return f"{run_title}: the run had {len(recorded.configs)} trials, but now has {len(positions)}{since}"
+                return f"{run_title}: trial {trial} was config {before} of the table, but is now config {after}{note}"
+        return f"{run_title}: the run had {len(original.configs)} trials, but now has {len(positions)}{note}"
 
-    def replayed(self, trajectories: Trajectories, name: str, seed: int) -> Trajectory:
+    def replay_run(self, trajectories: Trajectories, name: str, seed: int) -> Trajectory:
         """Run the strategy of ``trajectories`` over the table ``name``."""
-        table = self._recorded[name]
+        table = self._recorded_tables[name]
         space_choice, measurer = self._table(name)
         log = self._folder / "replay.jsonl"
         log.unlink(missing_ok=True)
@@ -329,10 +331,10 @@ class Replayer:
                 batch=trajectories.batch,
                 log=log,
             )
-            now = search(replace(run, starts=trajectories.starts), measurer)
-        return Trajectory(seed, table.indices_of(now), bool(now.ended))
+            replayed_log = search(replace(run, starts=trajectories.starts), measurer)
+        return Trajectory(seed, table.indices_of(replayed_log), bool(replayed_log.ended))
 
-    def without_avx512(self, cases: Sequence[Case], features: Sequence[str]) -> list[str] | None:
+    def replay_without_avx512(self, cases: Sequence[Case], features: Sequence[str]) -> list[str] | None:
         """Replay runs in a process whose numpy does not use ``features``.
 
         Returns the differences, or None if the process fails.
@@ -345,7 +347,7 @@ class Replayer:
 
     def _table(self, name: str) -> tuple[SpaceChoice, Measurer]:
         if name not in self._tables:
-            table = self._recorded[name].table
+            table = self._recorded_tables[name].table
             space_choice = choose_table_space(table)
             measurer = self._exit_stack.enter_context(table.settings().make(space_choice.space.target, {}))
             self._tables[name] = space_choice, measurer
@@ -388,12 +390,12 @@ def replay_with(replayer: Replayer, runs: Sequence[Trajectories], digest: str, s
         if seconds is not None and count >= len(runs) and time.monotonic() - start > seconds:
             break
         count += 1
-        if problem := replayer.difference(*case):
+        if problem := replayer.describe_difference(*case):
             differ.append((case, problem))
     problems = [problem for _, problem in differ]
     # A logarithm computed by numpy may differ in its last bit between CPUs, and so may a proposal that depends on it.
     if problems and (features := avx512()):
-        problems = replayer.without_avx512([case for case, _ in differ], features) or problems
+        problems = replayer.replay_without_avx512([case for case, _ in differ], features) or problems
     return ReplayResult(count, len(order), list(filter(None, problems)), problems.count(""))
 
 
@@ -453,7 +455,7 @@ def avx512() -> list[str]:
 def _replay_in_subprocess() -> None:
     suite, cases, trust = pickle.loads(sys.stdin.buffer.read())
     with trust_plugins(trust), Replayer(suite) as replayer:
-        print(json.dumps([replayer.difference(*case) for case in cases]))
+        print(json.dumps([replayer.describe_difference(*case) for case in cases]))
 
 
 def _draw_runs(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
@@ -461,7 +463,9 @@ def _draw_runs(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
     rng = np.random.default_rng(int(digest[:16], 16))
     queues = []
     for trajectories in runs:
-        cases = [(trajectories, name, run) for name, on_table in trajectories.tables.items() for run in on_table.runs]
+        cases = [
+            (trajectories, name, run) for name, table_runs in trajectories.tables.items() for run in table_runs.runs
+        ]
         queues.append([cases[i] for i in rng.permutation(len(cases))])
     for row in range(max(map(len, queues), default=0)):
         yield from (queue[row] for queue in queues if row < len(queue))

@@ -23,7 +23,7 @@ from ..arrays import Floats
 from ..console import speed
 from ..log.format import TABLE, Log, Passes, version_spans
 from ..log.result import noise
-from ..units import VALUES, in_unit
+from ..units import VALUES, convert_throughput
 from .landscape import Landscape, percent
 from .passes import MAX_DEVIATION
 
@@ -129,7 +129,7 @@ class TableInfo:
     def _speeds(self) -> dict[str, str]:
         if not self.best:
             return {"best": "no config runs"}
-        throughput = in_unit(self.gflops, self.log.unit)
+        throughput = convert_throughput(self.gflops, self.log.unit)
         quantiles = (f"{100 * q:g} %: {np.quantile(throughput, q):.4g}" for q in QUANTILES)
         milliseconds = float(self.log.costs.min()) * 1e3
         rows = {"best": f"{self.best:.4g} {self.log.unit}, {milliseconds:.4g} ms"}

@@ -1,10 +1,10 @@
 """Workloads: computations with fixed shapes, each with a spelling, a FLOP count, a PrimFunc and a reference result."""
 
-from .base import PACK, WORKLOADS, Argument, Packed, Workload, packed_by, rounding
+from .base import PACK, WORKLOADS, Argument, Packed, Workload, packed_arguments, rounding
 from .function import Function, maximize, minimize
 from .fused import Fused, fuse
 from .kernel import Kernel
-from .parse import kind_of, logged_workload, named_workload, parse_workload, preset_names
+from .parse import kind_of, parse_workload, parse_workload_in_file, preset_names, restore_workload
 from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, convolutions_between, gemm
 from .softmax import Softmax
 from .tir import Tir, from_primfunc, operations_of, program_hash
@@ -31,14 +31,14 @@ __all__ = [
     "fuse",
     "gemm",
     "kind_of",
-    "logged_workload",
     "maximize",
     "minimize",
-    "named_workload",
     "operations_of",
-    "packed_by",
+    "packed_arguments",
     "parse_workload",
+    "parse_workload_in_file",
     "preset_names",
     "program_hash",
+    "restore_workload",
     "rounding",
 ]

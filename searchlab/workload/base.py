@@ -27,7 +27,7 @@ UNKNOWN_FLOPS = 10**9
 MAX_ELEMENTS = 2**31 - 1  # the largest extent, and number of elements of an array, as programs index with int32
 
 PACK = "pack_"
-"""The prefix of the names of functions that pack an argument; see :func:`packed_by`."""
+"""The prefix of the names of functions that pack an argument; see :func:`packed_arguments`."""
 
 
 class Argument(NamedTuple):
@@ -335,7 +335,7 @@ Packed = Mapping[str, tuple[Argument, ...]]
 """A mapping from the name of each argument that a program accepts in packed form to the arrays that replace it."""
 
 
-def packed_by(module: tvm.IRModule) -> dict[str, tuple[Argument, ...]]:
+def packed_arguments(module: tvm.IRModule) -> dict[str, tuple[Argument, ...]]:
     """Return a mapping from each argument that a program accepts in packed form to the arrays that replace it.
 
     For each such argument, the module contains a function ``pack_NAME`` in addition to ``main``. Its first argument is
@@ -346,7 +346,7 @@ def packed_by(module: tvm.IRModule) -> dict[str, tuple[Argument, ...]]:
 
     Example:
         >>> import searchlab
-        >>> searchlab.workload.packed_by(searchlab.gemm(8, 8, 8).module)
+        >>> searchlab.workload.packed_arguments(searchlab.gemm(8, 8, 8).module)
         {}
     """
     functions = {variable.name_hint: function for variable, function in module.functions.items()}

@@ -57,7 +57,7 @@ def _class(kind: str, text: str) -> type[Workload]:
     return cls
 
 
-def logged_workload(text: str, content: str, path: Path) -> Workload:
+def restore_workload(text: str, content: str, path: Path) -> Workload:
     """Return the workload that a log contains, without executing code that is not installed.
 
     Args:
@@ -78,7 +78,7 @@ def logged_workload(text: str, content: str, path: Path) -> Workload:
             return cls.from_log(spelling, content)
 
 
-def named_workload(text: str, path: Path) -> Workload:
+def parse_workload_in_file(text: str, path: Path) -> Workload:
     """Return the workload with the name ``text``, which the file ``path`` contains. Raises SearchlabError.
 
     It differs from :func:`parse_workload` in that only registered code is imported, and no file is executed.

@@ -23,7 +23,7 @@ from ..files import read_text
 from ..options import Count, Natural
 from ..plugins import execute_file
 from ..schema import UNREADABLE
-from ..survival import crash_of
+from ..survival import find_crash
 from .base import UNKNOWN_FLOPS, Argument, Workload, arguments_of
 
 if TYPE_CHECKING:
@@ -441,7 +441,7 @@ def load_untrusted_json(text: str) -> Any:
         Schedule(module)
         module.script()
 
-    if crash := crash_of(use):
+    if crash := find_crash(use):
         raise SearchlabError(f"TVM cannot load it: {crash}")
     return load_json(text)
 

@@ -23,7 +23,7 @@ import psutil
 from searchlab.measure.code import compile_program, device_of, packed_inputs
 from searchlab.space import SPACES, Config
 from searchlab.target import Target
-from searchlab.workload import Workload, packed_by, parse_workload, preset_names
+from searchlab.workload import Workload, packed_arguments, parse_workload, preset_names
 
 if TYPE_CHECKING:
     import tvm
@@ -91,7 +91,7 @@ def build(
     plugin, _ = SPACES.resolve(space)
     module = SPACES.make(plugin, workload, target).schedule(config).mod
     program = compile_program(module, target).jit()
-    taken = packed_inputs(program, packed_by(module), dict(zip(workload.shapes, operands, strict=True)))
+    taken = packed_inputs(program, packed_arguments(module), dict(zip(workload.shapes, operands, strict=True)))
     return program, [array for arrays in taken.values() for array in arrays]
 
 

@@ -53,7 +53,7 @@ def test_constant_weights_are_packed_once(log: Path) -> None:
     made = apply_history_best(module, log)
     assert scheduled(made) == {"conv2d_packed"}
     assert "conv2d" not in {variable.name_hint for variable in made.functions}
-    (packed,) = searchlab.workload.packed_by(searchlab.apply_best(log).module)["weight"]
+    (packed,) = searchlab.workload.packed_arguments(searchlab.apply_best(log).module)["weight"]
     assert shapes(made, "conv2d_packed") == [[[1, 4, 8, 8], list(packed.shape)]] * 2
     (x,) = operands(module)
     np.testing.assert_array_equal(run(made, x), run(module, x))

@@ -14,7 +14,7 @@ import pytest
 
 import searchlab
 from searchlab.errors import SearchlabError
-from searchlab.survival import crash_of
+from searchlab.survival import find_crash
 from searchlab.workload import Tir, from_primfunc, parse_workload
 from tests.support.apply.logs import command
 
@@ -83,7 +83,7 @@ def test_a_damaged_graph_is_one_sentence(
 def test_a_graph_is_tried_only_once(workload: Tir, monkeypatch: pytest.MonkeyPatch) -> None:
     logged = Tir.from_log(workload.spelling, workload.content())
     tried = []
-    monkeypatch.setattr("searchlab.workload.tir.crash_of", lambda call: tried.append(call) or "")
+    monkeypatch.setattr("searchlab.workload.tir.find_crash", lambda call: tried.append(call) or "")
     for _ in range(2):
         logged.prim_func()
         workload.prim_func()
@@ -95,11 +95,11 @@ def test_a_call_that_never_returns_is_ended() -> None:
         while True:
             pass
 
-    assert crash_of(forever, seconds=1) == "it takes more than 1 s"
+    assert find_crash(forever, seconds=1) == "it takes more than 1 s"
 
 
 def test_a_library_that_ends_the_process_is_named() -> None:
-    assert crash_of(lambda: os._exit(3)) == "it ends the process with exit code 3"
+    assert find_crash(lambda: os._exit(3)) == "it ends the process with exit code 3"
 
 
 @pytest.mark.parametrize(

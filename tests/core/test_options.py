@@ -16,7 +16,16 @@ from searchlab import NeverTwice, SearchlabError
 from searchlab.costmodel import COST_MODELS
 from searchlab.executors.contract import EXECUTORS
 from searchlab.measure.settings import Settings
-from searchlab.options import Between, Count, NonNegative, Trials, UnitInterval, check_option, in_words, number_of
+from searchlab.options import (
+    Between,
+    Count,
+    NonNegative,
+    Trials,
+    UnitInterval,
+    check_option,
+    describe_values,
+    number_of,
+)
 from searchlab.plugins import PluginKind
 from searchlab.policy import POLICIES
 from searchlab.schema import convert
@@ -87,7 +96,7 @@ def test_every_option_is_declared_and_its_bounds_hold(title: str, name: str) -> 
         declared = parameter.annotation
         if (title, name, option) in OTHER_VALUES:
             continue
-        assert in_words(declared), f"option {option!r} has no declaration that can be checked"
+        assert describe_values(declared), f"option {option!r} has no declaration that can be checked"
         inside, beyond = edges(declared)
         for value in [parameter.default, *inside]:
             kind.check_options(name, cls, {option: value})
@@ -117,7 +126,7 @@ def test_show_and_the_schema_have_what_is_declared(title: str, name: str) -> Non
         if parameter.kind is parameter.VAR_KEYWORD:
             assert taken["additionalProperties"]
             continue
-        assert in_words(parameter.annotation) in shown or title == "executor"
+        assert describe_values(parameter.annotation) in shown or title == "executor"
         number, values = number_of(parameter.annotation), taken["properties"][option]
         if number is not None:
             alternatives = values.get("anyOf", [values])
@@ -190,10 +199,10 @@ def test_undeclared_options_are_free_and_ints_become_floats() -> None:
 
 
 def test_bounds_may_be_open_and_words_keep_their_order() -> None:
-    assert in_words(Annotated[float, Between(1e-3)]) == "a number of at least 0.001"
-    assert in_words(Literal["late", "early"]) == "one of 'late', 'early'"
-    assert in_words(int | Sequence[dict[str, int]]) == in_words("int") == in_words(Any) == ""
-    assert in_words(Trials) == "a whole number from 1 to 1000000000"
+    assert describe_values(Annotated[float, Between(1e-3)]) == "a number of at least 0.001"
+    assert describe_values(Literal["late", "early"]) == "one of 'late', 'early'"
+    assert describe_values(int | Sequence[dict[str, int]]) == describe_values("int") == describe_values(Any) == ""
+    assert describe_values(Trials) == "a whole number from 1 to 1000000000"
     assert check_option("n", 10**30, Count) == 10**30
     assert get_origin(Count) is Annotated and get_args(Count)[0] is int
 

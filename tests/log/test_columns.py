@@ -92,7 +92,7 @@ def test_they_are_those_of_the_records_however_they_were_read(
 @given(records(), st.builds(Budget, trials=st.integers(1, 8), seconds=st.none() | st.floats(1, 60)))
 def test_a_budget_cuts_them_where_it_cuts_the_log(own: tuple[Record, ...], budget: Budget) -> None:
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=3), own, None, Ended(trials=len(own)) if own else None)
-    assert same(budget.cut(Columns.from_log(log, {})), Columns.from_log(budget.cut(log), {}))
+    assert same(budget.truncate(Columns.from_log(log, {})), Columns.from_log(budget.truncate(log), {}))
 
 
 @pytest.mark.parametrize(

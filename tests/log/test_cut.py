@@ -26,7 +26,7 @@ def test_no_trial_is_lost_if_a_log_is_cut_while_it_grows(resumed: bool, tmp_path
     whole = read_log(begun(tmp_path / "whole.jsonl"))
     path = tmp_path / "a.jsonl"
     if resumed:
-        write_log(path, whole.first(2))
+        write_log(path, whole.head(2))
     with pytest.raises(LogCut, match=r"all 3 trials are in .*a\.saved-1\.jsonl"), LogWriter(path, whole.header) as log:
         for record in whole.records[2 * resumed : 2]:
             log.append(record)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from searchlab.log.forecast import PAUSE, RunStatus, forecast, total_left
+from searchlab.log.forecast import PAUSE, RunStatus, forecast, sum_forecasts
 from searchlab.log.format import Ended, Log
 from searchlab.log.plan import UNLIMITED, Budget, PlannedRun
 from tests.support.logs import HEADER, trial
@@ -42,7 +42,7 @@ def test_time_left_is_judged_by_the_nearest_logs_there_are() -> None:
         ("other", "new"): (10, 10 * overall),
         ("third", "done"): (0, 0.0),
     }
-    assert total_left(forecast(statuses)) == (34, 12 + 160 + 10 * each + 10 * overall)
+    assert sum_forecasts(forecast(statuses)) == (34, 12 + 160 + 10 * each + 10 * overall)
 
 
 def test_an_interruption_is_no_time_spent_on_a_trial() -> None:
@@ -60,7 +60,7 @@ def test_budgets_of_seconds_limit_trials_and_time() -> None:
 
 def test_what_no_budget_limits_is_unknown() -> None:
     endless = RunStatus.from_log(planned("a", trials=UNLIMITED, stop_after=5), timed(1, 2))
-    assert total_left(forecast([endless, RunStatus(planned("b"))])) == (None, None)
+    assert sum_forecasts(forecast([endless, RunStatus(planned("b"))])) == (None, None)
     ended = replace(timed(1, 2), ended=Ended(trials=2))
     assert RunStatus.from_log(endless.run, ended).complete
-    assert total_left(forecast([RunStatus.from_log(endless.run, ended)])) == (0, 0.0)
+    assert sum_forecasts(forecast([RunStatus.from_log(endless.run, ended)])) == (0, 0.0)

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from searchlab.errors import MAX_TEXT, cut
+from searchlab.errors import MAX_TEXT, shorten_text
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.measure.process import Channel, Deadline, wait_for_answers
 from searchlab.records import Measurement
@@ -179,6 +179,6 @@ def test_a_channel_gives_up_where_nobody_reads() -> None:
 
 
 def test_cut_keeps_both_ends_and_is_not_repeated() -> None:
-    text = cut("a" * 9000 + "end")
+    text = shorten_text("a" * 9000 + "end")
     assert len(text) == MAX_TEXT and text.endswith("end") and "9003 characters" in text
-    assert cut(text) == text
+    assert shorten_text(text) == text

@@ -46,7 +46,7 @@ import os
 os.environ["TVM_NUM_THREADS"] = "4"
 import numpy as np, tvm, time
 from tvm import te
-from searchlab.survival import crash_of
+from searchlab.survival import find_crash
 from tests.support.cli import python
 from tests.support.limits import file_size_limit
 a = te.placeholder((1 << 16,), name="a")
@@ -56,7 +56,7 @@ library = tvm.compile(schedule.mod, target={"kind": "llvm", "num-cores": 4})
 library["main"](*(tvm.runtime.tensor(np.zeros(1 << 16, "float32")) for _ in "ab"))
 time.sleep(1)  # by now, the threads of the pool sleep
 with file_size_limit(500):
-    print(crash_of(lambda: library.export_library("model.so"), 20))
+    print(find_crash(lambda: library.export_library("model.so"), 20))
 """
 
 

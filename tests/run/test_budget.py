@@ -98,7 +98,7 @@ def test_an_extended_run_ends_where_a_single_run_would(table: Path, tmp_path: Pa
         first = run(table, steps, **{name: small})
         both = run(table, steps, **{name: large})
         assert len(both.records) > len(first.records) and both.ended and getattr(both.ended, name) == large
-        assert len(trials_of(steps)) == len(Budget(**{name: large}).cut(both).records)
+        assert len(trials_of(steps)) == len(Budget(**{name: large}).truncate(both).records)
         if name == "stop_after":
             run(table, whole, **{name: large})
             assert trials_of(steps) == trials_of(whole)
@@ -123,7 +123,10 @@ def test_the_first_part_of_a_budget_that_is_spent_counts(table: Path, tmp_path: 
     assert by_gain.ended and by_gain.ended.stop_after == 8
     by_space = run(table, tmp_path / "c.jsonl", seconds=1e6)
     assert by_space.ended and by_space.ended.by_policy and len(by_space.records) == toys.Small().size()
-    assert len(Budget(stop_after=4).cut(by_space).records) < 120 and Budget(trials=1000).cut(by_space) is by_space
+    assert (
+        len(Budget(stop_after=4).truncate(by_space).records) < 120
+        and Budget(trials=1000).truncate(by_space) is by_space
+    )
 
 
 def test_a_budget_smaller_than_the_log_warns(table: Path, tmp_path: Path) -> None:
@@ -173,9 +176,9 @@ def test_the_log_of_a_smaller_budget_is_a_prefix(
         (Budget(1000, None, stop_after), Budget(1000, None, stop_after + 3)),
         (Budget(1000, seconds, stop_after), Budget(1000, 2 * seconds, 2 * stop_after)),
     ):
-        small_part, large_part = small.cut(log), large.cut(log)
+        small_part, large_part = small.truncate(log), large.truncate(log)
         assert len(small_part.records) <= len(large_part.records) <= len(log.records)
-        assert small.cut(small_part) is small_part and (small_part is log or len(small_part.records) % size == 0)
+        assert small.truncate(small_part) is small_part and (small_part is log or len(small_part.records) % size == 0)
         if small_part is not log:
             assert small.complete(small_part)
             ended = small_part.ended

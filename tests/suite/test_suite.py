@@ -246,9 +246,9 @@ def test_a_baseline_that_does_not_replay_is_named(copy: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*NPY_DISABLE_CPU_FEATURES")
 def test_a_run_that_depends_on_a_last_bit_replays_elsewhere(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "avx512", lambda: ["AVX512_SKX"])
-    real = verify.Replayer.difference
+    real = verify.Replayer.describe_difference
     answers = iter(["random differs", "random differs, too"])
-    monkeypatch.setattr(verify.Replayer, "difference", lambda *case: next(answers, "") or real(*case))
+    monkeypatch.setattr(verify.Replayer, "describe_difference", lambda *case: next(answers, "") or real(*case))
     said: list[tuple[str, list[str]]] = []
     assert verify_suite(find_suite(sealed), lambda *step: said.append(step), None)
     assert said[-1][0].endswith("runs of baselines, replayed, 2 of them without numpy's code for AVX-512")
@@ -509,5 +509,5 @@ def test_a_replay_in_another_process_trusts_what_this_one_does(tmp_path: Path) -
         result = read_trajectories(tmp_path / "out" / RESULT)
         (run,) = result.tables["small"].runs
         replayer = verify.Replayer(find_suite(directory))
-        assert replayer.without_avx512([(result, "small", run)], []) == [""]
-    assert replayer.without_avx512([(result, "small", run)], []) is None
+        assert replayer.replay_without_avx512([(result, "small", run)], []) == [""]
+    assert replayer.replay_without_avx512([(result, "small", run)], []) is None

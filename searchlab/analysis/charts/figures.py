@@ -13,7 +13,7 @@ from ...arrays import Floats
 from ...log.columns import METRICS as FIELDS
 from ...stats.curves import Band, band_at
 from ...stats.inference import ROPE
-from ...units import VALUES, in_unit
+from ...units import VALUES, convert_throughput
 from ..knobs import MAX_VALUES, MeasuredSpace
 from ..measures import AREA
 from ..model import Contrast, Overall, Summary, WorkloadSummary
@@ -145,8 +145,8 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
     levels: list[Level] = []
     if best and item.target_gflops:
         share = f"{100 * item.target_gflops / best:.0f} % of the best known"
-        goals = {f"best known {in_unit(best, item.unit):.{digits}f}": best, share: item.target_gflops}
-        levels = [Level(short(in_unit(value, item.unit)), name) for name, value in goals.items()]
+        goals = {f"best known {convert_throughput(best, item.unit):.{digits}f}": best, share: item.target_gflops}
+        levels = [Level(short(convert_throughput(value, item.unit)), name) for name, value in goals.items()]
     start, sharing = runs.shared_start
     which = "all" if len(sharing) == len(runs.strategies) else f"{len(sharing)} of {len(runs.strategies)}"
     shade = Level(start, f"random start shared by {which} strategies: {counted(start, 'trial')}") if start else None
@@ -175,7 +175,7 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
 
 
 def _in_unit(band: Band, unit: str) -> Band:
-    return Band(band.x, *(in_unit(edge, unit) for edge in (band.lower, band.median, band.upper)))
+    return Band(band.x, *(convert_throughput(edge, unit) for edge in (band.lower, band.median, band.upper)))
 
 
 def _seed(strategy: str, run: LoggedRun, unit: str) -> list[Row]:
@@ -183,7 +183,7 @@ def _seed(strategy: str, run: LoggedRun, unit: str) -> list[Row]:
     faster = np.flatnonzero(np.diff(run.curve, prepend=0.0) > 0)
     at = np.union1d(faster, [len(run.curve) - 1]).astype(np.int64)
     at = at[run.curve[at] > 0]
-    values = zip((at + 1).tolist(), shorten(in_unit(run.curve[at], unit)), strict=True)
+    values = zip((at + 1).tolist(), shorten(convert_throughput(run.curve[at], unit)), strict=True)
     return [{"strategy": strategy, "seed": run.seed, "x": x, "y": y} for x, y in values]
 
 
@@ -308,7 +308,10 @@ def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
 
 def _rounded(rows: Sequence[Row], unit: str) -> list[Row]:
     return [
-        {key: short(in_unit(value, unit)) if isinstance(value, float) else value for key, value in row.items()}
+        {
+            key: short(convert_throughput(value, unit)) if isinstance(value, float) else value
+            for key, value in row.items()
+        }
         for row in rows
     ]
 

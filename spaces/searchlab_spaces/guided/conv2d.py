@@ -16,7 +16,7 @@ from ..asked import Memory
 from .conv2d_direct import Direct
 from .conv2d_im2row import Im2row
 from .conv2d_winograd import ERROR, Winograd
-from .packed import Weights, packed_apart
+from .packed import Weights, split_packing
 from .words import missing_instruction
 
 if TYPE_CHECKING:
@@ -101,4 +101,4 @@ class GuidedConv2d(Space):
         self.knobs(config)
         choices: dict[str, Any] = {name: value for name, value in config.items() if name != "lowering"}
         sch = self._lowerings[str(config["lowering"])].schedule(**choices)
-        return packed_apart(sch, "weight") if self.weights == "packed" else sch
+        return split_packing(sch, "weight") if self.weights == "packed" else sch

@@ -20,7 +20,7 @@ from .common import FORK, UNROLLED, registers
 from .gemm_algorithms import ALGORITHMS, EXTENT, AlgorithmName, extents
 from .gemm_schedule import Plan, basic, schedule_blocks
 from .gemm_words import Words
-from .packed import Weights, packed_apart
+from .packed import Weights, split_packing
 from .words import missing_instruction
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ class GuidedGemm(ProductSpace):
                 self.batched,
             ),
         )
-        return packed_apart(sch, "B") if self.weights == "packed" else sch
+        return split_packing(sch, "B") if self.weights == "packed" else sch
 
     def _vector(self, packed: frozenset[str]) -> int:
         """Return the number of elements in a vector: a full register, or half if this avoids edges of an unpacked B.

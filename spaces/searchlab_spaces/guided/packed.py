@@ -15,7 +15,7 @@ Weights = Literal["plain", "packed"]
 """How a program takes the weights: in the workload's layout, or packed."""
 
 
-def packed_apart(sch: Schedule, name: str) -> Schedule:
+def split_packing(sch: Schedule, name: str) -> Schedule:
     """Move the statements that depend only on the argument ``name`` from ``main`` to ``pack_NAME``.
 
     The arrays that ``pack_NAME`` writes take the argument's place in ``main``. The statements must be outermost loops

@@ -16,7 +16,7 @@ from searchlab.measure.code import packed_inputs
 from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import Target, resolve_target
-from searchlab.workload import packed_by, parse_workload
+from searchlab.workload import packed_arguments, parse_workload
 from searchlab_spaces.guided.words import INSTRUCTIONS
 from tests.support.spaces.targets import UNOPTIMIZED
 
@@ -61,7 +61,7 @@ def test_the_answer_is_right_and_the_weights_are_packed_once(
     rtol, atol = space.workload.tolerance()
     for config in space.sample_new(np.random.default_rng(2), 3, ()):
         module = space.schedule(config).mod
-        packed = packed_by(module)
+        packed = packed_arguments(module)
         assert list(packed) == [weights]
         program = tvm.compile(module, target=native.tvm).jit()
         taken = packed_inputs(program, packed, inputs)
@@ -74,13 +74,15 @@ def test_the_answer_is_right_and_the_weights_are_packed_once(
 
 def test_winograd_takes_transformed_weights(native: Target) -> None:
     space = made("guided-conv2d", "conv2d:1x9x9x16x8x3x3:p1", native, winograd=True)
-    (kernels,) = packed_by(space.schedule(Config({"lowering": "winograd", "pixels": 16, "channels": 14})).mod)["weight"]
+    (kernels,) = packed_arguments(space.schedule(Config({"lowering": "winograd", "pixels": 16, "channels": 14})).mod)[
+        "weight"
+    ]
     assert kernels.shape[1:3] == (6, 6)
 
 
 def test_row_sums_of_int8_weights_are_packed_too(native: Target) -> None:
     space = made("guided-conv2d", "conv2d:1x7x7x32x16x1x1:int8", native, dot=True)
-    arrays = packed_by(space.schedule(space.sample(np.random.default_rng(0))).mod)["weight"]
+    arrays = packed_arguments(space.schedule(space.sample(np.random.default_rng(0))).mod)["weight"]
     assert [array.shape for array in arrays if array.name == "sums"] == [(32,)] and len(arrays) == 2
 
 
@@ -102,7 +104,7 @@ def test_products_with_padding_are_omitted(workload: str, taps: tuple[Any, ...],
         module = space.schedule(config).mod
         program = tvm.compile(module, target=native.tvm).jit()
         tensors = {name: tvm.runtime.tensor(array) for name, array in inputs.items()}
-        taken = packed_inputs(program, packed_by(module), tensors)
+        taken = packed_inputs(program, packed_arguments(module), tensors)
         result = tvm.runtime.empty(expected.shape)
         program["main"](*(array for arrays in taken.values() for array in arrays), result)
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-4)
