@@ -38,7 +38,7 @@ from tvm import relax
 from tvm.ir import Op
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from searchlab.apply.matching import FlatFunction, in_place_of, order_of
+from searchlab.apply.matching import FlatFunction, match_arguments, substitute_function
 from searchlab.arrays import Floats
 from searchlab.machine.host import available_cores, observe_load, start_tvm_threads
 from searchlab.measure.code import compile_program
@@ -130,9 +130,9 @@ class Model:
         compiled = {}
         for name in layer.task.functions:
             function = FlatFunction(self.module[name])
-            order = order_of(function, reference)
+            order = match_arguments(function, reference)
             assert order is not None
-            main = in_place_of(function.func, program, order).with_attr("global_symbol", "main")
+            main = substitute_function(function.func, program, order).with_attr("global_symbol", "main")
             compiled[name] = compile_program(tvm.IRModule({"main": main}), self.target).jit()["main"]
         return compiled
 

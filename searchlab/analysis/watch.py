@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ..errors import SearchlabError, SearchlabWarning, describe, encodable
-from ..log.forecast import RunStatus, duration, forecast, sum_forecasts
+from ..log.forecast import RunStatus, forecast, format_duration, sum_forecasts
 from ..log.format import Log, decode_log, find_logs, read_log_bytes
 from ..log.lease import is_locked
 from ..log.plan import Budget, PlannedRun, StudyPlan, read_plan
@@ -127,7 +127,7 @@ class StudyProgress:
         if trials:
             text += f", at most {trials:,} left"
         if seconds and states["running"]:
-            text += f", which take about {duration(seconds / states['running'])}"
+            text += f", which take about {format_duration(seconds / states['running'])}"
         changed = max((look.stamp[-1] / 1e9 for look in self.looks.values() if look.stamp), default=math.inf)
         is_quiet = not self.is_running and time.time() - changed > PAUSE_SECONDS
         if self.plan and is_quiet and states["finished"] < len(statuses):

@@ -77,7 +77,7 @@ def apply_history_best(
     """
     from tvm.tirx import PrimFunc
 
-    from .matching import FlatFunction, in_place_of, order_of
+    from .matching import FlatFunction, match_arguments, substitute_function
     from .packed import PackedFunction, with_packed_calls
 
     functions = {
@@ -87,47 +87,49 @@ def apply_history_best(
     }
 
     @cache
-    def computing(workload: Workload) -> dict[Any, Any]:
+    def find_matches(workload: Workload) -> dict[Any, Any]:
         """Return the functions that compute ``workload``, with their argument orders."""
         reference = FlatFunction(workload.prim_func())
-        orders = {variable: order_of(function, reference) for variable, function in functions.items()}
+        orders = {variable: match_arguments(function, reference) for variable, function in functions.items()}
         return {variable: order for variable, order in orders.items() if order is not None}
 
-    best = _best(_results(logs), None if target is None else resolve_target(target))
-    replaced: dict[Any, Any] = {}
-    with_packed: dict[str, PackedFunction] = {}
+    best = _select_best(_results(logs), None if target is None else resolve_target(target))
+    replacements: dict[Any, Any] = {}
+    packed_functions: dict[str, PackedFunction] = {}
     missing: list[Workload] = []
     for workload, winner in best.items():
-        if not (matched := computing(workload)):
+        if not (matches := find_matches(workload)):
             missing.append(workload)
             continue
         program = winner.schedule().mod
         packed = packed_arguments(program)
         counts = {
-            at: len(packed[argument.name]) for at, argument in enumerate(workload.arguments) if argument.name in packed
+            index: len(packed[argument.name])
+            for index, argument in enumerate(workload.arguments)
+            if argument.name in packed
         }
-        for variable, order in matched.items():
+        for variable, order in matches.items():
             func = functions[variable].func
-            main = in_place_of(func, program["main"], order, counts)
+            main = substitute_function(func, program["main"], order, counts)
             if not packed:
-                replaced[variable] = main
+                replacements[variable] = main
                 continue
-            arguments = {order[at]: workload.arguments[at] for at in counts}
-            with_packed[variable.name_hint] = PackedFunction(program, main, arguments, winner.result.space.target)
+            arguments = {order[index]: workload.arguments[index] for index in counts}
+            packed_functions[variable.name_hint] = PackedFunction(program, main, arguments, winner.result.space.target)
     if missing:
-        warn(_no_match(missing, {variable.name_hint: function for variable, function in functions.items()}))
+        warn(_describe_missing(missing, {variable.name_hint: function for variable, function in functions.items()}))
     applied = mod.clone()
-    if with_packed:
-        applied, packed_every_call = with_packed_calls(applied, with_packed)
+    if packed_functions:
+        applied, packed_every_call = with_packed_calls(applied, packed_functions)
         if packed_every_call:
             warn(
                 f"the programs for {', '.join(packed_every_call)} take packed weights, but the weights are not "
                 f"constants in the module, so they are packed in every run; make them constants with --bind "
                 f"FILE.npz (in Python, relax.transform.BindParams), or use logs of a space without weights='packed'"
             )
-    for variable, function in replaced.items():
+    for variable, function in replacements.items():
         applied.update_func(applied.get_global_var(variable.name_hint), function)
-    if replaced or with_packed:
+    if replacements or packed_functions:
         use_threads_of(next(iter(best.values())).result.space.target)
     return applied
 
@@ -142,7 +144,7 @@ def _results(logs: Logs) -> list[Result]:
     return results
 
 
-def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
+def _select_best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
     """Return each workload's fastest trial for ``target``."""
     usable = [
         result for result in results if ":" not in result.log.header.fingerprint and np.isfinite(result.log.costs).any()
@@ -153,10 +155,10 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
             f"no log has a successful trial in a searchlab space: {paths}; tune first, or pass different logs"
         )
     targets = {_target_of(result): result.log.header.target for result in usable}
-    listed = "; ".join(sorted(targets))
+    names = "; ".join(sorted(targets))
     if target is None:
         if len(targets) > 1:
-            raise SearchlabError(f"the logs are for {len(targets)} targets: {listed}; choose one of them with target=")
+            raise SearchlabError(f"the logs are for {len(targets)} targets: {names}; choose one of them with target=")
         target = resolve_target(*targets.values())
     best: dict[Workload, Best] = {}
     for result in usable:
@@ -167,7 +169,7 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
             best[workload] = result.best
     if not best:
         raise SearchlabError(
-            f"none of the logs is for the target {target}; they are for {listed}; pass different logs or a different "
+            f"none of the logs is for the target {target}; they are for {names}; pass different logs or a different "
             "target"
         )
     return best
@@ -182,20 +184,22 @@ def _target_name(target: Target) -> str:
     return json.dumps({name: value for name, value in target.spec.items() if name != "caches"}, sort_keys=True)
 
 
-def _no_match(missing: list[Workload], functions: dict[str, FlatFunction]) -> str:
-    from .matching import FlatFunction, order_of
+def _describe_missing(missing: list[Workload], functions: dict[str, FlatFunction]) -> str:
+    from .matching import FlatFunction, match_arguments
 
     names = [f"{name}({_describe_arguments(function)})" for name, function in functions.items()]
-    listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    names_text = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     message = (
         f"no function in the module computes {', '.join(map(str, missing))}, so the recorded program is not used; "
-        f"unscheduled functions in the module: {listed or 'none; relax.transform.LegalizeOps creates them'}"
+        f"unscheduled functions in the module: {names_text or 'none; relax.transform.LegalizeOps creates them'}"
     )
     for workload in missing:
         if not isinstance(workload, Gemm):
             continue
         reference = FlatFunction(_transposed(workload).prim_func())
-        if transposed := [name for name, function in functions.items() if order_of(function, reference) is not None]:
+        if transposed := [
+            name for name, function in functions.items() if match_arguments(function, reference) is not None
+        ]:
             message += f"; {', '.join(transposed)} stores B in the other order: tune {_transposed(workload)} instead"
     return message
 

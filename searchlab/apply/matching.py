@@ -57,18 +57,18 @@ class FlatFunction:
         An example of a copy is the unpadded input of a conv2d in Relax. Where an element of an argument is added to an
         intermediate result, the argument comes second.
         """
-        func = inlined(self.func)
+        func = inline_blocks(self.func)
 
         def is_argument(value: Any) -> bool:
             return isinstance(value, TensorLoad) and any(map(value.source.same_as, func.params))
 
-        def ordered(addition: Add) -> Add:
+        def order_operands(addition: Add) -> Add:
             swapped = is_argument(addition.a) and not is_argument(addition.b)
             return Add(addition.b, addition.a) if swapped else addition
 
-        return structural_map(func, (Add, ordered))
+        return structural_map(func, (Add, order_operands))
 
-    def flat(self, order: Sequence[int]) -> PrimFunc:
+    def lower(self, order: Sequence[int]) -> PrimFunc:
         """Return the function lowered to loops over flat arguments, which are arranged in ``order``."""
         assert self.arguments is not None
         func = self._plain
@@ -81,15 +81,15 @@ class FlatFunction:
         return _lowering_passes()(IRModule({"main": flattened}))["main"]
 
     @cached_property
-    def in_own_order(self) -> PrimFunc:
-        return self.flat(range(len(self.func.params)))
+    def lowered(self) -> PrimFunc:
+        return self.lower(range(len(self.func.params)))
 
 
 MAX_INLINED = 16
 """The maximum number of blocks to inline, as expressions may double in size with each of them."""
 
 
-def inlined(func: PrimFunc) -> PrimFunc:
+def inline_blocks(func: PrimFunc) -> PrimFunc:
     """Return ``func`` without copies, and with the elementwise operations after a reduction in a single block."""
     schedule = Schedule(IRModule({"main": func.with_attr("global_symbol", "main")}))
     root = schedule.get_sblock(func.body.block.name_hint)
@@ -97,7 +97,7 @@ def inlined(func: PrimFunc) -> PrimFunc:
     blocks = schedule.get_child_blocks(root)
     for block in blocks:
         elementwise = len(blocks) <= MAX_INLINED and not any(
-            map(reduces, [schedule.get(block), *map(schedule.get, schedule.get_consumers(block))])
+            map(is_reduction, [schedule.get(block), *map(schedule.get, schedule.get_consumers(block))])
         )
         if elementwise or _only_copies(schedule.get(block), intermediates):
             with suppress(ScheduleError):  # it writes a result, or another block writes to the same buffer
@@ -105,12 +105,12 @@ def inlined(func: PrimFunc) -> PrimFunc:
     return schedule.mod["main"]
 
 
-def reduces(block: SBlock) -> bool:
+def is_reduction(block: SBlock) -> bool:
     """Return whether ``block`` reduces several elements to one."""
     return any(axis.iter_type == axis.CommReduce for axis in block.iter_vars)
 
 
-def order_of(func: FlatFunction, reference: FlatFunction) -> tuple[int, ...] | None:
+def match_arguments(func: FlatFunction, reference: FlatFunction) -> tuple[int, ...] | None:
     """Return the order that maps the parameters of ``func`` to those of ``reference``.
 
     The result is None if the two functions do not perform the same computation.
@@ -121,15 +121,15 @@ def order_of(func: FlatFunction, reference: FlatFunction) -> tuple[int, ...] | N
         if tuple(func.arguments[index] for index in order) != reference.arguments:
             continue
         try:
-            flat = func.flat(order)
+            flat = func.lower(order)
         except (RuntimeError, ValueError, TypeError, LookupError):  # TVM cannot lower it, so it cannot be a workload
             return None
-        if structural_equal(flat, reference.in_own_order):
+        if structural_equal(flat, reference.lowered):
             return order
     return None
 
 
-def in_place_of(
+def substitute_function(
     func: PrimFunc, program: PrimFunc, order: Sequence[int], packed: Mapping[int, int] | None = None
 ) -> PrimFunc:
     """Return ``program`` with the parameters and attributes of ``func``, marked as scheduled and never to be fused.
@@ -137,7 +137,7 @@ def in_place_of(
     Args:
         func: The function to replace.
         program: The scheduled function.
-        order: The parameters of ``func`` in the order of the workload's arguments; see :func:`order_of`.
+        order: The parameters of ``func`` in the order of the workload's arguments; see :func:`match_arguments`.
         packed: A mapping from the index of each argument that ``program`` accepts in packed form to the number of
             parameters that replace it. These parameters are kept.
     """

@@ -77,11 +77,11 @@ def with_packed_calls(mod: tvm.IRModule, functions: Mapping[str, PackedFunction]
             f"the function {calls.otherwise!r}, whose program takes packed weights, is used by something other "
             f"than call_tir; apply the logs right after relax.transform.LegalizeOps"
         )
-    made = calls.builder_.get()
+    module = calls.builder_.get()
     for variable in mod.functions:
         if variable.name_hint in calls.replacements:
-            del made[variable]
-    return made, list(dict.fromkeys(calls.packed_every_call))
+            del module[variable]
+    return module, list(dict.fromkeys(calls.packed_every_call))
 
 
 @mutator

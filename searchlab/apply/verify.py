@@ -189,26 +189,28 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
     )
     seeds = tuple(range(seed, seed + INPUT_SEEDS))
     with LocalMeasurer(settings, space.target, {}, settings.workers or available_cores()) as measurer:
-        now = list(measurer.measure(space, [trial.config for trial in trials]))
-        trials = [replace(trial, measurement=measurement) for trial, measurement in zip(trials, now, strict=True)]
+        measurements = list(measurer.measure(space, [trial.config for trial in trials]))
+        trials = [
+            replace(trial, measurement=measurement) for trial, measurement in zip(trials, measurements, strict=True)
+        ]
         programs = [_check_remeasured(measurer, space, result, trial, seeds) for trial in trials]
-        alive = [trial for trial, program in zip(trials, programs, strict=True) if program.runs]
+        timeable = [trial for trial, program in zip(trials, programs, strict=True) if program.runs]
         untuned = None
-        if alive and space.target.kind == "llvm":  # it binds no threads, so it cannot run on a GPU
+        if timeable and space.target.kind == "llvm":  # it binds no threads, so it cannot run on a GPU
             (measurement,) = measurer.measure(
-                Untuned(space.workload, space.target), [Config({})], min(trial.cost for trial in alive)
+                Untuned(space.workload, space.target), [Config({})], min(trial.cost for trial in timeable)
             )
             untuned = Trial(0, Config({}), measurement)
-        alive = [trial for trial in alive if _can_be_timed(measurer, space, trial)]
-        timings = _time_in_turn(measurer, space, alive, untuned)
+        timeable = [trial for trial in timeable if _can_be_timed(measurer, space, trial)]
+        timings = _time_in_turn(measurer, space, timeable, untuned)
     floor = noise(result.log) or 0.0
-    positions = {trial.index: position for position, trial in enumerate(alive)}
+    positions = {trial.index: position for position, trial in enumerate(timeable)}
     for index, program in enumerate(programs):
         position = positions.get(program.trial)
         if position is not None:
             seconds = timings.alone[position]
             spread = spread_of(seconds) + max(floor, spread_of(program.logged))
-            speed_up = _speed_up(timings, position, settings.run_timeout, untuned)
+            speed_up = _compute_speed_up(timings, position, settings.run_timeout, untuned)
             programs[index] = replace(program, seconds=seconds, noise=spread, speed_up=speed_up)
         elif program.failure is None:
             programs[index] = replace(program, failure="run_error", message="it ran, but failed when it was timed")
@@ -219,8 +221,8 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         seeds,
         tuple(programs),
         timings.untuned,
-        _note(space.target, untuned),
-        _time_numpy(space, settings) if alive else (),
+        _explain_missing_speed_up(space.target, untuned),
+        _time_numpy(space, settings) if timeable else (),
         settings,
         has_settings,
         busy=bool(load),
@@ -266,7 +268,9 @@ def describe_verification(verification: Verification) -> list[str]:
                 f"{speed_up.low:.3g} and {speed_up.high:.3g}{'' if speed_up.rounds else ', not timed in turn'})"
             )
         if verification.numpy and program.seconds:
-            texts.append(f"  NumPy's {_blas()}, with as many threads, {_compare_numpy(verification, program.seconds)}")
+            texts.append(
+                f"  NumPy's {_blas_name()}, with as many threads, {_compare_numpy(verification, program.seconds)}"
+            )
     return texts + [verification.note] * bool(verification.note)
 
 
@@ -335,8 +339,8 @@ def _check_machine(log: Log, target: Target) -> None:
         )
 
 
-def _check_same(log: Log, what: str, current: str) -> None:
-    recorded = log.header.host.get(what, current)
+def _check_same(log: Log, field: str, current: str) -> None:
+    recorded = log.header.host.get(field, current)
     if recorded != current:
         raise SearchlabError(
             f"{log.path} was measured on {recorded!r}, but this machine has {current!r}, so the times cannot be "
@@ -344,7 +348,7 @@ def _check_same(log: Log, what: str, current: str) -> None:
         )
 
 
-def _note(target: Target, untuned: Trial | None) -> str:
+def _explain_missing_speed_up(target: Target, untuned: Trial | None) -> str:
     """Return the reason why there is no comparison with the untuned program, or an empty string if there is one."""
     if target.kind != "llvm":
         return "no comparison with the untuned program: it binds no threads, so it cannot run on a GPU"
@@ -360,22 +364,24 @@ def _check_remeasured(
     measurer: LocalMeasurer, space: Space, result: Result, trial: Trial, seeds: Sequence[int]
 ) -> VerifiedProgram:
     """Check a remeasured trial on the inputs of every seed, and compare its program with the one measured before."""
-    now = trial.measurement
+    measurement = trial.measurement
     program = VerifiedProgram(
         trial.index,
         trial.config.to_json(),
         _logged_readings(result.log, result.trials[trial.index]),
-        now.failure,
-        now.message,
+        measurement.failure,
+        measurement.message,
     )
-    if now.failure is not None:
-        return replace(program, message=now.message + " (inputs from seed 0)" * (now.failure == "wrong_answer"))
+    if measurement.failure is not None:
+        return replace(
+            program, message=measurement.message + " (inputs from seed 0)" * (measurement.failure == "wrong_answer")
+        )
     for seed in seeds:
-        if failed := measurer.check(space, now.program, seed):
+        if failed := measurer.check(space, measurement.program, seed):
             return replace(program, failure=failed.failure, message=f"{failed.message} (inputs from seed {seed})")
-    measured = recorded_program(result.trials[trial.index])
-    if measured and measured != now.program:
-        message = describe_program_change(measured, now.program, result.log.versions)
+    original_program = recorded_program(result.trials[trial.index])
+    if original_program and original_program != measurement.program:
+        message = describe_program_change(original_program, measurement.program, result.log.versions)
         return replace(program, failure="another_program", message=message)
     return program
 
@@ -404,13 +410,13 @@ def _time_in_turn(measurer: LocalMeasurer, space: Space, trials: Sequence[Trial]
     if not trials:
         return _Timings([])
     settings = measurer.settings
-    working = untuned if untuned and untuned.measurement.failure is None else None
-    rounds = _rounds(settings, [*trials, working], UNTUNED_SECONDS) if working else 0
-    if working and rounds and not _can_be_timed(measurer, space, working):
-        working, rounds = None, 0
-    own_rounds = max(1, _rounds(settings, trials, 0.8 * settings.run_timeout * len(trials)))
+    timeable = untuned if untuned and untuned.measurement.failure is None else None
+    rounds = _count_rounds(settings, [*trials, timeable], UNTUNED_SECONDS) if timeable else 0
+    if timeable and rounds and not _can_be_timed(measurer, space, timeable):
+        timeable, rounds = None, 0
+    own_rounds = max(1, _count_rounds(settings, trials, 0.8 * settings.run_timeout * len(trials)))
     try:
-        together = measurer.remeasure(space, [*trials, working], rounds) if working and rounds else []
+        together = measurer.remeasure(space, [*trials, timeable], rounds) if timeable and rounds else []
         alone = together[:-1] if rounds >= own_rounds else measurer.remeasure(space, trials, own_rounds)
     except CannotMeasure as error:
         raise SearchlabError(
@@ -418,7 +424,7 @@ def _time_in_turn(measurer: LocalMeasurer, space: Space, trials: Sequence[Trial]
         ) from None
     if together:
         return _Timings(alone, together[:-1], together[-1])
-    return _Timings(alone, None, working.measurement.seconds if working else ())
+    return _Timings(alone, None, timeable.measurement.seconds if timeable else ())
 
 
 def _time_numpy(space: Space, settings: LocalSettings) -> Readings:
@@ -436,7 +442,7 @@ def _time_numpy(space: Space, settings: LocalSettings) -> Readings:
         return tuple(seconds / number for seconds in timer.repeat(ROUNDS, number))
 
 
-def _blas() -> str:
+def _blas_name() -> str:
     """Return the name of the library that computes NumPy's matrix products, such as ``"openblas"``."""
     return next((info["internal_api"] for info in threadpool_info() if info["user_api"] == "blas"), "BLAS")
 
@@ -449,17 +455,19 @@ def _can_be_timed(measurer: LocalMeasurer, space: Space, trial: Trial) -> bool:
     return True
 
 
-def _rounds(settings: RunSettings, trials: Sequence[Trial], limit: float) -> int:
+def _count_rounds(settings: RunSettings, trials: Sequence[Trial], limit: float) -> int:
     """Return the number of rounds, at most :data:`ROUNDS`, that fit into ``limit`` seconds.
 
     A reading takes one execution, followed by ``number`` executions or as many as are needed to reach
     ``min_repeat_ms``, increasing in steps.
     """
-    least = 3e-3 * settings.min_repeat_ms
-    return min(ROUNDS, int(limit / sum(trial.cost + max(least, settings.number * trial.cost) for trial in trials)))
+    min_seconds = 3e-3 * settings.min_repeat_ms
+    return min(
+        ROUNDS, int(limit / sum(trial.cost + max(min_seconds, settings.number * trial.cost) for trial in trials))
+    )
 
 
-def _speed_up(timings: _Timings, index: int, run_timeout: float, untuned: Trial | None) -> SpeedUp | None:
+def _compute_speed_up(timings: _Timings, index: int, run_timeout: float, untuned: Trial | None) -> SpeedUp | None:
     """Return the speed-up of a program in ``timings``, or None if the untuned program has no readings."""
     seconds, readings = timings.alone[index], timings.untuned
     if untuned and untuned.measurement.failure == "run_timeout":

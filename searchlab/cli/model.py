@@ -205,7 +205,7 @@ def run(
         shown, more = map(str, compiled.signature.inputs[:SHOWN]), len(compiled.signature.inputs) - SHOWN
         say(f"random inputs: {', '.join(shown)}" + (f", and {more} more" if more > 0 else ""))
     else:
-        arrays = compiled.in_order(read_arrays(inputs), inputs)
+        arrays = compiled.order_inputs(read_arrays(inputs), inputs)
     results = compiled.run(arrays)
     if outputs is not None:
         write_arrays(outputs, {f"output_{index}": array for index, array in enumerate(results)})

@@ -18,7 +18,7 @@ from ..analysis.watch import StudyProgress, WatchServer
 from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
 from ..executors.contract import count_jobs
-from ..log.forecast import RunStatus, duration, forecast, sum_forecasts
+from ..log.forecast import RunStatus, forecast, format_duration, sum_forecasts
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
 from ..machine.host import available_cores
@@ -206,7 +206,7 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
                 forecast.runs,
                 forecast.complete,
                 "unknown" if forecast.trials is None else f"{forecast.trials:,}",
-                unknown if forecast.seconds is None else duration(forecast.seconds),
+                unknown if forecast.seconds is None else format_duration(forecast.seconds),
             )
             for forecast in forecasts
         ),
@@ -218,7 +218,7 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
         f"{counted(len(runs), 'run')}, {sum(forecast.complete for forecast in forecasts)} of them complete in "
         f"{directory}; "
         f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: "
-        f"{f'{unknown}, since {reason}' if seconds is None else duration(seconds)}"
+        f"{f'{unknown}, since {reason}' if seconds is None else format_duration(seconds)}"
     )
     if pairs := [" against ".join(pair) for pair in study.spec.contrasts]:
         say(

@@ -247,14 +247,14 @@ class BoundCostModel:
         """Make all tasks use the same columns: ``new_columns``, and the columns that only other tasks have."""
         if self._others:
             # A model that started from the other tasks expects their columns first.
-            both = [*self._other_columns, *new_columns] if self.started else [*new_columns, *self._other_columns]
-            columns = list(dict.fromkeys(both))
+            names = [*self._other_columns, *new_columns] if self.started else [*new_columns, *self._other_columns]
+            columns = list(dict.fromkeys(names))
             for features in (self.features, *(features for features, _ in self._others)):
                 features.use_columns(columns)
 
     def _rows(self, *columns: tuple[Floats, Floats]) -> TrainingData:
-        pooled = [] if columns and self.started else self._others
-        others = [(features(task.configs), task.scores) for features, task in pooled]
+        other_tasks = [] if columns and self.started else self._others
+        others = [(features(task.configs), task.scores) for features, task in other_tasks]
         return TrainingData.from_tasks([*others, *columns], self.features.absent)
 
 

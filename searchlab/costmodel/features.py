@@ -173,7 +173,7 @@ class ScheduledFeatures(Features):
     def __init__(self, space: Space) -> None:
         super().__init__(space)
         self._rows: dict[Config, Floats] = {}
-        self._of_program: dict[int, Floats] = {}
+        self._cache: dict[int, Floats] = {}
 
     @abstractmethod
     def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
@@ -201,8 +201,8 @@ class ScheduledFeatures(Features):
         from tvm_ffi import structural_hash
 
         self.prepare()
-        if len(self._of_program) > KEPT:
-            self._of_program.clear()
+        if len(self._cache) > KEPT:
+            self._cache.clear()
         hashes: list[int | None] = []
         new: dict[int, Schedule] = {}
         for config in configs:
@@ -211,12 +211,12 @@ class ScheduledFeatures(Features):
             except Exception:  # a plug-in may raise any exception; if the config is measured, only its trial fails
                 hashes.append(None)
                 continue
-            hashed: int = structural_hash(program.mod)
-            hashes.append(hashed)
-            if hashed not in self._of_program:
-                new[hashed] = program
-        self._of_program.update(zip(new, self._rows_of(list(new.values())), strict=True))
-        rows = [np.empty(0) if program is None else self._of_program[program] for program in hashes]
+            program_hash: int = structural_hash(program.mod)
+            hashes.append(program_hash)
+            if program_hash not in self._cache:
+                new[program_hash] = program
+        self._cache.update(zip(new, self._rows_of(list(new.values())), strict=True))
+        rows = [np.empty(0) if program is None else self._cache[program] for program in hashes]
         return [self.complete(row, config) if len(row) else row for row, config in zip(rows, configs, strict=True)]
 
     def prepare(self) -> None:
@@ -292,11 +292,11 @@ class LoopFeatures(ScheduledFeatures):
     absent = 0.0
 
     @abstractmethod
-    def of_loops(self, loops: Sequence[Loop]) -> list[float]:
+    def extract_from_loops(self, loops: Sequence[Loop]) -> list[float]:
         """Return a program's features, given its loops."""
 
     def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
-        return [np.array(self.of_loops(loops_of(program.mod)), dtype=np.float64) for program in programs]
+        return [np.array(self.extract_from_loops(loops_of(program.mod)), dtype=np.float64) for program in programs]
 
     def complete(self, row: Floats, config: Config) -> Floats:
         return np.append(row, [float(value) for value in config.values() if isinstance(value, int | float)])
@@ -311,8 +311,8 @@ class ItervarFeatures(LoopFeatures):
 
     name = "itervar"
 
-    def of_loops(self, loops: Sequence[Loop]) -> list[float]:
-        return [number for loop in loops for number in _of_loop(loop)]
+    def extract_from_loops(self, loops: Sequence[Loop]) -> list[float]:
+        return [number for loop in loops for number in _describe_loop(loop)]
 
 
 class CurveFeatures(LoopFeatures):
@@ -326,7 +326,7 @@ class CurveFeatures(LoopFeatures):
 
     name = "curve"
 
-    def of_loops(self, loops: Sequence[Loop]) -> list[float]:
+    def extract_from_loops(self, loops: Sequence[Loop]) -> list[float]:
         deepest = max((loop.level for loop in loops), default=0)
         last: dict[str, str] = {}
         for loop in reversed(loops):
@@ -335,16 +335,16 @@ class CurveFeatures(LoopFeatures):
                     last.setdefault(_COPY.sub("", access.rpartition("_")[0]), access)
         row: list[float] = []
         for access in sorted(last.values()):
-            around = [(loop.touches[access], loop) for loop in loops if access in loop.touches]
-            counts = _curve([touch.count for touch, _ in around])
-            reuses = _curve([touch.reuse for touch, _ in around])
-            products = _curve([loop.topdown for _, loop in around])
+            outer_loops = [(loop.touches[access], loop) for loop in loops if access in loop.touches]
+            counts = _curve([touch.count for touch, _ in outer_loops])
+            reuses = _curve([touch.reuse for touch, _ in outer_loops])
+            products = _curve([loop.topdown for _, loop in outer_loops])
             for x, y in ((counts, reuses), (reuses, counts), (counts, products), (products, counts)):
                 row += _sample(x, y)
         return row
 
 
-def _of_loop(loop: Loop) -> list[float]:
+def _describe_loop(loop: Loop) -> list[float]:
     row = [_log(loop.length), float(loop.level), _log(loop.topdown), _log(loop.bottomup)]
     row += [float(loop.annotation == annotation) for annotation in ANNOTATIONS]
     row += [_log(loop.adds), _log(loop.multiplies), _log(loop.divides)]

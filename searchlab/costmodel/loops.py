@@ -147,10 +147,10 @@ class _Walk:
         if kind == "TensorLoad":
             self._access(node.source, node.indices)
             return
-        counted = {"Add": "adds", "Sub": "adds", "Mul": "multiplies", "Div": "divides", "Mod": "divides"}.get(kind)
-        if counted and self._open and str(node.ty).startswith(("float", "bfloat")):
+        field = {"Add": "adds", "Sub": "adds", "Mul": "multiplies", "Div": "divides", "Mod": "divides"}.get(kind)
+        if field and self._open and str(node.ty).startswith(("float", "bfloat")):
             innermost = next(reversed(self._open.values()))
-            setattr(innermost, counted, getattr(innermost, counted) + 1)
+            setattr(innermost, field, getattr(innermost, field) + 1)
         for operand in _operands(node):
             self._expression(operand)
 
@@ -170,17 +170,17 @@ class _Walk:
 def _leave(loop: Loop, outer: list[Loop]) -> None:
     """Update the access counts of ``loop`` and of the loops around it at the end of ``loop``."""
     for name, touch in loop.touches.items():
-        for around in (*outer, loop):
+        for ancestor in (*outer, loop):
             if touch.stride:
-                around.touches[name].count *= loop.length
+                ancestor.touches[name].count *= loop.length
             else:
-                around.touches[name].reuse *= loop.length
+                ancestor.touches[name].reuse *= loop.length
     loop.bottomup = max((touch.count * touch.reuse for touch in loop.touches.values()), default=-1)
     level = loop.parallel_level + 1
     if outer and outer[-1].parallel_level == level:  # the body of parallel loops is their threads' reference
-        for around in (around for around in outer if around.parallel_level == level):
+        for ancestor in (ancestor for ancestor in outer if ancestor.parallel_level == level):
             for name, touch in loop.touches.items():
-                around.touches[name].thread_count, around.touches[name].thread_reuse = -touch.count, -touch.reuse
+                ancestor.touches[name].thread_count, ancestor.touches[name].thread_reuse = -touch.count, -touch.reuse
     for touch in loop.touches.values():
         if touch.thread_count < 0:
             touch.thread_count = touch.count // -touch.thread_count

@@ -104,11 +104,11 @@ def save_model(bound: BoundCostModel, path: str | Path) -> None:
         digest=_digest(files),
     )
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as written:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zip_file:
         for name, data in {HEADER: msgspec.json.encode(header), **files}.items():
             entry = zipfile.ZipInfo(name)  # without the time, so that the same model results in the same file
             entry.compress_type = zipfile.ZIP_DEFLATED
-            written.writestr(entry, data)
+            zip_file.writestr(entry, data)
     write_file(path, archive.getvalue())
 
 
@@ -133,7 +133,7 @@ def load_model(path: str | Path, space: Space) -> BoundCostModel:
         header = msgspec.json.decode(files.pop(HEADER, b""), type=SavedModel)
         if header.digest != _digest(files):
             raise ValueError("its digest does not match its content")
-        start, own = _rows(files, "start"), _rows(files, "rows")
+        start, own_rows = _rows(files, "start"), _rows(files, "rows")
     with names_from(path):
         model = make_cost_model(header.cost_model, header.seed)
     bound = BoundCostModel(model, make_features(header.features, space))
@@ -143,18 +143,18 @@ def load_model(path: str | Path, space: Space) -> BoundCostModel:
             f"{space.workload}; train a model here, or one with the features 'program'"
         )
     bound.features.use_columns(header.columns)
-    trained = {name.partition("/")[2]: data for name, data in files.items() if name.startswith("trained/")}
+    trained_files = {name.partition("/")[2]: data for name, data in files.items() if name.startswith("trained/")}
     if start is not None:
         with COST_MODELS.convert_errors(type(model), "start_from"):
             bound.started = model.start_from(*start)
         bound.start_rows = bound.rows = start
-    if own is not None:
-        bound.rows = own
-        if trained:
+    if own_rows is not None:
+        bound.rows = own_rows
+        if trained_files:
             with _converting_errors(path):
-                model.restore(trained)
+                model.restore(trained_files)
         else:
-            fit_model(model, *own)
+            fit_model(model, *own_rows)
     bound.best = np.inf if header.best is None else header.best
     return bound
 

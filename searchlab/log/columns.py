@@ -261,19 +261,19 @@ def _decode_cache(
             arrays[name] = np.split(column.values.to_numpy(), column.offsets.to_numpy()[1:-1])
     logs = {}
     for row, text in enumerate(table["log"].to_pylist()):
-        cached = msgspec.json.decode(text, type=_Cached)
-        log_path = path.parent / os.fsdecode(cached.file)
-        if stamps.get(log_path) == cached.stamp:
+        entry = msgspec.json.decode(text, type=_Cached)
+        log_path = path.parent / os.fsdecode(entry.file)
+        if stamps.get(log_path) == entry.stamp:
             values = {name: split[row] for name, split in arrays.items()}
             values |= {name: values[name].view(np.bool_) for name in _FLAGS}
             values |= {name: values[name].reshape(-1, width) for name, width in _WIDTHS.items()}
             values["configs"] = configs[values["configs"]]
             logs[log_path] = Columns(
                 path=log_path,
-                header=cached.header,
-                final=cached.final,
-                ended=cached.ended,
-                changes=cached.changes,
+                header=entry.header,
+                final=entry.final,
+                ended=entry.ended,
+                changes=entry.changes,
                 **values,
             )
     return logs

@@ -74,7 +74,7 @@ def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
     that space or, failing that, from all logs. If there are no logs, only a budget of seconds limits the time.
     """
     groups: dict[tuple[str, str, str], list[RunStatus]] = {}
-    sums: dict[tuple[str, ...], Floats] = {}  # of trials, charged, waited and waits
+    sums: dict[tuple[str, ...], Floats] = {}  # of trials, charged, waited_seconds and waits
     for status in statuses:
         groups.setdefault(status.key, []).append(status)
         numbers = np.array([status.trials, status.charged, status.trial_seconds, status.waits])
@@ -82,14 +82,14 @@ def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
             sums[key] = sums.get(key, 0.0) + numbers
     forecasts = []
     for key, group in groups.items():
-        nearest = next((sums[near] for near in (key, key[:2], ()) if sums[near][-1]), None)
-        left = [_remaining(status, nearest) for status in group if not status.complete]
-        trials, seconds = (math.fsum(part) for part in zip((0.0, 0.0), *left, strict=True))
+        nearest = next((sums[subkey] for subkey in (key, key[:2], ()) if sums[subkey][-1]), None)
+        remaining = [_estimate_remaining(status, nearest) for status in group if not status.complete]
+        trials, seconds = (math.fsum(part) for part in zip((0.0, 0.0), *remaining, strict=True))
         forecasts.append(
             Forecast(
                 *key,
                 len(group),
-                len(group) - len(left),
+                len(group) - len(remaining),
                 int(trials) if math.isfinite(trials) else None,
                 seconds if math.isfinite(seconds) else None,
             )
@@ -105,23 +105,23 @@ def sum_forecasts(forecasts: Sequence[Forecast]) -> tuple[int | None, float | No
     return sum(trials) if len(trials) == count else None, math.fsum(seconds) if len(seconds) == count else None
 
 
-def _remaining(status: RunStatus, sums: Floats | None) -> tuple[float, float]:
+def _estimate_remaining(status: RunStatus, sums: Floats | None) -> tuple[float, float]:
     """Return the maximum number of trials and seconds left in a run, or infinity for a number that is unknown.
 
-    ``sums`` are the trials, charged, waited and waits of the runs from which the time per trial is estimated.
+    ``sums`` are the trials, charged, waited_seconds and waits of the runs from which the time per trial is estimated.
     """
     budget = status.run.budget
     trials = math.inf if budget.trials == UNLIMITED else max(0.0, float(budget.trials - status.trials))
     seconds = math.inf if budget.seconds is None else max(0.0, budget.seconds - status.charged)
     if sums is None:
         return trials, seconds
-    done, charged, waited, waits = sums.tolist()
+    trials_done, charged, waited_seconds, waits = sums.tolist()
     if charged and math.isfinite(seconds):
-        trials = min(trials, seconds // (charged / done) + 1)
-    return trials, trials * waited / waits
+        trials = min(trials, seconds // (charged / trials_done) + 1)
+    return trials, trials * waited_seconds / waits
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format an approximate duration in a suitable unit."""
     if seconds < 120:
         return f"{seconds:.0f} s"

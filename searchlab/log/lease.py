@@ -152,24 +152,24 @@ def _write_at(file: int, data: bytes, start: int) -> None:
 
 def _copy(source: int, target: int, size: int) -> None:
     """Copy the first ``size`` bytes of an open file to another. Raises OSError if there are fewer."""
-    done = 0
-    while done < size:
-        piece = os.pread(source, min(PIECE, size - done), done)
+    copied = 0
+    while copied < size:
+        piece = os.pread(source, min(PIECE, size - copied), copied)
         if not piece:
             raise OSError(errno.EIO, "its end is missing")
-        _write_at(target, piece, done)
-        done += len(piece)
+        _write_at(target, piece, copied)
+        copied += len(piece)
 
 
 def lock(file: int | IO[bytes]) -> None:
     """Lock an open file until it is closed. Raises BlockingIOError if another process holds the lock."""
-    until = time.monotonic() + LOCK_WAIT_SECONDS
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise
         time.sleep(0.01)
 

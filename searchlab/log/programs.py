@@ -34,23 +34,25 @@ class ChangedProgram(SearchlabError):
         where_and_what: A sentence that names the log, the trial and both programs, without a remedy.
     """
 
-    def __init__(self, path: Path | str, trial: int, measured: str, built: str, versions: Mapping[str, str]) -> None:
-        self.trial, self.measured, self.built = trial, measured, built
-        self.where_and_what = f"{path}, trial {trial}: {describe_program_change(measured, built, versions)}"
+    def __init__(
+        self, path: Path | str, trial: int, measured_hash: str, built_hash: str, versions: Mapping[str, str]
+    ) -> None:
+        self.trial, self.measured, self.built = trial, measured_hash, built_hash
+        self.where_and_what = f"{path}, trial {trial}: {describe_program_change(measured_hash, built_hash, versions)}"
         super().__init__(
             f"{self.where_and_what}; use the code that wrote the log, or measure again with a different log (--out)"
         )
 
 
-def describe_program_change(measured: str, built: str, versions: Mapping[str, str]) -> str:
+def describe_program_change(measured_hash: str, built_hash: str, versions: Mapping[str, str]) -> str:
     """Return a clause which states that a config builds a different program, and what has changed since ``versions``.
 
-    ``built`` is the hash of the program that the config builds now, or "" if it builds none.
+    ``built_hash`` is the hash of the program that the config builds now, or "" if it builds none.
     """
     changed = version_changes(versions)
     cause = f"since then, these versions have changed: {', '.join(changed)}" if changed else "the space has changed"
-    outcome = f"builds the program {built}" if built else "builds no program"
-    return f"its config now {outcome}, but {measured} was measured ({cause})"
+    outcome = f"builds the program {built_hash}" if built_hash else "builds no program"
+    return f"its config now {outcome}, but {measured_hash} was measured ({cause})"
 
 
 def version_changes(versions: Mapping[str, str]) -> list[str]:

@@ -73,19 +73,19 @@ def explain_replay_failure(schedule: Schedule, workload: Workload) -> str:
 
     if schedule.trace is None:
         return "it was created without a trace"
-    every = list(schedule.trace.insts)
+    instructions = list(schedule.trace.insts)
     # TVM records annotations whose values are maps, but does not replay them.
     plain = [
         instruction
-        for instruction in every
+        for instruction in instructions
         if not (instruction.kind.name == "Annotate" and isinstance(instruction.inputs[1], Map))
     ]
-    replayed = Schedule(workload.module)
+    replayed_schedule = Schedule(workload.module)
     try:
-        Trace(plain, schedule.trace.decisions).apply_to_schedule(replayed, remove_postproc=False)
+        Trace(plain, schedule.trace.decisions).apply_to_schedule(replayed_schedule, remove_postproc=False)
     except Exception as error:  # the trace belongs to another module
         return f"its trace cannot be replayed on the module for {workload} ({last_line(error)})"
-    if len(plain) == len(every) and program_hash(replayed.mod) != program_hash(schedule.mod):
+    if len(plain) == len(instructions) and program_hash(replayed_schedule.mod) != program_hash(schedule.mod):
         return f"replaying its trace on the module for {workload} yields a different program"
     return ""
 

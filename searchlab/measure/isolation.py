@@ -181,15 +181,15 @@ class StateComparison:
     """Compares this process's state before and after a candidate runs."""
 
     def __init__(self) -> None:
-        self._before = _process_state()
+        self._initial_state = _process_state()
 
-    def changed(self) -> str:
+    def describe_changes(self) -> str:
         """Return the names of the parts that have changed, or "" if nothing has."""
         try:
             after = _process_state()
         except Exception as error:  # for example, because no more files can be opened
             return f"state that cannot be read: {type(error).__name__}"
-        return ", ".join(part for part, before in self._before.items() if before != after[part])
+        return ", ".join(part for part, before in self._initial_state.items() if before != after[part])
 
 
 def _process_state() -> dict[str, Any]:

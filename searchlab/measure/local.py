@@ -186,7 +186,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         except AnswerMismatch:
             raise
         except WorkerDied as death:
-            return failure_of(death, "running", limit.used)
+            return failure_of(death, "running", limit.used_seconds)
         finally:
             if not usable:
                 self._runners.close()

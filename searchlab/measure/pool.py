@@ -160,7 +160,7 @@ class JobBatch(Generic[Job]):
                     process.fail_unless_set_up(death)
                 self._replace(process)
                 if assignment.job is not None:
-                    self.on_worker_died(assignment.job, death, assignment.limit.used)
+                    self.on_worker_died(assignment.job, death, assignment.limit.used_seconds)
         return ready
 
     def mark_busy(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
@@ -221,7 +221,7 @@ class BuildPool(WorkerPool):
         self.build_timeout = build_timeout
         self.extract_seconds = 0.0
         self._space: tuple[Space, SetUpBuilder] | None = None
-        self._warned = False
+        self._has_warned = False
 
     def build(
         self, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool] = lambda program: False
@@ -249,8 +249,8 @@ class BuildPool(WorkerPool):
         batch = _Extraction(self, space, features, configs)
         batch.run()
         self.extract_seconds += batch.seconds
-        if batch.failures and not self._warned:
-            self._warned = True
+        if batch.failures and not self._has_warned:
+            self._has_warned = True
             index, fate = batch.failures[0]
             warn(
                 f"cannot extract {features} features for {configs[index].to_json()}: the process extracting them "
@@ -340,16 +340,16 @@ class _Building(JobBatch[int]):
 
         ``is_program`` is whether every config with its program would fail.
         """
-        retries = failed.failure != "invalid" and not is_certain and index not in self.retries
+        must_retry = failed.failure != "invalid" and not is_certain and index not in self.retries
         program = self.builds.hashes.get(index, "")
-        if program and (retries or not is_program):
+        if program and (must_retry or not is_program):
             if self.first.get(program) == index:
                 del self.first[program]
                 for copy in self.copies.pop(program, []):
                     self._wait(copy)
             del self.builds.hashes[index]
             program = ""
-        if retries:
+        if must_retry:
             self.retries.add(index)
             self.waiting.append(index)
         else:
@@ -372,8 +372,8 @@ class _Extraction(JobBatch[range]):
         size = min(CHUNK_SIZE, -(-len(configs) // pool.workers))
         indices = range(len(configs))
         chunks = [indices[start : start + size] for start in range(0, len(configs), size)]
-        self.sharing = min(pool.workers, len(chunks))
-        super().__init__(pool, pool.set_up_message(space), self.sharing, chunks)
+        self.process_count = min(pool.workers, len(chunks))
+        super().__init__(pool, pool.set_up_message(space), self.process_count, chunks)
         self.timeout = pool.build_timeout
         self.features = features
         self.configs = configs
@@ -398,7 +398,7 @@ class _Extraction(JobBatch[range]):
             raise WorkerDied(f"was left with changed {process.changed}")
         process.imported_features.add(self.features)
         if chunk:  # the time for an empty chunk is spent on a new process's imports
-            self.seconds += answer.seconds / self.sharing
+            self.seconds += answer.seconds / self.process_count
         for index, row in zip(chunk, answer.rows, strict=True):
             self.rows[index] = np.frombuffer(row, np.float64).copy()
         self.mark_idle(process)
@@ -538,8 +538,10 @@ class BuildingMeasurer(Measurer):
             self._folder.cleanup()
         super().close()
 
-    def _measurement(self, program: str, built: Built, answer: Ran | Failed, connecting: float = 0.0) -> Measurement:
-        """Return the measurement of a program that has run or failed. ``connecting`` is in seconds."""
+    def _measurement(
+        self, program: str, built: Built, answer: Ran | Failed, connect_seconds: float = 0.0
+    ) -> Measurement:
+        """Return the measurement of a program that has run or failed."""
         if isinstance(answer, Failed):
             measurement = Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
         else:
@@ -550,4 +552,4 @@ class BuildingMeasurer(Measurer):
                 statistic=self.settings.statistic,
                 check_seconds=answer.check_seconds,
             )
-        return replace(measurement, build_seconds=built.seconds, program=program, connect_seconds=connecting)
+        return replace(measurement, build_seconds=built.seconds, program=program, connect_seconds=connect_seconds)

@@ -103,9 +103,9 @@ class Channel:
 
     def poll(self, seconds: float | None = 0.0) -> bool:
         """Wait for up to ``seconds``, and return whether :meth:`recv` would then return or raise immediately."""
-        until = None if seconds is None else time.monotonic() + seconds
+        deadline = None if seconds is None else time.monotonic() + seconds
         while missing := self._missing():
-            if not wait([self._socket], None if until is None else max(0.0, until - time.monotonic())):
+            if not wait([self._socket], None if deadline is None else max(0.0, deadline - time.monotonic())):
                 return False
             self._socket.settimeout(0)
             try:
@@ -156,35 +156,37 @@ class Deadline:
     itself.
 
     Attributes:
-        used: The time that has counted so far, in seconds.
+        used_seconds: The time that has counted so far, in seconds.
     """
 
     def __init__(self, seconds: float, worker: Worker | None = None) -> None:
         self.seconds = seconds
         self.slice = min(SLICE_SECONDS, seconds / 8)  # a suspension may use up one slice
-        self.used = 0.0
+        self.used_seconds = 0.0
         self._worker = worker
-        self._new = 0.0  # the time since the worker was last checked, which is included in ``used``
-        self._stopped = 0.0
+        self._unchecked_seconds = (
+            0.0  # the time since the worker was last checked, which is included in ``used_seconds``
+        )
+        self._stopped_seconds = 0.0
 
     @property
     def seconds_left(self) -> float:
         """The number of seconds after which to check the limit again."""
-        return max(0.01, min(self.slice, self.seconds - self.used))
+        return max(0.01, min(self.slice, self.seconds - self.used_seconds))
 
     @property
     def is_over(self) -> bool:
-        return self.used > self.seconds - 1e-6
+        return self.used_seconds > self.seconds - 1e-6
 
     def count(self, seconds: float) -> None:
         """Count ``seconds`` of waiting."""
-        self.used += seconds
-        self._new += seconds
-        if self._new >= self.slice or self.is_over:
-            if self._worker and self._stopped < STOPPED_SECONDS and self._worker.is_stopped:
-                self._stopped += self._new
-                self.used -= self._new
-            self._new = 0.0
+        self.used_seconds += seconds
+        self._unchecked_seconds += seconds
+        if self._unchecked_seconds >= self.slice or self.is_over:
+            if self._worker and self._stopped_seconds < STOPPED_SECONDS and self._worker.is_stopped:
+                self._stopped_seconds += self._unchecked_seconds
+                self.used_seconds -= self._unchecked_seconds
+            self._unchecked_seconds = 0.0
 
 
 def wait_for_answers(
@@ -309,8 +311,8 @@ class Worker(ABC):
 
     def _describe_end(self) -> str:
         """Return how the worker ended. If it has only closed its connection, kill it first."""
-        until = time.monotonic() + WORKER_END_SECONDS
-        while self.alive and time.monotonic() < until:
+        deadline = time.monotonic() + WORKER_END_SECONDS
+        while self.alive and time.monotonic() < deadline:
             time.sleep(0.001)
         if self.alive:
             self.end()

@@ -85,7 +85,7 @@ class _Task:
         lost_devices: The number of devices lost while running it.
         hung: Whether a device has hung while running it, perhaps because of the program.
         address: The device used in its latest run.
-        connecting: The seconds that connecting took in that run; None until it is connected.
+        connect_seconds: The seconds that connecting took in that run; None until it is connected.
     """
 
     program: str
@@ -93,7 +93,7 @@ class _Task:
     lost_devices: int = 0
     hung: bool = False
     address: Address = ("", 0, "")
-    connecting: float | None = None
+    connect_seconds: float | None = None
 
 
 class RpcMeasurer(BuildingMeasurer):
@@ -159,7 +159,7 @@ class _Batch(JobBatch[_Task]):
         self.best = best
         self.done: dict[str, Measurement] = {}  # by program hash
         self.tracker: Tracker | None = None
-        self.requested = 0
+        self.request_count = 0
         self.missing_since: float | None = None  # when the tracker or its last device vanished, by time.monotonic()
         self.last_check = time.monotonic()
 
@@ -181,7 +181,7 @@ class _Batch(JobBatch[_Task]):
         is_running = any(assignment.job for assignment in self.busy.values())
         absent = ""
         try:
-            if now - self.last_check > POLL_SECONDS and self.requested and not is_running:
+            if now - self.last_check > POLL_SECONDS and self.request_count and not is_running:
                 self.last_check = now
                 devices = registered_devices(self.settings.tracker)
                 if self.settings.key in devices:
@@ -190,9 +190,9 @@ class _Batch(JobBatch[_Task]):
                     absent = _describe_devices(self.settings, devices)
             if needed and self.tracker is None:
                 self.tracker = Tracker(self.settings.tracker)
-            while self.tracker and self.requested < needed:
+            while self.tracker and self.request_count < needed:
                 self.tracker.request(self.settings.key)
-                self.requested += 1
+                self.request_count += 1
         except (OSError, SearchlabError) as error:
             self._handle_lost_tracker(error)
         if absent:
@@ -200,7 +200,7 @@ class _Batch(JobBatch[_Task]):
                 f"{absent}, and had none for {self.settings.device_timeout:g} s; start one with `searchlab fleet "
                 f"server` and run this again: all measurements are kept"
             )
-        return [self.tracker] if self.tracker and self.requested else []
+        return [self.tracker] if self.tracker and self.request_count else []
 
     def _receive_device(self) -> None:
         assert self.tracker
@@ -210,9 +210,9 @@ class _Batch(JobBatch[_Task]):
             self._handle_lost_tracker(error)
             return
         self.missing_since = None
-        self.requested -= 1
+        self.request_count -= 1
         task, process = self.waiting.popleft(), self.idle.pop()
-        task.address, task.connecting = address, None
+        task.address, task.connect_seconds = address, None
         process.send(RunOn(address, task.built.code, self.best))
         self.mark_busy(process, task, self.settings.connect_timeout)
 
@@ -220,7 +220,7 @@ class _Batch(JobBatch[_Task]):
         """Wait briefly for the tracker to return. Raises SearchlabError after ``device_timeout``."""
         if self.tracker:
             self.tracker.close()
-        self.tracker, self.requested = None, 0
+        self.tracker, self.request_count = None, 0
         self._fail_if_missing(
             f"the tracker at {self.settings.tracker} has become unreachable ({error}); restart it and run this again: "
             f"all measurements are kept"
@@ -235,11 +235,11 @@ class _Batch(JobBatch[_Task]):
             raise SearchlabError(text)
 
     def receive(self, process: MeasuringWorker, task: _Task) -> None:
-        has_connected = task.connecting is not None
+        has_connected = task.connect_seconds is not None
         answer = process.recv(Failed, *((Ran,) if has_connected else (InputsReceived,)), DeviceLost, DeviceUnfit)
-        seconds = self.busy[process].limit.used
+        seconds = self.busy[process].limit.used_seconds
         if isinstance(answer, InputsReceived):
-            task.connecting = seconds
+            task.connect_seconds = seconds
             self.mark_busy(process, task, self.settings.run_timeout)
             return
         self.mark_idle(process)
@@ -252,7 +252,7 @@ class _Batch(JobBatch[_Task]):
                 self._done(task, answer)
 
     def on_worker_died(self, task: _Task, death: WorkerDied, seconds: float) -> None:
-        if isinstance(death, WorkerTimeout) and task.connecting is None:
+        if isinstance(death, WorkerTimeout) and task.connect_seconds is None:
             limit = self.settings.connect_timeout
             self._handle_loss(task, f"it did not accept the connection and the inputs within {limit:g} s", 0.0)
         else:
@@ -261,7 +261,7 @@ class _Batch(JobBatch[_Task]):
 
     def _handle_loss(self, task: _Task, text: str, seconds: float, failure: Failure = "crash") -> None:
         host, port, _ = task.address
-        has_connected = task.connecting is not None
+        has_connected = task.connect_seconds is not None
         is_suspect = failure == "run_timeout" and not task.hung and not greets_clients(host, port)
         task.hung |= is_suspect
         task.lost_devices += 1
@@ -275,6 +275,6 @@ class _Batch(JobBatch[_Task]):
         self._done(task, Failed(failure, message, seconds) if has_connected else Failed("run_error", message))
 
     def _done(self, task: _Task, answer: Ran | Failed) -> None:
-        measurement = self.measurer._measurement(task.program, task.built, answer, task.connecting or 0.0)
+        measurement = self.measurer._measurement(task.program, task.built, answer, task.connect_seconds or 0.0)
         self.best = min(self.best, measurement.cost)
         self.done[task.program] = measurement

@@ -154,13 +154,13 @@ def draw_weights(configs: Sequence[Config]) -> Floats:
     """
     weights = np.ones(len(configs))
     nodes: dict[tuple[int, tuple[str, Value]], int] = {}  # (a prefix, the next choice) -> the longer prefix
-    ways = [[0] for _ in configs]
-    for way, config in zip(ways, configs, strict=True):
+    paths = [[0] for _ in configs]
+    for path, config in zip(paths, configs, strict=True):
         for item in config.items():
-            way.append(nodes.setdefault((way[-1], item), len(nodes) + 1))
+            path.append(nodes.setdefault((path[-1], item), len(nodes) + 1))
     choices = Counter(node for node, _ in nodes)
-    for index, way in enumerate(ways):
-        weights[index] = 1 / math.prod(choices[node] for node in way[:-1])
+    for index, path in enumerate(paths):
+        weights[index] = 1 / math.prod(choices[node] for node in path[:-1])
     return weights
 
 
@@ -200,7 +200,7 @@ class TableMeasurer(Measurer):
 
     def begin(self, seed: int) -> None:
         self._seed = seed
-        self._warned = False
+        self._has_warned = False
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         table = self._table(space)
@@ -261,10 +261,10 @@ class TableMeasurer(Measurer):
         return self._tables[key]
 
     def _check_machine(self, paths: Sequence[Path]) -> None:
-        by_machine = {self._headers[path].measured_on: path for path in paths}
-        by_machine.pop("", None)
-        if len(by_machine) > 1:
-            (first, path), (second, other), *_ = by_machine.items()
+        paths_by_machine = {self._headers[path].measured_on: path for path in paths}
+        paths_by_machine.pop("", None)
+        if len(paths_by_machine) > 1:
+            (first, path), (second, other), *_ = paths_by_machine.items()
             raise SearchlabError(
                 f"{path} was measured on {first}, but {other} on {second}, so their times are not comparable; choose "
                 f"the logs of one machine"
@@ -283,9 +283,9 @@ class TableMeasurer(Measurer):
         if (key := files_digest(paths)) in tables:
             return
         header, where = self._headers[paths[0]], self.settings.name or str(paths[0])
-        compared = True
+        is_verified = True
         try:
-            compared = check_sample(where, list(table.sample(SAMPLE)), space, header.versions) > 0
+            is_verified = check_sample(where, list(table.sample(SAMPLE)), space, header.versions) > 0
         except ChangedProgram as error:
             if not self.settings.name:
                 raise
@@ -293,7 +293,7 @@ class TableMeasurer(Measurer):
                 "the table contains the times of other programs than the space builds now: %s", error.where_and_what
             )
         tables.add(key)
-        if not compared and any(code):
+        if not is_verified and any(code):
             warn(
                 f"the code of the space {header.space.name!r} has changed since {where} was measured, and the table "
                 f"does not record the hashes of its programs, so they are unverified"
@@ -305,8 +305,8 @@ class TableMeasurer(Measurer):
                 f"the logs in {self.where} contain no measurement of {config.to_json()}; use a table that contains "
                 f'every config that a policy may propose, or set missing = "nearest"'
             )
-        if not self._warned:
-            self._warned = True
+        if not self._has_warned:
+            self._has_warned = True
             warn(
                 f"{self.where} does not contain every config that the policy proposes; for missing configs, the "
                 f'measurement of the nearest config is used, and the trial is marked as "nearest" in the log'

@@ -62,7 +62,7 @@ class LoadableProgram(NamedTuple):
     packed: Packed
 
 
-def _local(code: Code) -> LoadableProgram:
+def _load_local(code: Code) -> LoadableProgram:
     return LoadableProgram(partial(load_objects, code.objects), code.packed)
 
 
@@ -88,29 +88,29 @@ class Cases(NamedTuple):
 SEED_OFFSET = 1 << 20  # the difference between the seeds of the two cases, if no inputs with exact results exist
 
 
-def cases_of(workload: Workload, check: bool, seed: int = 0, error_factor: float = 1.0) -> Cases:
+def make_cases(workload: Workload, check: bool, seed: int = 0, error_factor: float = 1.0) -> Cases:
     """Return the cases for a workload's programs.
 
     Where possible, the results of the first case are exact, so that a single missing summand shows; see
     :meth:`Workload.exact_inputs`.
     """
 
-    def case(inputs: dict[str, Array], rtol: float, atol: float) -> Case:
+    def make_case(inputs: dict[str, Array], rtol: float, atol: float) -> Case:
         return Case(list(inputs.values()), results_of(workload, inputs), (rtol, atol))
 
     inputs = workload.inputs(seed)
     if not check:
         return Cases(*[Case(list(inputs.values()), None)] * 2)
     rtol, atol = (error_factor * part for part in workload.tolerance())
-    timed = case(inputs, rtol, atol)
+    timed_case = make_case(inputs, rtol, atol)
     exact = workload.exact_inputs(seed)
     if exact is None:
-        first = case(workload.inputs(seed + SEED_OFFSET), rtol, atol)
+        first = make_case(workload.inputs(seed + SEED_OFFSET), rtol, atol)
     elif error_factor == 1:
-        first = case(exact, 0.0, 0.5)  # every wrong result is off by at least 1
+        first = make_case(exact, 0.0, 0.5)  # every wrong result is off by at least 1
     else:
-        first = case(exact, rtol, max(0.5, atol))
-    return Cases(first, timed)
+        first = make_case(exact, rtol, max(0.5, atol))
+    return Cases(first, timed_case)
 
 
 def wrong_values(expected: Array) -> Array:
@@ -160,7 +160,7 @@ class Runner:
         self.settings = settings
         self.device = device
         self.local = local
-        self.cases = cases or cases_of(workload, settings.check)
+        self.cases = cases or make_cases(workload, settings.check)
         results = workload.arguments[-workload.results :]
         self.names = [argument.name for argument in workload.arguments]
         self.inputs = {id(case): [tvm.runtime.tensor(value, device) for value in case.inputs] for case in self.cases}
@@ -222,9 +222,9 @@ class Runner:
             seconds += self.time(module, inputs, len(seconds))
         if not all(map(self._is_plausible, seconds)):  # for example, because this machine was suspended
             seconds = self.time(module, inputs, len(seconds))
-        for duration in seconds:
-            if not self._is_plausible(duration):
-                return Failed("run_error", self._describe_implausible(duration))
+        for format_duration in seconds:
+            if not self._is_plausible(format_duration):
+                return Failed("run_error", self._describe_implausible(format_duration))
         if self.cases.timed.expected is not None:
             wrong = self._wrong_result(self.results, self.cases.timed)
             if not wrong and not pruned:
@@ -441,14 +441,14 @@ class RemoteRunner:
         self.connect = rpc.connect
         self.connect_timeout, self.cc = setup.fleet
         self.workload, self.settings, self.target, error_factor, *_ = setup
-        self.cases = cases_of(self.workload, self.settings.check, error_factor=error_factor)
+        self.cases = make_cases(self.workload, self.settings.check, error_factor=error_factor)
 
     def run(
-        self, connected: Callable[[], None], address: Address, code: Code, best: float
+        self, on_connected: Callable[[], None], address: Address, code: Code, best: float
     ) -> Ran | Failed | DeviceLost | DeviceUnfit:
         """Run a program on the device at ``address`` in the same way as :meth:`Runner.run`.
 
-        ``connected`` is called once the device has received the inputs.
+        ``on_connected`` is called once the device has received the inputs.
         """
         host, port, key = address
         # The server ends the session by itself after this time.
@@ -467,7 +467,7 @@ class RemoteRunner:
             return DeviceLost(error_text(error))
         if isinstance(load, Failed):
             return load
-        connected()
+        on_connected()
         start = time.perf_counter()
         answer = runner.run(LoadableProgram(load, code.packed), best)
         if isinstance(answer, Failed) and answer.failure == "run_error":
@@ -502,10 +502,10 @@ class RemoteRunner:
                 link(objects, library, compiler)
             except Exception as error:
                 return Failed("build_error", f"cannot link with {compiler or 'tar'}: {error_text(error)}")
-            linked = bytearray(library.read_bytes())
+            content = bytearray(library.read_bytes())
 
         def load() -> tvm.runtime.Module:
-            session.upload(linked, library.name)
+            session.upload(content, library.name)
             return session.load_module(library.name)
 
         return load
@@ -523,7 +523,7 @@ class Workbench:
     def __init__(self, channel: Channel, memory_limit_mb: int) -> None:
         self.channel = channel
         self.memory_limit_mb = memory_limit_mb
-        self.received = 0
+        self.received_messages = 0
 
     def reply(self, message: SetUp | Work) -> None:
         if isinstance(message, SetUp):
@@ -537,15 +537,15 @@ class Workbench:
             limit_memory(self.memory_limit_mb)
             watch = StateComparison()
             answer = self.answer(message)
-            self.send(answer, watch.changed())
+            self.send(answer, watch.describe_changes())
 
     def send(self, answer: Answer, changed: str = "") -> None:
-        self.channel.send(msgspec.msgpack.encode(Reply(self.received, answer, changed)))
+        self.channel.send(msgspec.msgpack.encode(Reply(self.received_messages, answer, changed)))
 
     def recv(self) -> Any:
         """Return the next message. Raises EOFError if the other end is closed."""
         message = pickle.loads(self.channel.recv())
-        self.received += 1
+        self.received_messages += 1
         return message
 
     def answer(self, message: Work) -> Done:
@@ -555,11 +555,11 @@ class Workbench:
             case messages.Extract(features, configs):
                 return self.extract(features, configs)
             case messages.RunProgram(code, best):
-                return self.runner.run(_local(code), best)
+                return self.runner.run(_load_local(code), best)
             case messages.Call(config, repeat):
                 return self.call(config, repeat)
             case messages.Remeasure(codes, rounds):
-                return self.runner.remeasure([_local(code) for code in codes], rounds)
+                return self.runner.remeasure([_load_local(code) for code in codes], rounds)
             case messages.RunOn(address, code, best):
                 return self.remote.run(lambda: self.send(messages.InputsReceived()), address, code, best)
         assert_never(message)
@@ -572,7 +572,7 @@ class Workbench:
                     self.space = pickle.loads(data)
                     self.features = {}
                 case messages.SetUpRunner(workload, settings, target, error_factor, None, seed):
-                    cases = cases_of(workload, settings.check, seed, error_factor)
+                    cases = make_cases(workload, settings.check, seed, error_factor)
                     self.runner = Runner(workload, settings, device_of(target.kind), cases=cases)
                 case messages.SetUpFunction(data):
                     self.function, self.unit = pickle.loads(data)
@@ -639,12 +639,12 @@ def describe_with_line(error: Exception, prefix: str = "") -> str:
     return shorten_text(f"{prefix}{type(error).__name__}: {text_of(error)}" + (f" ({where})" if where else ""))
 
 
-def costs_in(returned: Any, unit: str) -> list[float]:
+def costs_in(result: Any, unit: str) -> list[float]:
     """Return the costs of what a function has returned: a number, several repeats, or either as ``{"seconds": ...}``.
 
     Raises SearchlabError if it has returned anything else.
     """
-    value = plain(returned)
+    value = plain(result)
     name = "seconds" if unit == RUNS else "value"
     if isinstance(value, Mapping):
         value = value.get(name)
@@ -652,7 +652,7 @@ def costs_in(returned: Any, unit: str) -> list[float]:
     for number in value if isinstance(value, list) and value else [value]:
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise SearchlabError(
-                f"the function returned {returned!r:.200}; it must return {name}: a number, a list of numbers, or a "
+                f"the function returned {result!r:.200}; it must return {name}: a number, a list of numbers, or a "
                 f"mapping with the key {name!r}"
             )
         costs.append(cost_of_value(number, unit))
@@ -660,7 +660,7 @@ def costs_in(returned: Any, unit: str) -> list[float]:
             rule = "values must be finite"
             if unit == RUNS:
                 rule = "costs must be positive and finite; for other numbers, use searchlab.minimize or maximize"
-            raise SearchlabError(f"the function returned {returned!r:.200}; {rule}")
+            raise SearchlabError(f"the function returned {result!r:.200}; {rule}")
     return costs
 
 

@@ -164,24 +164,24 @@ def describe_weights(lowered: tvm.IRModule) -> str:
     weights = list(function.params)[int(function.attrs["num_input"]) :]
     if not weights:
         return ""
-    from_weights, functions, moved = set(weights), [], 0
+    weight_variables, functions, bytes_moved = set(weights), [], 0
     for block in function.body.blocks:
         for binding in block.bindings:
             call = binding.value
             if not isinstance(call, relax.Call) or getattr(call.op, "name", "") != "relax.call_tir":
                 continue
             variables = [argument for argument in call.args[1] if isinstance(argument, relax.Var)]
-            if variables and from_weights.issuperset(variables):
-                from_weights.add(binding.var)
+            if variables and weight_variables.issuperset(variables):
+                weight_variables.add(binding.var)
                 functions.append(str(call.args[0].name_hint))
-                moved += _bytes_of(binding.var)
-    repeated = ""
+                bytes_moved += _bytes_of(binding.var)
+    remark = ""
     if functions:
         names = ", ".join(dict.fromkeys(functions))
-        repeated = f", and every run computes {_megabytes(moved)} from them, with {len(functions)} calls of {names}"
+        remark = f", and every run computes {_megabytes(bytes_moved)} from them, with {len(functions)} calls of {names}"
     size = _megabytes(sum(map(_bytes_of, weights)))
     return (
-        f"{len(weights)} weights ({size}) are arguments of the model{repeated}; --bind FILE.npz makes them constants, "
+        f"{len(weights)} weights ({size}) are arguments of the model{remark}; --bind FILE.npz makes them constants, "
         f"which are transformed only once, also to the layout that a space with weights=packed prefers"
     )
 

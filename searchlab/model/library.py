@@ -58,9 +58,9 @@ def with_signature(module: tvm.IRModule, target: Target) -> tvm.IRModule:
     entry = entry_of(module)
     signature = Signature(entry, tuple(inputs_of(module[entry])), target.to_json())
     text = tvm.ir.StringImm(msgspec.json.encode(signature).decode())
-    described = module.clone()
-    described[SIGNATURE] = relax.Function([], text).with_attr("global_symbol", SIGNATURE)
-    return described
+    signed = module.clone()
+    signed[SIGNATURE] = relax.Function([], text).with_attr("global_symbol", SIGNATURE)
+    return signed
 
 
 def link_library(executable: Any, library: Path) -> None:
@@ -118,7 +118,7 @@ class CompiledModel:
         self._device = device_of(target.kind)
         self._machine = relax.VirtualMachine(library, self._device)
 
-    def in_order(self, arrays: Mapping[str, Array], path: Path) -> list[Array]:
+    def order_inputs(self, arrays: Mapping[str, Array], path: Path) -> list[Array]:
         """Return ``arrays``, which were read from ``path``, in the order of the model's inputs.
 
         Raises:

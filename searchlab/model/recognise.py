@@ -26,13 +26,13 @@ def recognise(function: Any, name: str = "") -> Workload | None:
         function: A function in TensorIR with blocks.
         name: The function's name, from which that of the elementwise operations after the product is derived.
     """
-    from ..apply.matching import FlatFunction, inlined, order_of
+    from ..apply.matching import FlatFunction, inline_blocks, match_arguments
 
     computation = FlatFunction(function)
     if computation.arguments is None:
         return None
-    function = inlined(function)
-    parts = _parts(function)
+    function = inline_blocks(function)
+    parts = _split_reduction(function)
     if parts is None:
         return None
     operands, padded, result, rest = parts
@@ -42,12 +42,12 @@ def recognise(function: Any, name: str = "") -> Workload | None:
         return None
     for plain in _products(shapes, dtypes.pop()):
         for candidate in _with_epilogue(plain, function, result, rest, name):
-            if order_of(computation, FlatFunction(candidate.prim_func())) is not None:
+            if match_arguments(computation, FlatFunction(candidate.prim_func())) is not None:
                 return candidate
     return None
 
 
-def _parts(function: Any) -> tuple[list[Any], Any, Any, list[Any]] | None:
+def _split_reduction(function: Any) -> tuple[list[Any], Any, Any, list[Any]] | None:
     """Return the two operands of a function's only reduction, the first one with padding, its sums, and the rest.
 
     The rest are the other arguments. The result is None if the function has no such parts.
@@ -55,17 +55,19 @@ def _parts(function: Any) -> tuple[list[Any], Any, Any, list[Any]] | None:
     from tvm import IRModule
     from tvm.s_tir import Schedule
 
-    from ..apply.matching import reduces
+    from ..apply.matching import is_reduction
 
     schedule = Schedule(IRModule({"main": function.with_attr("global_symbol", "main")}))
     blocks = [schedule.get(block) for block in schedule.get_child_blocks(schedule.get_sblock("root"))]
-    sums = [block for block in blocks if reduces(block)]
+    sums = [block for block in blocks if is_reduction(block)]
     if len(sums) != 1:
         return None
-    written_from = {block.writes[0].source: block.reads for block in blocks if not reduces(block) and block.writes}
+    reads_by_buffer = {
+        block.writes[0].source: block.reads for block in blocks if not is_reduction(block) and block.writes
+    }
     operands = []
     for region in sums[0].reads:
-        reads = written_from.get(region.source)  # the padded image is read from the image
+        reads = reads_by_buffer.get(region.source)  # the padded image is read from the image
         operands.append(region.source if reads is None or len(reads) != 1 else reads[0].source)
     parameters = list(function.params)
     if len(operands) != 2 or not all(any(map(operand.same_as, parameters)) for operand in operands):

@@ -133,7 +133,7 @@ def make_scheduler(plugin: Plugin, tasks: Sequence[ScheduledTask], seed: int) ->
     return SCHEDULERS.make(plugin, tasks, seed=seed)
 
 
-def choice(scheduler: Scheduler, open_tasks: Sequence[int]) -> int:
+def choose_task(scheduler: Scheduler, open_tasks: Sequence[int]) -> int:
     """Return the task that ``scheduler`` chooses. Raises SearchlabError if the plug-in breaks its contract."""
     with SCHEDULERS.convert_errors(type(scheduler), "choose"):
         task: Any = scheduler.ask(list(open_tasks))
@@ -142,7 +142,7 @@ def choice(scheduler: Scheduler, open_tasks: Sequence[int]) -> int:
     return int(task)
 
 
-def tell(scheduler: Scheduler, histories: Sequence[list[float]], task: int, costs: Sequence[float]) -> None:
+def tell_scheduler(scheduler: Scheduler, histories: Sequence[list[float]], task: int, costs: Sequence[float]) -> None:
     """Tell ``scheduler`` the costs of a round.
 
     Args:

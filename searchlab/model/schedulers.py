@@ -54,9 +54,9 @@ class Gradient(Scheduler):
         self.window = window
 
     def choose(self, open_tasks: Sequence[int]) -> int:
-        return self.highest(open_tasks, [self.promise(task) for task in open_tasks])
+        return self.highest(open_tasks, [self.expected_gain(task) for task in open_tasks])
 
-    def promise(self, task: int) -> float:
+    def expected_gain(self, task: int) -> float:
         h, w = self.histories[task], self.window
         n, best = len(h), h[-1]
         backward = (h[n - 1 - w] - best) / w if n >= 1 + w else 0.0
@@ -154,7 +154,11 @@ class Ansor(Scheduler):
 
     def _similar(self, task: int) -> list[int]:
         group = self._groups[task]
-        return [other for other, its in enumerate(self._groups) if its == group and other != task] if group else []
+        return (
+            [other for other, other_group in enumerate(self._groups) if other_group == group and other != task]
+            if group
+            else []
+        )
 
     def _speed(self, task: int) -> float:
         """Return a task's throughput in FLOP/s."""

@@ -127,7 +127,7 @@ def tasks_of(mod: tvm.IRModule) -> list[Task]:
     variables_by_hash: dict[int, list[Any]] = {}
     for variable, function in module.functions.items():
         if isinstance(function, PrimFunc) and calls[variable.name_hint]:
-            variables_by_hash.setdefault(structural_hash(_plain(function)), []).append(variable)
+            variables_by_hash.setdefault(structural_hash(_strip_attributes(function)), []).append(variable)
     tasks: dict[str, Task] = {}
     for variables in variables_by_hash.values():
         names = tuple(sorted(variable.name_hint for variable in variables))
@@ -138,7 +138,7 @@ def tasks_of(mod: tvm.IRModule) -> list[Task]:
     return sorted(tasks.values(), key=lambda task: (-task.flops * task.occurs, task.name))
 
 
-def _plain(function: Any) -> Any:
+def _strip_attributes(function: Any) -> Any:
     """Return ``function`` without the attributes that depend on its place in a module."""
     for name in ("global_symbol", "op_pattern"):
         if function.attrs and name in function.attrs:

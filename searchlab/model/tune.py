@@ -37,7 +37,7 @@ from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_models
 from .decisions import FILE, Decision, DecisionLog, DecisionsHeader
 from .inputs import entry_of, inputs_of
-from .scheduler import SCHEDULERS, Scheduler, choice, make_scheduler, tell
+from .scheduler import SCHEDULERS, Scheduler, choose_task, make_scheduler, tell_scheduler
 from .tasks import Task, lower, tasks_of, to_module
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def tune_model(
     faster = [
         result for result, cost in zip(results.values(), untuned_costs, strict=True) if _best_seconds(result) < cost
     ]
-    applied = apply_history_best(untuned, faster, resolved) if faster else untuned
+    tuned_module = apply_history_best(untuned, faster, resolved) if faster else untuned
     comparison = library = None
     if compile:
         from tvm.relax.transform import DecomposeOpsForInference
@@ -246,7 +246,7 @@ def tune_model(
         before_tuning = DecomposeOpsForInference()(module)  # what TVM alone would compile
         with machine_alone():
             comparison, library = compare_models(
-                before_tuning, applied, resolved, Path(out) / LIBRARY, seed, force=force
+                before_tuning, tuned_module, resolved, Path(out) / LIBRARY, seed, force=force
             )
         if comparison.is_slower and not force:
             before, after = comparison.seconds
@@ -255,7 +255,7 @@ def tune_model(
                 f"noise, and was not exported; to export it, pass --force (in Python, force=True)"
             )
     costs = dict(zip(results, untuned_costs, strict=True))
-    return TunedModel(applied, tasks, results, costs, left_out, decisions, comparison, library)
+    return TunedModel(tuned_module, tasks, results, costs, left_out, decisions, comparison, library)
 
 
 @contextmanager
@@ -346,12 +346,12 @@ def plan_tasks(
         reasons = []
         for space in spaces:
             try:
-                searched = SpaceChoice.from_spec(space, task.workload, target, settings=settings)
+                space_choice = SpaceChoice.from_spec(space, task.workload, target, settings=settings)
             except UnsupportedWorkload as error:
                 reasons.append(str(error))
                 continue
             run = plan_run(
-                searched,
+                space_choice,
                 strategy,
                 settings,
                 Budget(UNLIMITED, stop_after=stop_after),
@@ -388,22 +388,22 @@ def _take_turns(
     """
     with ExitStack() as stack:
         measurers = stack.enter_context(closing(MeasurerCache({}, Path())))
-        shown = _ModelProgress(stack.enter_context(open_progress(progress)), tasks, budget)
-        searches = [stack.enter_context(RunLoop(run, measurers.for_run(run), shown.on_trial)) for run in runs]
+        model_progress = _ModelProgress(stack.enter_context(open_progress(progress)), tasks, budget)
+        run_loops = [stack.enter_context(RunLoop(run, measurers.for_run(run), model_progress.on_trial)) for run in runs]
         log = stack.enter_context(closing(DecisionLog(out / FILE, header)))
         untuned = _measure_untuned(
-            tasks, runs[0].space.target, runs[0].settings, measurers, out / UNTUNED, shown.on_untuned
+            tasks, runs[0].space.target, runs[0].settings, measurers, out / UNTUNED, model_progress.on_untuned
         )
         open_tasks, spent = list(range(len(runs))), 0
         histories: list[list[float]] = [[] for _ in runs]
         while open_tasks and spent < budget:
-            number = choice(scheduler, open_tasks)
-            batch = searches[number].step(budget - spent)
+            number = choose_task(scheduler, open_tasks)
+            batch = run_loops[number].step(budget - spent)
             if not batch:
                 open_tasks.remove(number)
             spent += len(batch)
             costs = [] if histories[number] else [untuned[number]]
-            tell(scheduler, histories, number, [*costs, *(trial.cost for trial in batch)])
+            tell_scheduler(scheduler, histories, number, [*costs, *(trial.cost for trial in batch)])
             best = [history[-1] if history else math.inf for history in histories]
             model = sum(task.occurs * cost for task, cost in zip(tasks, best, strict=True))
             decision = Decision(
@@ -415,13 +415,13 @@ def _take_turns(
                 model=_finite(model),
             )
             log.add(decision)
-            shown.on_decision(decision)
+            model_progress.on_decision(decision)
             if on_round is not None:
                 on_round(decision)
-        for search in searches:
+        for search in run_loops:
             search.finish()
         results = {
-            task.name: Result(search.log, run.space) for task, run, search in zip(tasks, runs, searches, strict=True)
+            task.name: Result(search.log, run.space) for task, run, search in zip(tasks, runs, run_loops, strict=True)
         }
         return log.decisions, results, untuned
 

@@ -161,13 +161,14 @@ def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
 
     No trials are removed from the logs.
     """
-    within = {run.log: len(run.budget.truncate(logs[run.log]).records) for run in runs}
-    exceeding = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
-    if exceeding:
-        first, others = exceeding[0], f" (and so do {len(exceeding) - 1} other logs)" if len(exceeding) > 1 else ""
+    within_budget = {run.log: len(run.budget.truncate(logs[run.log]).records) for run in runs}
+    over_budget = [run.log for run in runs if within_budget[run.log] < len(logs[run.log].records)]
+    if over_budget:
+        first = over_budget[0]
+        others = f" (and so do {len(over_budget) - 1} other logs)" if len(over_budget) > 1 else ""
         warn(
-            f"{first} contains {len(logs[first].records)} trials, more than the {within[first]} requested{others}; "
-            f"results include all trials in a log"
+            f"{first} contains {len(logs[first].records)} trials, more than the {within_budget[first]} requested"
+            f"{others}; results include all trials in a log"
         )
     doubts = [(path, text) for path, log in logs.items() if (text := disagreement(log))]
     if doubts:
@@ -220,24 +221,24 @@ class StudyContext:
     Attributes:
         study: A unique name for this execution of the study.
         base: The directory that relative paths start from.
-        shared: A folder that is visible on every machine that shares the directory of the logs.
+        shared_folder: A folder that is visible on every machine that shares the directory of the logs.
         measurements: The pickled measurements with which every run begins.
-        trusts: Whether warm-start logs may cause arbitrary modules to be imported.
+        trusts_plugins: Whether warm-start logs may cause arbitrary modules to be imported.
         keep_workers: Whether to keep measuring processes for the next run, because the executor ends its workers.
-        planned_on: The machine on which targets such as "native" were resolved.
+        planning_machine: The machine on which targets such as "native" were resolved.
     """
 
     study: str
     base: Path
-    shared: Path
+    shared_folder: Path
     measurements: bytes
-    trusts: bool
+    trusts_plugins: bool
     keep_workers: bool
-    planned_on: str
+    planning_machine: str
 
     def send_warning(self, text: str) -> None:
         """Pass a warning to the process of the study, at once if this machine shares its folder."""
-        part = self.shared / uuid.uuid4().hex
+        part = self.shared_folder / uuid.uuid4().hex
         try:
             part.write_text(text)
             part.rename(part.with_suffix(WARNING_SUFFIX))
@@ -272,7 +273,7 @@ class PendingRun:
         size_at_loss: The size of its log at the last loss, in bytes.
         checked_size: The size of its log when it was last checked for new trials.
         job: The number of the run's job, or -1 until the run has begun.
-        reported: The number of trials that have been passed to on_trial.
+        reported_trials: The number of trials that have been passed to on_trial.
     """
 
     run: Run
@@ -281,10 +282,10 @@ class PendingRun:
     checked_size: int = 0
     on_trial: OnChargedTrial | None = None
     job: int = -1
-    reported: int = 0
+    reported_trials: int = 0
 
     @property
-    def replayed(self) -> int:
+    def replayed_trials(self) -> int:
         """The number of trials that the log contained when the study began."""
         return len(self.run.existing_log.records) if self.run.existing_log else 0
 
@@ -313,11 +314,11 @@ class Dispatch:
         self._on_run = on_run
         folder = Path(os.path.commonpath([pending.run.log.absolute().parent for pending in runs]))
         folder.mkdir(parents=True, exist_ok=True)
-        self._shared = ScratchFolder(str(folder), ".shared-")
+        self._shared_folder = ScratchFolder(str(folder), ".shared-")
         self._context = StudyContext(
             uuid.uuid4().hex,
             base.absolute(),
-            Path(self._shared.name),
+            Path(self._shared_folder.name),
             pickle.dumps(dict(measurements)),
             trusts(),
             executor.ends_workers,
@@ -356,7 +357,7 @@ class Dispatch:
             for future in self._pending:
                 with suppress(Exception):  # the connection to a cluster may be lost
                     future.cancel()
-            self._shared.cleanup()
+            self._shared_folder.cleanup()
 
     def _jobs(self) -> int:
         """Return the number of tasks that the executor can currently perform at the same time."""
@@ -447,7 +448,7 @@ class Dispatch:
         ended, but its outcome has not been received yet.
         """
         if self._measures:
-            for file in Path(self._shared.name).glob(f"*{WARNING_SUFFIX}"):
+            for file in Path(self._shared_folder.name).glob(f"*{WARNING_SUFFIX}"):
                 warn(file.read_text())
                 file.unlink()
         submitted = [pending for batch in self._pending.values() for pending in batch]
@@ -464,7 +465,7 @@ class Dispatch:
                 log = read_existing_log(pending.run.log)
             except SearchlabError:  # reported when the run ends
                 continue
-            if log is not None and (pending.run.existing_log is None or len(log.records) > pending.replayed):
+            if log is not None and (pending.run.existing_log is None or len(log.records) > pending.replayed_trials):
                 free -= pending.job < 0
                 self._report_trials(pending, log)
 
@@ -477,10 +478,10 @@ class Dispatch:
             pending.job = next(job for job in itertools.count() if job not in self._used_jobs)
             self._used_jobs.add(pending.job)
             pending.on_trial = self._on_run(pending.run, next(self._numbers), len(self._runs), pending.job)
-        new, pending.reported = log.records[pending.reported :], len(log.records)
+        new, pending.reported_trials = log.records[pending.reported_trials :], len(log.records)
         if pending.on_trial is not None:
             for record in new:
-                pending.on_trial(record.trial, record.index < pending.replayed, float(log.elapsed[record.index]))
+                pending.on_trial(record.trial, record.index < pending.replayed_trials, float(log.elapsed[record.index]))
 
 
 def _is_broken(error: BaseException | None) -> bool:
@@ -497,7 +498,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _extends(path: Path, data: bytes) -> bool:
+def _continues_log(path: Path, data: bytes) -> bool:
     """Return whether ``data`` begins with the complete lines of the log at ``path``."""
     existing = read_log_bytes(path)
     return data.startswith(existing[: existing.rfind(b"\n") + 1])
@@ -508,10 +509,10 @@ def _replace_log(run: Run, data: bytes) -> None:
     path = run.log
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if run.discard and path.exists() and not _extends(path, data):
+        if run.discard and path.exists() and not _continues_log(path, data):
             move_aside(path)
         with closing(LeasedFile(path)) as file:
-            if not _extends(path, data):
+            if not _continues_log(path, data):
                 raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
             file.write(data, 0)
             file.sync(len(data))
@@ -563,8 +564,8 @@ def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence
 def _execute_and_collect_warnings(
     run: Run, log_bytes: bytes | None, context: StudyContext, measurers: MeasurerCache
 ) -> RunOutcome:
-    with warnings.catch_warnings(record=True) as caught:
-        if context.shared.exists():
+    with warnings.catch_warnings(record=True) as caught_warnings:
+        if context.shared_folder.exists():
             outcome = _search_when_free(run, context, measurers)
         else:
             with ScratchFolder() as folder:
@@ -578,20 +579,21 @@ def _execute_and_collect_warnings(
                     log=log.read_bytes() if log.exists() else None,
                 )
     return replace(
-        outcome, warned=tuple(str(warning.message) for warning in caught if warning.category is SearchlabWarning)
+        outcome,
+        warned=tuple(str(warning.message) for warning in caught_warnings if warning.category is SearchlabWarning),
     )
 
 
 def _search_when_free(run: Run, context: StudyContext, measurers: MeasurerCache) -> RunOutcome:
     """Execute ``run``. If another process is writing the run's log, retry for up to ``BUSY_LOG_SECONDS`` seconds."""
     try:
-        if run.settings.exclusive and context.planned_on != (machine := this_machine()):
+        if run.settings.exclusive and context.planning_machine != (machine := this_machine()):
             context.send_warning(
-                f"runs are measured on {machine}, but were planned on {context.planned_on}, where the target 'native' "
-                "and its cores and caches are resolved; unless you chose the target yourself, specify one for "
+                f"runs are measured on {machine}, but were planned on {context.planning_machine}, where the target "
+                "'native' and its cores and caches are resolved; unless you chose the target yourself, specify one for "
                 f"{machine}"
             )
-        with trust_plugins(context.trusts), machine_alone(run.settings.exclusive, context.send_warning):
+        with trust_plugins(context.trusts_plugins), machine_alone(run.settings.exclusive, context.send_warning):
             deadline = time.monotonic() + BUSY_LOG_SECONDS
             while True:
                 try:

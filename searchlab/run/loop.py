@@ -143,7 +143,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         configs = driver.ask(run.batch)
         if not configs:
             if len(trials) < len(log.records):
-                raise self._difference("has nothing more to propose")
+                raise self._make_proposal_error("has nothing more to propose")
             self._end(Ended(trials=len(trials)))
             return
         configs = configs[: end - len(trials)]  # the rest is measured if the budget is increased later
@@ -163,7 +163,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         for config, record in zip(configs, self._log.records[start : start + len(configs)], strict=False):
             trial = record.trial
             if trial.config != config:
-                raise self._difference(f"proposes {config.to_json()}")
+                raise self._make_proposal_error(f"proposes {config.to_json()}")
             self._add_replayed(trial)
 
     def _measure(self, configs: Sequence[Config], start: int, driver: PolicyDriver) -> None:
@@ -173,7 +173,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         self._log_change()
         space, share = self._run.space, 1 / driver.batch_size
         builders = min(self._log.header.workers, len(self._trials) - start + len(configs))
-        reading = self._sentinel(driver.batches - 1) if len(self._trials) == start else None
+        sentinel_seconds = self._sentinel(driver.batches - 1) if len(self._trials) == start else None
         for config, measurement in zip(configs, self._measurer.measure(space, configs, self._best), strict=True):
             trial = Trial(len(self._trials), config, measurement)
             batch = [*self._trials[start:], trial]
@@ -184,13 +184,13 @@ class RunLoop(AbstractContextManager["RunLoop"]):
                     driver.propose_seconds * share,
                     driver.train_seconds * share,
                     quality,
-                    reading,
+                    sentinel_seconds,
                     driver.batches - 1,
                     fill_in=config in driver.policy.fill_ins,
                     feature_seconds=driver.feature_seconds * share,
                 )
             )
-            reading = None
+            sentinel_seconds = None
             self._charged += (driver.propose_seconds + driver.train_seconds) * share
             self._charged += measurement.build_seconds / builders + measurement.run_seconds
             self._add(trial, False)
@@ -211,8 +211,8 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             if any(errors[-new:]) and not any(errors[:-new]):
                 index = errors.index(True)
                 warn(f"trial {index} of {self._log.path} failed: {measurements[index].message}")
-        count, enough = len(measurements), min(FAILURES_SUFFICE, self._run.trials)
-        if math.isinf(self._best) and count - new < enough <= count:
+        count, required = len(measurements), min(FAILURES_SUFFICE, self._run.trials)
+        if math.isinf(self._best) and count - new < required <= count:
             failures = describe_failures((measurement.failure, measurement.message) for measurement in measurements)
             warn(f"all {count} trials of {self._log.path} failed: {failures}")
 
@@ -220,10 +220,10 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         self._charged = float(self._replayed_log.elapsed[trial.index])
         self._add(trial, True)
 
-    def _add(self, trial: Trial, replayed: bool) -> None:
+    def _add(self, trial: Trial, is_replayed: bool) -> None:
         self._trials.append(trial)
         self._best = min(self._best, trial.cost)
-        self._on_trial(trial, replayed, self._charged)
+        self._on_trial(trial, is_replayed, self._charged)
 
     def _end(self, ended: Ended) -> None:
         self._has_ended = True
@@ -273,16 +273,20 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             configs = [record.trial.config for record in self._log.records]
             for record, measurement in zip(self._log.records, self._measurer.measure(space, configs), strict=True):
                 if (measurement.seconds, measurement.failure) != (record.seconds, record.failure):
-                    raise self._other_run(record, f"took {list(record.seconds)} s, not {list(measurement.seconds)} s")
+                    raise self._make_trial_error(
+                        record, f"took {list(record.seconds)} s, not {list(measurement.seconds)} s"
+                    )
             return
         records = [record for record in self._log.records if record.program]
         configs = [record.trial.config for record in records]
         programs = self._measurer.program_hashes(self._run.space, configs)
         if programs is None and records:
             warn(f"{self._log.path} was written by other code, and its programs cannot be compared with today's")
-        for record, program in zip(records, programs or (), strict=False):
-            if program != record.program:
-                raise self._other_run(record, f"yields the program {program or '(none)'} instead of {record.program}")
+        for record, current in zip(records, programs or (), strict=False):
+            if current != record.program:
+                raise self._make_trial_error(
+                    record, f"yields the program {current or '(none)'} instead of {record.program}"
+                )
 
     def finish(self) -> None:
         """Measure and log the finalists, if the measurer supports this and the log does not contain them yet.
@@ -302,12 +306,12 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             if final is not None:
                 self._log.append(final)
 
-    def _difference(self, now_does: str) -> OtherRun:
+    def _make_proposal_error(self, action: str) -> OtherRun:
         record = self._log.records[len(self._trials)]
-        return self._other_run(record, f"is {record.config}, but the policy now {now_does}")
+        return self._make_trial_error(record, f"is {record.config}, but the policy now {action}")
 
-    def _other_run(self, record: Record, now_is: str) -> OtherRun:
-        return reproduction_error(self._run, self._log.log, f"Trial {record.index} {now_is}")
+    def _make_trial_error(self, record: Record, change: str) -> OtherRun:
+        return reproduction_error(self._run, self._log.log, f"Trial {record.index} {change}")
 
 
 def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
@@ -315,10 +319,10 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
 
     Returns None if no program works. If one of the fastest programs now fails, issues a warning and returns None.
     """
-    by_cost = sorted(trials, key=lambda trial: trial.cost)  # stable: the first of equal trials
-    fastest = first_of_each_program(trial for trial in by_cost if not trial.measurement.pruned)
-    close = [trial for trial in fastest if trial.cost <= MARGIN * fastest[0].cost]
-    contenders = close[: measurer.finalists]
+    sorted_trials = sorted(trials, key=lambda trial: trial.cost)  # stable: the first of equal trials
+    fastest = first_of_each_program(trial for trial in sorted_trials if not trial.measurement.pruned)
+    candidates = [trial for trial in fastest if trial.cost <= MARGIN * fastest[0].cost]
+    contenders = candidates[: measurer.finalists]
     if not contenders:
         return None
     try:
@@ -348,7 +352,7 @@ class PolicyDriver:
         self._predict_seconds = 0.0
         self._feature_total = 0.0  # what the cost model used for features up to the end of the last batch's proposal
         self._run = run
-        self._proposed: set[Config] = set()
+        self._proposed_configs: set[Config] = set()
         self._other_cpu_seconds = other_cpu_seconds
         self.train_seconds = 0.0  # the CPU time used to learn from the previous batch
         if not run.warm_start.default:
@@ -372,7 +376,7 @@ class PolicyDriver:
             space = self._run.space
             with SPACES.convert_errors(type(space), "default_config"):
                 return self._begin([space.default_config()])
-        trained, predicted = self._model_seconds()
+        old_train, old_predict = self._model_seconds()
         start = self._seconds()
         with POLICIES.convert_errors(type(self.policy), "ask"):
             configs = self.policy.ask(n)
@@ -380,17 +384,17 @@ class PolicyDriver:
                 configs = list(configs)  # may call plug-in code: __len__ and __iter__
         seconds = self._seconds() - start
         # A policy that trains its cost model while proposing is charged like one that does so in `tell`.
-        trained_now, predicted_now = self._model_seconds()
-        self.train_seconds += trained_now - trained
-        self.propose_seconds = seconds - (trained_now - trained)
-        self._predict_seconds = predicted_now - predicted
+        new_train, new_predict = self._model_seconds()
+        self.train_seconds += new_train - old_train
+        self.propose_seconds = seconds - (new_train - old_train)
+        self._predict_seconds = new_predict - old_predict
         total = self.cost_model.feature_seconds if self.cost_model else 0.0
         self.feature_seconds, self._feature_total = total - self._feature_total, total
         self._check(configs, n)
         return self._begin(configs)
 
     def _begin(self, configs: Sequence[Config]) -> Sequence[Config]:
-        self._proposed.update(configs)
+        self._proposed_configs.update(configs)
         self.batch_size = len(configs)
         self.batches += 1
         return configs
@@ -431,11 +435,11 @@ class PolicyDriver:
         return (self.cost_model.fit_seconds, self.cost_model.predict_seconds) if self.cost_model else (0.0, 0.0)
 
     def _check(self, configs: Sequence[Config], n: int) -> None:
-        broken = f"policy {self._run.strategy.policy.name!r} broke its contract: it was asked for"
+        complaint = f"policy {self._run.strategy.policy.name!r} broke its contract: it was asked for"
         if not isinstance(configs, Sequence) or not all(isinstance(config, Config) for config in configs):
-            raise SearchlabError(f"{broken} a list of configs and returned {configs!r:.200}")
+            raise SearchlabError(f"{complaint} a list of configs and returned {configs!r:.200}")
         if len(configs) > n:
-            raise SearchlabError(f"{broken} {n} configs and returned {len(configs)}")
+            raise SearchlabError(f"{complaint} {n} configs and returned {len(configs)}")
         new: set[Config] = set()
         for config in configs:
             try:
@@ -443,8 +447,8 @@ class PolicyDriver:
             except InvalidConfig as error:
                 self._run.space.check_repeats()
                 raise SearchlabError(
-                    f"{broken} configs of its space and returned {config.to_json()}: {error}"
+                    f"{complaint} configs of its space and returned {config.to_json()}: {error}"
                 ) from None
-            if config in self._proposed or config in new:
-                raise SearchlabError(f"{broken} new configs and repeated {config.to_json()}")
+            if config in self._proposed_configs or config in new:
+                raise SearchlabError(f"{complaint} new configs and repeated {config.to_json()}")
             new.add(config)

@@ -59,7 +59,7 @@ def open_runs(
     for run in runs:
         if run.warm_start.directories:
             first = headers.get(run.log.parent)
-            warm_start = _original_warm_start(run, first) if first else run.warm_start.without(logs)
+            warm_start = _original_warm_start(run, first) if first else run.warm_start.exclude(logs)
             run = replace(run, warm_start=warm_start)
         for earlier in run.warm_start.runs:
             if real_path(path := earlier.log.path) in logs:
@@ -99,13 +99,15 @@ def reproduction_error(run: Run, log: Log, detail: str) -> OtherRun:
 
 def _original_warm_start(run: Run, header: Header) -> WarmStart:
     """Return the warm start in ``header`` with newly specified logs, which are rejected later."""
-    specified = {earlier.digest: earlier for earlier in run.warm_start.runs}
+    runs_by_digest = {earlier.digest: earlier for earlier in run.warm_start.runs}
     digests = [digest for digest in header.warm_start if digest != DEFAULT_CONFIG]
-    runs = [specified.get(digest) or _run_with_digest(run, digest) for digest in digests]
-    runs += [earlier for digest, earlier in specified.items() if earlier.directory is None and digest not in digests]
+    runs = [runs_by_digest.get(digest) or _run_with_digest(run, digest) for digest in digests]
+    runs += [
+        earlier for digest, earlier in runs_by_digest.items() if earlier.directory is None and digest not in digests
+    ]
     transfers = run.strategy.policy_class.traits.transfers
-    original = select_runs(runs, run.space_choice.plugin, run.space, run.strategy.features, transfers)
-    return replace(original, directories=run.warm_start.directories, default=run.warm_start.default)
+    warm_start = select_runs(runs, run.space_choice.plugin, run.space, run.strategy.features, transfers)
+    return replace(warm_start, directories=run.warm_start.directories, default=run.warm_start.default)
 
 
 def _run_with_digest(run: Run, digest: str) -> EarlierRun:

@@ -376,8 +376,10 @@ def plan_run(
     warm_start = earlier.warm_start(plugin, space, strategy.features, transfers, machine)
     run = Run(space_choice, strategy, seed, batch, budget, settings, log, warm_start)
     policy, _ = run.start()
-    learned = len(warm_start.trials) + (run.trials - 1) // batch * batch  # the trials learned before the last batch
-    if learned < policy.n_startup and not warm_start.others:
+    learned_trials = (
+        len(warm_start.trials) + (run.trials - 1) // batch * batch
+    )  # the trials learned before the last batch
+    if learned_trials < policy.n_startup and not warm_start.others:
         warn(
             f"policy {strategy.policy.name!r} does not use what it has learned until after {policy.n_startup} trials "
             f"(n_startup), but the run has only {run.trials} trials, in batches of {batch}; increase the number of "
@@ -399,8 +401,8 @@ def code_of(run: Run, base: Path = Path()) -> dict[str, str]:
     if isinstance(run.settings, TableSettings):
         digests["table"] = run.settings.content_digest(base)
     workload = run.space.workload
-    called = [workload.load()] if isinstance(workload, Function) and not run.settings.replays else []
-    return {"core": core_digest(), "workload": source_digest(type(workload), *called), **digests}
+    functions = [workload.load()] if isinstance(workload, Function) and not run.settings.replays else []
+    return {"core": core_digest(), "workload": source_digest(type(workload), *functions), **digests}
 
 
 def defaults_of(run: Run) -> dict[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from ..console import PATIENCE, Terminal, one_line, speed, unless_quick
 from ..errors import SearchlabError
-from ..log.forecast import duration
+from ..log.forecast import format_duration
 from ..log.plan import UNLIMITED
 from ..records import Trial
 from ..workload import Workload
@@ -58,7 +58,7 @@ class RunProgress:
         self._is_study = len(runs) > 1
         unit = "" if self._counts_trials else " runs"
         self._study = self._progress.add_task("the study", total=total, best="", unit=unit, visible=self._is_study)
-        self._ended = 0  # the size of the runs that have ended
+        self._ended_size = 0  # the size of the runs that have ended
         self._jobs: dict[int, tuple[Run, TaskID]] = {}  # each job's current run, and the run's bar
 
     def show(self, description: str, done: int, count: int, best: str = "") -> None:
@@ -72,8 +72,8 @@ class RunProgress:
     def on_run(self, run: Run, number: int, count: int, job: int) -> OnChargedTrial:
         """Add a bar for a run, and return the function that advances it."""
         if job in self._jobs:
-            finished, bar = self._jobs.pop(job)
-            self._end(finished, bar)
+            previous_run, bar = self._jobs.pop(job)
+            self._end(previous_run, bar)
             self._progress.remove_task(bar)
         self._progress.start()
         workload, has_trials = run.space.workload, run.trials < UNLIMITED
@@ -113,13 +113,13 @@ class RunProgress:
         return run.trials if self._counts_trials else 1
 
     def _end(self, run: Run, bar: TaskID) -> None:
-        self._ended += self._size(run)
+        self._ended_size += self._size(run)
         if not self._counts_trials:  # the run may end at another limit
             self._progress.update(bar, total=self._task(bar).completed)
 
     def _show_study(self) -> None:
-        running = sum(self._size(run) * self._task(bar).percentage / 100 for run, bar in self._jobs.values())
-        self._progress.update(self._study, completed=self._ended + round(running, 3))
+        running_size = sum(self._size(run) * self._task(bar).percentage / 100 for run, bar in self._jobs.values())
+        self._progress.update(self._study, completed=self._ended_size + round(running_size, 3))
 
     def _task(self, bar: TaskID) -> Task:
         return next(task for task in self._progress.tasks if task.id == bar)
@@ -137,7 +137,7 @@ class RunProgress:
         total = "" if task.total is None else f" of {task.total:,.0f}"
         parts = [f"{math.floor(task.completed):,}{total}{task.fields['unit']} done", task.fields["best"]]
         if task.time_remaining:
-            parts.append(f"about {duration(task.time_remaining)} left")
+            parts.append(f"about {format_duration(task.time_remaining)} left")
         self._console.print(f"{task.description}: {', '.join(part for part in parts if part)}", soft_wrap=True)
 
     def __enter__(self) -> Self:

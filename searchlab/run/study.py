@@ -487,7 +487,7 @@ class Study:
         earlier: dict[tuple[str, ...], EarlierRuns] = {}  # by the sources of a warm start
         warm_starts: dict[tuple[str, ...], list[WarmStart]] = {}
         for group in self._space_groups(left_out):
-            planned: list[Run] = []
+            group_runs: list[Run] = []
             for folder, space_choice, settings in group:
                 all_costs = cache(partial(self._all_costs, space_choice, settings))
                 for entry, strategy in strategies:
@@ -513,15 +513,17 @@ class Study:
                         left_out.append(f"{log} is not searched: {error}")
                         continue
                     starts = strategy.name if spec.starts == "own" else ""
-                    planned.append(replace(run, contrasts=tuple(spec.contrasts), starts=starts))
+                    group_runs.append(replace(run, contrasts=tuple(spec.contrasts), starts=starts))
                     warm_starts.setdefault(sources, []).append(run.warm_start)
             runs += [
-                replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl") for seed in spec.seed_list for run in planned
+                replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl")
+                for seed in spec.seed_list
+                for run in group_runs
             ]
         if not runs and spec.policies:
             raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(left_out))
-        for sources, used in warm_starts.items():
-            earlier[sources].check_used(used)
+        for sources, run_warm_starts in warm_starts.items():
+            earlier[sources].check_used(run_warm_starts)
         return runs, left_out
 
     def _all_costs(self, space_choice: SpaceChoice, settings: Settings) -> SpaceCosts | None:

@@ -109,15 +109,15 @@ def tune(
         True
     """
     spec = space_spec(space, restrictions, schedule)
-    parsed = parse_workload(workload)
-    settings = settings_for(parsed, measure)
+    parsed_workload = parse_workload(workload)
+    settings = settings_for(parsed_workload, measure)
     if target is None and not isinstance(space, Space):
         target = settings.default_target()
-    resolved = None if target is None else resolve_target(target)
+    resolved_target = None if target is None else resolve_target(target)
     sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
     earlier = EarlierRuns.from_sources(sources, settings.statistic)
     run = plan_run(
-        SpaceChoice.from_spec(spec, parsed, resolved, settings=settings),
+        SpaceChoice.from_spec(spec, parsed_workload, resolved_target, settings=settings),
         Strategy.from_specs(policy, cost_model, features),
         settings,
         budget_of(trials, seconds, stop_after),
@@ -130,6 +130,6 @@ def tune(
     run = replace(run, discard=discard)
     warn_of_a_busy_machine([run])
     with show_progress(progress, [run], lambda *_: on_trial) as on_run:
-        complete = execute_one(run, Path(), on_run)
-    warn_of_results([run], {run.log: complete})
-    return Result(complete, run.space)
+        complete_log = execute_one(run, Path(), on_run)
+    warn_of_results([run], {run.log: complete_log})
+    return Result(complete_log, run.space)

@@ -87,14 +87,14 @@ class EarlierRun:
         The tables of a suite never change, and a policy may learn from them although the space has changed; in this
         case, a SearchlabWarning is issued.
         """
-        if self._changed is None:
+        if self._changed_program is None:
             return
         if not self.is_from_suite:
-            raise self._changed
-        warn(f"the run starts from the times of other programs: {self._changed.where_and_what}")
+            raise self._changed_program
+        warn(f"the run starts from the times of other programs: {self._changed_program.where_and_what}")
 
     @cached_property
-    def _changed(self) -> ChangedProgram | None:
+    def _changed_program(self) -> ChangedProgram | None:
         try:
             Result(self.log, self.space).check_programs()
         except ChangedProgram as error:
@@ -167,7 +167,7 @@ class WarmStart:
     def trials(self) -> list[Trial]:
         return [trial for run in self.same_space for trial in run.trials]
 
-    def without(self, logs: Set[Path]) -> WarmStart:
+    def exclude(self, logs: Set[Path]) -> WarmStart:
         """Return this warm start without the runs that were found in a directory and whose logs are among ``logs``."""
 
         def is_kept(run: EarlierRun) -> bool:
@@ -235,10 +235,10 @@ class EarlierRuns:
                 )
             path = base / source
             if path.is_dir():
-                in_directory = _read_directory(path, statistic)
-                if not in_directory:
+                directory_runs = _read_directory(path, statistic)
+                if not directory_runs:
                     raise SearchlabError(f"no logs (*.jsonl) with trials found in {path} to start from")
-                runs = in_directory + runs
+                runs = directory_runs + runs
                 directories.append(path)
                 continue
             run = read_earlier_run(path, statistic)

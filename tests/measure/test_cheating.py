@@ -12,7 +12,7 @@ from tvm.script import tirx as T
 from searchlab.errors import SearchlabError
 from searchlab.measure.code import compile_program, load_objects, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.measure.worker import LoadableProgram, Runner, cases_of, wrong_values
+from searchlab.measure.worker import LoadableProgram, Runner, make_cases, wrong_values
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
@@ -48,7 +48,7 @@ def test_a_sum_that_saturates_in_16_bits_is_found(native: Target, name: str) -> 
 
 @pytest.mark.parametrize("name", ["gemm:1x1x64:relu", "gemm:32x32x32:float16:bias:add:relu", "conv2d:1x8x8x8x8x3x3:p1"])
 def test_exact_inputs_have_whole_results(name: str) -> None:
-    first, timed = cases_of(parse_workload(name), check=True)
+    first, timed = make_cases(parse_workload(name), check=True)
     assert first.tolerance == (0.0, 0.5)
     assert first.expected is not None and timed.tolerance != first.tolerance
     assert (first.expected[0] == np.rint(first.expected[0])).all() and first.expected[0].any()

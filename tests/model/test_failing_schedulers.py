@@ -10,7 +10,7 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.model import ScheduledTask, Scheduler
-from searchlab.model.scheduler import choice, tell
+from searchlab.model.scheduler import choose_task, tell_scheduler
 
 
 class Bad(Scheduler):
@@ -63,7 +63,7 @@ def test_a_scheduler_that_misbehaves_in_tell_is_named(how: str, message: str) ->
     scheduler = Bad([ScheduledTask("a"), ScheduledTask("b")], seed=0)
     scheduler.how = how
     with pytest.raises(SearchlabError, match=f"Bad' {message}|Bad' broke.*{message}"):
-        tell(scheduler, [[], []], 0, [1e-3, 2e-3])
+        tell_scheduler(scheduler, [[], []], 0, [1e-3, 2e-3])
 
 
 @pytest.mark.parametrize("how", ["", "empties the costs"])
@@ -72,7 +72,7 @@ def test_sound_rounds_are_told(how: str) -> None:
     scheduler.how = how
     histories: list[list[float]] = [[], []]
     costs = [1e-3, 2e-3]
-    tell(scheduler, histories, 1, costs)
+    tell_scheduler(scheduler, histories, 1, costs)
     assert costs == [1e-3, 2e-3] and histories == scheduler.histories == [[], [1e-3]]
 
 
@@ -81,6 +81,6 @@ def test_a_choice_that_is_no_open_task_is_refused(task: object) -> None:
     scheduler = Bad([ScheduledTask("a"), ScheduledTask("b")], seed=0)
     scheduler.ask = lambda _: task  # type: ignore[assignment, method-assign, return-value]
     with pytest.raises(SearchlabError, match="it chose"):
-        choice(scheduler, [0, 1])
+        choose_task(scheduler, [0, 1])
     scheduler.ask = lambda _: np.int32(1)  # type: ignore[assignment, method-assign, return-value]
-    assert choice(scheduler, [0, 1]) == 1
+    assert choose_task(scheduler, [0, 1]) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.model import SCHEDULERS, ScheduledTask, Scheduler
-from searchlab.model.scheduler import choice, make_scheduler
+from searchlab.model.scheduler import choose_task, make_scheduler
 from searchlab.model.schedulers import UCB, Ansor, Gradient, RoundRobin
 from searchlab.plugins import Plugin
 
@@ -39,9 +39,9 @@ def test_round_robin_goes_round() -> None:
 def test_the_gradient_is_metaschedules() -> None:
     scheduler = told(Gradient(TASKS, seed=0, alpha=0.5, window=2), [9.0, 6.0, 5.0, 4.0], [3.0], [5.0, 5.0])
     assert isinstance(scheduler, Gradient)
-    assert scheduler.promise(0) == pytest.approx(0.5 * (6.0 - 4.0) / 2 + 0.5 * 4.0 / 4)
-    assert scheduler.promise(1) == pytest.approx(2 * 0.5 * 3.0)
-    assert scheduler.promise(2) == pytest.approx(0.5 * 5.0 / 2)
+    assert scheduler.expected_gain(0) == pytest.approx(0.5 * (6.0 - 4.0) / 2 + 0.5 * 4.0 / 4)
+    assert scheduler.expected_gain(1) == pytest.approx(2 * 0.5 * 3.0)
+    assert scheduler.expected_gain(2) == pytest.approx(0.5 * 5.0 / 2)
     assert scheduler.ask([0, 1, 2]) == 1 and scheduler.ask([0, 2]) == 2
 
 
@@ -99,7 +99,7 @@ def test_ucb_leaves_a_task_that_gains_nothing_for_one_that_does() -> None:
 def test_a_task_without_a_program_does_not_hold_up_the_others(name: str) -> None:
     scheduler = make_scheduler(Plugin(name), TASKS, 0)
     for number in range(12):
-        task = choice(scheduler, [0, 1, 2])
+        task = choose_task(scheduler, [0, 1, 2])
         scheduler.tell(task, [math.inf] if task == 1 else [1.0 / (1 + number)])
     assert min(map(len, scheduler.histories)) >= 1
     assert len(scheduler.histories[0]) + len(scheduler.histories[2]) >= 8
@@ -113,7 +113,7 @@ class Astray(RoundRobin):
 def test_a_choice_outside_the_open_tasks_is_an_error() -> None:
     scheduler = told(Astray(TASKS, seed=0), [1.0], [1.0], [1.0])
     with pytest.raises(SearchlabError, match="broke its contract: it chose 7 from the tasks"):
-        choice(scheduler, [0, 1, 2])
+        choose_task(scheduler, [0, 1, 2])
 
 
 def test_options_are_checked() -> None:

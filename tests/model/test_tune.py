@@ -169,10 +169,10 @@ def test_a_killed_model_resumes_with_the_same_trials(tmp_path: Path) -> None:
             file.write(b'{"round":')  # a line that was being written
     done = tuned(killed, scheduler="round-robin")
     assert configs(killed) == configs(uninterrupted)
-    assert [(choice.round, choice.task, choice.trials) for choice in decisions(killed)] == [
-        (choice.round, choice.task, choice.trials) for choice in decisions(uninterrupted)
+    assert [(choose_task.round, choose_task.task, choose_task.trials) for choose_task in decisions(killed)] == [
+        (choose_task.round, choose_task.task, choose_task.trials) for choose_task in decisions(uninterrupted)
     ]
-    assert [choice.total for choice in done.decisions] == [4, 8, 12, 16, 20, 24]
+    assert [choose_task.total for choose_task in done.decisions] == [4, 8, 12, 16, 20, 24]
 
 
 def test_a_resumed_scheduler_decides_as_before(tmp_path: Path) -> None:
