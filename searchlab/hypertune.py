@@ -230,16 +230,16 @@ class HyperPlan:
                 stack.enter_context(problem.measurer)
             storage = stack.enter_context(open_storage(out or Path(scratch) / "search"))
             replays = Replays(Path(scratch))
-            studies = [self._create_study(storage, hidden) for hidden in self.hold_outs]
-            for hidden, study in zip(self.hold_outs, studies, strict=True):
-                best = self._search(study, self._visible(hidden), replays, on_trial)
+            studies = [self._create_study(storage, hold_out) for hold_out in self.hold_outs]
+            for hold_out, study in zip(self.hold_outs, studies, strict=True):
+                best = self._search(study, self._visible(hold_out), replays, on_trial)
                 options = self._options(best.params)
                 pairs = [self._compare(problem, options, replays) for problem in self.problems]
                 problems = [
                     ProblemScores(
                         workload=problem.run.workload,
                         space=problem.run.space_choice.name,
-                        held_out=problem.run.workload in hidden,
+                        held_out=problem.run.workload in hold_out,
                         trials=problem.random.last,
                         **msgspec.structs.asdict(compare_scores([pair])),
                     )
@@ -249,7 +249,7 @@ class HyperPlan:
                 searches.append(
                     Search(
                         name=study.study_name,
-                        held_out=list(hidden),
+                        held_out=list(hold_out),
                         options=options,
                         search_score=best.values[0],
                         trials=len(trials),
@@ -258,9 +258,9 @@ class HyperPlan:
                     )
                 )
                 for problem, pair in zip(self.problems, pairs, strict=True):
-                    if problem.run.workload in hidden:
+                    if problem.run.workload in hold_out:
                         held_out_pairs.append(pair)
-                    elif hidden or len(self.hold_outs) == 1:
+                    elif hold_out or len(self.hold_outs) == 1:
                         training_pairs.setdefault(str(problem), []).append(pair)
         training = compare_scores([np.mean(pairs, axis=0) for pairs in training_pairs.values()])
         held_out = compare_scores(held_out_pairs) if held_out_pairs else None
@@ -278,8 +278,8 @@ class HyperPlan:
             notes=self.notes,
         )
 
-    def _visible(self, hidden: HoldOut) -> list[Problem]:
-        return [problem for problem in self.problems if problem.run.workload not in hidden]
+    def _visible(self, hold_out: HoldOut) -> list[Problem]:
+        return [problem for problem in self.problems if problem.run.workload not in hold_out]
 
     def _options(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the policy's options for the parameters of a trial, rounded unless they are the default."""
@@ -309,13 +309,13 @@ class HyperPlan:
                 self._try(study, problems, replays)
             on_trial(study.study_name, number, _finished_trials(study)[number].value)
         trials = _finished_trials(study)[: self.trials]
-        scored = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-        if not scored:
+        complete_trials = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+        if not complete_trials:
             raise SearchlabError(
                 f"the policy rejected all {len(trials)} sets of options that were tried: "
                 f"{trials[-1].user_attrs['refused']}; specify different ranges with --option"
             )
-        return max(scored, key=lambda trial: trial.values[0])  # the earliest one if several are equal
+        return max(complete_trials, key=lambda trial: trial.values[0])  # the earliest one if several are equal
 
     def _try(self, study: optuna.Study, problems: Sequence[Problem], replays: Replays) -> None:
         trial = study.ask(dict(self.ranges))
@@ -339,16 +339,16 @@ class HyperPlan:
         seeds = problem.seeds(self.seed, self.fresh_seeds, fresh=True)
         return np.array([replays(problem, self.default, seeds), replays(problem, options, seeds)])
 
-    def _create_study(self, storage: RDBStorage, hidden: HoldOut) -> optuna.Study:
+    def _create_study(self, storage: RDBStorage, hold_out: HoldOut) -> optuna.Study:
         """Create or load a search. Raises SearchlabError if a stored one differs in more than its number of trials."""
-        name = f"without {', '.join(hidden)}" if hidden else "on all workloads"
+        name = f"without {', '.join(hold_out)}" if hold_out else "on all workloads"
         study = optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)
         identity = {
             "options": {name: values_of(values) for name, values in self.ranges.items()},
             "seed": self.seed,
             "seeds": self.seeds,
         }
-        for problem in self._visible(hidden):
+        for problem in self._visible(hold_out):
             header = msgspec.to_builtins(problem.run.header())
             header["code"].pop("table", None)  # it includes the tables of workloads that are held out
             facts = {key: header[key] for key in (*IDENTITY, "code", "defaults", "versions")}
@@ -519,19 +519,19 @@ def _entry(study: Study, policy: str) -> PolicyEntry:
 
 
 def _hold_outs(workloads: Sequence[str], names: Sequence[str], notes: list[str]) -> list[HoldOut]:
-    hidden = tuple(dict.fromkeys(str(parse_workload(text)) for text in names))
-    for workload in hidden:
+    hold_out = tuple(dict.fromkeys(str(parse_workload(text)) for text in names))
+    for workload in hold_out:
         if workload not in workloads:
             raise SearchlabError(
                 f"{workload} cannot be held out, because it is not one of the searched "
                 f"workloads{did_you_mean(workload, workloads)}"
             )
-    if hidden:
-        if not set(workloads) - set(hidden):
+    if hold_out:
+        if not set(workloads) - set(hold_out):
             raise SearchlabError(
                 "all workloads are held out, so none is left for the search; remove a --hold-out option"
             )
-        return [hidden]
+        return [hold_out]
     if len(workloads) == 1:
         notes.append(
             f"{workloads[0]} is the only workload, so none can be held out, and the result will not show whether the "
@@ -544,17 +544,17 @@ def _hold_outs(workloads: Sequence[str], names: Sequence[str], notes: list[str])
 # --- ranges -----------------------------------------------------------------------------------------
 
 
-def make_range(name: str, values: Sequence[Any], declared: Any) -> Range:
+def make_range(name: str, values: Sequence[Any], annotation: Any) -> Range:
     """Return the range between two numbers, on a logarithmic scale if both are positive, or any other list of choices.
 
-    Raises SearchlabError if ``declared``, the option's annotation, does not allow a value, or ``values`` are no list.
+    Raises SearchlabError if ``annotation`` does not allow a value, or ``values`` are no list.
     """
     if not isinstance(values, list | tuple):
         raise SearchlabError(
             f"option {name!r} cannot be searched over {values!r}; specify the two ends of a range, as in "
             f"{name}=[2,64], or a list of choices"
         )
-    values = [check_option(name, value, declared) for value in values]
+    values = [check_option(name, value, annotation) for value in values]
     try:
         if len(values) != 2 or not all(type(value) in (int, float) for value in values):
             return CategoricalDistribution(values)
@@ -573,20 +573,20 @@ def derive_ranges(defaults: Mapping[str, Any], annotations: Mapping[str, Any]) -
     """
     ranges: Ranges = {}
     for name, default in defaults.items():
-        declared = annotations.get(name, Any)
+        annotation = annotations.get(name, Any)
         if isinstance(default, bool):
-            ranges[name] = make_range(name, [False, True], declared)
-        elif words := words_of(declared):
-            ranges[name] = make_range(name, list(dict.fromkeys([*words, default])), declared)
+            ranges[name] = make_range(name, [False, True], annotation)
+        elif words := words_of(annotation):
+            ranges[name] = make_range(name, list(dict.fromkeys([*words, default])), annotation)
         elif isinstance(default, int | float) and default > 0:
             low, high = round_number(default / FACTOR), round_number(default * FACTOR)
             if isinstance(default, int):
                 low, high = max(1, round(default / FACTOR)), default * FACTOR
-            if (bounds := number_of(declared)) is not None:
+            if (bounds := number_of(annotation)) is not None:
                 low = low if bounds.ge is None else max(low, bounds.ge)
                 high = high if bounds.le is None else min(high, bounds.le)
             if low < high:
-                ranges[name] = make_range(name, [low, high], declared)
+                ranges[name] = make_range(name, [low, high], annotation)
     return ranges
 
 

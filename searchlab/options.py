@@ -128,8 +128,8 @@ class ChecksOptions:
 def _check_arguments(constructor: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(constructor)
     def checking(self: Any, *args: Any, **kwargs: Any) -> None:
-        declared = declared_options(constructor)
-        options = {name: check_option(name, kwargs[name], declared[name]) for name in kwargs if name in declared}
+        annotation = declared_options(constructor)
+        options = {name: check_option(name, kwargs[name], annotation[name]) for name in kwargs if name in annotation}
         constructor(self, *args, **(kwargs | options))
 
     return checking
@@ -144,43 +144,43 @@ def declared_options(constructor: Callable[..., Any]) -> dict[str, Any]:
     return {name: hint for name, hint in hints.items() if hint is not None and _alternatives(hint)}
 
 
-def check_option(name: str, value: Any, declared: Any) -> Any:
+def check_option(name: str, value: Any, annotation: Any) -> Any:
     """Check an option's value and return it, converted to a float if the option is declared as a float.
 
     Args:
         name: The option's name, for the error message.
         value: The value to check.
-        declared: The option's annotation. If it cannot be checked, any value is accepted.
+        annotation: The option's annotation. If it cannot be checked, any value is accepted.
 
     Raises:
-        SearchlabError: If ``declared`` does not allow ``value``.
+        SearchlabError: If ``annotation`` does not allow ``value``.
     """
-    alternatives = _alternatives(declared)
+    alternatives = _alternatives(annotation)
     if not alternatives:
         return value
     if is_numpy(value):
         value = value.tolist()
     with suppress(msgspec.ValidationError):
-        return _convert(value, declared)
-    words = list(map(str, words_of(declared)))
+        return _convert(value, annotation)
+    words = list(map(str, words_of(annotation)))
     if words and (isinstance(value, str) or all(isinstance(kind, LiteralType) for kind in alternatives)):
         raise SearchlabError(f"option {name!r} cannot be {value!r}{did_you_mean(str(value), words)}")
-    raise SearchlabError(f"option {name!r} is {value!r}; it must be {describe_values(declared)}")
+    raise SearchlabError(f"option {name!r} is {value!r}; it must be {describe_values(annotation)}")
 
 
-def accepts(value: Any, declared: Any) -> bool:
+def accepts(value: Any, annotation: Any) -> bool:
     """Return whether an option accepts ``value``, or False if its declaration cannot be checked."""
-    if not _alternatives(declared):
+    if not _alternatives(annotation):
         return False
     try:
-        _convert(value, declared)
+        _convert(value, annotation)
     except msgspec.ValidationError:
         return False
     return True
 
 
-def _convert(value: Any, declared: Any) -> Any:
-    """Return ``value``, as a float if ``declared`` is one. Raises ValidationError if ``declared`` does not allow it."""
+def _convert(value: Any, annotation: Any) -> Any:
+    """Return ``value``, as a float if ``annotation`` is one. Raises ValidationError if it does not allow ``value``."""
     items = value
     if isinstance(value, range):
         items = [*value[:1], *value[-1:]]  # a range may be of any length
@@ -189,7 +189,7 @@ def _convert(value: Any, declared: Any) -> Any:
     elif isinstance(value, set | frozenset):
         raise msgspec.ValidationError("a set has no order")
     try:
-        converted = msgspec.convert(items, declared)
+        converted = msgspec.convert(items, annotation)
     except UnicodeEncodeError:
         raise msgspec.ValidationError("it is not valid Unicode") from None
     if not all(map(_is_finite, converted if isinstance(converted, list) else [converted])):
@@ -204,40 +204,40 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-def describe_values(declared: Any) -> str:
+def describe_values(annotation: Any) -> str:
     """Describe the values that an option accepts, as in ``a whole number of at least 1``; empty if all are accepted."""
-    return ", or ".join(_phrase(kind) for kind in _alternatives(declared))
+    return ", or ".join(_phrase(kind) for kind in _alternatives(annotation))
 
 
-def number_of(declared: Any) -> IntType | FloatType | None:
+def number_of(annotation: Any) -> IntType | FloatType | None:
     """Return the numeric type that an option accepts, with bounds ``ge`` and ``le``, or None if it accepts none."""
-    return next((kind for kind in _alternatives(declared) if isinstance(kind, IntType | FloatType)), None)
+    return next((kind for kind in _alternatives(annotation) if isinstance(kind, IntType | FloatType)), None)
 
 
-def _alternatives(declared: Any) -> Sequence[Type]:
-    """Return the types that ``declared`` allows, or an empty sequence if any part of it cannot be checked."""
+def _alternatives(annotation: Any) -> Sequence[Type]:
+    """Return the types that ``annotation`` allows, or an empty sequence if any part of it cannot be checked."""
     try:
-        return _inspect(declared)
+        return _inspect(annotation)
     except TypeError:  # it contains metadata that cannot be hashed
-        return _inspect.__wrapped__(declared)
+        return _inspect.__wrapped__(annotation)
 
 
 @functools.cache
-def _inspect(declared: Any) -> Sequence[Type]:
+def _inspect(annotation: Any) -> Sequence[Type]:
     try:
-        kind = msgspec.inspect.type_info(declared)
+        kind = msgspec.inspect.type_info(annotation)
     except Exception:  # a type that msgspec does not know
         return ()
     kinds = kind.types if isinstance(kind, UnionType) else (kind,)
     if not all(map(_is_checked, kinds)):
         return ()
-    return [LiteralType(words_of(declared)) if isinstance(kind, LiteralType) else kind for kind in kinds]
+    return [LiteralType(words_of(annotation)) if isinstance(kind, LiteralType) else kind for kind in kinds]
 
 
-def words_of(declared: Any) -> tuple[Any, ...]:
+def words_of(annotation: Any) -> tuple[Any, ...]:
     """Return the ``Literal`` values that an option accepts, in their original order."""
-    parts = get_args(declared)
-    return parts if get_origin(declared) is Literal else tuple(word for part in parts for word in words_of(part))
+    parts = get_args(annotation)
+    return parts if get_origin(annotation) is Literal else tuple(word for part in parts for word in words_of(part))
 
 
 def _is_checked(kind: Type) -> bool:
@@ -290,8 +290,8 @@ def checks_arguments(function: Callable[Parameters, Returned]) -> Callable[Param
             raise TypeError(f"{function.__qualname__}(): {text}") from None
         for name, value in arguments.arguments.items():
             is_variadic = signature.parameters[name].kind in (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
-            if not is_variadic and (declared := _hint(function, name)) is not None:
-                arguments.arguments[name] = _argument(function.__qualname__, name, value, declared)
+            if not is_variadic and (annotation := _hint(function, name)) is not None:
+                arguments.arguments[name] = _argument(function.__qualname__, name, value, annotation)
         return function(*arguments.args, **arguments.kwargs)
 
     return checking
@@ -314,28 +314,28 @@ def _hint(function: Callable[..., Any], name: str) -> Any:
     return hints[name]
 
 
-def _argument(function: str, name: str, value: Any, declared: Any) -> Any:
-    """Return ``value``, with NumPy's numbers as plain ones. Raises SearchlabError unless ``declared`` allows it."""
-    if _alternatives(declared):
-        return check_option(name, value, declared)
+def _argument(function: str, name: str, value: Any, annotation: Any) -> Any:
+    """Return ``value``, with NumPy's numbers as plain ones. Raises SearchlabError unless ``annotation`` allows it."""
+    if _alternatives(annotation):
+        return check_option(name, value, annotation)
     value = plain(value) if is_numpy(value) else value
-    if not _allows(declared, value):
+    if not _allows(annotation, value):
         raise SearchlabError(
             f"{function}() does not accept {name} = {value!r:.200} ({type(value).__name__}); it must be "
-            f"{_name_of(declared)}"
+            f"{_name_of(annotation)}"
         )
     return value
 
 
-def _allows(declared: Any, value: Any) -> bool:
-    if declared is Any:
+def _allows(annotation: Any, value: Any) -> bool:
+    if annotation is Any:
         return True
-    if _alternatives(declared):
-        return accepts(value, declared)
-    origin = get_origin(declared)
+    if _alternatives(annotation):
+        return accepts(value, annotation)
+    origin = get_origin(annotation)
     if origin in (Union, PlainUnion):
-        return any(_allows(part, value) for part in get_args(declared))
-    kind = type if origin is type else origin or declared
+        return any(_allows(part, value) for part in get_args(annotation))
+    kind = type if origin is type else origin or annotation
     if kind is Path:
         return isinstance(value, os.PathLike)
     try:
@@ -344,10 +344,10 @@ def _allows(declared: Any, value: Any) -> bool:
         return True
 
 
-def _name_of(declared: Any) -> str:
-    if get_origin(declared) in (Union, PlainUnion):
-        return " or ".join(dict.fromkeys(map(_name_of, get_args(declared))))
-    if declared is None or declared is type(None):
+def _name_of(annotation: Any) -> str:
+    if get_origin(annotation) in (Union, PlainUnion):
+        return " or ".join(dict.fromkeys(map(_name_of, get_args(annotation))))
+    if annotation is None or annotation is type(None):
         return "None"
-    kind = get_origin(declared) or declared
-    return getattr(kind, "__name__", str(kind)) if kind is not Annotated else _name_of(get_args(declared)[0])
+    kind = get_origin(annotation) or annotation
+    return getattr(kind, "__name__", str(kind)) if kind is not Annotated else _name_of(get_args(annotation)[0])

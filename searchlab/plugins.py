@@ -98,11 +98,11 @@ class PluginKind(Generic[T]):
         self.check_name(name)
         points = self.entry_points_by_name()
         reference = points[name].value if name in points else name
-        loaded = load_attribute(reference, f"{self.title} {name!r}")
-        if not isinstance(loaded, type):
+        value = load_attribute(reference, f"{self.title} {name!r}")
+        if not isinstance(value, type):
             hint = f"; to tune a function, write 'python:{name}'" if self.title == "workload" else ""
-            raise SearchlabError(f"{self.title} {name!r} must be a class, not {loaded!r}{hint}")
-        return cast(type[T], loaded)
+            raise SearchlabError(f"{self.title} {name!r} must be a class, not {value!r}{hint}")
+        return cast(type[T], value)
 
     def resolve(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:
         """Return the plug-in and the class that ``spec`` specifies. Raises SearchlabError if ``spec`` is invalid."""
@@ -193,7 +193,7 @@ class PluginKind(Generic[T]):
             return cls(*args, **kwargs, **plugin.options)
 
     @contextmanager
-    def convert_errors(self, cls: type[Any], doing: str) -> Iterator[None]:
+    def convert_errors(self, cls: type[Any], method: str) -> Iterator[None]:
         """Convert any exception that the plug-in raises to a SearchlabError that names the plug-in and the line.
 
         A call to ``os._exit`` is also reported as an error. SearchlabErrors, interrupts, and the exceptions that
@@ -201,16 +201,16 @@ class PluginKind(Generic[T]):
 
         Args:
             cls: The plug-in's class.
-            doing: The name of the method being called.
+            method: The name of the method being called.
         """
-        with convert_foreign_errors(lambda error: self.failure(cls, doing, error)):
+        with convert_foreign_errors(lambda error: self.failure(cls, method, error)):
             yield
 
-    def failure(self, cls: type[Any], doing: str, error: BaseException) -> SearchlabError:
-        """Return an error which states that the method ``doing`` of ``cls`` raised ``error``, and on which line."""
-        where = line_of(error, cls) or defined_at(getattr(cls, doing, cls))
+    def failure(self, cls: type[Any], method: str, error: BaseException) -> SearchlabError:
+        """Return an error which states that ``method`` of ``cls`` raised ``error``, and on which line."""
+        where = line_of(error, cls) or defined_at(getattr(cls, method, cls))
         return SearchlabError(
-            f"{self.title} {self.name_of(cls)!r} failed in {doing}: {describe(error)} ({where}); "
+            f"{self.title} {self.name_of(cls)!r} failed in {method}: {describe(error)} ({where}); "
             f"--traceback shows the traceback"
         )
 
@@ -311,10 +311,10 @@ def import_attribute(reference: str, title: str) -> Any:
         raise untrusted_error(path, title)
     if not path:
         _find_in_current_directory(_package(module))
-    imported = getattr(importlib.import_module(module), attribute)
-    if path and getattr(imported, "__module__", None) != module:
+    value = getattr(importlib.import_module(module), attribute)
+    if path and getattr(value, "__module__", None) != module:
         raise untrusted_error(path, title)
-    return imported
+    return value
 
 
 def untrusted_error(path: str, title: str) -> SearchlabError:

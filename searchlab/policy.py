@@ -241,9 +241,9 @@ class NeverTwice(Policy):
                     break
         if self.traits.stops:
             return batch
-        filling = self.fill_ins = self.space.sample_new(rng, n - len(batch), self.seen)
-        self.seen.update(dict.fromkeys(filling))
-        batch += filling
+        fill_ins = self.fill_ins = self.space.sample_new(rng, n - len(batch), self.seen)
+        self.seen.update(dict.fromkeys(fill_ins))
+        batch += fill_ins
         self._exhausted = len(batch) < n
         return batch
 

@@ -86,9 +86,9 @@ def _import_command(name: str) -> Any:
         command.rich_markup_mode = MARKUP
         command.info.context_settings = HELP
         return typer.main.get_group(command)
-    alone = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
-    alone.command(name, context_settings=HELP)(command)
-    return typer.main.get_command(alone)
+    single_app = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
+    single_app.command(name, context_settings=HELP)(command)
+    return typer.main.get_command(single_app)
 
 
 app = typer.Typer(

@@ -60,9 +60,9 @@ def _ready(text: str) -> None:
 @fleet.command(name="list")
 def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
     """List the devices that are registered with a tracker."""
-    with Tracker(tracker) as connected:
-        devices = connected.devices()
-        queues = connected.summary().queue_info
+    with Tracker(tracker) as client:
+        devices = client.devices()
+        queues = client.summary().queue_info
     if as_json:
         say_json(devices)
     elif not devices:

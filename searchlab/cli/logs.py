@@ -155,13 +155,13 @@ def verify(
     from ..apply.verify import describe_verification, verify_log
 
     with working(f"building, checking and timing {'the fastest program' if top == 1 else 'programs'} of {log}"):
-        verified = verify_log(log, top=top, seed=seed)
+        verification = verify_log(log, top=top, seed=seed)
     if as_json:
-        say_json(verified.to_json())
+        say_json(verification.to_json())
     else:
-        for sentence in describe_verification(verified):
+        for sentence in describe_verification(verification):
             say(sentence)
-    if not verified.all_correct:
+    if not verification.all_correct:
         raise typer.Exit(1)
 
 
@@ -171,10 +171,10 @@ def verify(
 @log.command(name="check")
 def log_check(files: Logs, as_json: AsJson = False) -> None:
     """Report problems in logs, line by line. The exit code is 1 if there are any, or if a file cannot be read."""
-    with warnings.catch_warnings(record=True) as skipped:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", SearchlabWarning)
         checks = read_logs_in(files, check_log)
-    for warning in skipped:
+    for warning in caught_warnings:
         warnings.warn(warning.message, stacklevel=1)
     if as_json:
         problems = [[{"line": line.number, "text": line.problem} for line in result.problems] for result in checks]
@@ -195,7 +195,7 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
             if result.damaged and result.intact:
                 keep = f"head -n {result.intact} {result.path} > NEW.jsonl"
                 say(f"to resume the run from the {result.trials:,} trials before the damage, keep only these: {keep}")
-    if skipped or any(result.problems for result in checks):
+    if caught_warnings or any(result.problems for result in checks):
         raise typer.Exit(1)
 
 
@@ -291,7 +291,7 @@ def costmodel_eval(
     if as_json:
         say_json({"means": mean_quality(qualities), "logs": qualities})
         return
-    trained = f"trained on {100 * train_fraction:g} % of each log" if split == "within-task" else "on other workloads"
-    title = Text(f"{split}, {features} features: {trained}, k = {k}", "bold")
+    training = f"trained on {100 * train_fraction:g} % of each log" if split == "within-task" else "on other workloads"
+    title = Text(f"{split}, {features} features: {training}, k = {k}", "bold")
     heads = list(COLUMNS.values())
     say_table(("cost model", *heads), quality_rows(qualities), right=heads, title=title, box=SIMPLE_HEAD)

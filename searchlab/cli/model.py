@@ -122,12 +122,14 @@ def tasks(
     if timed and resolved.kind != "llvm":
         raise SearchlabError(f"untuned programs for {resolved.kind} bind no threads, so they cannot run; omit --time")
     module = read_model(name, shape, bind)
-    listed = tasks_of(module)
-    refusals = [task.refusals(resolved) for task in listed]
-    seconds = time_untuned(listed, resolved) if timed else [math.inf] * len(listed)
-    totals = [task.occurs * cost if math.isfinite(cost) else 0.0 for task, cost in zip(listed, seconds, strict=True)]
+    model_tasks = tasks_of(module)
+    refusals = [task.refusals(resolved) for task in model_tasks]
+    seconds = time_untuned(model_tasks, resolved) if timed else [math.inf] * len(model_tasks)
+    totals = [
+        task.occurs * cost if math.isfinite(cost) else 0.0 for task, cost in zip(model_tasks, seconds, strict=True)
+    ]
     shares = [total / (sum(totals) or 1) for total in totals]
-    rows = sorted(zip(listed, refusals, seconds, shares, strict=True), key=lambda row: -row[3])
+    rows = sorted(zip(model_tasks, refusals, seconds, shares, strict=True), key=lambda row: -row[3])
     if as_json:
         say_json(
             [
@@ -160,12 +162,12 @@ def tasks(
         ),
         right=("occurs", "MFLOP", "untuned", "share"),
     )
-    for text in _describe_refusals(zip(listed, refusals, strict=True)):
+    for text in _describe_refusals(zip(model_tasks, refusals, strict=True)):
         say(text)
     tunable = sum("" in reasons.values() for reasons in refusals)
     recognised = sum(share for task, _, _, share in rows if task.workload is not None and task.workload.op != "tir")
     in_time = f"; {recognised:.1%} of the measured time is in tasks with a known operator" if timed else ""
-    say(f"{len(listed)} tasks, {tunable} of which can be tuned{in_time}")
+    say(f"{len(model_tasks)} tasks, {tunable} of which can be tuned{in_time}")
     try:
         inputs_of(module[entry_of(module)])
     except SearchlabError as error:
@@ -174,12 +176,12 @@ def tasks(
 
 def _describe_refusals(refusals: Iterable[tuple[Task, dict[str, str]]]) -> Iterator[str]:
     """Yield a sentence for each space and each reason why it has no programs; reasons that begin alike are one."""
-    refused: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for task, reasons in refusals:
         for space, reason in reasons.items():
             if reason:
-                refused.setdefault((space, reason.partition(task.name)[0]), []).append((task.name, reason))
-    for (space, _), tasks in refused.items():
+                groups.setdefault((space, reason.partition(task.name)[0]), []).append((task.name, reason))
+    for (space, _), tasks in groups.items():
         count = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
         yield f"{space} has no programs for {count}: {tasks[0][1]}"
 
@@ -199,21 +201,21 @@ def run(
     seed: Annotated[int, number(Seed, help="The seed of random inputs.")] = 0,
 ) -> None:
     """Run an exported model, and print the time of one execution. This executes the library's code."""
-    compiled = CompiledModel(library)
+    compiled_model = CompiledModel(library)
     if inputs is None:
-        arrays = list(random_inputs(compiled.signature.inputs, np.random.default_rng(seed)))
-        shown, more = map(str, compiled.signature.inputs[:SHOWN]), len(compiled.signature.inputs) - SHOWN
+        arrays = list(random_inputs(compiled_model.signature.inputs, np.random.default_rng(seed)))
+        shown, more = map(str, compiled_model.signature.inputs[:SHOWN]), len(compiled_model.signature.inputs) - SHOWN
         say(f"random inputs: {', '.join(shown)}" + (f", and {more} more" if more > 0 else ""))
     else:
-        arrays = compiled.order_inputs(read_arrays(inputs), inputs)
-    results = compiled.run(arrays)
+        arrays = compiled_model.order_inputs(read_arrays(inputs), inputs)
+    results = compiled_model.run(arrays)
     if outputs is not None:
         write_arrays(outputs, {f"output_{index}": array for index, array in enumerate(results)})
         names = ", ".join(f"output_{index}" for index in range(len(results)))
         say(f"{outputs} contains {names}")
     if load := observe_load():
         warn(load)
-    seconds = compiled.time(arrays)
+    seconds = compiled_model.time(arrays)
     say(
         f"one execution takes {time_text(statistics.median(seconds))}, the median of {len(seconds)} readings from "
         f"{time_text(min(seconds))} to {time_text(max(seconds))}"

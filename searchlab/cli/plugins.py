@@ -230,11 +230,11 @@ def check(
         checks = workload_checks(name, seed=seed)
     else:
         checks = cost_model_checks(spec, seed=seed)
-    count = passed = 0
+    count = passed_count = 0
     failed = []
     for outcome in run_checks(select(checks, only or [])):
         count += 1
-        passed += outcome.status == "pass"
+        passed_count += outcome.status == "pass"
         lines = outcome.text.splitlines()
         if outcome.status == "FAIL":
             failed.append(outcome.name)
@@ -243,7 +243,7 @@ def check(
                 say(f"         {line}")
         else:
             say(f"{outcome.status:8} {': '.join([outcome.name, *lines])}")
-    out.print(f"{passed} of {count} checks pass" + (f"; {', '.join(failed)} failed" if failed else ""))
+    out.print(f"{passed_count} of {count} checks pass" + (f"; {', '.join(failed)} failed" if failed else ""))
     if failed:
         raise typer.Exit(1)
 
@@ -282,8 +282,8 @@ def schema() -> None:
         "CostModelEntry": [COST_MODELS],
         "Plugin": [COST_MODELS, EXECUTORS],
     }
-    for name, of_entry in kinds.items():
-        schema["$defs"][name]["allOf"] = [rule for kind in of_entry for rule in _rules(kind)]
+    for name, plugin_kinds in kinds.items():
+        schema["$defs"][name]["allOf"] = [rule for kind in plugin_kinds for rule in _rules(kind)]
     say_json(schema)
 
 

@@ -113,21 +113,21 @@ def run(
     notes = err if as_json else out
     part, parts = parse_shard(shard) if shard else (1, 1)
     directory = directory or logs_of(study)
-    loaded = Study.load(study)
+    loaded_study = Study.load(study)
     with nullcontext() if quiet else working("planning the runs"):
-        runs, left_out = loaded.plan()
+        runs, left_out = loaded_study.plan()
     for reason in left_out:
         say(f"note: {reason}", notes)
     if dry_run:
-        is_local = executor is None and loaded.spec.executor is None
+        is_local = executor is None and loaded_study.spec.executor is None
         if is_local:  # refuses what the run would refuse
             count_jobs(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())
-        _say_forecast(loaded, select_shard(runs, part, parts), directory, is_local, as_json)
+        _say_forecast(loaded_study, select_shard(runs, part, parts), directory, is_local, as_json)
         return
     failed = summary = None
     with interruptible():
         try:
-            results = loaded.run(
+            results = loaded_study.run(
                 directory,
                 jobs=jobs,
                 executor=executor,
@@ -140,7 +140,7 @@ def run(
         if parts == 1:
             try:
                 with nullcontext() if quiet else working("writing the report"):
-                    summary = report_on_study(loaded, directory)
+                    summary = report_on_study(loaded_study, directory)
             except SearchlabError:
                 if failed is None:
                     raise
@@ -167,21 +167,23 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
 
     The trials of a log that cannot be continued do not count.
     """
-    refused: list[str] = []
+    refusals: list[str] = []
 
     def refuse(_: Run, error: OtherRun) -> None:
-        refused.append(str(error))
+        refusals.append(str(error))
 
     own_runs, all_runs = ([replace(run, log=directory / run.log) for run in group] for group in (runs, study.plan()[0]))
-    opened = open_runs(own_runs, all_runs, on_this_machine, refuse)
-    logs = [(run, run.existing_log) for run in opened]
+    opened_runs = open_runs(own_runs, all_runs, on_this_machine, refuse)
+    logs = [(run, run.existing_log) for run in opened_runs]
     unchecked = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]
-    planned = {run.log: run for run in study.planned_runs()}
-    statuses = [RunStatus.from_log(planned[run.log.as_posix()], log) for run, (_, log) in zip(runs, logs, strict=True)]
+    runs_by_log = {run.log: run for run in study.planned_runs()}
+    statuses = [
+        RunStatus.from_log(runs_by_log[run.log.as_posix()], log) for run, (_, log) in zip(runs, logs, strict=True)
+    ]
     notes = err if as_json else out
-    if refused:
-        others = f" ({len(refused) - 1} other logs cannot be continued either)" if len(refused) > 1 else ""
-        say(f"note: {refused[0]}{others}", notes)
+    if refusals:
+        others = f" ({len(refusals) - 1} other logs cannot be continued either)" if len(refusals) > 1 else ""
+        say(f"note: {refusals[0]}{others}", notes)
     if unchecked:
         say(
             f"note: {counted(len(unchecked), 'log')} will first be compared with what today's code does, since these "
@@ -280,10 +282,10 @@ def tune(
     if as_json:
         say_json(best_record(result.best))
         return
-    done, best = len(result.trials), result.best
+    trial_count, best = len(result.trials), result.best
     if ended := result.log.ended:
-        say(f"the run ended after {done}{f' of {trials}' if trials else ''} trials: {ended.reason}")
-    say(f"best of {done}: {speed_and_time(best)} with {best.config.to_json()}")
+        say(f"the run ended after {trial_count}{f' of {trials}' if trials else ''} trials: {ended.reason}")
+    say(f"best of {trial_count}: {speed_and_time(best)} with {best.config.to_json()}")
     if best.tied:
         names = ", ".join(str(trial.index) for trial in best.tied)
         say(f"trials {names} are equally fast within the noise, judging by repeated measurements")

@@ -299,7 +299,7 @@ def suite_submit(
 
 @suites.command(name="verify")
 def suite_verify(
-    what: Annotated[
+    target_path: Annotated[
         str,
         Argument(
             help="A suite, a directory from `suite run --out`, or a bundle from `suite submit` (`*.zip`).",
@@ -332,17 +332,17 @@ def suite_verify(
             say(f"  {problem}")
 
     seconds = None if everything else SECONDS
-    if what.endswith(BUNDLE_SUFFIX):
-        verification = verify_submission(Path(what), on_step, seconds, suite)
+    if target_path.endswith(BUNDLE_SUFFIX):
+        verification = verify_submission(Path(target_path), on_step, seconds, suite)
         for reason in verification.unchecked:
             say(f"not checked: {reason}")
         if record:
             write_file(record, format(encode(verification), indent=2) + b"\n")
         is_correct = not verification.problems
-    elif (Path(what) / RESULT).is_file():
-        is_correct = verify_result(Path(what), on_step, seconds, policy or (), suite)
+    elif (Path(target_path) / RESULT).is_file():
+        is_correct = verify_result(Path(target_path), on_step, seconds, policy or (), suite)
     else:
-        is_correct = verify_suite(find_suite(what).part(None), on_step, seconds)
+        is_correct = verify_suite(find_suite(target_path).part(None), on_step, seconds)
     if not is_correct:
         raise typer.Exit(1)
 

@@ -207,7 +207,7 @@ def interruptible() -> Iterator[None]:
         is_interrupted = True
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous_handlers = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     except (KeyboardInterrupt, Exception) as error:
@@ -217,7 +217,7 @@ def interruptible() -> Iterator[None]:
         say(Text("\ninterrupted; all measurements are kept. Continue with: ").append(command, style="bold"))
         raise typer.Exit(130) from None
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 

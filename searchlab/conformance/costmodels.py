@@ -200,9 +200,9 @@ def a_row_alone(model: CostModelSubject) -> None:
     """The prediction for a row does not depend on the other rows."""
     with global_streams(0):
         instance, features = model.train()
-        together = instance.predict(features)
-        _check_same(together[10:20], instance.predict(features[10:20]), "for ten rows alone, it predicts", 1e-6)
-        _check_same(together[::-1], instance.predict(features[::-1]), "for rows in reverse order, it predicts", 1e-6)
+        predictions = instance.predict(features)
+        _check_same(predictions[10:20], instance.predict(features[10:20]), "for ten rows alone, it predicts", 1e-6)
+        _check_same(predictions[::-1], instance.predict(features[::-1]), "for rows in reverse order, it predicts", 1e-6)
 
 
 @rule("return from dump all that fit has learned, and set it in restore; or define neither", SEEDED)
@@ -210,9 +210,9 @@ def restores(model: CostModelSubject) -> None:
     """A model restored from the files of a trained model predicts the same."""
     instance, features = model.train()
     if files := instance.dump():
-        restored = model.start()
-        restored.restore(files)
-        _check_same(instance.predict(features), restored.predict(features), "after dump and restore, it predicts")
+        restored_model = model.start()
+        restored_model.restore(files)
+        _check_same(instance.predict(features), restored_model.predict(features), "after dump and restore, it predicts")
 
 
 @rule("use one thread, or sums that do not depend on the number of threads; do not iterate over sets", SEEDED)

@@ -240,8 +240,8 @@ def warm_start(policy: PolicySubject) -> None:
         trials = run(instance, flaky, 24)
         if not trials and (left is None or left > len(earlier)) and not policy.traits.stops:
             raise Breach(f"after a warm start with {len(earlier)} trials in a larger space, it proposes nothing")
-        if repeated := {trial.config for trial in trials} & {trial.config for trial in earlier}:
-            raise Breach(f"it proposes a config from its warm start: {next(iter(repeated)).to_json()}")
+        if repeats := {trial.config for trial in trials} & {trial.config for trial in earlier}:
+            raise Breach(f"it proposes a config from its warm start: {next(iter(repeats)).to_json()}")
 
 
 @rule("make warm starts depend only on the trials and the seed: a resumed run repeats them", [*SEEDED, "warm-start"])
@@ -343,7 +343,7 @@ def exhausts(policy: PolicySubject) -> None:
     for subject in policy.small.values():
         members = list(subject.space.enumerate())
         instance = policy.start(subject)
-        proposed: set[Config] = set()
+        proposals: set[Config] = set()
         count, empty = 0, 0
         while empty < 2:
             if count > 4 * len(members):
@@ -353,9 +353,9 @@ def exhausts(policy: PolicySubject) -> None:
             batch = instance.ask(16)
             empty = 0 if batch else empty + 1
             instance.tell(trials_of(batch, flaky, count))
-            proposed.update(batch)
+            proposals.update(batch)
             count += len(batch)
-        missing = [config for config in members if config not in proposed]
+        missing = [config for config in members if config not in proposals]
         if missing and not policy.traits.stops:
             raise Breach(f"it omitted {len(missing)} of {len(members)} configs, such as {missing[0].to_json()}")
 
@@ -368,9 +368,9 @@ def bounded_time(policy: PolicySubject) -> None:
     trials = trials_of(configs, flaky)
     if len(trials) < 256:
         raise NotApplicable(f"the space has only {len(trials)} configs, but 256 are needed")
-    few, many = (_step_seconds(policy.start(subject), trials[:count]) for count in (64, 256))
-    if many > 16 * few + 0.2:
-        raise Breach(f"tell and ask take {few:.3g} s of CPU time after 64 trials, but {many:.3g} s after 256")
+    early, late = (_step_seconds(policy.start(subject), trials[:count]) for count in (64, 256))
+    if late > 16 * early + 0.2:
+        raise Breach(f"tell and ask take {early:.3g} s of CPU time after 64 trials, but {late:.3g} s after 256")
 
 
 def _step_seconds(policy: Policy, trials: list[Trial]) -> float:

@@ -234,11 +234,11 @@ def right_answer(subject: WorkloadSubject) -> None:
     tvm.compile(subject.workload.module, target="llvm")["main"](
         *map(tvm.runtime.tensor, subject.inputs.values()), *results
     )
-    computed = tuple(result.numpy() for result in results)
-    if not subject.is_right(computed):
+    computed_results = tuple(result.numpy() for result in results)
+    if not subject.is_right(computed_results):
         difference = max(
             float(np.nanmax(np.abs(actual.astype(np.float64) - right)))
-            for actual, right in zip(computed, subject.expected, strict=True)
+            for actual, right in zip(computed_results, subject.expected, strict=True)
         )
         raise Breach(f"the results differ by up to {difference:.3g}; the tolerance is {subject.workload.tolerance()}")
 

@@ -182,14 +182,14 @@ def read_records(path: Path) -> Iterator[ForeignLine]:
     A last line that is incomplete, because its writer was killed, is omitted with a SearchlabWarning. Raises
     SearchlabError if there are no lines.
     """
-    every = [line for line in read_lines(path) if not line.text.lstrip().startswith(b"#")]
-    if not every:
+    lines = [line for line in read_lines(path) if not line.text.lstrip().startswith(b"#")]
+    if not lines:
         raise SearchlabError(f"{path} contains only comments, so there is nothing to import")
-    last = every[-1]
-    if len(every) > 1 and not _is_json(last.text) and not read_log_bytes(path).endswith(b"\n"):
+    last = lines[-1]
+    if len(lines) > 1 and not _is_json(last.text) and not read_log_bytes(path).endswith(b"\n"):
         warn(f"{path}, line {last.number} is incomplete: its end is missing, so it is not imported")
-        every.pop()
-    yield from every
+        lines.pop()
+    yield from lines
 
 
 def _is_json(text: bytes) -> bool:

@@ -143,7 +143,7 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: ImportO
         if options.workload is not None:
             _check_same_workload(task.native, parse_workload(options.workload), task.name)
         header = msgspec.structs.replace(task.native, **({"label": options.label} if options.label else {}))
-        return ImportedLog(path, header, _number(sorted(records, key=lambda record: record.index)))
+        return ImportedLog(path, header, _renumber(sorted(records, key=lambda record: record.index)))
     workload = _workload(task, options)
     common: dict[str, Any] = {
         "workload": str(workload),
@@ -161,7 +161,7 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: ImportO
         target = task.target if options.target is None else resolve_target(options.target).to_json()
         space_name = Plugin(task.format, {"task": task.name})
         header = Header(space=space_name, fingerprint=task.fingerprint, target=target, **common)
-        return ImportedLog(path, header, _number(records), analysis=True)
+        return ImportedLog(path, header, _renumber(records), analysis=True)
 
     with nullcontext() if options.space is None else names_from(USER):
         space = SPACES.make(plugin, workload, _target(task, options))
@@ -187,7 +187,7 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: ImportO
         target=space.target.to_json(),
         **common,
     )
-    return ImportedLog(path, header, _number(records), left_out)
+    return ImportedLog(path, header, _renumber(records), left_out)
 
 
 def _with_options(space: Plugin, task: ForeignTask) -> Plugin:
@@ -234,11 +234,11 @@ def _target(task: ForeignTask, options: ImportOptions) -> Target:
         raise SearchlabError(f"the target of {task.name} cannot be used here ({error}); pass --target") from None
 
 
-def _number(records: list[Record]) -> list[Record]:
+def _renumber(records: list[Record]) -> list[Record]:
     """Number ``records`` from 0. Batches are kept only if all records have one and they are ascending."""
     batches = [record.batch for record in records if record.batch is not None]
-    kept = len(batches) == len(records) and batches == sorted(batches)
+    keeps_batches = len(batches) == len(records) and batches == sorted(batches)
     return [
-        msgspec.structs.replace(record, index=index, batch=record.batch if kept else None)
+        msgspec.structs.replace(record, index=index, batch=record.batch if keeps_batches else None)
         for index, record in enumerate(records)
     ]

@@ -203,14 +203,14 @@ def _read_content(path: Path) -> tuple[dict[str, Any], list[str]]:
     complete = text.rstrip().rstrip(",")
     before = complete.rpartition("\n")[0].rstrip().rstrip(",")
     problem = ""
-    for attempt in (text, complete + "}}", before + "}}"):
+    for candidate in (text, complete + "}}", before + "}}"):
         try:
-            content = json.loads(attempt, object_pairs_hook=_keep_first)
+            content = json.loads(candidate, object_pairs_hook=_keep_first)
         except (ValueError, RecursionError) as error:  # an integer with thousands of digits also raises ValueError
             problem = problem or str(error)
             continue
         if isinstance(content, dict):
-            return content, ["the last record, which is cut off"] if attempt == before + "}}" else []
+            return content, ["the last record, which is cut off"] if candidate == before + "}}" else []
     raise SearchlabError(
         f"{path} is neither a Kernel Tuner cache file nor a T4 file: it is not a single JSON object ({problem})"
     )
@@ -433,11 +433,11 @@ def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mappi
         legal = np.concatenate([np.repeat(legal, len(indices), axis=0), choices], axis=1)
         for arity in range(min(max_arity, axis + 1)):
             for others in combinations(range(axis), arity):
-                combined = [*others, axis]
-                occurs = np.zeros([sizes[other] for other in combined], dtype=np.bool_)
-                occurs[tuple(listed[:, combined].T)] = True
+                combined_names = [*others, axis]
+                occurs = np.zeros([sizes[other] for other in combined_names], dtype=np.bool_)
+                occurs[tuple(listed[:, combined_names].T)] = True
                 if not occurs.all():
-                    legal = legal[occurs[tuple(legal[:, combined].T)]]
+                    legal = legal[occurs[tuple(legal[:, combined_names].T)]]
     return round(min(factor * len(legal), MAX_PLAUSIBLE))
 
 

@@ -70,53 +70,53 @@ def read(path: Path) -> list[ForeignTask]:
     decoder = msgspec.json.Decoder(_Workload)
     workloads = [line.decode(decoder) for line in read_lines(table)]
     tasks: dict[tuple[int | None, bytes], ForeignTask] = {}
-    noted: set[tuple[bytes, int]] = set()
+    previous: set[tuple[bytes, int]] = set()
     pairs = msgspec.json.Decoder(tuple[int, _TuningRecord])
     for line in read_lines(records):
-        index, tuned = line.decode(pairs)
+        index, entry = line.decode(pairs)
         if not 0 <= index < len(workloads):
             line.fail(f"it refers to workload {index}, but {table} contains only {len(workloads)} workloads")
-        for position, _ in tuned.trace[1]:
-            if not 0 <= position < len(tuned.trace[0]):
+        for position, _ in entry.trace[1]:
+            if not 0 <= position < len(entry.trace[0]):
                 line.fail(
-                    f"its trace has a decision for instruction {position}, but contains only {len(tuned.trace[0])} "
+                    f"its trace has a decision for instruction {position}, but contains only {len(entry.trace[0])} "
                     "instructions"
                 )
-        note = _note(line, tuned.trace)
-        key = (None if note else index, msgspec.json.encode(note.header if note else tuned.target, order="sorted"))
+        note = _note(line, entry.trace)
+        key = (None if note else index, msgspec.json.encode(note.header if note else entry.target, order="sorted"))
         if note:  # a run's best trial has an additional record for each form that its workload has in Relax
             trial = (key[1], note.record.index)
-            if trial in noted:
+            if trial in previous:
                 continue
-            noted.add(trial)
+            previous.add(trial)
         if key not in tasks:
-            tasks[key] = _task(line, workloads[index], tuned, note)
-        tasks[key].trials.append(_trial(line, tuned, note))
+            tasks[key] = _task(line, workloads[index], entry, note)
+        tasks[key].trials.append(_trial(line, entry, note))
     return list(tasks.values())
 
 
-def _task(line: ForeignLine, workload: _Workload, tuned: _TuningRecord, note: Note | None) -> ForeignTask:
-    target = line.target(tuned.target) if tuned.target is not None else {}
+def _task(line: ForeignLine, workload: _Workload, entry: _TuningRecord, note: Note | None) -> ForeignTask:
+    target = line.target(entry.target) if entry.target is not None else {}
     name = f"structural hash {workload.structural_hash}"
-    workload_name = None if note else _recognise(workload.structural_hash, tuned.args_info or [])
+    workload_name = None if note else _recognise(workload.structural_hash, entry.args_info or [])
     why = "" if workload_name else f"no GEMM or conv2d known to searchlab has the {name}; {GUESS}"
     header = note.header if note else None
     return ForeignTask("metaschedule", name, workload_name, why, target, [], source=workload.module, native=header)
 
 
-def _trial(line: ForeignLine, tuned: _TuningRecord, note: Note | None) -> ForeignTrial:
+def _trial(line: ForeignLine, entry: _TuningRecord, note: Note | None) -> ForeignTrial:
     if note is not None:
-        return ForeignTrial(line.number, note.record, tuned.trace)
-    config: dict[str, Any] = {"trace": _shape(tuned.trace)}
-    for position, decision in tuned.trace[1]:
-        config[f"{tuned.trace[0][position][0]}_{position}"] = value_of(decision)
-    times = tuned.run_secs or []
+        return ForeignTrial(line.number, note.record, entry.trace)
+    config: dict[str, Any] = {"trace": _shape(entry.trace)}
+    for position, decision in entry.trace[1]:
+        config[f"{entry.trace[0][position][0]}_{position}"] = value_of(decision)
+    times = entry.run_secs or []
     if not times or any(isinstance(second, int | float) and second >= FAILED for second in times):
         why = "MetaSchedule does not record the reason for a failure"
         record = Record(index=0, config=config, failure="run_error", message=why)
     else:
         record = Record(index=0, config=config, seconds=line.seconds(times))
-    return ForeignTrial(line.number, record, tuned.trace)
+    return ForeignTrial(line.number, record, entry.trace)
 
 
 def _shape(trace: Trace) -> str:

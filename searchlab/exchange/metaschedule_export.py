@@ -133,8 +133,8 @@ def _schedule(result: Result, record: Record) -> Schedule | None:
     Raises SearchlabError if a schedule that succeeded before fails now.
     """
     # A schedule that hung or crashed before would do so again here.
-    ended = record.failure in ("build_timeout", "crash") and not record.program
-    if record.nearest or record.failure == "invalid" or ended:
+    is_killed = record.failure in ("build_timeout", "crash") and not record.program
+    if record.nearest or record.failure == "invalid" or is_killed:
         return None
     try:
         schedule = result.schedule(record.trial)
@@ -162,8 +162,8 @@ def _times(log: Log) -> dict[int, float]:
     medians = {finalist.index: statistics.median(finalist.seconds) for finalist in log.final.finalists}
     winner = Result(log).best.trial.index
     least = times[winner]
-    scaled = {index: least * seconds / medians[winner] for index, seconds in medians.items()}
-    return {index: max(least, seconds) for index, seconds in times.items()} | scaled
+    scaled_times = {index: least * seconds / medians[winner] for index, seconds in medians.items()}
+    return {index: max(least, seconds) for index, seconds in times.items()} | scaled_times
 
 
 # --- the forms of a workload in Relax ---------------------------------------------------------------------------------
@@ -247,19 +247,19 @@ def _rename_to_match(function: Any, workload: Workload) -> Any:
     own_blocks, own_buffers = _parts(workload.prim_func())
     inputs = len(function.params)
     names = [COPY] * (len(blocks) - len(own_blocks)) + own_blocks
-    renamed = dict(zip(blocks, names, strict=True))
+    new_names = dict(zip(blocks, names, strict=True))
     own_names = [buffer.name for buffer in own_buffers]
     titles = [*own_names[:inputs], *[COPY] * (len(buffers) - len(own_buffers)), *own_names[inputs:]]
     variables = {buffer: Var(title, buffer.ty) for buffer, title in zip(buffers, titles, strict=True)}
 
     def rename(block: Any) -> Any:
-        if block.name_hint not in renamed:
+        if block.name_hint not in new_names:
             return block
         return SBlock(
             block.iter_vars,
             block.reads,
             block.writes,
-            renamed[block.name_hint],
+            new_names[block.name_hint],
             block.body,
             block.init,
             block.alloc_buffers,

@@ -70,8 +70,8 @@ def band_at(positions: Floats, values: Floats) -> Band:
     x, first, counts = np.unique(positions[order], return_index=True, return_counts=True)
     edges = np.empty((3, len(x)))
     for count in set(counts.tolist()):  # all positions with this number of values at once
-        of_count = counts == count
-        edges[:, of_count] = quartiles(values[order][first[of_count] + np.arange(count)[:, np.newaxis]])
+        mask = counts == count
+        edges[:, mask] = quartiles(values[order][first[mask] + np.arange(count)[:, np.newaxis]])
     return Band(x, *edges)
 
 

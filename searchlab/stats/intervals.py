@@ -104,7 +104,7 @@ def median_interval(values: Floats) -> Interval:
     number, value = len(values), float(np.median(values))
     if number < 5:
         return Interval(value, note=f"An interval for a median needs 5 runs; there {number_phrase(number)}.")
-    ordered = np.sort(values)
+    sorted_values = np.sort(values)
     positions = np.arange(1, number // 2 + 1)
     coverage = 1 - 2 * betaincc(positions, number + 1 - positions, 0.5)  # binomial, of x_(k) to x_(n + 1 - k)
     k = max(1, int((coverage >= LEVEL).sum()))
@@ -112,12 +112,12 @@ def median_interval(values: Floats) -> Interval:
     surplus = max(0.0, float((coverage[k - 1] - LEVEL) / (coverage[k - 1] - inner)))
     weight = (number - k) * surplus / (k + (number - 2 * k) * surplus)
 
-    def between(end: float, inside: float) -> float:
+    def interpolate(end: float, inside: float) -> float:
         return end + weight * (inside - end) if math.isfinite(end) and math.isfinite(inside) else end
 
-    lower, above = float(ordered[k - 1]), float(ordered[k])
-    upper, below = float(ordered[number - k]), float(ordered[number - k - 1])
-    return Interval(value, between(lower, above), between(upper, below))
+    lower, above = float(sorted_values[k - 1]), float(sorted_values[k])
+    upper, below = float(sorted_values[number - k]), float(sorted_values[number - k - 1])
+    return Interval(value, interpolate(lower, above), interpolate(upper, below))
 
 
 def improvement(first: Sample, second: Sample) -> float:
@@ -127,8 +127,8 @@ def improvement(first: Sample, second: Sample) -> float:
     """
     chances = []
     for runs, opponents in zip(first, second, strict=True):
-        ordered = np.sort(opponents)
-        below, level_too = (np.searchsorted(ordered, runs, side).sum() for side in ("left", "right"))
+        sorted_values = np.sort(opponents)
+        below, level_too = (np.searchsorted(sorted_values, runs, side).sum() for side in ("left", "right"))
         chances.append((below + level_too) / 2 / (len(runs) * len(opponents)))
     return float(np.mean(chances))
 

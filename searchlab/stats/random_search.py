@@ -43,17 +43,17 @@ def expected_best(costs: Floats, trials: int, failed: float | None = None, weigh
     if not finite.any():
         return np.full(trials, math.inf)
     worst = float(costs[finite].max()) if failed is None else failed
-    filled = np.where(finite, costs, worst)
-    order = np.argsort(filled, kind="stable")
-    values = filled[order]
+    filled_costs = np.where(finite, costs, worst)
+    order = np.argsort(filled_costs, kind="stable")
+    values = filled_costs[order]
     if weights is not None and (weights != weights[0]).any():
         return expected_lowest(values, weights[order], trials)
     number, gaps = len(values), np.diff(values)
-    left = number - np.arange(number - 1)  # N - j for j = 0 ... N - 2
+    remaining = number - np.arange(number - 1)  # N - j for j = 0 ... N - 2
     curve = np.full(trials, values[0])
     for t in range(1, min(trials, number - 1) + 1):
-        reach = number - t  # t draws can miss at most this many configs
-        curve[t - 1] += gaps[:reach] @ np.cumprod((left[:reach] - t) / left[:reach])
+        count = number - t  # t draws can miss at most this many configs
+        curve[t - 1] += gaps[:count] @ np.cumprod((remaining[:count] - t) / remaining[:count])
     return curve
 
 
@@ -76,20 +76,20 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
     """
     rates = weights / weights.sum()
     s, ds = _nodes(rates, trials)
-    arrived = np.zeros((trials, len(s)))  # P(exactly j of the others have arrived), for j < trials
-    arrived[0] = 1.0
+    arrival_probabilities = np.zeros((trials, len(s)))  # P(exactly j of the others have arrived), for j < trials
+    arrival_probabilities[0] = 1.0
     expected = np.full(trials, values[0])
     below = np.cumsum(rates)
     for i in range(len(rates) - 1, 0, -1):
-        arriving = arrived * (1 - np.exp(-rates[i] * s))
-        arrived -= arriving
-        arrived[1:] += arriving[:-1]
+        next_arrivals = arrival_probabilities * (1 - np.exp(-rates[i] * s))
+        arrival_probabilities -= next_arrivals
+        arrival_probabilities[1:] += next_arrivals[:-1]
         if values[i] == values[i - 1]:
             continue
-        alone = np.exp(-below[i - 1] * s)
-        density = below[i - 1] * alone * ds
-        density[-1] = alone[-1]  # the integral beyond the last node
-        missed = density.sum() - np.cumsum(arrived @ density)
+        survival = np.exp(-below[i - 1] * s)
+        density = below[i - 1] * survival * ds
+        density[-1] = survival[-1]  # the integral beyond the last node
+        missed = density.sum() - np.cumsum(arrival_probabilities @ density)
         expected += (values[i] - values[i - 1]) * np.clip(missed, 0.0, 1.0)
     return expected
 
@@ -133,9 +133,9 @@ def weighted_median(values: Floats, weights: Floats) -> float:
     """Return the weighted median, or the mean of two values if exactly half of the weight is below the second one."""
     order = np.argsort(values)
     below = np.cumsum(weights[order]) / weights.sum()
-    at = int(np.searchsorted(below, 0.5 - 1e-12))
-    upper = min(at + (below[at] <= 0.5 + 1e-12), len(order) - 1)
-    return float((values[order[at]] + values[order[upper]]) / 2)
+    index = int(np.searchsorted(below, 0.5 - 1e-12))
+    upper = min(index + (below[index] <= 0.5 + 1e-12), len(order) - 1)
+    return float((values[order[index]] + values[order[upper]]) / 2)
 
 
 def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> int:
@@ -194,8 +194,8 @@ def score_curve(so_far: Floats, baseline: Floats, best: float) -> Floats:
 
 def mean_score(curves: Floats, baseline: Floats, best: float) -> Floats:
     """Return the mean of :func:`score_curve` over the trials where something can be gained, or NaN without any."""
-    worth = baseline > best
-    return np.asarray(curves[..., worth].mean(axis=-1)) if worth.any() else np.full(curves.shape[:-1], np.nan)
+    can_gain = baseline > best
+    return np.asarray(curves[..., can_gain].mean(axis=-1)) if can_gain.any() else np.full(curves.shape[:-1], np.nan)
 
 
 class RandomDraws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

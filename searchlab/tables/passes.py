@@ -131,9 +131,9 @@ class TimedPasses:
     def fastest(self) -> list[Trial]:
         """Return the trials of the fastest 2 % of the programs, but at least five, by their median over the passes."""
         seconds = self._readings_of_passes()
-        ran = [trial for trial in self.trials if not seconds[trial.measurement.program].failed]
-        ran.sort(key=lambda trial: statistics.median(seconds[trial.measurement.program].seconds))
-        return ran[: max(5, math.ceil(FINAL_SHARE * len(self.trials)))]
+        working = [trial for trial in self.trials if not seconds[trial.measurement.program].failed]
+        working.sort(key=lambda trial: statistics.median(seconds[trial.measurement.program].seconds))
+        return working[: max(5, math.ceil(FINAL_SHARE * len(self.trials)))]
 
     def deviating_blocks(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the blocks in ``keys`` in which the sentinel or, in the median, the programs deviate too much.
@@ -195,11 +195,11 @@ class TimedPasses:
                 else:
                     at = round(block.time - self._start, 1)
                     readings.setdefault(program, []).append((_round(statistics.median(block.seconds[index])), at))
-        timed = {
+        results = {
             name: ProgramReadings(tuple(s for s, _ in times), tuple(at for _, at in times))
             for name, times in readings.items()
         }
-        return timed | {name: ProgramReadings(failed=text) for name, text in failed.items()}
+        return results | {name: ProgramReadings(failed=text) for name, text in failed.items()}
 
     def _time(
         self, measurer: Remeasurer, journal: Journal[Block], key: tuple[int, int], trials: Sequence[Trial] | None = None
@@ -215,12 +215,12 @@ class TimedPasses:
             seconds, sentinel = [], []
             for index, trial in enumerate(trials):
                 try:
-                    readings, between = self._readings(measurer, [trial], rounds)
+                    readings, sentinel_readings = self._readings(measurer, [trial], rounds)
                 except CannotMeasure as error:
-                    readings, between = [()], self._readings(measurer, [], rounds)[1]
+                    readings, sentinel_readings = [()], self._readings(measurer, [], rounds)[1]
                     failed[index] = str(error)
                 seconds += readings
-                sentinel += between
+                sentinel += sentinel_readings
         block = Block(
             *key,
             round(begin, 2),
@@ -258,10 +258,10 @@ class TimedPasses:
 
     def _check(self, keys: Iterable[tuple[int, int]]) -> None:
         """Raise SearchlabError if any of the blocks in ``keys`` still deviates."""
-        if drifted := self.deviating_blocks(keys):
-            ratios = [self.blocks[key].sentinel / self._sentinel_level for key in drifted]
+        if deviating := self.deviating_blocks(keys):
+            ratios = [self.blocks[key].sentinel / self._sentinel_level for key in deviating]
             raise SearchlabError(
-                f"the machine is not steady: after {MAX_TRIES} tries, {len(drifted)} of {len(self.blocks)} blocks "
+                f"the machine is not steady: after {MAX_TRIES} tries, {len(deviating)} of {len(self.blocks)} blocks "
                 f"still deviate, by a factor of up to {max(ratios, key=lambda ratio: abs(math.log(ratio))):.2f} from "
                 f"the usual times; run this again when the machine is idle to repeat only these blocks"
             )

@@ -207,9 +207,9 @@ class Workload(ABC):
         if not types or not any(argument.is_float for argument in operands):
             return None
         most = min(2.0 ** (ml_dtypes.finfo(dtype).nmant + 1) for dtype in types)  # type: ignore[no-untyped-call]
-        few = min(math.prod(argument.shape) for argument in self.arguments[-self.results :]) < 64
+        has_few_results = min(math.prod(argument.shape) for argument in self.arguments[-self.results :]) < 64
         best: tuple[int, dict[str, Array]] | None = None
-        for attempt in range(8 if few else 1):  # a few results may all be 0, for example because of a ReLU
+        for attempt in range(8 if has_few_results else 1):  # a few results may all be 0, for example because of a ReLU
             inputs = self._signs(np.random.default_rng([seed, attempt]), 1.0)
             density = 1.0
             while most < 1 << 20 and density > 1e-6:

@@ -86,8 +86,8 @@ class Fused(ProductWithEpilogue):
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         inputs = super().inputs(seed)
-        own = self.elementwise.inputs(seed)  # absolute values if the operations include a square root, for example
-        return {name: own.get(name, value) for name, value in inputs.items()}
+        values = self.elementwise.inputs(seed)  # absolute values if the operations include a square root, for example
+        return {name: values.get(name, value) for name, value in inputs.items()}
 
     def epilogue(self, args: list[Any], result: Any) -> tvm.tirx.PrimFunc:
         from tvm import te

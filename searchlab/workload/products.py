@@ -72,7 +72,7 @@ class Product(Workload):
         return rounding(self.out_dtype, self.reduction)
 
     @property
-    def exact(self) -> str:
+    def reference_dtype(self) -> str:
         """The dtype in which :meth:`reference` accumulates sums, so that its error is far below the tolerance."""
         return "float32" if self.dtype == "float16" else self.out_dtype
 
@@ -198,7 +198,7 @@ class MatrixProduct(ProductWithEpilogue):
         return {"A": (*batch, m, k), "B": b, **self.operands(result, n), "C": result}
 
     def reference(self, inputs: dict[str, Array]) -> Array:
-        a, b = (inputs[name].astype(self.exact, copy=False) for name in "AB")
+        a, b = (inputs[name].astype(self.reference_dtype, copy=False) for name in "AB")
         return self.numpy_epilogue(a @ (b.swapaxes(-1, -2) if self.nt else b), inputs)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
@@ -384,9 +384,9 @@ class Conv2d(ProductWithEpilogue):
     def reference(self, inputs: dict[str, Array]) -> Array:
         (sy, sx), (dy, dx), (top, left, bottom, right) = self.stride, self.dilation, self.all_padding
         oh, ow = self.out_size
-        data = np.pad(inputs["data"].astype(self.exact), ((0, 0), (0, 0), (top, bottom), (left, right)))
-        weight = inputs["weight"].astype(self.exact)
-        out = np.zeros((self.n, oh, ow, self.co), self.exact)
+        data = np.pad(inputs["data"].astype(self.reference_dtype), ((0, 0), (0, 0), (top, bottom), (left, right)))
+        weight = inputs["weight"].astype(self.reference_dtype)
+        out = np.zeros((self.n, oh, ow, self.co), self.reference_dtype)
         width, height = self.ci // self.groups, self.co // self.groups
         for group in range(self.groups):
             channels, filters = slice(group * width, (group + 1) * width), slice(group * height, (group + 1) * height)

@@ -204,7 +204,7 @@ class Tir(Workload):
         if inputs is None or not self._in_float64:
             return inputs
         pairs = zip(self._compute(self._as_written, inputs), self.reference(inputs), strict=True)
-        is_exact = all(np.array_equal(computed, exact) for computed, exact in pairs)
+        is_exact = all(np.array_equal(computed_results, exact) for computed_results, exact in pairs)
         return inputs if is_exact else None
 
     def reference(self, inputs: dict[str, Array]) -> tuple[Array, ...]:
@@ -213,10 +213,11 @@ class Tir(Workload):
         Raises:
             SearchlabError: If the program writes to its inputs, or its results depend on what they were before.
         """
-        computed = self._compute(self._in_float64 or self._as_written, inputs)
+        computed_results = self._compute(self._in_float64 or self._as_written, inputs)
         arguments = self.arguments[-self.results :]
         return tuple(
-            result.astype(argument.dtype, copy=False) for result, argument in zip(computed, arguments, strict=True)
+            result.astype(argument.dtype, copy=False)
+            for result, argument in zip(computed_results, arguments, strict=True)
         )
 
     def _compute(self, program: Any, inputs: dict[str, Array]) -> tuple[Array, ...]:
@@ -245,10 +246,12 @@ class Tir(Workload):
                     )
             return tuple(result.numpy() for result in results)
 
-        computed = run(Argument.unwritten)
+        computed_results = run(Argument.unwritten)
         if not self._is_examined:
             repeated = run(lambda argument: np.ones(argument.shape).astype(argument.dtype))
-            for argument, first, second in zip(self.arguments[-self.results :], computed, repeated, strict=True):
+            for argument, first, second in zip(
+                self.arguments[-self.results :], computed_results, repeated, strict=True
+            ):
                 if first.tobytes() != second.tobytes() and not np.array_equal(
                     first, second, equal_nan=argument.is_float
                 ):
@@ -257,7 +260,7 @@ class Tir(Workload):
                         "reads elements that it has not yet written; a workload's results depend only on its inputs"
                     )
             self.__dict__["_is_examined"] = True  # once is enough
-        return computed
+        return computed_results
 
     @cached_property
     def _is_examined(self) -> bool:
@@ -296,8 +299,8 @@ class Tir(Workload):
         for seed in range(math.ceil(ERRORS / min(math.prod(argument.shape) for argument in results))):
             inputs = self.inputs(seed)
             exact = self.reference(inputs)
-            computed = self._compute(self._as_written, inputs) if self._in_float64 else exact
-            for argument, expected, actual in zip(results, exact, computed, strict=True):
+            computed_results = self._compute(self._as_written, inputs) if self._in_float64 else exact
+            for argument, expected, actual in zip(results, exact, computed_results, strict=True):
                 finite = np.isfinite(expected) & np.isfinite(actual)
                 if argument.is_float and finite.any():
                     eps = float(ml_dtypes.finfo(argument.dtype).eps)  # type: ignore[no-untyped-call]
@@ -477,8 +480,8 @@ def _examine(func: tvm.tirx.PrimFunc) -> tuple[list[bool], int]:
             written[number] = written[number] or node.buffer.same_as(parameter)
 
     def block(node: SBlock) -> None:
-        reduced = [axis.dom.extent for axis in node.iter_vars if axis.iter_type == axis.CommReduce]
-        terms.append(math.prod(int(extent) for extent in reduced if isinstance(extent, IntImm)))
+        extents = [axis.dom.extent for axis in node.iter_vars if axis.iter_type == axis.CommReduce]
+        terms.append(math.prod(int(extent) for extent in extents if isinstance(extent, IntImm)))
 
     structural_walk(func.body, [(BufferStore, store), (SBlock, block)])
     return written, max(terms)
@@ -492,11 +495,11 @@ def _is_partial(func: tvm.tirx.PrimFunc) -> bool:
     from tvm.ir import Call, Op
     from tvm_ffi import structural_walk
 
-    called: set[str] = set()
+    function_names: set[str] = set()
 
     def call(node: Call) -> None:
         if isinstance(node.op, Op):
-            called.add(str(node.op.name).rpartition(".")[2])
+            function_names.add(str(node.op.name).rpartition(".")[2])
 
     structural_walk(func.body, (Call, call))
-    return not PARTIAL.isdisjoint(called)
+    return not PARTIAL.isdisjoint(function_names)
