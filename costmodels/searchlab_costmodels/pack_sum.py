@@ -93,38 +93,38 @@ class PackSum(CostModel):
             return
         labels = scores[programs]
 
-        def summed(predicted: Floats) -> Floats:
+        def sum_stores(predicted: Floats) -> Floats:
             """Return, for each store, the predicted score of its program."""
             return np.bincount(programs, weights=predicted, minlength=len(scores)).astype(np.float64)[programs]
 
         def weighted_error(predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
-            return (summed(predicted) - labels) * labels, labels
+            return (sum_stores(predicted) - labels) * labels, labels
 
         def root_mean_square(predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
-            return "p-rmse", float(np.sqrt(np.mean(np.square(summed(predicted) - labels))))
+            return "p-rmse", float(np.sqrt(np.mean(np.square(sum_stores(predicted) - labels))))
 
         faster, slower = _pairs(scores, groups) if self.ranks else (programs[:0], programs[:0])
 
         opponents = np.maximum(np.bincount(np.concatenate([faster, slower]), minlength=len(scores)), 1)
 
-        def wrong_order(predicted: Floats) -> Floats:
+        def order_errors(predicted: Floats) -> Floats:
             """Return, for each pair, how much higher the slower program's prediction is than the faster one's."""
             sums = np.bincount(programs, weights=predicted, minlength=len(scores))
             return np.asarray(sums[slower] - sums[faster])
 
         def ranking_loss(predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
-            wrong: Floats = expit(wrong_order(predicted))
+            wrong: Floats = expit(order_errors(predicted))
             slopes = np.bincount(slower, wrong, len(scores)) - np.bincount(faster, wrong, len(scores))
             curvature = np.bincount(np.concatenate([slower, faster]), np.tile(wrong * (1 - wrong), 2), len(scores))
             return (slopes / opponents)[programs], (curvature / opponents)[programs]
 
-        def share_of_wrong(predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
-            return "p-rank", float(np.mean(wrong_order(predicted) >= 0)) if len(faster) else 0.0
+        def misordered_share(predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
+            return "p-rank", float(np.mean(order_errors(predicted) >= 0)) if len(faster) else 0.0
 
         weights = None if self.ranks else labels  # weights give fast programs finer bins
         data = xgboost.DMatrix(stores, label=labels, weight=weights, nthread=1)
         loss, metric, name = (
-            (ranking_loss, share_of_wrong, "p-rank") if self.ranks else (weighted_error, root_mean_square, "p-rmse")
+            (ranking_loss, misordered_share, "p-rank") if self.ranks else (weighted_error, root_mean_square, "p-rmse")
         )
         stop = xgboost.callback.EarlyStopping(rounds=self.early_stopping, metric_name=name, data_name="tr")
         self._trees = xgboost.train(

@@ -18,7 +18,7 @@ from searchlab.options import Count, Natural, UnitInterval
 from searchlab.policy import Origin, OwnModel
 from searchlab.space import Config, Space
 
-from .model_guided import BestConfigs, ModelGuided, chances
+from .model_guided import BestConfigs, ModelGuided, selection_probabilities
 
 Scores = Callable[[Sequence[Config]], Floats]
 """Maps programs to their scores, of shape (n,)."""
@@ -132,7 +132,7 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
 
     def _children(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
         """Breed the next generation from parents selected in proportion to their scores; mutate most of them."""
-        parents = rng.choice(len(population), size=self.population, p=chances(scores))
+        parents = rng.choice(len(population), size=self.population, p=selection_probabilities(scores))
         mutated = rng.random(self.population) < self.mutation_prob
         return [
             self.space.mutate_by_role(population[parent], rng, self._weights) if mutate else population[parent]

@@ -78,7 +78,7 @@ class Bandit(NeverTwice, needs_asks=True):
         while len(arms) < n and len(exhausted) < len(self.arms):
             shares = [0] * len(self.arms)
             for _ in range(n - len(arms)):
-                shares[self.choose([*arms, *_spelled_out(shares)], exhausted, rng)] += 1
+                shares[self.choose([*arms, *_expand_shares(shares)], exhausted, rng)] += 1
             for arm, share in enumerate(shares):
                 # A config that another arm has already proposed is credited to that arm; the current arm is asked
                 # again.
@@ -122,16 +122,16 @@ class Bandit(NeverTwice, needs_asks=True):
         return area / (len(results) * (len(results) + 1) / 2) if results else 0.0
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
-        self._note(trials)
+        self._record_trials(trials)
         for policy in self.arms:
             policy.warm_start(trials)
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._note(trials)
+        self._record_trials(trials)
         for policy in self.arms:
             policy.tell(trials)
 
-    def _note(self, trials: Sequence[Trial]) -> None:
+    def _record_trials(self, trials: Sequence[Trial]) -> None:
         """Record which trials were a new best, for the arms that proposed them."""
         before = len(self.trials)
         super().tell(trials)
@@ -143,5 +143,5 @@ class Bandit(NeverTwice, needs_asks=True):
                 self.history.append((arm, improved))
 
 
-def _spelled_out(shares: Sequence[int]) -> list[int]:
+def _expand_shares(shares: Sequence[int]) -> list[int]:
     return [arm for arm, share in enumerate(shares) for _ in range(share)]

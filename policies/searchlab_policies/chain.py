@@ -71,16 +71,16 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
         self.current = 0  # the arm that proposes
         self._best = math.inf
         self._idle = 0  # the current arm's trials since the last new best
-        self._asked: set[Config] = set()  # the configs that the current arm proposed
-        self._told_count = 0  # how many of these have been told
+        self._proposed: set[Config] = set()  # the configs that the current arm proposed
+        self._trial_count = 0  # how many of these have been told
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         while True:
             if self._is_over():
                 self._switch()
-            left = min(n, self.shares[self.current] - len(self._asked))
-            new = [config for config in self.arms[self.current].ask(int(left)) if config not in self.seen]
-            self._asked.update(new)
+            count = min(n, self.shares[self.current] - len(self._proposed))
+            new = [config for config in self.arms[self.current].ask(int(count)) if config not in self.seen]
+            self._proposed.update(new)
             yield from new
             if new or self.current == len(self.arms) - 1:
                 return
@@ -91,29 +91,29 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
         if self.current == len(self.arms) - 1:
             return False
         idle = self.patience is not None and self._idle >= self.patience
-        return idle or self._told_count >= self.shares[self.current]
+        return idle or self._trial_count >= self.shares[self.current]
 
     def _switch(self) -> None:
         self.current += 1
-        self._asked, self._told_count, self._idle = set(), 0, 0
+        self._proposed, self._trial_count, self._idle = set(), 0, 0
         if self.trials:
             self.arms[self.current].warm_start(self.trials)
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
-        self._note(trials)
+        self._record_trials(trials)
         self.arms[self.current].warm_start(trials)
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._note(trials)
+        self._record_trials(trials)
         self.arms[self.current].tell(trials)
 
-    def _note(self, trials: Sequence[Trial]) -> None:
+    def _record_trials(self, trials: Sequence[Trial]) -> None:
         """Count the current arm's trials, and those since the last new best."""
         before = len(self.trials)
         super().tell(trials)
         for trial in self.trials[before:]:
             improved = trial.cost < self._best
             self._best = min(self._best, trial.cost)
-            if trial.config in self._asked:
-                self._told_count += 1
+            if trial.config in self._proposed:
+                self._trial_count += 1
                 self._idle = 0 if improved else self._idle + 1

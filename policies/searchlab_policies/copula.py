@@ -79,10 +79,10 @@ class Copula(NeverTwice, transfers=True):
         self._fitted = None
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        fitted = self._fit()
-        for _ in range(DRAWS * n if fitted else 0):
-            assert fitted is not None
-            sample = fitted.sample(rng)
+        copula = self._fit()
+        for _ in range(DRAWS * n if copula else 0):
+            assert copula is not None
+            sample = copula.sample(rng)
             if rng.random() < self.epsilon:
                 yield self.space.sample(rng)
             else:
@@ -94,8 +94,8 @@ class Copula(NeverTwice, transfers=True):
             own_configs = self._good(self.space, self.trials) if len(self.trials) >= self.n_startup else []
             good_configs = [*self._earlier, *own_configs]
             size = _size(self.space)
-            fitted = ConditionedCopula.fit(good_configs, size, self.shrinkage) if len(good_configs) > 1 else None
-            self._fitted = len(self.trials), fitted
+            copula = ConditionedCopula.fit(good_configs, size, self.shrinkage) if len(good_configs) > 1 else None
+            self._fitted = len(self.trials), copula
         return self._fitted[1]
 
     def _good(self, space: Space, trials: Sequence[Trial]) -> list[Good]:
@@ -144,9 +144,9 @@ class Nearest:
 
     @classmethod
     def from_knob(cls, knob: Knob) -> Nearest:
-        described = [{(knob.name, part): number for part, number in coordinates(choice)} for choice in knob.choices]
-        parts = tuple(dict.fromkeys(part for features in described for part in features))
-        return cls(knob, parts, np.array([[features.get(part, 0.0) for part in parts] for features in described]))
+        numbers = [{(knob.name, part): number for part, number in coordinates(choice)} for choice in knob.choices]
+        parts = tuple(dict.fromkeys(part for features in numbers for part in features))
+        return cls(knob, parts, np.array([[features.get(part, 0.0) for part in parts] for features in numbers]))
 
     def choose(self, sample: dict[Part, float], rng: np.random.Generator) -> Value:
         columns = [column for column, part in enumerate(self.parts) if part in sample]

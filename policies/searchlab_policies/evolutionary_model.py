@@ -20,7 +20,7 @@ from searchlab.policy import Origin
 from searchlab.space import Config, Space
 
 from .acquisition import Name
-from .model_guided import Failures, ModelGuided, chances
+from .model_guided import Failures, ModelGuided, selection_probabilities
 
 WEIGHTS = {
     "llvm": {"tile": 0.9, "location": 0.05, "unroll": 0.03, "parallel": 0.02, "sketch": 0.0, "other": 0.1},
@@ -124,7 +124,7 @@ class EvolutionaryModel(ModelGuided):
     def _next_generation(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
         """Breed the next generation. Parents are selected in proportion to their scores; negative scores count as 0."""
         size = self.population
-        parents = rng.choice(len(population), size=(size, 2), p=chances(scores))
+        parents = rng.choice(len(population), size=(size, 2), p=selection_probabilities(scores))
         crossed = rng.random(size) < self.crossover_prob
         mutated = rng.random(size) < self.mutation_prob
         children = []

@@ -28,12 +28,12 @@ class GeneratedOptimiser(NeverTwice, Generic[Role], needs_asks=True):
         repaired: Whether to correct the faults of the released code.
 
     Attributes:
-        most_known: The number of consecutive known candidates after which a random config is proposed.
+        max_repeats: The number of consecutive known candidates after which a random config is proposed.
         tag: The name of the random streams for steps that are completed by a trial; see
             :func:`~searchlab.policy.private_rng`.
     """
 
-    most_known: ClassVar[int]
+    max_repeats: ClassVar[int]
     tag: ClassVar[str]
 
     def __init__(self, space: Space, *, seed: int, repaired: bool) -> None:
@@ -54,7 +54,7 @@ class GeneratedOptimiser(NeverTwice, Generic[Role], needs_asks=True):
         """Learn from a trial that no step proposed: a random config, or one of a warm start."""
 
     @property
-    def _settles_known(self) -> bool:
+    def _completes_repeated_steps(self) -> bool:
         """Whether a step with a known candidate is completed; otherwise, it is skipped."""
         return True
 
@@ -68,9 +68,9 @@ class GeneratedOptimiser(NeverTwice, Generic[Role], needs_asks=True):
                 yield config
                 continue
             repeats += 1
-            if candidate is not None and candidate[0] in self._costs and self._settles_known:
+            if candidate is not None and candidate[0] in self._costs and self._completes_repeated_steps:
                 self._settle(candidate[0], self._costs[candidate[0]], candidate[1], rng)
-            if repeats == self.most_known:
+            if repeats == self.max_repeats:
                 return
 
     def tell(self, trials: Sequence[Trial]) -> None:

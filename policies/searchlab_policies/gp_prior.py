@@ -99,9 +99,9 @@ class GpPrior(NeverTwice, transfers=True):
         return Encoding(self.space)
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        worked = sum(math.isfinite(trial.cost) for trial in self.trials)
+        successes = sum(math.isfinite(trial.cost) for trial in self.trials)
         with self._threads.limit(limits=1):  # one thread adds in a deterministic order
-            return self._first(n, rng) if len(self.trials) < self.n_startup or worked < 2 else self._batch(n, rng)
+            return self._first(n, rng) if len(self.trials) < self.n_startup or successes < 2 else self._batch(n, rng)
 
     def _first(self, n: int, rng: np.random.Generator) -> list[Config]:
         """Return configs selected by the prior mean, with random ones among them; empty if there is no prior mean."""
@@ -222,21 +222,21 @@ class LearntPrior:
     """
 
     def __init__(self, tasks: Sequence[tuple[Space, Sequence[Trial]]], seed: int) -> None:
-        described = [_describe(space, [trial.config for trial in trials]) for space, trials in tasks]
-        self._parts = list(dict.fromkeys(part for rows in described for row in rows for part in row))
+        descriptions = [_describe(space, [trial.config for trial in trials]) for space, trials in tasks]
+        self._parts = list(dict.fromkeys(part for rows in descriptions for row in rows for part in row))
         scores = [ndtri((rankdata([trial.cost for trial in trials]) - 0.5) / len(trials)) for _, trials in tasks]
         self._trees = ExtraTreesRegressor(
             200, min_samples_leaf=2, max_features=0.5, random_state=library_seed(seed), n_jobs=1
         )
-        self._trees.fit(np.vstack([self._rows(rows) for rows in described]), np.concatenate(scores))
+        self._trees.fit(np.vstack([self._rows(rows) for rows in descriptions]), np.concatenate(scores))
 
     def __call__(self, space: Space, configs: Sequence[Config]) -> Floats:
         """Return the predicted normal scores of ``configs``, of shape (n,); the lowest are the fastest."""
         predicted: Floats = self._trees.predict(self._rows(_describe(space, configs)))
         return predicted
 
-    def _rows(self, described: Sequence[Mapping[object, float]]) -> Floats:
-        return np.array([[row.get(part, -8.0) for part in self._parts] for row in described])
+    def _rows(self, descriptions: Sequence[Mapping[object, float]]) -> Floats:
+        return np.array([[row.get(part, -8.0) for part in self._parts] for row in descriptions])
 
 
 def _describe(space: Space, configs: Sequence[Config]) -> list[dict[object, float]]:

@@ -24,7 +24,7 @@ from searchlab.records import Trial
 from searchlab.space import Config, Space, Value
 
 from .generated import GeneratedOptimiser
-from .neighbours import around
+from .neighbours import draw_neighbours
 
 NEIGHBOURHOODS = ("strictly-adjacent", "adjacent", "Hamming")
 
@@ -71,7 +71,7 @@ class HybridVndx(GeneratedOptimiser[str]):
     )
 
     n_startup = 1
-    most_known = 20
+    max_repeats = 20
     tag = "hybrid-vndx"
 
     def __init__(
@@ -105,7 +105,7 @@ class HybridVndx(GeneratedOptimiser[str]):
             yield self._candidate(rng)
 
     @property
-    def _settles_known(self) -> bool:
+    def _completes_repeated_steps(self) -> bool:
         return not self.repaired
 
     def _learn(self, config: Config, cost: float) -> None:
@@ -128,9 +128,9 @@ class HybridVndx(GeneratedOptimiser[str]):
         """Return the candidate with the best prediction and the neighbourhood to credit, "" if there is none."""
         if self._current is None:
             return self.space.sample(rng), ""
-        neighbourhood = self._drawn_neighbourhood(rng)
-        near = around(self.space, self._current[0], neighbourhood, self.pool // 2, rng)
-        pool = list(near)
+        neighbourhood = self._draw_neighbourhood(rng)
+        neighbours = draw_neighbours(self.space, self._current[0], neighbourhood, self.pool // 2, rng)
+        pool = list(neighbours)
         if len(self._elites) >= 2:
             a, b = rng.choice(len(self._elites), size=2, replace=False)
             pool.append(self.space.crossover(self._elites[a][2], self._elites[b][2], rng))
@@ -140,15 +140,15 @@ class HybridVndx(GeneratedOptimiser[str]):
         if self.repaired:
             candidates = [config for config in candidates if config not in self.seen] or candidates[:1]
         candidate = min(candidates, key=self._score)
-        return candidate, neighbourhood if candidate in near or not self.repaired else ""
+        return candidate, neighbourhood if candidate in neighbours or not self.repaired else ""
 
-    def _drawn_neighbourhood(self, rng: np.random.Generator) -> str:
+    def _draw_neighbourhood(self, rng: np.random.Generator) -> str:
         """Draw a neighbourhood in proportion to its weight."""
-        left = rng.random() * sum(self.weights.values())
-        passed = 0.0
+        threshold = rng.random() * sum(self.weights.values())
+        total = 0.0
         for neighbourhood, weight in self.weights.items():
-            passed += weight
-            if left <= passed:
+            total += weight
+            if threshold <= total:
                 return neighbourhood
         return NEIGHBOURHOODS[-1]
 

@@ -24,7 +24,7 @@ from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space
 
 from .model_guided import SLOW_PREDICTIONS
-from .neighbours import near, step_neighbours
+from .neighbours import draw_near, step_neighbours
 
 if TYPE_CHECKING:
     from sklearn.ensemble import RandomForestClassifier
@@ -186,7 +186,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
 
     def _draw(self, config: Config, forest: RandomForestClassifier | None, rng: np.random.Generator) -> list[Config]:
         """Draw the neighbours of ``config`` from which to select. They may include ``config``, or repeat others."""
-        return [near(self.space, config, self.radius, rng) for _ in range(self.neighbours)]
+        return [draw_near(self.space, config, self.radius, rng) for _ in range(self.neighbours)]
 
     def _best(
         self, configs: Sequence[Config], n: int, forest: RandomForestClassifier | None, rng: np.random.Generator

@@ -105,7 +105,7 @@ class LfboTree(Lfbo):
         row = self.space.features(config)
         values = dict(config.items())
         for knob in self._knobs_on_path(knobs, values, row, tree, rng):
-            choices = [values[knob.name], *within(knob, values[knob.name], self.radius)]
+            choices = [values[knob.name], *choices_within(knob, values[knob.name], self.radius)]
             rows = np.tile(row, (len(choices), 1))
             for candidate, choice in zip(rows, choices, strict=True):
                 numbers = self._numbers_of(knob.name, choice)
@@ -145,11 +145,11 @@ class LfboTree(Lfbo):
         return self._numbers[name, value]
 
 
-def within(knob: Knob, value: Value, radius: int) -> list[Value]:
+def choices_within(knob: Knob, value: Value, radius: int) -> list[Value]:
     """Return the other choices of a knob that are at most ``radius`` steps away, in the order of their distance."""
-    reached = {value: None}
+    choices = {value: None}
     latest = [value]
     for _ in range(radius):
-        latest = list(dict.fromkeys(near for far in latest for near in knob.adjacent(far) if near not in reached))
-        reached.update(dict.fromkeys(latest))
-    return list(reached)[1:]
+        latest = list(dict.fromkeys(new for choice in latest for new in knob.adjacent(choice) if new not in choices))
+        choices.update(dict.fromkeys(latest))
+    return list(choices)[1:]

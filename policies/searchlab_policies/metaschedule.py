@@ -170,7 +170,7 @@ class MetaSchedule(NeverTwice):
             mutator_probs=Mutator.create(self.space.target.kind),
         )
         seed = int(rng.integers(*SEEDS))
-        context = tune_context(self.space.workload.module, target, carrier, seed, strategy, _unheard)
+        context = tune_context(self.space.workload.module, target, carrier, seed, strategy, _discard_message)
         model = self._model if self._trained_on else _random_scores(rng)
         strategy.pre_tuning(n, n, population[:1], MemoryDatabase(), model)
         evolved = _ffi_api.SearchStrategyEvolutionarySearchEvolveWithCostModel(strategy, population, n)
@@ -215,5 +215,5 @@ def _random_scores(rng: np.random.Generator) -> Any:
     return RandomScores()
 
 
-def _unheard(*_: object) -> None:
+def _discard_message(*_: object) -> None:
     """Discard TVM's log messages, which would otherwise go to standard error."""

@@ -192,7 +192,7 @@ class BestConfigs:
         return [(score, order, config) for score, order, config in self._heap if config is not None]
 
 
-def chances(scores: Floats) -> Floats | None:
+def selection_probabilities(scores: Floats) -> Floats | None:
     """Return selection probabilities proportional to the positive scores, or None (uniform) if no score is positive."""
     weights = np.maximum(scores, 0.0)
     return weights / weights.sum() if weights.any() else None

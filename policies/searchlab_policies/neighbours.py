@@ -74,7 +74,7 @@ def adjacent(space: Space, config: Config, rng: np.random.Generator, tries: int 
     return neighbour
 
 
-def around(space: Space, config: Config, kind: str, n: int, rng: np.random.Generator) -> list[Config]:
+def draw_neighbours(space: Space, config: Config, kind: str, n: int, rng: np.random.Generator) -> list[Config]:
     """Draw at most ``n`` distinct neighbours of one of Kernel Tuner's kinds.
 
     In Kernel Tuner, ``strictly-adjacent`` and ``adjacent`` neighbours differ only if some choices do not occur in any
@@ -107,7 +107,7 @@ def step_neighbours(space: Space, config: Config, rng: np.random.Generator) -> I
         yield from along(space, config, knob, rng, knob.adjacent(config[knob.name]))
 
 
-def near(space: Space, config: Config, radius: int, rng: np.random.Generator) -> Config:
+def draw_near(space: Space, config: Config, radius: int, rng: np.random.Generator) -> Config:
     """Draw a config that differs from ``config`` in 1 to ``radius`` knobs, each up to ``radius`` steps away.
 
     The steps are those of :meth:`searchlab.Knob.adjacent`. A config that a constraint forbids is repaired, and may then

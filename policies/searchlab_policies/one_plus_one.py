@@ -70,7 +70,7 @@ class OnePlusOne(NeverTwice, needs_asks=True):
             knobs = [knob for knob in self.space.knobs(self.parent) if len(knob.choices) > 1]
             if not knobs:
                 return
-            rate = self._drawn_rate(len(knobs), rng)
+            rate = self._draw_rate(len(knobs), rng)
             config = self._mutation(knobs, rate, rng)
             if config in self._costs:
                 self._learn(config, self._costs[config], rate)
@@ -78,7 +78,7 @@ class OnePlusOne(NeverTwice, needs_asks=True):
                 self._rates[config] = rate
                 yield config
 
-    def _drawn_rate(self, dimension: int, rng: np.random.Generator) -> float:
+    def _draw_rate(self, dimension: int, rng: np.random.Generator) -> float:
         """Draw a mutation's rate: p' = 1 / (1 + (1 - p) / p exp(spread N(0, 1))), where p is at least 0.1 / d."""
         rate = max(0.1 / dimension, self.rate)
         return float(1 / (1 + (1 - rate) / rate * math.exp(self.spread * rng.standard_normal())))
@@ -89,8 +89,8 @@ class OnePlusOne(NeverTwice, needs_asks=True):
         while not mask.any():
             mask = rng.random(len(knobs)) <= rate
         mutated = [knob for knob, is_mutated in zip(knobs, mask, strict=True) if is_mutated]
-        redrawn = {knob.name: redraw(knob, self.parent[knob.name], rng) for knob in mutated}
-        return self.space.repair({**self.parent, **redrawn}, rng)
+        new_values = {knob.name: redraw(knob, self.parent[knob.name], rng) for knob in mutated}
+        return self.space.repair({**self.parent, **new_values}, rng)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)

@@ -181,13 +181,13 @@ class SymbolAnalyzer:
         buffers = by_buffer(stores)
         footprint = buffers[..., UNIQUE_BYTES].sum(axis=-1, keepdims=True)
         line = self._target.caches[0].line
-        accessed = np.maximum(buffers[..., BYTES], line * buffers[..., LINES])
-        reused = accessed / np.maximum(buffers[..., REUSES], 1)
+        accesses = np.maximum(buffers[..., BYTES], line * buffers[..., LINES])
+        reused_bytes = accesses / np.maximum(buffers[..., REUSES], 1)
         memory = np.zeros(arithmetic.shape)
         for cache, bandwidth in zip(self._target.caches, CPU_BANDWIDTHS, strict=False):
-            missed = np.where(buffers[..., REUSE_BYTES] <= cache.size, reused, accessed)
-            missed = np.where(footprint <= cache.size, buffers[..., UNIQUE_BYTES], missed)
-            memory += missed.sum(axis=-1) / bandwidth
+            missed_lines = np.where(buffers[..., REUSE_BYTES] <= cache.size, reused_bytes, accesses)
+            missed_lines = np.where(footprint <= cache.size, buffers[..., UNIQUE_BYTES], missed_lines)
+            memory += missed_lines.sum(axis=-1) / bandwidth
         cycles: Floats = np.maximum(arithmetic, memory / cores)
         return cycles
 
@@ -201,8 +201,8 @@ class SymbolAnalyzer:
         registers = np.maximum(stores[:, :, [VECTOR, UNROLLED, VIRTUAL_THREADS]], 1).prod(axis=-1)
         rate = utilization(threads, WARP) * utilization(units, slots) / np.maximum(registers / GPU_REGISTERS, 1)
         count = operations(stores)
-        copied = by_buffer(stores)[..., BYTES].max(axis=-1)
-        times: Floats = np.where(count > 0, count * reuse_penalty(stores) / rate, copied * OPERATIONS_PER_BYTE)
+        copied_bytes = by_buffer(stores)[..., BYTES].max(axis=-1)
+        times: Floats = np.where(count > 0, count * reuse_penalty(stores) / rate, copied_bytes * OPERATIONS_PER_BYTE)
         return times
 
 
@@ -222,9 +222,9 @@ def by_buffer(stores: Floats) -> Floats:
 
 def reuse_penalty(stores: Floats) -> Floats:
     """Return the factor by which few operations per byte slow arithmetic down, between 1 and 2."""
-    accessed = by_buffer(stores)
-    reused = (accessed[..., BYTES] / np.maximum(accessed[..., REUSES], 1)).sum(axis=-1)
-    penalty: Floats = 1 + 1 / (1 + operations(stores) / np.maximum(reused, 1))
+    accesses = by_buffer(stores)
+    reused_bytes = (accesses[..., BYTES] / np.maximum(accesses[..., REUSES], 1)).sum(axis=-1)
+    penalty: Floats = 1 + 1 / (1 + operations(stores) / np.maximum(reused_bytes, 1))
     return penalty
 
 

@@ -48,7 +48,7 @@ class Qmc(NeverTwice):
         self._index = 0  # the next point's position
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        start, end = len(self.seen), enough(len(self.seen) + n)
+        start, end = len(self.seen), draws_to_cover(len(self.seen) + n)
         if (skipped := start - self._index) > 0:
             next(islice(self._points, skipped - 1, None))
             self._index = start
@@ -65,7 +65,7 @@ class Qmc(NeverTwice):
             yield from engine.random(CHUNK)
 
 
-def enough(configs: int) -> int:
+def draws_to_cover(configs: int) -> int:
     """Return the number of random draws that visit all of ``configs`` equally likely configs with probability 0.99.
 
     Source: the coupon collector's problem, Erdős and Rényi (1961). With N (ln N + c) draws, the probability that all N

@@ -101,9 +101,9 @@ class Rgpe(GpPrior):
         candidates = (
             self._candidates(ranked[:NEAR], rng) if ranked else self.space.sample_new(rng, self.points, self.seen)
         )
-        worked = sum(math.isfinite(trial.cost) for trial in ranked)
+        successes = sum(math.isfinite(trial.cost) for trial in ranked)
         processes, weights = self._sources, np.ones(len(self._sources))
-        if not self._sources or (len(ranked) >= FEW and worked >= 2):
+        if not self._sources or (len(ranked) >= FEW and successes >= 2):
             processes = [*self._sources, self._process(self.trials)]
             weights = self._weights(processes, rng)
         used = np.flatnonzero(weights)
@@ -130,17 +130,17 @@ class Rgpe(GpPrior):
         target = processes[-1]
         subset = slice(None) if len(target.values) <= RANKED else np.sort(rng.permutation(len(target.values))[:RANKED])
         rows, values = target.rows[subset], target.values[subset]
-        mean, deviation = (of_row[subset] for of_row in target.leave_one_out())
+        mean, deviation = (rows[subset] for rows in target.leave_one_out())
         left_out = mean + deviation * rng.standard_normal((self.samples, len(values)))
         losses = [
-            _misranked(draws, draws, values)
+            _count_misranked(draws, draws, values)
             for draws in (p.posterior(rows).sample(self.samples, rng) for p in processes[:-1])
         ]
-        losses.append(_misranked(left_out, np.broadcast_to(values, left_out.shape), values))
+        losses.append(_count_misranked(left_out, np.broadcast_to(values, left_out.shape), values))
         return ranking_weights(np.array(losses))
 
 
-def _misranked(draws: Floats, others: Floats, values: Floats) -> Floats:
+def _count_misranked(draws: Floats, others: Floats, values: Floats) -> Floats:
     """Return the number of pairs that each sample misranks, of shape (samples,)."""
     faster = draws[:, :, None] < others[:, None, :]
     counts: Floats = (faster ^ (values[:, None] < values)).sum(axis=(1, 2))

@@ -88,7 +88,7 @@ class Smac(ParameterPolicy):
         self.trees = trees
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        if self.has_enough_trials and self.parameters.probed:
+        if self.has_enough_trials and self.parameters.probed_parameters:
             for challenger in self._rank(self.trials_to_model(), rng):
                 yield self._config(challenger, rng)
 
@@ -100,7 +100,7 @@ class Smac(ParameterPolicy):
         from smac.random_design.probability_design import ProbabilityRandomDesign
 
         seeds = rng.integers(2**31, size=4).tolist()
-        space = config_space(self.parameters.probed, seeds[0])
+        space = config_space(self.parameters.probed_parameters, seeds[0])
         evaluated = [configuration(space, trial.params) for trial in trials]
         rows = np.array([configuration_vector.get_array() for configuration_vector in evaluated])
         forest = RandomForest(

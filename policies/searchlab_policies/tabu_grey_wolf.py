@@ -22,7 +22,7 @@ from searchlab.records import Trial
 from searchlab.space import Config, Space
 
 from .generated import GeneratedOptimiser
-from .neighbours import around
+from .neighbours import draw_neighbours
 
 LEADERS = 3
 """The number of wolves that lead the pack: alpha, beta and delta."""
@@ -82,7 +82,7 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
         ),
     )
 
-    most_known = 100
+    max_repeats = 100
     tag = "tabu-grey-wolf"
 
     def __init__(
@@ -131,7 +131,7 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
                 yield None
                 continue
             index = self._turns.popleft()
-            config = self._child(index, rng) if self._hunting else self._newcomer(index, rng)
+            config = self._child(index, rng) if self._hunting else self._draw_wolf(index, rng)
             self._tabu.append(config)
             yield config, index
 
@@ -170,7 +170,7 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
             self._heat += self.temperature * 0.2
         self._shake = min(0.5, self.shake * (1 + self._stagnation / self.patience))
 
-    def _newcomer(self, index: int, rng: np.random.Generator) -> Config:
+    def _draw_wolf(self, index: int, rng: np.random.Generator) -> Config:
         """Return a random config: one of the first pack, or the replacement of a slow wolf."""
         return self._newcomers.get(index) or self.space.sample(rng)
 
@@ -194,7 +194,7 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
 
     def _random_neighbour(self, config: Config, neighbourhood: str, rng: np.random.Generator) -> Config:
         """Return a random neighbour, or ``config`` if it has none."""
-        return next(iter(around(self.space, config, neighbourhood, 1, rng)), config)
+        return next(iter(draw_neighbours(self.space, config, neighbourhood, 1, rng)), config)
 
     def _settle(self, config: Config, cost: float, index: int, rng: np.random.Generator) -> None:
         """Replace the wolf at ``index`` with its child, depending on the difference in cost and the temperature."""

@@ -75,9 +75,9 @@ def _result(sch: Schedule, block: SBlockRV) -> SBlockRV:
     if not consumers:
         return sch.cache_write(block, 0, "local")
     sch.set_scope(block, 0, "local")
-    while following := sch.get_consumers(consumers[0]):
+    while next_consumers := sch.get_consumers(consumers[0]):
         sch.compute_inline(consumers[0])
-        consumers = following
+        consumers = next_consumers
     return consumers[0]
 
 

@@ -159,14 +159,14 @@ def compute_locations(sch: Schedule, block: SBlockRV) -> Choices:
     The values are therefore found by starting at the deepest loop.
     """
     locations: list[int] = []
-    asked = DEEPEST
-    while asked >= INLINE:
-        sch.sample_compute_location(block, decision=asked)
+    requested = DEEPEST
+    while requested >= INLINE:
+        sch.sample_compute_location(block, decision=requested)
         trace = sch.trace
-        made = int(trace.get_decision(trace.insts[-1]))
+        actual = int(trace.get_decision(trace.insts[-1]))
         trace.pop()  # the schedule itself is unchanged
-        if made > asked:  # INLINE was requested, but is illegal
+        if actual > requested:  # INLINE was requested, but is illegal
             break
-        locations.append(made)
-        asked = made - 1
+        locations.append(actual)
+        requested = actual - 1
     return Choices(reversed(locations))

@@ -19,12 +19,12 @@ def is_transposed(sch: Schedule, product: SBlockRV) -> bool:
 def panels(width: int, nt: bool) -> Callable[..., tuple[Any, ...]]:
     """Return the index map that stores B in panels of ``width`` columns; ``nt`` says that B is read as [n, k]."""
 
-    def packed(*indices: Any) -> tuple[Any, ...]:
+    def map_indices(*indices: Any) -> tuple[Any, ...]:
         *batch, first, second = indices
         j, p = (first, second) if nt else (second, first)
         return *batch, j // width, p, j % width
 
-    return packed
+    return map_indices
 
 
 def blocks_after(sch: Schedule, name: str) -> list[SBlockRV]:

@@ -301,7 +301,7 @@ class _Node:
         self.children: dict[Value, _Node] = {}  # filled lazily
         self._tree, self._depth = tree, depth
 
-    def after(self, value: Value) -> _Node:
+    def next_node(self, value: Value) -> _Node:
         """Return the choice after ``value``, or the root after the last knob."""
         child = self.children.get(value)
         if child is None:
@@ -327,7 +327,7 @@ class _Tree(ABC):
         node = self.root
         for knob in self.axes:
             values[knob.name] = value = choose(node.knob)
-            node = node.after(value)
+            node = node.next_node(value)
         return Config.wrap(values)
 
     # These two return the same as in Space, but faster: model-guided searches spend most of their time in them.
@@ -341,7 +341,7 @@ class _Tree(ABC):
             if value not in node.rows:
                 return None
             knobs.append(node.knob)
-            node = node.children.get(value) or node.after(value)
+            node = node.children.get(value) or node.next_node(value)
         return knobs if len(config) == len(knobs) else None
 
     def repair(self, config: Mapping[str, Value], rng: np.random.Generator) -> Config:
@@ -353,7 +353,7 @@ class _Tree(ABC):
             if value is None or value not in node.rows:
                 value = node.knob.choices[int(rng.integers(len(node.rows)))]
             values[knob.name] = value
-            node = node.children.get(value) or node.after(value)
+            node = node.children.get(value) or node.next_node(value)
         return Config.wrap(values)
 
 
@@ -426,7 +426,9 @@ class _Restricted(_Tree):
         if (depth, part) not in self._nodes:
             self._evaluated = 0
             try:
-                rows = {v: rest for v, rest in self._allowed(depth, part) if self._leads_to_config(depth + 1, rest)}
+                rows = {
+                    v: rest for v, rest in self._allowed_values(depth, part) if self._leads_to_config(depth + 1, rest)
+                }
             except _TooManyConfigs:
                 raise SearchlabError(
                     f"cannot find a config that satisfies the restrictions: {MAX_EVALUATED:,} values have been tried. "
@@ -435,7 +437,7 @@ class _Restricted(_Tree):
             self._nodes[depth, part] = _Node(self, depth, rows)
         return self._nodes[depth, part]
 
-    def _allowed(self, depth: int, part: Part) -> Iterator[tuple[Value, Part]]:
+    def _allowed_values(self, depth: int, part: Part) -> Iterator[tuple[Value, Part]]:
         """Yield the values of a knob that satisfy all restrictions of it and earlier knobs, with the next part."""
         knob, checks = self.axes[depth], self.checks[depth]
         values = dict(zip(self.live[depth], part, strict=True))
@@ -444,14 +446,14 @@ class _Restricted(_Tree):
             self._evaluated += 1
             if self._evaluated > MAX_EVALUATED:
                 raise _TooManyConfigs
-            if all(check.holds(values) for check in checks):
+            if all(check.is_satisfied(values) for check in checks):
                 yield value, tuple(values[name] for name in self.live[depth + 1])
 
     def _leads_to_config(self, depth: int, part: Part) -> bool:
         if depth >= self.end:
             return True
         if (depth, part) not in self._leads:
-            following = self._allowed(depth, part)
+            following = self._allowed_values(depth, part)
             self._leads[depth, part] = any(self._leads_to_config(depth + 1, rest) for _, rest in following)
         return self._leads[depth, part]
 
@@ -460,7 +462,9 @@ class _Restricted(_Tree):
         if depth >= self.end:
             return math.prod(len(knob.choices) for knob in self.axes[depth:])
         if (depth, part) not in self._counts:
-            self._counts[depth, part] = sum(self._count(depth + 1, rest) for _, rest in self._allowed(depth, part))
+            self._counts[depth, part] = sum(
+                self._count(depth + 1, rest) for _, rest in self._allowed_values(depth, part)
+            )
         return self._counts[depth, part]
 
     @cached_property
@@ -480,5 +484,5 @@ class _Restricted(_Tree):
             node.limits = node.limits or list(accumulate(self._count(depth + 1, part) for part in node.rows.values()))
             choice = bisect_right(node.limits, rng.random() * node.limits[-1], hi=len(node.limits) - 1)
             values[knob.name] = value = node.knob.choices[choice]
-            node = node.after(value)
+            node = node.next_node(value)
         return Config.wrap(values)

@@ -42,7 +42,7 @@ class Restriction(NamedTuple):
     knobs: frozenset[str]
     evaluate: Callable[[Values], Any]
 
-    def holds(self, values: Values) -> bool:
+    def is_satisfied(self, values: Values) -> bool:
         """Return whether ``values`` satisfy the condition. Raises SearchlabError if it cannot be evaluated."""
         try:
             return bool(self.evaluate(values))
@@ -133,7 +133,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "max": max, "min": min}
 def _compile(node: ast.expr, names: Sequence[str], knobs: set[str]) -> Evaluate:
     """Return a function that evaluates ``node``, and add the names of its knobs to ``knobs``."""
 
-    def compiled(child: ast.expr) -> Evaluate:
+    def compile_node(child: ast.expr) -> Evaluate:
         return _compile(child, names, knobs)
 
     match node:
@@ -145,26 +145,29 @@ def _compile(node: ast.expr, names: Sequence[str], knobs: set[str]) -> Evaluate:
             knobs.add(name)
             return lambda values: values[name]
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
-            items = [compiled(element) for element in elements]
+            items = [compile_node(element) for element in elements]
             return lambda values: tuple(item(values) for item in items)
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
-            unary, argument = _UNARY[type(op)], compiled(operand)
+            unary, argument = _UNARY[type(op)], compile_node(operand)
             return lambda values: unary(argument(values))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            binary, first, second = _ARITHMETIC[type(op)], compiled(left), compiled(right)
+            binary, first, second = _ARITHMETIC[type(op)], compile_node(left), compile_node(right)
             return lambda values: binary(_number(first(values)), _number(second(values)))
         case ast.BoolOp(op=op, values=operands):
-            parts, combine = [compiled(operand) for operand in operands], all if isinstance(op, ast.And) else any
+            parts, combine = [compile_node(operand) for operand in operands], all if isinstance(op, ast.And) else any
             return lambda values: combine(part(values) for part in parts)
         case ast.Compare(left=left, ops=ops, comparators=comparators) if all(type(op) in _COMPARISONS for op in ops):
-            terms, compare = [compiled(term) for term in (left, *comparators)], [_COMPARISONS[type(op)] for op in ops]
+            terms, compare = (
+                [compile_node(term) for term in (left, *comparators)],
+                [_COMPARISONS[type(op)] for op in ops],
+            )
             return lambda values: _is_chain([term(values) for term in terms], compare)
         case ast.Subscript(value=container, slice=index):
-            items_of, index_of = compiled(container), compiled(index)
+            items_of, index_of = compile_node(container), compile_node(index)
             return lambda values: items_of(values)[index_of(values)]
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
-            called, parts = _FUNCTIONS[name], [compiled(argument) for argument in arguments]
-            return lambda values: called(*(part(values) for part in parts))
+            function, parts = _FUNCTIONS[name], [compile_node(argument) for argument in arguments]
+            return lambda values: function(*(part(values) for part in parts))
     raise SearchlabError(
         f"it contains {ast.unparse(node)!r:.100}, but only knobs, numbers, strings, arithmetic, comparisons, and, or, "
         f"not, in, indices, abs, max and min are allowed; pass a function instead"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from searchlab.space import Choose, Config, Knob, Space
 from searchlab.workload import parse_workload
-from searchlab_policies.neighbours import adjacent, along, around, distance, near, neighbour, perturb
+from searchlab_policies.neighbours import adjacent, along, distance, draw_near, draw_neighbours, neighbour, perturb
 from searchlab_spaces.parameters import Parameters
 from tests.support import toys
 
@@ -35,15 +35,15 @@ def test_neighbours_are_members_and_differ(make: Callable[[], Space], seed: int)
     space, rng = make(), np.random.default_rng(seed)
     config = space.sample(rng)
     for knob in space.knobs(config):
-        around = list(along(space, config, knob, rng))
-        assert len(set(around)) == len(around)
-        assert all(other in space and other != config for other in around)
-        alone = {distance(config, other) == 1 for other in around}
+        draw_neighbours = list(along(space, config, knob, rng))
+        assert len(set(draw_neighbours)) == len(draw_neighbours)
+        assert all(other in space and other != config for other in draw_neighbours)
+        alone = {distance(config, other) == 1 for other in draw_neighbours}
         assert len(alone) <= 1, "either every neighbour along a knob keeps the other knobs, or none does"
         values = [value for value in knob.choices if value != config[knob.name]]
         exact = [other for value in values if (other := Config({**config, knob.name: value})) in space]
-        assert not exact or around == exact
-        assert bool(around) == bool(values)
+        assert not exact or draw_neighbours == exact
+        assert bool(draw_neighbours) == bool(values)
     other = neighbour(space, config, rng)
     assert other in space
     assert (other == config) == all(len(knob.choices) == 1 for knob in space.knobs(config))
@@ -60,9 +60,9 @@ def test_the_values_may_be_given_in_another_order() -> None:
 def test_every_neighbour_is_equally_likely() -> None:
     space, rng = toys.Small(), np.random.default_rng(1)
     config = space.config_at(17)
-    around = [other for knob in space.axes for other in along(space, config, knob, rng)]
-    drawn = Counter(neighbour(space, config, rng) for _ in range(200 * len(around)))
-    assert set(drawn) == set(around)
+    draw_neighbours = [other for knob in space.axes for other in along(space, config, knob, rng)]
+    drawn = Counter(neighbour(space, config, rng) for _ in range(200 * len(draw_neighbours)))
+    assert set(drawn) == set(draw_neighbours)
     assert max(drawn.values()) < 2 * min(drawn.values())
 
 
@@ -126,7 +126,7 @@ def test_a_config_without_neighbours(make: Callable[[], Space]) -> None:
 def test_near_differs_in_few_knobs_unless_repaired(make: Callable[[], Space], radius: int, seed: int) -> None:
     space, rng = make(), np.random.default_rng(seed)
     config = space.sample(rng)
-    other = near(space, config, radius, rng)
+    other = draw_near(space, config, radius, rng)
     assert other in space
     assert make in (toys.Dependent, listed) or distance(config, other) <= radius
 
@@ -135,7 +135,7 @@ def test_near_differs_in_few_knobs_unless_repaired(make: Callable[[], Space], ra
 def test_drawn_neighbours_are_distinct_members(make: Callable[[], Space], seed: int, kind: str) -> None:
     space, rng = make(), np.random.default_rng(seed)
     config = space.sample(rng)
-    drawn = around(space, config, kind, 4, rng)
+    drawn = draw_neighbours(space, config, kind, 4, rng)
     assert len(set(drawn)) == len(drawn) <= 4
     assert all(other in space and other != config for other in drawn)
 

@@ -113,7 +113,7 @@ class OptunaPolicy(ParameterPolicy):
         if not self.has_enough_trials:
             return []
         batch: dict[Config, None] = {}
-        with quiet():
+        with silence_logging():
             storage = optuna.storages.InMemoryStorage()
             study = optuna.create_study(storage=storage, sampler=self.sampler(int(rng.integers(2**31))))
             # Not study.add_trial, which would validate each trial again.
@@ -178,7 +178,7 @@ class StudyTrial(FrozenTrial):
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_logging() -> Iterator[None]:
     """Silence Optuna's messages, which would mean nothing to searchlab's users."""
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -65,7 +65,7 @@ class CmaEs(OptunaPolicy):
         memory: Annotated[int, Between(4)] = 1000,
     ) -> None:
         super().__init__(space, seed=seed, n_startup=0, memory=memory)
-        numbers = {name: d for name, d in self.parameters.shared.items() if isinstance(d, IntDistribution)}
+        numbers = {name: d for name, d in self.parameters.shared_parameters.items() if isinstance(d, IntDistribution)}
         self.distribution = Normal(numbers, population, sigma)
 
     def sampler(self, seed: int) -> BaseSampler:

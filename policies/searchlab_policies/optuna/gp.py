@@ -97,4 +97,4 @@ class _Sampler(GPSampler):
         self._n_local_search = local_searches
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return dict(self._parameters.shared)
+        return dict(self._parameters.shared_parameters)

@@ -75,24 +75,28 @@ class Parameters:
         return parts
 
     @cached_property
-    def probed(self) -> Mapping[str, BaseDistribution]:
+    def probed_parameters(self) -> Mapping[str, BaseDistribution]:
         """The parameters of all configs that probing the space finds, each with its widest range."""
-        probed: dict[str, BaseDistribution] = {}
+        probed_parameters: dict[str, BaseDistribution] = {}
         for config in self.space.probe():
             for name, distribution in self.encode(config)[1].items():
-                widest = probed.setdefault(name, distribution)
+                widest = probed_parameters.setdefault(name, distribution)
                 if isinstance(widest, IntDistribution) and isinstance(distribution, IntDistribution):
-                    probed[name] = max(widest, distribution, key=lambda candidate: candidate.high)
-        return probed
+                    probed_parameters[name] = max(widest, distribution, key=lambda candidate: candidate.high)
+        return probed_parameters
 
     @cached_property
-    def shared(self) -> Mapping[str, BaseDistribution]:
+    def shared_parameters(self) -> Mapping[str, BaseDistribution]:
         """The parameters that are the same in every config that probing the space finds."""
-        shared: dict[str, BaseDistribution] | None = None
+        shared_parameters: dict[str, BaseDistribution] | None = None
         for config in self.space.probe():
             _, met = self.encode(config)
-            shared = met if shared is None else {name: d for name, d in shared.items() if met.get(name) == d}
-        return shared or {}
+            shared_parameters = (
+                met
+                if shared_parameters is None
+                else {name: d for name, d in shared_parameters.items() if met.get(name) == d}
+            )
+        return shared_parameters or {}
 
 
 def parts_of(knob: Knob) -> list[Part]:

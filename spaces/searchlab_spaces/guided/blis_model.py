@@ -2,7 +2,7 @@
 
 Source: T. M. Low, F. D. Igual, T. M. Smith, E. S. Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance
 BLIS", ACM Transactions on Mathematical Software 43(2), 2016, section 4. The notation is the paper's: an L_i cache has W
-ways, each consisting of N sets with C bytes per line (``way`` below); ``C_X`` is the number of ways that operand X may
+ways, each consisting of N sets with C bytes per line; ``C_X`` is the number of ways that operand X may
 fill; S is the size of an element in bytes. A_r and B_r are the micro-panels (mr x kc, kc x nr), A_c and B_c the packed
 blocks (mc x kc, kc x nc). One way of each cache is reserved for C and for streaming data.
 
@@ -35,7 +35,7 @@ KC = Literal["whole", "paper"]
 """How to choose kc if C is resident: all of k if the micro-panels fit in L2, or always by the paper's formula."""
 
 
-def way(cache: Cache) -> int:
+def way_bytes(cache: Cache) -> int:
     """Return the number of bytes in one way of ``cache``, N_Li C_Li."""
     return cache.size // cache.ways
 
@@ -47,8 +47,8 @@ def kc_for(l1: Cache, mr: int, nr: int, itemsize: int) -> int:
     """
     c_ar = (l1.ways - 1) * mr // (mr + nr)
     if c_ar == 0:  # in a very flat tile, A_r does not fill a complete way, so the capacity is divided by bytes instead
-        return max(1, (l1.ways - 1) * way(l1) // ((mr + nr) * itemsize))
-    return max(1, c_ar * way(l1) // (mr * itemsize))
+        return max(1, (l1.ways - 1) * way_bytes(l1) // ((mr + nr) * itemsize))
+    return max(1, c_ar * way_bytes(l1) // (mr * itemsize))
 
 
 def mc_for(l2: Cache, mr: int, nr: int, kc: int, itemsize: int) -> int:
@@ -56,9 +56,9 @@ def mc_for(l2: Cache, mr: int, nr: int, kc: int, itemsize: int) -> int:
 
     C_Br = ceil(nr kc S / (N_L2 C_L2)) and mc kc S <= (W_L2 - 1 - C_Br) N_L2 C_L2.
     """
-    c_br = ceil(nr * kc * itemsize / way(l2))
+    c_br = ceil(nr * kc * itemsize / way_bytes(l2))
     c_ac = max(1, l2.ways - 1 - c_br)
-    return max(1, c_ac * way(l2) // (kc * itemsize) // mr) * mr
+    return max(1, c_ac * way_bytes(l2) // (kc * itemsize) // mr) * mr
 
 
 def nc_for(l3: Cache, nr: int, kc: int, mc: int, itemsize: int, packed: int = 0) -> int:
@@ -67,9 +67,9 @@ def nc_for(l3: Cache, nr: int, kc: int, mc: int, itemsize: int, packed: int = 0)
     C_Ac = ceil(mc kc S / (N_L3 C_L3)) and kc nc S <= (W_L3 - 1 - C_Ac) N_L3 C_L3. ``packed`` is the depth of B_c if it
     differs from kc.
     """
-    c_ac = ceil(mc * kc * itemsize / way(l3))
+    c_ac = ceil(mc * kc * itemsize / way_bytes(l3))
     c_bc = max(1, l3.ways - 1 - c_ac)
-    return max(1, c_bc * way(l3) // ((packed or kc) * itemsize) // nr) * nr
+    return max(1, c_bc * way_bytes(l3) // ((packed or kc) * itemsize) // nr) * nr
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Blocking:
         return {"i": self.mc, "j": self.nc, "p": self.kc}[dim]
 
 
-def even(total: int, limit: int) -> int:
+def balance(total: int, limit: int) -> int:
     """Return the size of the blocks that split ``total`` about equally, with as few blocks as ``limit`` allows."""
     return ceil(total / ceil(total / limit))
 
@@ -101,7 +101,7 @@ def compute_blocking(
     algorithm: Algorithm,
     tile: Mapping[str, int],
     cores: int,
-    dealt: str = "",
+    split_index: str = "",
     kc: str | int = "whole",
 ) -> Blocking:
     """Compute the paper's mc, nc and kc for the caches of ``target``, balanced over the problem and ``cores``.
@@ -112,8 +112,8 @@ def compute_blocking(
         algorithm: The algorithm.
         tile: The micro-tile's size by index.
         cores: The number of cores.
-        dealt: The index to split so that each core gets a block. If empty and tasks compute complete sums, the work is
-            split into tasks (see :class:`Blocking`).
+        split_index: The index to split so that each core gets a block. If empty and tasks compute complete sums, the
+            work is split into tasks (see :class:`Blocking`).
         kc: One of the values of KC, or a number.
     """
     x, y, s = algorithm.x, algorithm.y, algorithm.s
@@ -123,7 +123,7 @@ def compute_blocking(
     itemsize = {name: np.dtype(workload.out_dtype if name == "C" else workload.dtype).itemsize for name in "ABC"}
     width, height = itemsize[algorithm.operands[0]] * tile[x], itemsize[algorithm.operands[1]] * tile[y]
 
-    depth = even(extent[s], kc_for(l1, height, width, 1))
+    depth = balance(extent[s], kc_for(l1, height, width, 1))
     # If a micro-tile of C accumulates over all of k in registers, C is written once, with bias and ReLU. This is faster
     # than the optimum for L1 as long as complete micro-panels fit in L2, from which they are prefetched in time.
     if kc == "whole" and algorithm.resident == "C" and extent[s] <= kc_for(l2, height, width, 1):
@@ -138,11 +138,11 @@ def compute_blocking(
         deep = depth * tile[s]
         packed = ceil(extent[s] / deep) * deep if algorithm.sums_in_tasks else deep
         most = nc_for(rest[0], width, deep, most_rows * height, 1, packed) // width
-    block = {s: depth, y: even(rows, most_rows), x: even(columns, most)}
+    block = {s: depth, y: balance(rows, most_rows), x: balance(columns, most)}
     share = block[x]
-    if dealt:
-        total = ceil(extent[dealt] / tile[dealt])
-        block[dealt] = even(total, min(block[dealt], ceil(total / cores)))
+    if split_index:
+        total = ceil(extent[split_index] / tile[split_index])
+        block[split_index] = balance(total, min(block[split_index], ceil(total / cores)))
         share = block[x]
     elif algorithm.sums_in_tasks:
         block[y], share = _tasks(rows, most_rows, block[x], cores)

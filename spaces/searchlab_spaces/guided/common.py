@@ -38,9 +38,9 @@ def registers(target: Target) -> int:
 def finish(sch: Schedule, block: SBlockRV) -> SBlockRV:
     """Inline the consumers of ``block`` (cropping, bias, ReLU) into the last one, which writes the result."""
     consumers = sch.get_consumers(block)
-    while following := sch.get_consumers(consumers[0]):
+    while next_consumers := sch.get_consumers(consumers[0]):
         sch.compute_inline(consumers[0])
-        consumers = following
+        consumers = next_consumers
     return consumers[0]
 
 

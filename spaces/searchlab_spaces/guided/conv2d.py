@@ -12,7 +12,7 @@ from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Conv2d, Workload
 
-from ..asked import Memory
+from ..choice_tree import ChoiceTree
 from .conv2d_direct import Direct
 from .conv2d_im2row import Im2row
 from .conv2d_winograd import ERROR, Winograd
@@ -79,22 +79,22 @@ class GuidedConv2d(Space):
         self._lowerings: dict[str, Direct | Im2row | Winograd] = {
             "direct": Direct(workload, target, lanes, searched, dot, packed)
         }
-        if Im2row.suits(workload):
+        if Im2row.supports(workload):
             self._lowerings["im2row"] = Im2row(workload, target, lanes, searched, dot, packed)
-        if winograd and Winograd.suits(workload):
+        if winograd and Winograd.supports(workload):
             self._lowerings["winograd"] = Winograd(workload, target, lanes)
             self.error_factor = ERROR
         self.weights: Weights = weights
-        self._memory = Memory()
+        self._choice_tree = ChoiceTree()
 
     def decide(self, choose: Choose) -> Config:
-        return self._memory.config(choose, self._ask, "guided-conv2d")
+        return self._choice_tree.config(choose, self._ask, "guided-conv2d")
 
     def _ask(self, choose: Choose) -> None:
         self._lowerings[str(choose(Knob("lowering", tuple(self._lowerings))))].ask(choose)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        knobs = self._memory.knobs(config)
+        knobs = self._choice_tree.knobs(config)
         return super().knobs(config) if knobs is None else knobs  # if anything is wrong, super() reports it
 
     def schedule(self, config: Config) -> Schedule:

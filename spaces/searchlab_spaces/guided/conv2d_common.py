@@ -42,7 +42,7 @@ def evenness(tasks: int, cores: int) -> float:
     return tasks / (cores * ceil(tasks / cores))
 
 
-def even(tasks: int, cores: int) -> bool:
+def is_balanced(tasks: int, cores: int) -> bool:
     """Return whether the cores have about the same amount of work."""
     return evenness(tasks, cores) >= BALANCED
 
@@ -54,7 +54,7 @@ def even_shares(tasks: int, tiles: int, cores: int) -> int:
     """
     parts = factors(tiles)
     return next(
-        (share for share in parts if even(tasks * share, cores)),
+        (share for share in parts if is_balanced(tasks * share, cores)),
         max(parts, key=lambda share: evenness(tasks * share, cores)),
     )
 

@@ -21,9 +21,9 @@ from searchlab.workload import Conv2d
 
 from ..tiles import factors
 from .common import EDGE, finish
-from .conv2d_common import accumulators, even, even_shares, pad, parallel, vectors
+from .conv2d_common import accumulators, even_shares, is_balanced, pad, parallel, vectors
 from .conv2d_words import VIEWS, ChannelWords, channel_words
-from .words import has_offset, in_vectors, sum_rows, tensorize
+from .words import has_offset, sum_rows, tensorize, vectorize_block
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -115,7 +115,7 @@ class Direct:
         image = w.ci * (oh * ow if self._skips_pixels else w.h * w.w)
         most = self.target.caches[1].size // 2 // np.dtype(w.dtype).itemsize
         for strips in factors(oh // height):
-            balanced = not parallel(w, self.target) or even(w.n * blocks * strips, self.target.cores)
+            balanced = not parallel(w, self.target) or is_balanced(w.n * blocks * strips, self.target.cores)
             if image <= strips * most and balanced:
                 return strips if blocks > 1 and image * blocks > weights * strips else 1
         return 1
@@ -126,12 +126,12 @@ class Direct:
         w = self.workload
         return w.n > 1 and w.co * w.reduction > w.n * w.ci * w.h * w.w
 
-    def _by_block(self, channels: int) -> bool:
+    def _packs_by_block(self, channels: int) -> bool:
         """Return whether a task processes one block of channels for all images, which requires balanced cores.
 
         The block's weights are packed immediately before they are used, and stay in L2.
         """
-        return self._weights_outweigh and even(ceil(self.workload.co / channels), self.target.cores)
+        return self._weights_outweigh and is_balanced(ceil(self.workload.co / channels), self.target.cores)
 
     def schedule(
         self, channels: int, width: int, height: int, depth: int = 0, shares: int = 0, outer: str = ""
@@ -140,13 +140,13 @@ class Direct:
         w = self.workload
         oh, ow = w.out_size
         in_parallel = parallel(w, self.target)
-        by_block = outer == "weights" or (not outer and self._by_block(channels))
+        by_block = outer == "weights" or (not outer and self._packs_by_block(channels))
         strips = 1 if by_block or shares or outer else self._strips(channels, height)
         parts = shares or (1 if by_block else max(strips, self._shares(channels, height)))
         cut = depth not in (0, self.depth)
         sch, image, weights, product, result = self._pack_operands(channels)
 
-        conv = in_vectors(sch, product, 1, self.lanes) if self.dot else product
+        conv = vectorize_block(sch, product, 1, self.lanes) if self.dot else product
         n, o, y, x, rc, ry, rx = sch.get_loops(conv)
         block, vector, *lane = sch.split(o, [None, channels // self.lanes, *([] if self.dot else [self.lanes])])
         share, row, tile_y = sch.split(y, [parts, None, height])
@@ -154,17 +154,17 @@ class Direct:
         sums = sch.split(rc, [None, depth]) if cut else [rc]
         rows_first = outer == "rows" or strips > 1
         strip = (n, share) if rows_first else () if by_block else (n,)
-        around = (*strip, *(loop for loop in (block, n, share) if loop not in strip))
+        outer_loops = (*strip, *(loop for loop in (block, n, share) if loop not in strip))
         products = (ry, sums[-1]) if self._skips_padding else (sums[-1], ry)
-        sch.reorder(*around, *sums[:-1], row, column, *products, rx, tile_y, tile_x, vector, *lane)
+        sch.reorder(*outer_loops, *sums[:-1], row, column, *products, rx, tile_y, tile_x, vector, *lane)
         # If the cores share the strips evenly, each prepares its own strip of the image just before it is used.
-        apart = not (by_block or self.dot) and (
-            not in_parallel or even(w.n * (parts if rows_first else 1), self.target.cores)
+        per_strip = not (by_block or self.dot) and (
+            not in_parallel or is_balanced(w.n * (parts if rows_first else 1), self.target.cores)
         )
-        task = block if by_block else sch.fuse(*around[len(strip) if apart else 0 :])
-        shared = sch.fuse(*strip) if apart else task
-        if apart and image:
-            sch.compute_at(image, shared, preserve_unit_loops=True)
+        task = block if by_block else sch.fuse(*outer_loops[len(strip) if per_strip else 0 :])
+        parallel_loop = sch.fuse(*strip) if per_strip else task
+        if per_strip and image:
+            sch.compute_at(image, parallel_loop, preserve_unit_loops=True)
         packs_per_block = not self.packed and (by_block or w.n == parts == 1)
         if packs_per_block:
             sch.compute_at(weights, task, preserve_unit_loops=True)
@@ -181,11 +181,11 @@ class Direct:
         self._pack(sch, weights, in_parallel and not packs_per_block)
         self._store(sch, result, channels, not cut)
         if self._skips_pixels:
-            self._copy_pixels(sch, image, in_parallel and not apart)
+            self._copy_pixels(sch, image, in_parallel and not per_strip)
         else:
-            pad(sch, w, in_parallel and not apart, "image" if self.dot else "pad")
+            pad(sch, w, in_parallel and not per_strip, "image" if self.dot else "pad")
         if in_parallel:
-            sch.parallel(shared)
+            sch.parallel(parallel_loop)
         if self.dot and has_offset(w.dtype):
             sum_rows(sch, in_parallel)
         # This must be last, because it prevents unroll, vectorize and parallel.

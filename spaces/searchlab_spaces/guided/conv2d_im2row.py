@@ -22,7 +22,7 @@ from ..tiles import factors
 from .common import EDGE, UNROLLED, finish, pack_scalars, pack_vectors
 from .conv2d_common import accumulators, even_shares, pad, parallel, vectors
 from .conv2d_words import VIEWS, PatchWords
-from .words import has_offset, in_vectors, sum_rows, tensorize
+from .words import has_offset, sum_rows, tensorize, vectorize_block
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -42,7 +42,7 @@ class Im2row:
     packed: bool = False  # whether the weights are packed before the program runs
 
     @staticmethod
-    def suits(workload: Conv2d) -> bool:
+    def supports(workload: Conv2d) -> bool:
         """Return whether this lowering supports ``workload``: there must be several pixels and products."""
         oh, ow = workload.out_size
         return oh * ow > 1 and workload.reduction > 1
@@ -140,7 +140,7 @@ class Im2row:
 
         product = conv
         if words:
-            conv = in_vectors(sch, product, 2, self.lanes)
+            conv = vectorize_block(sch, product, 2, self.lanes)
         n, o, p, k = sch.get_loops(conv)
         tile_o, row = sch.split(o, [None, channels])
         tile_p, vector, *lane = sch.split(p, [None, pixels // self.lanes, *([] if words else [self.lanes])])
@@ -148,13 +148,13 @@ class Im2row:
         # The smaller operand stays in cache while the other operand's tiles stream.
         tiles_o, tiles_p = ceil(w.co / channels), ceil(self.columns / pixels)
         by_channels = outer == "channels" if outer else w.co > self.columns
-        (around, count), (inner, each) = ((tile_o, tiles_o), (tile_p, tiles_p))[:: 1 if by_channels else -1]
+        (outer_loop, count), (inner, each) = ((tile_o, tiles_o), (tile_p, tiles_p))[:: 1 if by_channels else -1]
         parts = shares or (even_shares(w.n * count, each, self.target.cores) if in_parallel else 1)
         share, inner = sch.split(inner, [parts, None])
-        sch.reorder(n, around, share, *sums[:-1], inner, sums[-1], unrolled, row, vector, *lane)
-        task = sch.fuse(n, around, share)
-        own = not by_channels and parts == 1
-        if own:
+        sch.reorder(n, outer_loop, share, *sums[:-1], inner, sums[-1], unrolled, row, vector, *lane)
+        task = sch.fuse(n, outer_loop, share)
+        per_task = not by_channels and parts == 1
+        if per_task:
             sch.compute_at(panels, task, preserve_unit_loops=True)
         sch.reverse_compute_at(result, task if cut else inner, preserve_unit_loops=True)
         for loop in lane:
@@ -165,15 +165,15 @@ class Im2row:
             sch.annotate(inner, EDGE, 1)
 
         rows_loop = pack_vectors(sch, panels, pixels // self.lanes, self.lanes)
-        if in_parallel and not own:
+        if in_parallel and not per_task:
             sch.parallel(rows_loop)
         if pack_weights:
             panel = pack_scalars(sch, packed, channels)
             if in_parallel:
                 sch.parallel(panel)
-        stored, each = sch.split(sch.get_loops(result)[-1], [None, self.lanes])
+        block, each = sch.split(sch.get_loops(result)[-1], [None, self.lanes])
         sch.vectorize(each)
-        sch.annotate(stored, EDGE, 1)
+        sch.annotate(block, EDGE, 1)
         pad(sch, w, in_parallel)
         if in_parallel:
             sch.parallel(task)
@@ -197,15 +197,15 @@ class Im2row:
         sch.transform_block_layout(rows, as_rows)
         return patches, rows
 
-    def _map(self, axes: list[int], kept: tuple[int, ...]) -> IndexMap:
-        """Return the map from the axes of (n, o, y, x, c, a, b) at ``axes`` to the axes ``kept`` of (n, o, p, k)."""
+    def _map(self, axes: list[int], axes_to_keep: tuple[int, ...]) -> IndexMap:
+        """Return the map from the axes of (n, o, y, x, c, a, b) at ``axes`` to ``axes_to_keep`` of (n, o, p, k)."""
         from tvm.tirx import IndexMap
 
         w = self.workload
 
-        def fused(*index: Any) -> list[Any]:
+        def fuse_index(*index: Any) -> list[Any]:
             n, o, y, x, c, a, b = (dict(zip(axes, index, strict=True)).get(position, 0) for position in range(7))
             gemm = (n, o, y * w.out_size[1] + x, (c * w.kh + a) * w.kw + b)
-            return [gemm[axis] for axis in kept]
+            return [gemm[axis] for axis in axes_to_keep]
 
-        return IndexMap.from_func(fused, ndim=len(axes), index_dtype="int32")
+        return IndexMap.from_func(fuse_index, ndim=len(axes), index_dtype="int32")

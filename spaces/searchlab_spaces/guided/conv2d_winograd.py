@@ -50,13 +50,13 @@ class Winograd:
     lanes: int
 
     @staticmethod
-    def suits(workload: Conv2d) -> bool:
+    def supports(workload: Conv2d) -> bool:
         """Return whether this lowering supports ``workload``: a 3x3 kernel with stride 1, in float32 or float64."""
         geometry = ((workload.kh, workload.kw), workload.stride, workload.dilation)
         return geometry == ((KERNEL, KERNEL), (1, 1), (1, 1)) and workload.dtype in ("float32", "float64")
 
     @property
-    def tiled(self) -> tuple[int, int]:
+    def tile_counts(self) -> tuple[int, int]:
         """The numbers of result tiles that cover an image's height and width."""
         oh, ow = self.workload.out_size
         return ceil(oh / RESULTS), ceil(ow / RESULTS)
@@ -64,7 +64,7 @@ class Winograd:
     @property
     def corners(self) -> int:
         """The number of result tiles in all images."""
-        rows, columns = self.tiled
+        rows, columns = self.tile_counts
         return self.workload.n * rows * columns
 
     def ask(self, choose: Choose) -> None:
@@ -169,7 +169,7 @@ class Winograd:
         from tvm.topi.utils import const_matrix
 
         w, dtype, chunk = self.workload, self.workload.dtype, self._chunk
-        rows, columns = self.tiled
+        rows, columns = self.tile_counts
         panels, stripes, chunks = ceil(self.corners / pixels), ceil(w.co / channels), ceil(w.ci / chunk)
         of_image, of_kernel, of_result = (matrix.astype(dtype) for matrix in transforms())
         image_by = const_matrix(of_image, "of_image")

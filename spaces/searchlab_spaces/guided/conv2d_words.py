@@ -63,14 +63,14 @@ class PatchWords:
                 name="rows_words",
             )
 
-        def patch(n: tvm.tirx.Var, k: tvm.tirx.PrimExpr, p: tvm.tirx.Var) -> tvm.tirx.PrimExpr:
+        def element(n: tvm.tirx.Var, k: tvm.tirx.PrimExpr, p: tvm.tirx.Var) -> tvm.tirx.PrimExpr:
             (sy, sx), (dy, dx) = w.stride, w.dilation
             c, a, b = k // (w.kh * w.kw), k // w.kw % w.kh, k % w.kw
             return image[n, c, p // ow * sy + a * dy, p % ow * sx + b * dx]
 
         patches = te.compute(
             (w.n, self.k, oh * ow),
-            lambda n, q, p: to_unsigned(word(lambda k: patch(n, k, p), w.dtype, q, w.reduction), w.dtype),
+            lambda n, q, p: to_unsigned(word(lambda k: element(n, k, p), w.dtype, q, w.reduction), w.dtype),
             name="patches",
         )
         q = te.reduce_axis((0, self.k), "q")
@@ -102,28 +102,30 @@ class ChannelWords:
         w, (py, px), zero = self.workload, self.workload.padding, const(0, "int32")
         count = channel_words(w)
         outputs = -(-w.co // self.channels) * self.channels
-        neighbours = w.kh == w.kw == 1 and w.ci % elements(w.dtype) == 0  # the elements of a word are contiguous
+        is_contiguous = w.kh == w.kw == 1 and w.ci % elements(w.dtype) == 0  # the elements of a word are contiguous
         data = te.placeholder(w.shapes["data"], name="data", dtype=w.dtype)
         weight = te.placeholder(w.shapes["weight"], name="weight", dtype=w.dtype)
         rows = te.placeholder((w.co, w.reduction), name="rows", dtype=w.dtype)
         rows_words = te.placeholder((w.co, count), name="rows_words", dtype="int32")
-        args = [data, weight] + [rows] * has_offset(w.dtype) + [rows_words] * neighbours
+        args = [data, weight] + [rows] * has_offset(w.dtype) + [rows_words] * is_contiguous
 
-        def pixel(n: tvm.tirx.Var, q: tvm.tirx.Var, y: tvm.tirx.PrimExpr, x: tvm.tirx.PrimExpr) -> tvm.tirx.PrimExpr:
-            made = word(lambda c: bits(data[n, c, y - py, x - px], w.dtype), w.dtype, q, w.ci)
+        def pixel_word(
+            n: tvm.tirx.Var, q: tvm.tirx.Var, y: tvm.tirx.PrimExpr, x: tvm.tirx.PrimExpr
+        ) -> tvm.tirx.PrimExpr:
+            value = word(lambda c: bits(data[n, c, y - py, x - px], w.dtype), w.dtype, q, w.ci)
             if w.is_padded:
-                made = if_then_else(both(y >= py, y < w.h + py, x >= px, x < w.w + px), made, zero)
-            return to_unsigned(made, w.dtype)
+                value = if_then_else(both(y >= py, y < w.h + py, x >= px, x < w.w + px), value, zero)
+            return to_unsigned(value, w.dtype)
 
-        def taken(o: tvm.tirx.PrimExpr, q: tvm.tirx.Var, a: tvm.tirx.Var, b: tvm.tirx.Var) -> tvm.tirx.PrimExpr:
-            if neighbours:
-                made = rows_words[o, q]
+        def weight_word(o: tvm.tirx.PrimExpr, q: tvm.tirx.Var, a: tvm.tirx.Var, b: tvm.tirx.Var) -> tvm.tirx.PrimExpr:
+            if is_contiguous:
+                value = rows_words[o, q]
             else:
-                made = word(lambda c: bits(weight[o, c, a, b], w.dtype), w.dtype, q, w.ci)
-            return if_then_else(o < w.co, made, zero) if outputs > w.co else made
+                value = word(lambda c: bits(weight[o, c, a, b], w.dtype), w.dtype, q, w.ci)
+            return if_then_else(o < w.co, value, zero) if outputs > w.co else value
 
-        image = te.compute((w.n, count, *w.padded_size), pixel, name="image")
-        weights = te.compute((outputs, count, w.kh, w.kw), taken, name="weights")
+        image = te.compute((w.n, count, *w.padded_size), pixel_word, name="image")
+        weights = te.compute((outputs, count, w.kh, w.kw), weight_word, name="weights")
         (sy, sx), (dy, dx) = w.stride, w.dilation
         q, a, b = (te.reduce_axis((0, size), name) for size, name in ((count, "q"), (w.kh, "a"), (w.kw, "b")))
         conv = te.compute(

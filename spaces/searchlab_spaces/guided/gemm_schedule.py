@@ -12,7 +12,7 @@ from .blis_model import Blocking
 from .common import EDGE, UNROLLED, finish, pack_scalars, pack_vectors
 from .gemm_algorithms import DIMS, Algorithm, extents
 from .gemm_words import VIEWS, Words
-from .words import has_offset, in_vectors, sum_rows, tensorize
+from .words import has_offset, sum_rows, tensorize, vectorize_block
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -105,7 +105,7 @@ def schedule_blocks(workload: Gemm | BatchMatmul | Words, plan: Plan) -> Schedul
     order = ("batch",) * plan.batched + algorithm.order(one_pass=cut.kc >= workload.k)
     product = gemm
     if words:
-        gemm = in_vectors(sch, product, 1, plan.lanes)
+        gemm = vectorize_block(sch, product, 1, plan.lanes)
     loops = _loops(sch, gemm, plan, order, {} if words else {"lane": plan.lanes})
 
     # X is packed outside the loop over blocks of y, so it is not packed again for each of them. Y is packed inside all

@@ -33,41 +33,45 @@ def split_packing(sch: Schedule, name: str) -> Schedule:
     func = sch.mod["main"]
     root = func.body.block
     (weights,) = (parameter for parameter in func.params if parameter.name == name)
-    apart, rest = _constant(list(root.body) if isinstance(root.body, SeqStmt) else [root.body], func, weights)
-    written, read = _variables(apart), _variables(rest)
-    assert _key(weights) not in read, f"packing {name} is not separate from the rest of the program"
-    made = [buffer for buffer in root.alloc_buffers if _key(buffer) in written]
-    packed = [buffer for buffer in made if _key(buffer) in read]
+    packing, remaining = _partition(list(root.body) if isinstance(root.body, SeqStmt) else [root.body], func, weights)
+    written_keys, read_keys = _variables(packing), _variables(remaining)
+    assert _key(weights) not in read_keys, f"packing {name} is not separate from the rest of the program"
+    buffers = [buffer for buffer in root.alloc_buffers if _key(buffer) in written_keys]
+    packed_buffers = [buffer for buffer in buffers if _key(buffer) in read_keys]
     params: list[Var] = []
     for parameter in func.params:
-        params += packed if parameter.same_as(weights) else [parameter]
+        params += packed_buffers if parameter.same_as(weights) else [parameter]
     functions = {
-        "main": _function(func, params, [item for item in root.alloc_buffers if _key(item) not in written], rest),
-        PACK + name: _function(func, [weights, *packed], [item for item in made if _key(item) not in read], apart),
+        "main": _make_function(
+            func, params, [item for item in root.alloc_buffers if _key(item) not in written_keys], remaining
+        ),
+        PACK + name: _make_function(
+            func, [weights, *packed_buffers], [item for item in buffers if _key(item) not in read_keys], packing
+        ),
     }
-    renewed = get_global_func("s_tir.RenewDefs")  # because two functions must not share variables
-    named = {name: renewed(function).with_attr("global_symbol", name) for name, function in functions.items()}
-    return Schedule(tvm.IRModule(named))
+    renew = get_global_func("s_tir.RenewDefs")  # because two functions must not share variables
+    renewed_functions = {name: renew(function).with_attr("global_symbol", name) for name, function in functions.items()}
+    return Schedule(tvm.IRModule(renewed_functions))
 
 
-def _constant(statements: Sequence[Stmt], func: PrimFunc, weights: Var) -> tuple[list[Stmt], list[Stmt]]:
+def _partition(statements: Sequence[Stmt], func: PrimFunc, weights: Var) -> tuple[list[Stmt], list[Stmt]]:
     """Return the ``statements`` of a function that depend only on the argument ``weights``, and the others."""
     from tvm.tirx import DeclBuffer
 
     views = [statement.buffer for statement in statements if isinstance(statement, DeclBuffer)]
     memory = {_key(buffer) for buffer in (*func.params, *func.body.block.alloc_buffers, *views)}
     constants = {_key(weights)}
-    apart: list[Stmt] = []
-    rest: list[Stmt] = []
+    packing: list[Stmt] = []
+    remaining: list[Stmt] = []
     for statement in statements:
-        written = _written_buffers(statement)
-        read = _variables([statement]) & memory - written
-        if read and read <= constants:
-            constants |= written
-            apart.append(statement)
+        written_keys = _written_buffers(statement)
+        read_keys = _variables([statement]) & memory - written_keys
+        if read_keys and read_keys <= constants:
+            constants |= written_keys
+            packing.append(statement)
         else:
-            rest.append(statement)
-    return apart, rest
+            remaining.append(statement)
+    return packing, remaining
 
 
 def _written_buffers(statement: Stmt) -> set[int]:
@@ -98,7 +102,7 @@ def _key(variable: Var) -> int:
     return int(variable.__chandle__())
 
 
-def _function(func: PrimFunc, params: Sequence[Var], buffers: Sequence[Var], body: Sequence[Stmt]) -> PrimFunc:
+def _make_function(func: PrimFunc, params: Sequence[Var], buffers: Sequence[Var], body: Sequence[Stmt]) -> PrimFunc:
     from tvm.s_tir import SBlock, SBlockRealize
     from tvm.tirx import PrimFunc, SeqStmt
 

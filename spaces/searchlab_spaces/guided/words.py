@@ -117,15 +117,15 @@ def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: in
 
     count = elements(dtype)
     width = 32 // count
-    made = None
+    packed_word = None
     for index in range(count):
         p = q * count + index
         value = element(p).astype("int32")
         if k % count:
             value = if_then_else(p < k, value, const(0, "int32"))
         value = value << const(width * index, "int32") if index else value
-        made = value if made is None else made | value
-    return made
+        packed_word = value if packed_word is None else packed_word | value
+    return packed_word
 
 
 def to_unsigned(word: PrimExpr, dtype: str) -> PrimExpr:
@@ -178,7 +178,7 @@ def _intrinsic(dtype: str, lanes: int, unsigned: str) -> tuple[str, str]:
     return name, _FUNCTION.format(**names)
 
 
-def in_vectors(sch: Schedule, block: SBlockRV, at: int, lanes: int) -> SBlockRV:
+def vectorize_block(sch: Schedule, block: SBlockRV, at: int, lanes: int) -> SBlockRV:
     """Split loop ``at`` of ``block``, and return a block for one vector and one step, as the intrinsic expects."""
     loops = sch.get_loops(block)
     vector, lane = sch.split(loops[at], [None, lanes])
@@ -243,7 +243,7 @@ def tensorize(
     root, sums = func.body.block, buffers.pop("sums", None)
     declared = [DeclBuffer(buffers.pop(view), data=buffers[of].data) for view, of in views.items() if view in buffers]
     body = SeqStmt([*declared, root.body]) if declared else root.body
-    made = [] if sums is None else [sums]
-    root_block = SBlock([], [], [], "root", body, alloc_buffers=[*made, *root.alloc_buffers])
+    allocated = [] if sums is None else [sums]
+    root_block = SBlock([], [], [], "root", body, alloc_buffers=[*allocated, *root.alloc_buffers])
     main = PrimFunc([*buffers.values()], SBlockRealize([], True, root_block), func.ret_type, func.attrs)
     return Schedule(tvm.IRModule({"main": main}))

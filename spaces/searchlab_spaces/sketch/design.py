@@ -159,7 +159,7 @@ class GpuLimits:
         """Return whether the choices of the instruction at ``index`` are limited."""
         return bool(self.factors[index] or self.inside[index])
 
-    def after(self, index: int, extents: tuple[int, ...], value: Value) -> tuple[int, ...]:
+    def extents_after(self, index: int, extents: tuple[int, ...], value: Value) -> tuple[int, ...]:
         """Return the ``extents`` after the instruction at ``index`` has drawn ``value``."""
         tile = cast(Tile, value)
         counts = dict(zip(self.most, extents, strict=False))
@@ -181,7 +181,7 @@ class GpuLimits:
 
     def narrow(self, index: int, extents: tuple[int, ...], tiles: Sequence[Tile]) -> list[Tile]:
         """Return the ``tiles`` that fit, and of these, only those with enough threads if there are any."""
-        results = [(tile, self.after(index, extents, tile)) for tile in tiles]
+        results = [(tile, self.extents_after(index, extents, tile)) for tile in tiles]
         fitting = [(tile, after) for tile, after in results if self.fits(after)]
         enough = [tile for tile, after in fitting if self.threads(after) * self.reach[index] >= self.least]
         return enough or [tile for tile, _ in fitting] or list(tiles)

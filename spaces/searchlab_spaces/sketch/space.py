@@ -76,7 +76,7 @@ class Sketch(Space):
         for index, knob in enumerate(self._open[number]):
             if limits.restricts(index):
                 made[knob.name] = value = choose(self._narrow(number, index, extents))
-                extents = limits.after(index, extents, value)
+                extents = limits.extents_after(index, extents, value)
             else:
                 made[knob.name] = choose(knob)
         return Config.wrap(made)
@@ -89,14 +89,14 @@ class Sketch(Space):
         """Apply the postprocessors to ``sch``. Raises InvalidConfig if one of them rejects it."""
         sch.enter_postproc()
         try:
-            refusing = next((post for post in self._design.postprocs if not post.apply(sch)), None)
-            if refusing is not None and self.target.kind == "cuda":
+            rejecting = next((post for post in self._design.postprocs if not post.apply(sch)), None)
+            if rejecting is not None and self.target.kind == "cuda":
                 check_gpu(sch.mod, self.target)  # reports the limit, unlike VerifyGPUCode
         except RuntimeError as error:
             raise InvalidConfig(f"the postprocessors fail: {first_line(error)}") from None
-        if refusing is not None:
+        if rejecting is not None:
             raise InvalidConfig(
-                f"MetaSchedule's {type(refusing).__name__} rejects the program: "
+                f"MetaSchedule's {type(rejecting).__name__} rejects the program: "
                 f"its tiles lead to too few threads, or to vectors of more than 16 bytes"
             )
         return sch
@@ -132,8 +132,11 @@ class Sketch(Space):
         # TVM's objects cannot be pickled; they are derived again when needed, which takes milliseconds. The knobs take
         # longer, and a copy can sample without TVM.
         _ = self._open, self._limits
-        derived = ("_design", "_structures")
-        return {**{name: value for name, value in vars(self).items() if name not in derived}, "_narrowed": {}}
+        derived_attributes = ("_design", "_structures")
+        return {
+            **{name: value for name, value in vars(self).items() if name not in derived_attributes},
+            "_narrowed": {},
+        }
 
     @cached_property
     def _design(self) -> Design:
@@ -207,7 +210,7 @@ class Sketch(Space):
             met = [self._probe(number, decisions.DEEPEST, None)[1], self._probe(number, decisions.INLINE, rng)[1]]
             met += [self._probe(number, decisions.DEEPEST, rng)[1] for _ in range(PROBES)]
             for i in located:
-                ends = [int(taken[i]) for taken in met]
+                ends = [int(factors[i]) for factors in met]
                 knobs[i] = replace(knobs[i], choices=range(min(*ends, decisions.ROOT), max(ends) + 1))
         return tuple(knobs)
 

@@ -31,18 +31,18 @@ class Chooser(Unchecked):  # type: ignore[misc]
         samples_only: Whether to raise :class:`Sampled` after the last sample, if the function declares which it is.
     """
 
-    __slots__ = ("_choose", "_ended", "_names", "_samples_only", "_taken")
+    __slots__ = ("_choose", "_count", "_has_ended", "_names", "_samples_only")
 
     def __init__(self, module: tvm.IRModule, choose: ChooseSample, *, samples_only: bool = False) -> None:
         super().__init__(module, seed=1, error_render_level="fast")
         self._choose = choose
         self._names = decisions.Names()
-        self._taken = 0
+        self._count = 0
         self._samples_only = samples_only
-        self._ended = False
+        self._has_ended = False
 
     def end_samples(self) -> None:
-        self._ended = True
+        self._has_ended = True
         if self._samples_only:
             raise Sampled
 
@@ -69,9 +69,9 @@ class Chooser(Unchecked):  # type: ignore[misc]
 
     def _decide(self, decision: Any, kind: str, subject: LoopRV | SBlockRV | None, attrs: Sequence[Any]) -> Any:
         """Return the given decision or, if there is none, the chosen one."""
-        position = self._taken
-        self._taken += 1
-        if self._ended:
+        position = self._count
+        self._count += 1
+        if self._has_ended:
             raise SearchlabError("a trace function must not draw another sample after calling last_sample")
         if decision is not None:
             return decision

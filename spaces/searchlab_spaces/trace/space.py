@@ -21,7 +21,7 @@ from searchlab.target import Target
 from searchlab.workload import Workload
 
 from .. import decisions
-from ..asked import Memory
+from ..choice_tree import ChoiceTree
 from ..gpu_check import check_gpu
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ TRIES = 32
 
 
 @lru_cache(maxsize=16)
-def _shared_memory(function: TraceFunction, workload: Workload, target: Target) -> Memory:
-    return Memory()
+def _shared_choice_tree(function: TraceFunction, workload: Workload, target: Target) -> ChoiceTree:
+    return ChoiceTree()
 
 
-def _memory(function: TraceFunction, workload: Workload, target: Target) -> Memory:
+def _choice_tree(function: TraceFunction, workload: Workload, target: Target) -> ChoiceTree:
     """Return the memory that all spaces in this process with the same function, workload and target share."""
-    return _shared_memory(function, workload, target) if isinstance(function, Hashable) else Memory()
+    return _shared_choice_tree(function, workload, target) if isinstance(function, Hashable) else ChoiceTree()
 
 
 def last_sample(sch: Schedule) -> None:
@@ -102,11 +102,11 @@ class Trace(Space):
         self._run_function = _load(self.function) if isinstance(self.function, str) else self.function
         if not callable(self._run_function):
             raise SearchlabError(f"trace function {self.function!r} must be a function that accepts a schedule")
-        self._memory = _memory(self._run_function, workload, target)
+        self._choice_tree = _choice_tree(self._run_function, workload, target)
         self._check_fit()
 
     def decide(self, choose: Choose) -> Config:
-        return self._memory.config(choose, self._ask, f"trace function {self._name!r}")
+        return self._choice_tree.config(choose, self._ask, f"trace function {self._name!r}")
 
     def _ask(self, choose: Choose) -> None:
         from .chooser import Sampled
@@ -116,7 +116,7 @@ class Trace(Space):
             self._run(lambda knob, _: choose(knob), samples_only=True)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        knobs = self._memory.knobs(config)
+        knobs = self._choice_tree.knobs(config)
         return super().knobs(config) if knobs is None else knobs  # if anything is wrong, super() reports it
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
@@ -170,7 +170,7 @@ class Trace(Space):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._memory = _memory(self._run_function, self.workload, self.target)
+        self._choice_tree = _choice_tree(self._run_function, self.workload, self.target)
 
     @property
     def _name(self) -> str:
@@ -184,19 +184,19 @@ class Trace(Space):
         """
         from .chooser import Chooser
 
-        asking = False
+        is_choosing = False
 
         def ask(knob: Knob, position: int) -> Value:
-            nonlocal asking
-            asking = True
+            nonlocal is_choosing
+            is_choosing = True
             value = choose(knob, position)
-            asking = False
+            is_choosing = False
             return value
 
         try:
             return self._apply(Chooser(self.workload.module, ask, samples_only=samples_only)).copy()  # plain
         except (RuntimeError, ValueError) as error:  # TVM's ScheduleError is a RuntimeError; failed checks are either
-            if asking:  # the caller's `choose` failed, not the function
+            if is_choosing:  # the caller's `choose` failed, not the function
                 raise
             raise _Failed(first_line(error)) from None
 

@@ -22,7 +22,7 @@ from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config
 from searchlab.target import CPU_CACHES, GENERIC_CACHES, Cache, Target, resolve_target
 from searchlab.workload import Gemm, Workload, gemm, parse_workload
-from searchlab_spaces.guided.blis_model import KC, Blocking, compute_blocking, even, kc_for, mc_for, nc_for
+from searchlab_spaces.guided.blis_model import KC, Blocking, balance, compute_blocking, kc_for, mc_for, nc_for
 from searchlab_spaces.guided.common import FORK, UNROLLED
 from searchlab_spaces.guided.gemm import GuidedGemm
 from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, extents
@@ -275,7 +275,7 @@ def test_result_is_right_with_the_paper_s_kc(spelling: str, cores: int) -> None:
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4))
 def test_even_blocks_cover_the_total_within_the_limit(total: int, limit: int) -> None:
-    size = even(total, limit)
+    size = balance(total, limit)
     count = -(-total // limit)
     assert size <= limit
     assert (count - 1) * size < total <= count * size or count * (size - 1) < total <= count * size

@@ -148,7 +148,7 @@ def test_a_function_need_not_be_hashable(native: Target) -> None:
 
 
 def test_what_is_remembered_is_bounded(native: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlab_spaces.asked.KEPT", 5)
+    monkeypatch.setattr("searchlab_spaces.choice_tree.MAX_CONFIGS", 5)
     space = Trace(gemm(16, 16, 16), native, function=dependent)
     whole = Trace(gemm(16, 16, 16), native, function=lambda sch: dependent(sch))
     rng, other = np.random.default_rng(0), np.random.default_rng(0)

@@ -7,33 +7,33 @@ from collections.abc import Callable, Mapping
 from searchlab.errors import SearchlabError
 from searchlab.space import Choose, Config, Knob, Value
 
-KEPT = 10_000
+MAX_CONFIGS = 10_000
 """The maximum number of cached configs; when it is reached, the cache is cleared."""
 
 
 class ChoiceNode:
     """A node in the tree of choices."""
 
-    __slots__ = ("after", "knob")
+    __slots__ = ("children", "knob")
 
     def __init__(self, knob: Knob | None) -> None:
         self.knob = knob  # the knob asked for at this node; None at the end
-        self.after: dict[Value, ChoiceNode] = {}  # the next node for each of the knob's values
+        self.children: dict[Value, ChoiceNode] = {}  # the next node for each of the knob's values
 
 
 Ask = Callable[[Choose], object]
 """Asks for each knob in turn. Only earlier choices may determine the next knob."""
 
 
-class Memory:
-    """The tree of the choices known so far. It is not sent to other processes."""
+class ChoiceTree:
+    """The choices that have been made, and the knobs that followed them. It is not sent to other processes."""
 
     def __init__(self) -> None:
-        self._first: ChoiceNode | None = None
-        self._kept = 0
+        self._root: ChoiceNode | None = None
+        self._count = 0
 
-    def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
-        return Memory, ()
+    def __reduce__(self) -> tuple[type[ChoiceTree], tuple[()]]:
+        return ChoiceTree, ()
 
     def config(self, choose: Choose, ask: Ask, name: str) -> Config:
         """Return the config that results from the choices; call ``ask`` only if they are new.
@@ -46,36 +46,36 @@ class Memory:
         Raises:
             SearchlabError: If, after the same choices, ``ask`` asks for different knobs than before.
         """
-        made: dict[str, Value] = {}
-        asked = self._first
-        while asked and (knob := asked.knob):
-            made[knob.name] = value = choose(knob)
-            asked = asked.after.get(value)
-        if not asked:
-            self._continue(made, choose, ask, name)
-        return Config.wrap(made)
+        values: dict[str, Value] = {}
+        node = self._root
+        while node and (knob := node.knob):
+            values[knob.name] = value = choose(knob)
+            node = node.children.get(value)
+        if not node:
+            self._add_config(values, choose, ask, name)
+        return Config.wrap(values)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob] | None:
         """Return the knobs of ``config``, or None if they are not cached or ``config`` is not a member."""
         knobs: list[Knob] = []
-        asked = self._first
-        while asked and (knob := asked.knob) and knob.name in config:
+        node = self._root
+        while node and (knob := node.knob) and knob.name in config:
             knobs.append(knob)
-            asked = asked.after.get(config[knob.name])
-        return knobs if asked and not asked.knob and len(knobs) == len(config) else None
+            node = node.children.get(config[knob.name])
+        return knobs if node and not node.knob and len(knobs) == len(config) else None
 
-    def _continue(self, made: dict[str, Value], choose: Choose, ask: Ask, name: str) -> None:
-        """Make the choices that follow those already ``made``, and cache the knobs."""
-        names = list(made)
+    def _add_config(self, values: dict[str, Value], choose: Choose, ask: Ask, name: str) -> None:
+        """Make the choices that follow those already made, ``values``, and cache the knobs."""
+        names = list(values)
         path: list[ChoiceNode] = []
 
         def record(knob: Knob) -> Value:
             if len(path) >= len(names):
-                made[knob.name] = choose(knob)
+                values[knob.name] = choose(knob)
             elif knob.name != names[len(path)]:
                 raise _Differs
             path.append(ChoiceNode(knob))
-            return made[knob.name]
+            return values[knob.name]
 
         try:
             ask(record)
@@ -84,15 +84,15 @@ class Memory:
         except _Differs:
             raise SearchlabError(
                 f"{name} asks for different knobs after the same choices, "
-                f"{ {knob: made[knob] for knob in names} }; its behaviour must depend only on the choices"
+                f"{ {knob: values[knob] for knob in names} }; its behaviour must depend only on the choices"
             ) from None
-        if self._kept == KEPT:
-            self._first, self._kept = None, 0
-        self._kept += 1
+        if self._count == MAX_CONFIGS:
+            self._root, self._count = None, 0
+        self._count += 1
         path.append(ChoiceNode(None))
-        at = self._first = self._first or path[0]
-        for value, then in zip(made.values(), path[1:], strict=True):
-            at = at.after.setdefault(value, then)
+        parent = self._root = self._root or path[0]
+        for value, child in zip(values.values(), path[1:], strict=True):
+            parent = parent.children.setdefault(value, child)
 
 
 class _Differs(Exception):
