@@ -31,7 +31,7 @@ from searchlab.log.result import load_log
 from searchlab.measure.suite import Suite, find_suite
 from searchlab.model import SCHEDULERS, ScheduledTask
 from searchlab.model.decisions import FILE, DecisionsHeader
-from searchlab.model.scheduler import choice, make_scheduler
+from searchlab.model.scheduler import choose_task, make_scheduler
 from searchlab.model.tune import LOGS, UNTUNED
 from searchlab.plugins import Plugin
 from searchlab.stats.intervals import Interval, mean_interval
@@ -156,7 +156,7 @@ def replay(plugin: Plugin, network: Network, curves: Sequence[Curve], rounds: in
     for _ in range(rounds):
         if not open_tasks:
             break
-        task = choice(scheduler, open_tasks)
+        task = choose_task(scheduler, open_tasks)
         scheduler.tell(task, curves[task].costs[given[task]])
         given[task] += 1
         history = scheduler.histories[task]

@@ -92,7 +92,7 @@ def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
     compiled, path = CompiledModel(done.library), tmp_path / "x.npz"
     assert list(compiled.signature.inputs) == inputs
     by_name = {item.name: array for item, array in zip(inputs, arrays, strict=True)}
-    (output,) = compiled.run(compiled.in_order(dict(reversed(by_name.items())), path))
+    (output,) = compiled.run(compiled.order_inputs(dict(reversed(by_name.items())), path))
     np.testing.assert_array_equal(output, probabilities)
     for wrong, message in [
         ({"y": x}, r"contains 'y', but the model's inputs are x, hidden.weight"),
@@ -100,9 +100,9 @@ def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
         ({"x": x.astype("float64")}, "x in .*x.npz is float64, but the model takes float32"),
     ]:
         with pytest.raises(SearchlabError, match=message):
-            compiled.in_order({**by_name, **wrong}, path)
+            compiled.order_inputs({**by_name, **wrong}, path)
     with pytest.raises(SearchlabError, match=r"lacks the model's input hidden.weight: float32\[8, 16\]"):
-        compiled.in_order({"x": x}, path)
+        compiled.order_inputs({"x": x}, path)
 
 
 def test_a_function_with_as_many_elements_in_as_out_compiles(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from searchlab.space import Knob
 from searchlab_policies.lfbo import is_tile
-from searchlab_policies.lfbo_tree import LfboTree, within
+from searchlab_policies.lfbo_tree import LfboTree, choices_within
 from searchlab_policies.neighbours import distance
 from searchlab_policies.random import Random
 from tests.support import toys
@@ -60,6 +60,6 @@ def test_a_neighbour_is_at_least_as_good_to_its_tree() -> None:
 
 
 def test_values_within_a_radius_are_in_the_order_of_distance() -> None:
-    assert within(Knob("number", [1, 2, 4, 8, 16, 32]), 8, 2) == [4, 16, 2, 32]
-    assert within(Knob("word", ["a", "b", "c"]), "b", 2) == ["a", "c"]
-    assert within(Knob("tile", [(8, 1), (4, 2), (2, 4), (1, 8)]), (8, 1), 1) == [(4, 2)]
+    assert choices_within(Knob("number", [1, 2, 4, 8, 16, 32]), 8, 2) == [4, 16, 2, 32]
+    assert choices_within(Knob("word", ["a", "b", "c"]), "b", 2) == ["a", "c"]
+    assert choices_within(Knob("tile", [(8, 1), (4, 2), (2, 4), (1, 8)]), (8, 1), 1) == [(4, 2)]

@@ -103,8 +103,8 @@ def test_a_config_that_is_no_member_has_no_parameters() -> None:
 
 
 def test_what_all_configs_share() -> None:
-    assert len(Parameters(toys.Large()).shared) == 3 + 3 + 1 + 1 + 2
-    shared = Parameters(toys.Dependent()).shared
+    assert len(Parameters(toys.Large()).shared_parameters) == 3 + 3 + 1 + 1 + 2
+    shared = Parameters(toys.Dependent()).shared_parameters
     assert sorted(name.partition(" ")[0] for name in shared) == ["parallel", "sketch"]
 
 

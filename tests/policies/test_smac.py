@@ -57,7 +57,7 @@ def test_costs_are_scaled_as_in_smac() -> None:
 
     costs = np.random.default_rng(0).uniform(1e-5, 1e-2, 40)
     parameters = Parameters(toys.Large())
-    space = config_space(parameters.probed, seed=0)
+    space = config_space(parameters.probed_parameters, seed=0)
     history = RunHistory()
     encoder = RunHistoryLogScaledEncoder(Scenario(space, n_trials=100))
     encoder.runhistory = history
@@ -69,7 +69,7 @@ def test_costs_are_scaled_as_in_smac() -> None:
 
 def test_parameters_that_a_config_lacks_are_modelled_too() -> None:
     parameters = Parameters(toys.Dependent())
-    assert parameters.shared.keys() < parameters.probed.keys()
+    assert parameters.shared_parameters.keys() < parameters.probed_parameters.keys()
     trials = toys.run(smac(toys.Dependent()), toys.smooth, 40)
     assert len({trial.config for trial in trials}) == len(trials)
 

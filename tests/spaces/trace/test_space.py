@@ -96,7 +96,7 @@ def test_the_function_is_run_only_for_choices_that_are_new(native: Target) -> No
     drawn = [space.mutate(space.sample(rng), rng) for _ in range(50)]
     assert runs == 0
     again = pickle.loads(cloudpickle.dumps(Trace(gemm(16, 16, 16), native)))
-    assert again._memory is Trace(gemm(16, 16, 16), native)._memory is not space._memory
+    assert again._choice_tree is Trace(gemm(16, 16, 16), native)._choice_tree is not space._choice_tree
     fresh, rng = Trace(gemm(16, 16, 16), native, function=dependent), np.random.default_rng(0)
     assert [fresh.mutate(fresh.sample(rng), rng) for _ in range(50)] == drawn
     with pytest.raises(InvalidConfig, match="'pick_2' cannot be 2"):
