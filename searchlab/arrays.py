@@ -8,5 +8,6 @@ import numpy as np
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
+
 Array = np.ndarray[Any, np.dtype[Any]]
 """An array of any dtype, such as an operand of a program."""

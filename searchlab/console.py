@@ -43,7 +43,8 @@ def speed(throughput: float, unit: str, digits: str = ".1f") -> str:
     return f"{throughput:{digits}} {unit}"
 
 
-PATIENCE = 2.0  # the number of seconds after which users are told what takes so long, where output is printed in lines
+PATIENCE = 2.0
+"""The number of seconds after which users are told what takes so long, where output is printed in lines."""
 
 
 @contextmanager

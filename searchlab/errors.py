@@ -118,7 +118,8 @@ class RunsFailed(SearchlabError):
         super().__init__(f"{len(reasons)} of {count} runs failed. {'; '.join(texts)}")
 
 
-SHOWN = 5  # the maximum number of reasons that a message lists
+SHOWN = 5
+"""The maximum number of reasons that a message lists."""
 
 
 @contextmanager
@@ -161,7 +162,8 @@ def last_line(error: BaseException) -> str:
     return _lines(error)[-1]
 
 
-MAX_TEXT = 4000  # the maximum length of a failure message in a log, in characters
+MAX_TEXT = 4000
+"""The maximum length of a failure message in a log, in characters."""
 
 
 def shorten_text(text: str, longest: int = MAX_TEXT) -> str:

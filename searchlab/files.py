@@ -41,6 +41,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "
 """The characters with which a formula in a spreadsheet may begin, including their full-width variants."""
 
 RESERVED = "report"
+
 RESERVED_ENDINGS = (".json", ".jsonl", ".toml", ".npz", ".gz", ".parquet", ".log")
 """Names, and endings of names, that :func:`file_name` avoids, because searchlab's own files are found by them."""
 

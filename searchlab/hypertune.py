@@ -61,8 +61,12 @@ VERDICTS = {
 """The result of a search in words, for each outcome."""
 
 Range = IntDistribution | FloatDistribution | CategoricalDistribution
-Ranges = dict[str, Range]  # the values to search, by option name
-HoldOut = tuple[str, ...]  # the workloads that are hidden from one search
+
+Ranges = dict[str, Range]
+"""The values to search, by option name."""
+
+HoldOut = tuple[str, ...]
+"""The workloads that are hidden from one search."""
 
 OnTrial = Callable[[str, int, float | None], None]
 """A function called with a search's name, a trial's number (from 0), and its score (None if it was rejected)."""

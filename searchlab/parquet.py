@@ -17,15 +17,23 @@ from .files import check_unpacked
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PARQUET = ".parquet"  # the file-name ending of Parquet files
-KEY = "searchlab"  # the key in a file's metadata under which JSON describes its content
-MAX_ROWS = 10_000_000  # the maximum number of rows in a file
+PARQUET = ".parquet"
+"""The file-name ending of Parquet files."""
+
+KEY = "searchlab"
+"""The key in a file's metadata under which JSON describes its content."""
+
+MAX_ROWS = 10_000_000
+"""The maximum number of rows in a file."""
 
 NUMBERS, INTEGERS = "list<element: double>", "list<element: int64>"
 """The types of columns whose values are arrays, in Arrow's notation."""
 
-_ROWS = 4096  # the number of rows to decode at a time
-_PAGE = 1 << 26  # bytes; a column has few pages, since long ones compress well
+_ROWS = 4096
+"""The number of rows to decode at a time."""
+
+_PAGE = 1 << 26
+"""The size of a page in bytes. A column has few pages, since long ones compress well."""
 
 
 def encode(columns: Mapping[str, pa.Array], metadata: Mapping[str, bytes], level: int = 19) -> bytes:

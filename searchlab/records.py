@@ -106,7 +106,8 @@ def describe_failures(failures: Iterable[tuple[Failure | None, str]]) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in kinds) + quote
 
 
-MAX_QUOTE = 300  # the maximum length of a failure message in another message, in characters
+MAX_QUOTE = 300
+"""The maximum length of a failure message in another message, in characters."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ def check_fields(settings: msgspec.Struct) -> None:
             raise ValueError(str(error)) from None
 
 
-_fields = cache(msgspec.structs.fields)  # it evaluates the annotations, which takes longer than all checks
+_fields = cache(msgspec.structs.fields)
+"""The fields of a class, cached because evaluating the annotations takes longer than all checks."""
 
 
 def drop_unknown_keys(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, ...]]:

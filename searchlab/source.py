@@ -98,7 +98,9 @@ def source_digest(*objects: Any) -> str:
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _NAMES = {"__doc__", "__module__", "__firstlineno__", "__static_attributes__", "__dict__", "__weakref__"}
 _PLAIN = (str, int, float, complex, bytes, type(None), set, frozenset)
-_HAS_DOCSTRING: int = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # since Python 3.14
+
+_HAS_DOCSTRING: int = getattr(inspect, "CO_HAS_DOCSTRING", 0)
+"""The flag of code with a docstring, which exists since Python 3.14; else 0."""
 
 
 def files_digest(paths: Iterable[Path]) -> str:

@@ -9,7 +9,8 @@ import threading
 import warnings
 from collections.abc import Callable
 
-SECONDS = 10  # the time limit of a call, in seconds
+SECONDS = 10
+"""The time limit of a call, in seconds."""
 
 
 def find_crash(call: Callable[[], object], seconds: int = SECONDS) -> str:

@@ -40,7 +40,8 @@ COMMON_TRIPLES = ("x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu", 
 MAX_ATTRIBUTES = {"num-cores": 1024, "vector-width": 1 << 14, "max_num_threads": 1 << 16, "thread_warp_size": 1 << 10}
 """The largest values of a target's numbers, all of which are at least 1."""
 
-MAX_CACHE = 1 << 40  # the largest size of a cache, in bytes
+MAX_CACHE = 1 << 40
+"""The largest size of a cache, in bytes."""
 
 INSTRUCTIONS = re.compile(
     r"(avx|sse|ssse|fma|f16c|bmi|lzcnt|popcnt|movbe|xop|tbm|gfni|vaes|vpclmul|amx|neon|sve|sme|dotprod|i8mm|bf16|"
@@ -48,8 +49,11 @@ INSTRUCTIONS = re.compile(
 )
 """LLVM's names of the features for which it generates instructions. Others, such as pku, concern the system alone."""
 
-MAX_NAME = 100  # the maximum length of the name of a CPU, triple or feature, in characters
-SHOWN = 4  # the maximum number of missing features that a message lists
+MAX_NAME = 100
+"""The maximum length of the name of a CPU, triple or feature, in characters."""
+
+SHOWN = 4
+"""The maximum number of missing features that a message lists."""
 
 GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
 """The L1, L2 and L3 caches assumed for an unknown machine; most cores since 2017 have at least these."""

@@ -6,6 +6,7 @@ import re
 
 LABEL = re.compile(r"([.\w$]+):")
 JUMP = re.compile(r"\t[a-z][\w.]*\t(?:.*[\s,])?(\.L\w+)")
+
 MULTIPLICATION = re.compile(r"\t\w*(?:mul|mla|fma|madd|macc|vdp|dot)")
 """Instructions that multiply, and mostly also add, on x86, ARM and RISC-V."""
 

@@ -28,7 +28,8 @@ from tvm.tirx import Add, BufferStore, DeclBuffer, IntImm, PrimFunc, SeqStmt, bu
 from tvm.tirx import transform as tirx_transform
 from tvm_ffi import structural_equal, structural_map
 
-FlatArgument = tuple[str, int]  # dtype, number of elements
+FlatArgument = tuple[str, int]
+"""The dtype and the number of elements of a dense argument."""
 
 OPAQUE = 8
 """Relax's ``OpPatternKind.kOpaque``. FuseOps, which the GPU pipeline contains, never fuses such a function."""

@@ -29,10 +29,11 @@ from ..options import Batch, number_of
 if TYPE_CHECKING:
     from ..log.result import Best
 
-# Names and texts from other sources are never treated as markup; styled output is a ``rich.text.Text``.
 out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)
-# For progress, and for notes if the standard output is JSON.
+"""The standard output. Texts from other sources are never treated as markup; styled text is a ``rich.text.Text``."""
+
 err = Terminal(stderr=True, width=None if sys.stderr.isatty() else 100, markup=False, emoji=False)
+"""The standard error, for progress, and for notes if the standard output is JSON."""
 
 StudyFile = Annotated[Path, Argument(help="The study file (TOML).", metavar="STUDY.toml")]
 Logs = Annotated[list[Path], Argument(help="Logs, or directories of logs.", metavar="LOG|DIR...")]

@@ -21,8 +21,9 @@ from .check import (
     rules_in,
 )
 
-# The rules that must hold for others to be meaningful
 BASIC = ("signature", "learns")
+"""The rules that must hold for all others to be meaningful."""
+
 SEEDED = (*BASIC, "shape", "finite", "same-seed", "global-random-state")
 
 

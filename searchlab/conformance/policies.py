@@ -39,6 +39,7 @@ from .toys import Cost, all_equal, all_invalid, flaky, run, smooth, successful_m
 
 TINY_WORKLOADS = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
 """Workloads for which a space is likely to be small enough to be exhausted."""
+
 MAX_SIZE_TO_EXHAUST = 100
 """The maximum number of configs in a space that a policy must exhaust."""
 
@@ -84,8 +85,9 @@ class PolicySubject(Subject):
         return {name: self.run(subject) for name, subject in self.spaces.items()}
 
 
-# The rules that must hold for others to be meaningful
 BASIC = ("signature", "starts", "runs")
+"""The rules that must hold for all others to be meaningful."""
+
 WARM_STARTS = (*BASIC, "warm-start")
 SEEDED = (*BASIC, "same-seed", "global-random-state")
 

@@ -107,8 +107,9 @@ class SpaceSubject(Subject):
         return True
 
 
-# The rules that must hold for others to be meaningful
 BASIC = ("signature", "starts", "decides")
+"""The rules that must hold for all others to be meaningful."""
+
 CONSISTENT = (*BASIC, "same-choices", "choices-differ", "plain-values", "knob-names", "members")
 SCHEDULABLE = (*CONSISTENT, "schedules")
 REPRODUCIBLE = (*SCHEDULABLE, "one-program", "pickles", "keeps-the-function")

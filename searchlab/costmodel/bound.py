@@ -19,7 +19,8 @@ from ..space import Config, Space
 from .contract import COST_MODELS, CostModel, fit_model, member_predictions, predictions
 from .features import Columns, Features, lay_out, pad_columns
 
-BOOTSTRAP = 8  # the number of copies of a cost model that are trained on bootstrap samples
+BOOTSTRAP = 8
+"""The number of copies of a cost model that are trained on bootstrap samples."""
 
 
 class TrainingData(NamedTuple):

@@ -22,12 +22,14 @@ from .loops import ANNOTATIONS, Loop, loops_of
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-COLUMNS_PER_STORE = 164  # the number of features that MetaSchedule's PerStoreFeature extracts for each store
+COLUMNS_PER_STORE = 164
+"""The number of features that MetaSchedule's PerStoreFeature extracts for each store."""
 
 KEPT = 50_000
 """The maximum number of cached rows (about 150 MB). If there are more, the cache is cleared."""
 
-SAMPLES = 20  # the number of points at which a curve is sampled: the powers of 2, starting at 1
+SAMPLES = 20
+"""The number of points at which a curve is sampled: the powers of 2, starting at 1."""
 
 Columns = list[tuple[str, int | str]]
 """Each column's knob and the part of the knob's value that it contains; empty if the columns are always the same."""
@@ -274,7 +276,8 @@ class PerStoreFeatures(ScheduledFeatures):
         return [stores.reshape(-1) for stores in self.stores(programs)]
 
 
-_COPY = re.compile(r"(_(global|shared|local|warp|dyn|reindex))+$")  # the suffix of a buffer copy, as in A_shared_local
+_COPY = re.compile(r"(_(global|shared|local|warp|dyn|reindex))+$")
+"""The suffix of a buffer copy, as in A_shared_local."""
 
 
 class LoopFeatures(ScheduledFeatures):

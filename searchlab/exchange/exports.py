@@ -15,6 +15,7 @@ from . import ioh, kernel_tuner
 
 _FINALISTS = "the finalists' times from when they were measured again"
 _RUN = "the run's options, protocol and versions"
+
 LOST = {
     "metaschedule": f"{_FINALISTS}, except for their order",
     kernel_tuner.T4: (

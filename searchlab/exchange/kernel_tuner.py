@@ -41,7 +41,9 @@ from .foreign import (
     value_of,
 )
 
-VERSION = "1.0.0"  # of the T4 schema
+VERSION = "1.0.0"
+"""The version of the T4 schema."""
+
 CACHE, T4 = "kernel-tuner-cache", "kernel-tuner"
 
 INVALIDITY: dict[Failure, str] = {
@@ -86,10 +88,16 @@ UNITS = {
 }
 RATES = ("gflop/s", "gflops", "gflops/s")
 TOLERANCE = 1e-6
+
 MIN_COMPLETENESS = 0.9
 """A file that lists a smaller share of its :func:`plausible` configs is assumed to contain only part of a space."""
-MAX_LISTED = 1 << 14  # the number of configs above which legal configs are counted in a random sample
-MAX_COMBINATIONS = 10_000  # of parameters; if there are more, only combinations of fewer values are compared
+
+MAX_LISTED = 1 << 14
+"""The number of configs above which legal configs are counted in a random sample."""
+
+MAX_COMBINATIONS = 10_000
+"""The maximum number of combinations of parameters; beyond it, only combinations of fewer values are compared."""
+
 MAX_PLAUSIBLE = 1e18
 
 T4_TIMES = {

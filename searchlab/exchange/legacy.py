@@ -25,7 +25,9 @@ from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
 from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, listed_space, read_records, value_of
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
-Measured = tuple[list[Any], int, Seconds, Seconds]  # times, MeasureErrorNo, seconds to measure, seconds since 1970
+
+Measured = tuple[list[Any], int, Seconds, Seconds]
+"""The times, the MeasureErrorNo, the seconds that measuring took, and the seconds since 1970."""
 
 ERRORS: dict[int, tuple[str, Failure]] = {
     1: ("INSTANTIATION_ERROR", "invalid"),

@@ -28,11 +28,15 @@ from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, read
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 NOTE = "searchlab.trial"
+
 FAILED = 1e10
 """The time that MetaSchedule writes for a failed program, in seconds."""
 
-Instruction = tuple[str, list[Any], list[Any], list[Any]]  # kind, inputs, attributes, outputs
-Trace = tuple[list[Instruction], list[tuple[int, Any]]]  # instructions, and sampled decisions by position
+Instruction = tuple[str, list[Any], list[Any], list[Any]]
+"""The kind, inputs, attributes and outputs."""
+
+Trace = tuple[list[Instruction], list[tuple[int, Any]]]
+"""The instructions, and the sampled decisions by position."""
 
 
 class Note(msgspec.Struct, frozen=True):

@@ -22,7 +22,9 @@ from .contract import RunExecutor, count_jobs
 
 T = TypeVar("T")
 
-MACHINE = "machine"  # the resource that an exclusive call requires; one worker on each host offers one unit of it
+MACHINE = "machine"
+"""The resource that an exclusive call requires; one worker on each host offers one unit of it."""
+
 UNWATCHED = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
@@ -30,9 +32,15 @@ UNWATCHED = {
 }
 """The settings for clusters that this executor starts. By default, Dask's processes profile themselves up to a hundred
 times a second for a dashboard, which makes short runs take a fifth longer."""
-LOST_SECONDS = 20.0  # how long the connection to a scheduler may be lost
-CLOSE_SECONDS = 2.0  # how long closing a lost connection may take
-POLL_SECONDS = 5.0  # the time between queries about the size of the cluster
+
+LOST_SECONDS = 20.0
+"""How long the connection to a scheduler may be lost."""
+
+CLOSE_SECONDS = 2.0
+"""How long closing a lost connection may take."""
+
+POLL_SECONDS = 5.0
+"""The time between queries about the size of the cluster."""
 
 
 class DaskExecutor(RunExecutor):

@@ -158,13 +158,18 @@ def read_columns(path: Path, texts: Texts) -> Columns:
     return Columns.from_log(read_log(path), texts)
 
 
-CACHE = "log-cache.pq"  # the name of the cache file, a Parquet file with a row for each log
+CACHE = "log-cache.pq"
+"""The name of the cache file, a Parquet file with a row for each log."""
 
 MIN_LOGS = 200
 """The minimum number of logs for which a cache is written. Fewer logs can be read within a second."""
 
-STALE = 0.02  # the largest share of logs that may be missing from the cache without causing the cache to be rewritten
-_CONFIGS = "configs-6"  # the key of all configs in this version
+STALE = 0.02
+"""The largest share of logs that may be missing from the cache without causing the cache to be rewritten."""
+
+_CONFIGS = "configs-6"
+"""The key of all configs in this version."""
+
 _READINGS = ("counts", "readings")
 _DTYPES = {
     **dict.fromkeys(("costs", "spent", "parts", "sentinels", "readings", "qualities"), "double"),
@@ -172,7 +177,10 @@ _DTYPES = {
     **dict.fromkeys(_FLAGS, "uint8"),
     "failures": "int8",
 }
-_WIDTHS = {"spent": 4, "parts": 2, "qualities": len(METRICS)}  # the widths of the arrays with two dimensions
+
+_WIDTHS = {"spent": 4, "parts": 2, "qualities": len(METRICS)}
+"""The widths of the arrays with two dimensions."""
+
 _COLUMNS = {"log": ("string",)} | {name: (f"list<element: {dtype}>",) for name, dtype in _DTYPES.items()}
 
 

@@ -14,7 +14,8 @@ from ..arrays import Floats
 from .format import Log
 from .plan import UNLIMITED, PlannedRun
 
-PAUSE = 600.0  # time between two trials, in seconds, above which the run is assumed to have been interrupted in between
+PAUSE = 600.0
+"""The time between two trials, in seconds, above which the run is assumed to have been interrupted in between."""
 
 
 @dataclass(frozen=True)

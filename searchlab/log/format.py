@@ -53,18 +53,32 @@ FORMAT = "1.2"
 Logs with a later minor version can be read, but not continued: their unknown fields and kinds of lines are ignored.
 """
 
-START = b'{"kind":"header","searchlab_log":'  # the first bytes of a log
-TABLE = "table"  # the label of a run that measures every config in a table
-GAIN = 0.01  # the relative increase in the best throughput that counts as a gain for a budget with stop_after
-LOGS = (".jsonl", ".jsonl.gz", PARQUET)  # the file-name endings of logs
+START = b'{"kind":"header","searchlab_log":'
+"""The first bytes of a log."""
+
+TABLE = "table"
+"""The label of a run that measures every config in a table."""
+
+GAIN = 0.01
+"""The relative increase in the best throughput that counts as a gain for a budget with stop_after."""
+
+LOGS = (".jsonl", ".jsonl.gz", PARQUET)
+"""The file-name endings of logs."""
 
 RUNS = f".runs{PARQUET}"
 """The file-name ending of the files that contain a strategy's runs over the tables of a suite, which are not logs."""
 
-RESULT = f"result{RUNS}"  # the name of this file in a directory that suite run --out writes
-MAX_LINES = 10_000_000  # the maximum number of lines in a log
-DEFAULT_CONFIG = "default"  # what stands for the space's default config among the digests in a header's warm_start
-WRITABLE = ".jsonl"  # the ending of logs that runs write and resume
+RESULT = f"result{RUNS}"
+"""The name of this file in a directory that ``suite run --out`` writes."""
+
+MAX_LINES = 10_000_000
+"""The maximum number of lines in a log."""
+
+DEFAULT_CONFIG = "default"
+"""What stands for the space's default config among the digests in a header's warm_start."""
+
+WRITABLE = ".jsonl"
+"""The ending of logs that runs write and resume."""
 
 
 Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
@@ -85,7 +99,8 @@ Moment = Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
 MAX_NUMBER = 10**300
 """The largest number in a header. The size of a space may exceed 2^63, but it must be a finite float64."""
 
-MAX_NESTING = 20  # the number of levels to which a header's options may be nested
+MAX_NESTING = 20
+"""The number of levels to which a header's options may be nested."""
 
 
 class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -436,7 +451,8 @@ class UnknownLine(msgspec.Struct, frozen=True):
     kind: str
 
 
-KINDS = ("header", "trial", "finalists", "ended", "changed")  # the kinds of lines
+KINDS = ("header", "trial", "finalists", "ended", "changed")
+"""The kinds of lines."""
 
 _LINES = Record | Final | Ended | Changed
 _ITEMS = msgspec.json.Decoder(_LINES)

@@ -18,7 +18,8 @@ from ..machine.scratch import NO_LOCKS
 LOCK_WAIT_SECONDS = 0.5
 """How long to wait for a lock, in seconds, since :func:`is_locked` may hold it briefly."""
 
-PIECE = 1 << 26  # how many bytes to copy at a time; Linux reads at most 2,147,479,552 at once, see read(2)
+PIECE = 1 << 26
+"""The number of bytes to copy at a time. Linux reads at most 2,147,479,552 at once, see read(2)."""
 
 
 class LogBusy(SearchlabError):

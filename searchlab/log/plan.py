@@ -25,7 +25,8 @@ from .format import GAIN, Ended, Log
 
 AnyLog = TypeVar("AnyLog", Log, Columns)
 
-UNLIMITED = sys.maxsize  # the number of trials in a budget that does not limit the trials
+UNLIMITED = sys.maxsize
+"""The number of trials in a budget that does not limit the trials."""
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -84,13 +85,17 @@ class Budget(msgspec.Struct, frozen=True):
         return None
 
 
-PLAN = "plan.json"  # the name of the plan file
+PLAN = "plan.json"
+"""The name of the plan file."""
 
 TOML, JSON = "study-as-run.toml", "study-as-run.json"
 """The names of the copy of a study file, and of a study created by a script. Do not use them for other files."""
 
-_LEVELS = 4  # a study may be up to four levels above its logs: RESULTS/workload/space/strategy/seed0.jsonl
-_LONGEST = 100_000  # the maximum number of bytes that are read from a copy
+_LEVELS = 4
+"""The maximum number of levels of a study above its logs: RESULTS/workload/space/strategy/seed0.jsonl."""
+
+_LONGEST = 100_000
+"""The maximum number of bytes that are read from a copy."""
 
 
 class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,8 @@ from ..workload import program_hash
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-SAMPLE = 16  # the number of configs whose programs are compared before all times in a log or a table are used
+SAMPLE = 16
+"""The number of configs whose programs are compared before all times in a log or a table are used."""
 
 
 class ChangedProgram(SearchlabError):

@@ -260,7 +260,8 @@ class Results(list[Result]):
         return html_table(columns, rows, caption=f"{len(self)} run{'s' * (len(self) != 1)}{more}")
 
 
-_MAX_ROWS = 50  # the maximum number of rows that a notebook shows for Results
+_MAX_ROWS = 50
+"""The maximum number of rows that a notebook shows for Results."""
 
 
 def _counts(log: Log) -> tuple[int, int]:
@@ -372,7 +373,8 @@ def _take(values: Sequence[Any], at: Array) -> Any:
     return pd.Series(values, dtype="category" if texts else None).array.take(at)
 
 
-ROUNDS = 11  # the number of rounds in which a run's finalists are measured again
+ROUNDS = 11
+"""The number of rounds in which a run's finalists are measured again."""
 
 LOST_ROUNDS = 1
 """The number of rounds that a winner may lose and still count as faster.
@@ -380,8 +382,11 @@ LOST_ROUNDS = 1
 According to the sign test, p is then (1 + 11) / 2^11 = 0.6 % for one rival, and at most 2.4 % for four (the default).
 """
 
-MARGIN = 1.1  # the maximum ratio of a finalist's time to that of the fastest trial
-DISAGREES = 1.25  # the largest factor by which two times of the same program should differ on an idle machine
+MARGIN = 1.1
+"""The maximum ratio of a finalist's time to that of the fastest trial."""
+
+DISAGREES = 1.25
+"""The largest factor by which two times of the same program should differ on an idle machine."""
 
 
 def noise(log: Log) -> float | None:

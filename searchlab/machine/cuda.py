@@ -11,8 +11,12 @@ from contextlib import suppress
 
 from ..errors import SearchlabError
 
-COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"  # the environment variable that makes TVM use nvcc or nvrtc
-NEEDED = ("libcuda.so.1", "libcudart.so.13")  # the libraries against which TVM 0.27 links its CUDA runtime
+COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"
+"""The environment variable that makes TVM use nvcc or nvrtc."""
+
+NEEDED = ("libcuda.so.1", "libcudart.so.13")
+"""The libraries against which TVM 0.27 links its CUDA runtime."""
+
 INSTEAD = "use another machine or recorded measurements: measure = {kind = 'table', ...}"
 
 

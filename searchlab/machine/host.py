@@ -84,7 +84,9 @@ def this_machine() -> str:
 
 
 SAMPLE_SECONDS = 0.1
-BUSY_CORES = 0.25  # the number of cores that other processes may keep busy without a warning
+
+BUSY_CORES = 0.25
+"""The number of cores that other processes may keep busy without a warning."""
 
 
 def busy_cores() -> float:

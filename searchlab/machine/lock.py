@@ -17,10 +17,17 @@ from pathlib import Path
 from ..console import one_line
 from ..errors import SearchlabError, warn
 
-SILENT_SECONDS = 2.0  # how long a process waits for the lock before it says who holds it, in seconds
-POLL_SECONDS = 0.25  # the interval at which a waiting process tries to get the lock, in seconds
-VARIABLE = "SEARCHLAB_LOCK"  # the environment variable with the path of the lock's file, for users who share a machine
-MAX_FACTS = 500  # the maximum number of characters that describe the lock's holder
+SILENT_SECONDS = 2.0
+"""How long a process waits for the lock before it says who holds it, in seconds."""
+
+POLL_SECONDS = 0.25
+"""The interval at which a waiting process tries to get the lock, in seconds."""
+
+VARIABLE = "SEARCHLAB_LOCK"
+"""The environment variable with the path of the lock's file, for users who share a machine."""
+
+MAX_FACTS = 500
+"""The maximum number of characters that describe the lock's holder."""
 
 
 def _unusable(path: Path, problem: str) -> SearchlabError:

@@ -17,9 +17,14 @@ from ..files import read_bytes, write_file
 from .host import available_cores, cpu_model
 from .lock import lock_path
 
-REPEATS = (1, 3, 10)  # the numbers of repeats whose resolution is determined
-MAX_GROUPS = 500  # of repeats, all pairs of which are compared
-PARTS = 10  # the drift is the deviation of the median of a tenth of the readings
+REPEATS = (1, 3, 10)
+"""The numbers of repeats whose resolution is determined."""
+
+MAX_GROUPS = 500
+"""The maximum number of groups of repeats, all pairs of which are compared."""
+
+PARTS = 10
+"""The number of parts of the readings, whose medians show the drift."""
 
 
 class Noise(msgspec.Struct, frozen=True):

@@ -13,7 +13,8 @@ from ..errors import SearchlabError
 
 PREFIX = "searchlab-tmp-"
 
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}  # the errors that file systems without locks report
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
+"""The errors that file systems without locks report."""
 
 
 class ScratchFolder:

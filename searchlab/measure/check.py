@@ -25,9 +25,14 @@ from .local import LocalMeasurer, LocalSettings
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-WORKLOAD = "gemm:64x64x64"  # it takes about 0.1 ms, and its arguments fit into the L2 cache
-ROUNDS = 5  # readings of each program between two looks at the clock
-BUSY_SHARE = 0.25  # the share of the time during which another core is kept busy
+WORKLOAD = "gemm:64x64x64"
+"""The workload that is timed. It takes about 0.1 ms, and its arguments fit into the L2 cache."""
+
+ROUNDS = 5
+"""The number of readings of each program between two looks at the clock."""
+
+BUSY_SHARE = 0.25
+"""The share of the time during which another core is kept busy."""
 
 
 class RowProduct(ProductSpace):

@@ -25,16 +25,27 @@ from ..console import one_line
 from ..errors import SearchlabError, first_line
 
 SERVER_PORTS = range(9090, 9190)
+
 LOADER_FUNCTION = "searchlab.load"
 """The server function that loads object files. Its arguments are the memory limit in MB, followed by the files."""
 
-RETRY_SECONDS = 0.2  # how long a server pauses after losing a session's process or its tracker
-SESSION_END_SECONDS = 0.2  # how long a session may take to end by itself after its client has disconnected
-GREETING_SECONDS = 2.0  # how long a client may take to greet a server after connecting
-PROBE_SECONDS = 3.0  # how long a server may take to answer a probe
-ANSWER_SECONDS = 5.0  # time limit for connecting to a tracker, and for an answer that needs no device
+RETRY_SECONDS = 0.2
+"""How long a server pauses after losing a session's process or its tracker."""
+
+SESSION_END_SECONDS = 0.2
+"""How long a session may take to end by itself after its client has disconnected."""
+
+GREETING_SECONDS = 2.0
+"""How long a client may take to greet a server after connecting."""
+
+PROBE_SECONDS = 3.0
+"""How long a server may take to answer a probe."""
+
+ANSWER_SECONDS = 5.0
+"""The time limit for connecting to a tracker, and for an answer that needs no device."""
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+
 Address = tuple[str, Port, str]
 """A device on loan: its host, its port, and the key for one connection."""
 

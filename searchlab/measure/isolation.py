@@ -19,29 +19,54 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same numbers on all architectures except Alpha
-_VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
-_PATH_BENEATH = 1  # LANDLOCK_RULE_PATH_BENEATH
-_WRITE_FILE, _READ_FILE = 1 << 1, 1 << 2 | 1  # LANDLOCK_ACCESS_FS_*; reading includes executing
-_READ_DIRECTORY = _READ_FILE | 1 << 3
-_FILE_RIGHTS = (0x1FFF, 0x3FFF, 0x7FFF, 0x7FFF, 0xFFFF)  # all rights, from Landlock version 1 on
-_TCP, _RESTRICTS_TCP = 0b11, 4  # LANDLOCK_ACCESS_NET_*, and the first version with them
-_SCOPE_SOCKETS, _SCOPE_SIGNAL = 1 << 0, 1 << 1  # LANDLOCK_SCOPE_*
-_SCOPES_SIGNALS = 6  # the first Landlock version with this scope
-_NO_NEW_PRIVS = 38  # PR_SET_NO_NEW_PRIVS
-_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # CLONE_NEWUSER, CLONE_NEWNET
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
-_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
-_OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")  # Python, C++, LLVM, libc
-_STATUS = ("Umask", "Threads", "SigBlk", "SigIgn", "SigCgt", "Cpus_allowed", "Seccomp")  # compared fields: proc(5)
-_LIMITS = 16  # the number of Linux's resource limits: getrlimit(2)
+_SYS_LANDLOCK_CREATE_RULESET = 444  # these numbers are the same on all architectures except Alpha
+_SYS_LANDLOCK_ADD_RULE = 445
+_SYS_LANDLOCK_RESTRICT_SELF = 446
+_LANDLOCK_CREATE_RULESET_VERSION = 1
+_LANDLOCK_RULE_PATH_BENEATH = 1
+_LANDLOCK_ACCESS_FS_EXECUTE = 1 << 0
+_LANDLOCK_ACCESS_FS_WRITE_FILE = 1 << 1
+_LANDLOCK_ACCESS_FS_READ_FILE = 1 << 2
+_LANDLOCK_ACCESS_FS_READ_DIR = 1 << 3
+_LANDLOCK_ACCESS_NET_BIND_TCP = 1 << 0
+_LANDLOCK_ACCESS_NET_CONNECT_TCP = 1 << 1
+_LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET = 1 << 0
+_LANDLOCK_SCOPE_SIGNAL = 1 << 1
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+
+_READ_FILE = _LANDLOCK_ACCESS_FS_EXECUTE | _LANDLOCK_ACCESS_FS_READ_FILE
+_READ_DIRECTORY = _READ_FILE | _LANDLOCK_ACCESS_FS_READ_DIR
+_TCP = _LANDLOCK_ACCESS_NET_BIND_TCP | _LANDLOCK_ACCESS_NET_CONNECT_TCP
+
+_FILE_RIGHTS = (0x1FFF, 0x3FFF, 0x7FFF, 0x7FFF, 0xFFFF)
+"""All rights to files, from Landlock version 1 on."""
+
+_TCP_VERSION = 4
+"""The first version of Landlock with rights to TCP."""
+
+_SCOPE_VERSION = 6
+"""The first version of Landlock with scopes."""
+
+_OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")
+"""How Python, C++, LLVM and the C library report a lack of memory."""
+
+_STATUS = ("Umask", "Threads", "SigBlk", "SigIgn", "SigCgt", "Cpus_allowed", "Seccomp")
+"""The fields of ``/proc/self/status`` to compare; see proc(5)."""
+
+_LIMITS = 16
+"""The number of Linux's resource limits; see getrlimit(2)."""
+
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
 def die_with(parent: int) -> None:
     """Make Linux kill this process when its parent ends, whatever the reason."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent ended before the call
         os._exit(1)
 
@@ -61,7 +86,7 @@ def confine_signals() -> bool:
 
     Source: Linux, Documentation/userspace-api/landlock.rst, "IPC scoping".
     """
-    return _landlock_version() >= _SCOPES_SIGNALS and _restrict(0, 0, _SCOPE_SIGNAL, {})
+    return _landlock_version() >= _SCOPE_VERSION and _restrict(0, 0, _LANDLOCK_SCOPE_SIGNAL, {})
 
 
 def confine(readable: Iterable[Path], writable: Path) -> bool:
@@ -74,9 +99,10 @@ def confine(readable: Iterable[Path], writable: Path) -> bool:
         return False
     rights = _FILE_RIGHTS[min(version, len(_FILE_RIGHTS)) - 1]
     rules = {path: _READ_DIRECTORY if path.is_dir() else _READ_FILE for path in readable if path.exists()}
-    rules |= {path: _READ_FILE | _WRITE_FILE for path in rules if path.is_char_device()} | {writable: rights}
-    scopes = _SCOPE_SIGNAL | _SCOPE_SOCKETS if version >= _SCOPES_SIGNALS else 0
-    return _restrict(rights, _TCP if version >= _RESTRICTS_TCP else 0, scopes, rules)
+    rules |= {path: _READ_FILE | _LANDLOCK_ACCESS_FS_WRITE_FILE for path in rules if path.is_char_device()}
+    rules[writable] = rights
+    scopes = _LANDLOCK_SCOPE_SIGNAL | _LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET if version >= _SCOPE_VERSION else 0
+    return _restrict(rights, _TCP if version >= _TCP_VERSION else 0, scopes, rules)
 
 
 def leave_network() -> bool:
@@ -84,21 +110,25 @@ def leave_network() -> bool:
 
     It needs user namespaces, which some containers and distributions do not allow.
     """
-    return sys.platform == "linux" and int(ctypes.CDLL(None).unshare(_NEW_USER | _NEW_NETWORK)) == 0
+    return sys.platform == "linux" and int(ctypes.CDLL(None).unshare(_CLONE_NEWUSER | _CLONE_NEWNET)) == 0
 
 
 def _landlock_version() -> int:
     """Return the version of Landlock that this kernel offers, or a number below 1."""
     if sys.platform != "linux":
         return 0
-    return int(ctypes.CDLL(None).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION))
+    return int(
+        ctypes.CDLL(None).syscall(
+            _SYS_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), _LANDLOCK_CREATE_RULESET_VERSION
+        )
+    )
 
 
 def _restrict(files: int, network: int, scopes: int, rules: Mapping[Path, int]) -> bool:
     """Restrict this process with Landlock, except for the rights in ``rules``, and return whether this succeeded."""
     libc = ctypes.CDLL(None)
     attributes = struct.pack("3Q", files, network, scopes)  # landlock_ruleset_attr
-    ruleset = libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+    ruleset = libc.syscall(_SYS_LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     if ruleset < 0:
         return False
     try:
@@ -106,11 +136,14 @@ def _restrict(files: int, network: int, scopes: int, rules: Mapping[Path, int]) 
             beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
             try:
                 rule = struct.pack("=Qi", rights, beneath)  # landlock_path_beneath_attr
-                if libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0):
+                if libc.syscall(_SYS_LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_RULE_PATH_BENEATH, rule, 0):
                     return False
             finally:
                 os.close(beneath)
-        return bool(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 and libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0)
+        return bool(
+            libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            and libc.syscall(_SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0) == 0
+        )
     finally:
         os.close(ruleset)
 
@@ -161,7 +194,7 @@ def add_memory_limit(text: str, megabytes: int, peak: int = 0) -> str:
 def become_subreaper() -> None:
     """Make this process the parent of any descendant whose own parent ends."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def kill_children(but: Container[int] = ()) -> None:

@@ -268,8 +268,10 @@ class DeviceUnfit(_Answer, frozen=True):
 
 SetUp = SetUpBuilder | SetUpRunner | SetUpFunction
 Work = Build | Extract | RunProgram | Call | Remeasure | RunOn
+
 Done = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Remeasured | DeviceLost | DeviceUnfit
 """The last answer to a message."""
+
 Answer = Started | Scheduled | InputsReceived | Done
 
 

@@ -37,8 +37,11 @@ from .process import (
     wait_for_answers,
 )
 
-FLUSHABLE_CPUS = ("x86_64", "aarch64")  # the architectures on which TVM can remove data from a CPU's caches
-CHUNK_SIZE = 16  # the maximum number of configs per feature-extraction job
+FLUSHABLE_CPUS = ("x86_64", "aarch64")
+"""The architectures on which TVM can remove data from a CPU's caches."""
+
+CHUNK_SIZE = 16
+"""The maximum number of configs per feature-extraction job."""
 
 Job = TypeVar("Job")
 

@@ -46,14 +46,29 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 Environment = Mapping[str, str]
 Process: TypeAlias = "subprocess.Popen[bytes] | ForkedProcess"
 
-START_SECONDS = 120.0  # time limit for importing TVM, and for creating a workload's inputs and reference results
-STOPPED_SECONDS = 30.0  # how long a worker may be stopped by a signal before its time limit goes on
-SLICE_SECONDS = 1.0  # the longest wait after which a time limit is checked
-SEND_SECONDS = 20.0  # time limit for an idle worker to read a message
-WORKER_END_SECONDS = 1.0  # time limit for a worker that has closed its connection to end by itself
-SERVER_END_SECONDS = 5.0  # time limit for the fork server to end its forks
-MAX_ANSWER = 1 << 28  # the maximum length of an answer from a process that runs candidates, in bytes
-MAX_MESSAGE_BYTES = 1 << 17  # the maximum length of a message to the fork server, in bytes
+START_SECONDS = 120.0
+"""The time limit for importing TVM, and for creating a workload's inputs and reference results."""
+
+STOPPED_SECONDS = 30.0
+"""How long a worker may be stopped by a signal before its time limit goes on."""
+
+SLICE_SECONDS = 1.0
+"""The longest wait after which a time limit is checked."""
+
+SEND_SECONDS = 20.0
+"""The time limit for an idle worker to read a message."""
+
+WORKER_END_SECONDS = 1.0
+"""The time limit for a worker that has closed its connection to end by itself."""
+
+SERVER_END_SECONDS = 5.0
+"""The time limit for the fork server to end its forks."""
+
+MAX_ANSWER = 1 << 28
+"""The maximum length of an answer from a process that runs candidates, in bytes."""
+
+MAX_MESSAGE_BYTES = 1 << 17
+"""The maximum length of a message to the fork server, in bytes."""
 
 _HEADER = struct.Struct("<Q")
 _PIECE = 1 << 20

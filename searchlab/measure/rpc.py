@@ -22,7 +22,8 @@ from .messages import Built, DeviceLost, DeviceUnfit, Failed, InputsReceived, Ra
 from .pool import BuildingMeasurer, JobBatch
 from .process import MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
 
-POLL_SECONDS = 1.0  # the time between checks for registered devices while a request is pending
+POLL_SECONDS = 1.0
+"""The time between checks for registered devices while a request is pending."""
 
 
 class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):

@@ -28,6 +28,7 @@ Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 _HERE = Path(__file__).resolve()
+
 SUITE_DIRECTORIES = (_HERE.parents[2] / "studies" / "suite", _HERE.parents[1] / "suites")
 """The directories in which suites are found by name, in a checkout and in an installed package."""
 

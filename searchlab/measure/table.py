@@ -31,8 +31,11 @@ from ..target import Target
 from .contract import MeasurementsByProgram, Measurer, MeasureSettings, RunSettings, SpaceCosts
 from .pool import BuildPool
 
-MIN_CONFIGS_FOR_PROCESSES = 512  # for fewer configs, starting processes takes longer than it saves
-ABSENT_DISTANCE = 1e3  # of a knob that only one of two configs has; larger than the sum over all shared knobs
+MIN_CONFIGS_FOR_PROCESSES = 512
+"""The number of configs below which starting processes takes longer than it saves."""
+
+ABSENT_DISTANCE = 1e3
+"""The distance of a knob that only one of two configs has: more than the sum over all shared knobs."""
 
 
 _CHECKED_TABLES: WeakKeyDictionary[Space, set[str]] = WeakKeyDictionary()

@@ -42,15 +42,28 @@ from .isolation import StateComparison, add_memory_limit, limit_memory
 from .messages import Answer, DeviceLost, DeviceUnfit, Done, Failed, Ran, Remeasured, Reply, SetUp, SetUpRunner, Work
 from .process import Channel
 
-COLD_SECONDS = 0.01  # shorter executions are timed by TVM's evaluator, which warms up and has no overhead
-# A single execution may take this many times a program's readings, plus an allowance in seconds for the call itself:
+COLD_SECONDS = 0.01
+"""The time below which executions are timed by TVM's evaluator, which warms up and has no overhead."""
 SINGLE_FACTOR = 4.0
+"""How many times a program's readings a single execution may take, plus the allowances below."""
+
 SINGLE_SECONDS = 20e-6
-DEVICE_SECONDS = 1e-4  # the same, in addition, for a GPU or a device of a fleet
-MAX_SINGLE_EXECUTIONS = 20  # other work on this machine slows down some executions, but hardly all of them
-SINGLE_TOTAL = 0.1  # after this time in seconds, three tries are enough, since other work hardly slows long executions
-WARM_SECONDS = 1e-3  # caches and threads are warmed up before a single execution of a program that is faster than this
-SESSION_TIMEOUT_ERROR = "RPCSessionTimeoutError"  # what a server reports when it ends a session that took too long
+"""The allowance for the call itself, in seconds."""
+
+DEVICE_SECONDS = 1e-4
+"""The additional allowance for a GPU or a device of a fleet, in seconds."""
+
+MAX_SINGLE_EXECUTIONS = 20
+"""The maximum number of single executions. Other work on this machine slows down some of them, but hardly all."""
+
+SINGLE_TOTAL = 0.1
+"""The time in seconds after which three tries are enough, since other work hardly slows long executions."""
+
+WARM_SECONDS = 1e-3
+"""The time below which caches and threads are warmed up before a single execution of a program."""
+
+SESSION_TIMEOUT_ERROR = "RPCSessionTimeoutError"
+"""What a server reports when it ends a session that took too long."""
 
 Load = Callable[[], "tvm.runtime.Module"]
 
@@ -85,7 +98,8 @@ class Cases(NamedTuple):
     timed: Case
 
 
-SEED_OFFSET = 1 << 20  # the difference between the seeds of the two cases, if no inputs with exact results exist
+SEED_OFFSET = 1 << 20
+"""The difference between the seeds of the two cases, if no inputs with exact results exist."""
 
 
 def make_cases(workload: Workload, check: bool, seed: int = 0, error_factor: float = 1.0) -> Cases:

@@ -40,13 +40,17 @@ from .open import open_runs
 from .plan import OnChargedRun, OnChargedTrial, Run
 from .progress import announce
 
-MAX_LOSSES = 5  # the number of times that a run may be lost without progress in its log before it counts as failed
-POLL_SECONDS = 1.0  # the interval at which the logs of runs on an executor are checked for new trials, in seconds
+MAX_LOSSES = 5
+"""The number of times that a run may be lost without progress in its log before it counts as failed."""
+
+POLL_SECONDS = 1.0
+"""The interval at which the logs of runs on an executor are checked for new trials, in seconds."""
 
 BUSY_LOG_SECONDS = 20.0
 """How long a run waits for another process, such as a worker presumed lost, to finish writing its log, in seconds."""
 
-WARNING_SUFFIX = ".warning"  # the ending of files in a study's shared folder that contain a warning from a worker
+WARNING_SUFFIX = ".warning"
+"""The ending of files in a study's shared folder that contain a warning from a worker."""
 
 Outcomes = Iterator[tuple[Run, Log | SearchlabError]]
 """Each run, with either its complete log or the reason why it failed."""

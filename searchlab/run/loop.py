@@ -36,9 +36,14 @@ from .open import discard_log, reproduction_error
 from .plan import OnChargedTrial, Run
 from .progress import announce
 
-DIGITS = 9  # the number of decimal places to which the logarithms in a header are rounded
-FAILURES_SUFFICE = 16  # the number of trials after which a run in which all trials failed issues a warning
-SENTINEL_ROUNDS = 3  # the number of times that the sentinel is timed for each reading
+DIGITS = 9
+"""The number of decimal places to which the logarithms in a header are rounded."""
+
+FAILURES_SUFFICE = 16
+"""The number of trials after which a run in which all trials failed issues a warning."""
+
+SENTINEL_ROUNDS = 3
+"""The number of times that the sentinel is timed for each reading."""
 
 
 _PROGRAM_ROLES = ("core", "workload", "space", "table")

@@ -24,8 +24,11 @@ from ..records import Trial
 from ..workload import Workload
 from .plan import OnChargedRun, OnChargedTrial, OnRun, OnTrial, Run
 
-LOGGER = logging.getLogger("searchlab")  # receives a message at level INFO for each new trial
-LINE_SECONDS = 30.0  # the time between two lines of progress where bars cannot be drawn
+LOGGER = logging.getLogger("searchlab")
+"""The logger that receives a message at level INFO for each new trial."""
+
+LINE_SECONDS = 30.0
+"""The time between two lines of progress where bars cannot be drawn."""
 
 _show_phase: ContextVar[Callable[[str], None] | None] = ContextVar("show_phase", default=None)
 

@@ -39,7 +39,8 @@ from .plan import OnRun, Run, SpaceChoice, Strategy, plan_run, select_shard, spa
 from .progress import show_progress
 from .warm_start import EarlierRuns, WarmStart
 
-SUITE_KEYS = ("workloads", "spaces", "target", "measure")  # study keys whose values are provided by a suite's tables
+SUITE_KEYS = ("workloads", "spaces", "target", "measure")
+"""The study keys whose values are provided by a suite's tables."""
 
 Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")]
 """A number of trials relative to a table's difficulty: ``difficulty``, or a multiple such as ``0.5 difficulty``."""

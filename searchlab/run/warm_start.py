@@ -37,7 +37,8 @@ Source = str | Path | Result
 """A source of a warm start: a log, a directory of logs, a result, the tables of a suite, such as ``"suite:v1/dev"``, or
 ``"default"``, the default config of the space, which is then the run's first trial."""
 
-TRIALS_PER_TABLE = 128  # the number of random trials that a warm start uses from each table of a suite
+TRIALS_PER_TABLE = 128
+"""The number of random trials that a warm start uses from each table of a suite."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,11 @@ from scipy.special import stdtr
 from ..arrays import Floats
 from .intervals import DECIMALS, Interval, number_phrase, satterthwaite, t_interval
 
-MIN_WORKLOADS = 11  # minimum for claims about other workloads; with fewer, no test of ten strategies is significant
-ROPE = 0.01  # region of practical equivalence: smaller differences in area under the curve do not matter
+MIN_WORKLOADS = 11
+"""The minimum number of workloads for claims about others; with fewer, no test of ten strategies is significant."""
+
+ROPE = 0.01
+"""The region of practical equivalence: smaller differences in area under the curve do not matter."""
 
 
 @dataclass(frozen=True)

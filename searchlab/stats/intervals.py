@@ -21,7 +21,10 @@ from ..arrays import Floats
 Sample = Sequence[Floats]
 
 LEVEL = 0.95
-DECIMALS = 12  # decimal places to which areas are compared, because equal areas may differ in their last bits
+
+DECIMALS = 12
+"""The decimal places to which areas are compared, because equal areas may differ in their last bits."""
+
 _TAIL = (1 - LEVEL) / 2
 
 

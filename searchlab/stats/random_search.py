@@ -11,8 +11,11 @@ import numpy as np
 
 from ..arrays import Floats
 
-PART = 0.96  # the fraction of the way from the median to the optimum at which random search ends a score
-EXACT_GAIN = 1e-9  # excludes only the rounding error of the sums, which is what remains in an exhausted space
+PART = 0.96
+"""The fraction of the way from the median to the optimum at which random search ends a score."""
+
+EXACT_GAIN = 1e-9
+"""The least gain that counts. It excludes only the rounding error of the sums, which remains in an exhausted space."""
 
 LogSeconds = Annotated[float, msgspec.Meta(gt=-36, lt=36)]
 """The natural logarithm of a duration in seconds."""

@@ -14,10 +14,17 @@ import numpy as np
 
 from ..arrays import Floats, Ints
 
-ALPHA = 0.05  # maximum probability that a family of tests calls any two equal strategies different
-EXACT_RANK_SUM = 100  # maximum total number of runs of both strategies for which the rank-sum test is exact
-EXACT_SIGNED_RANK = 200  # maximum number of pairs for which the signed-rank test is exact
-MAX_DECIMALS = 300  # ten to this power is still finite
+ALPHA = 0.05
+"""The maximum probability that a family of tests calls any two equal strategies different."""
+
+EXACT_RANK_SUM = 100
+"""The maximum total number of runs of both strategies for which the rank-sum test is exact."""
+
+EXACT_SIGNED_RANK = 200
+"""The maximum number of pairs for which the signed-rank test is exact."""
+
+MAX_DECIMALS = 300
+"""The maximum number of decimal places, since ten to this power is still finite."""
 
 
 def rounded(values: Floats) -> Floats:

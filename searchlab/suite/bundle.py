@@ -33,10 +33,13 @@ from .trajectories import RecordedTables, Trajectories, decode_trajectories, rea
 
 BUNDLE_SUFFIX = ".zip"
 SUBMISSION, SOURCE, PROJECT, README = "submission.json", "source/", "pyproject.toml", "README.md"
+
 TEXT_SUFFIXES = (".py", ".toml", ".md", ".txt", ".json", ".csv")
 """The endings of source files. Everything in a bundle but its trajectories can be read by a person."""
+
 MAX_FILES, MAX_BYTES = 200, 32 << 20
 _NAME = re.compile(r"[A-Za-z0-9_./+-]{1,200}")
+
 DIGITS = 6
 """The number of decimal places of the areas in a submission."""
 

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STYLES = {"better": "green", "worse": "red"}
-MAX_BASELINES = 6  # maximum number of baselines with their own rows and columns; the report shows all baselines
+
+MAX_BASELINES = 6
+"""The maximum number of baselines with their own rows and columns; the report shows all baselines."""
 
 
 def suite_study(

@@ -55,10 +55,12 @@ _MAX_MESSAGE_BYTES = 64 << 20
 
 
 RANDOM = "random"
+
 MAX_BLIND_SHARE = 0.5
 """The share of a strategy's lead over random search that must not remain if it is told shuffled measurements."""
 
-ROUNDS = 3  # runs over each table, if there is time
+ROUNDS = 3
+"""The number of runs over each table, if there is time."""
 
 STANDARD_ERRORS = 3.0
 """The number of standard errors by which it must not exceed random search then."""

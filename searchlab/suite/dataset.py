@@ -22,6 +22,7 @@ from ..tables.info import named_values
 from .cards import TableCard
 
 README, CROISSANT = "README.md", "croissant.json"
+
 COLUMNS = {
     "config.*": "the value of each knob; empty where a config does not have the knob",
     "cost": "the time of one execution in seconds, infinite if the config failed",

@@ -27,6 +27,7 @@ from .confined import RANDOM, BundleVerification
 from .trajectories import RecordedTables, Trajectories, baselines
 
 CITATION = "CITATION.cff"
+
 BUDGETS = (1.0, 0.5, 0.25)
 """The shares of the protocol's trials after which strategies are compared."""
 

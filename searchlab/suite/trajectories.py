@@ -34,7 +34,9 @@ from ..stats.random_search import RandomDraws
 
 FORMAT = 1
 _TYPES = {"table": ("string",), "seed": ("int64",), "configs": (INTEGERS,), "ended": ("bool",)}
-USES_FILE = "test-splits.jsonl"  # the file, in the user's data directory, of strategies that were run on a test split
+
+USES_FILE = "test-splits.jsonl"
+"""The file, in the user's data directory, of strategies that were run on a test split."""
 
 
 class Trajectory(msgspec.Struct, frozen=True, array_like=True):

@@ -44,15 +44,21 @@ from .cards import TableCard
 from .dataset import dataset_files
 from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajectory, baselines, read_trajectories
 
-SECONDS = 100.0  # the time limit for replaying, unless all runs are replayed
-CHECK_SECONDS = 2.0  # the time after which no further run of a baseline is replayed before it is used
-SAMPLE = 64  # the number of configs to look up in a space if this requires building programs
+SECONDS = 100.0
+"""The time limit for replaying, unless all runs are replayed."""
+
+CHECK_SECONDS = 2.0
+"""The time after which no further run of a baseline is replayed before it is used."""
+
+SAMPLE = 64
+"""The number of configs to look up in a space if this requires building programs."""
 
 NUMPY_WITHOUT = "NPY_DISABLE_CPU_FEATURES"
 """The environment variable with features of the CPU that numpy must not use."""
 
 OnStep = Callable[[str, list[str]], None]
 """A function called after each step, with a description of what was checked and a sentence for each problem."""
+
 Case = tuple[Trajectories, str, Trajectory]
 """A run to replay: the trajectories of its strategy, the name of its table, and its trajectory."""
 

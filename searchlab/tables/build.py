@@ -34,10 +34,16 @@ from ..target import Target
 from ..workload import Workload
 from .passes import OnBlock, TimedPasses
 
-DEFAULT_PASSES = 3  # default number of passes over all programs
+DEFAULT_PASSES = 3
+"""The default number of passes over all programs."""
+
 MAX_PASSES = 1000
-WORK_SUFFIX = ".building"  # suffix of the directory in which a table is built
-BATCH = 32  # configs per batch: enough to keep all build processes busy, but little work to lose in an interruption
+
+WORK_SUFFIX = ".building"
+"""The suffix of the directory in which a table is built."""
+
+BATCH = 32
+"""The number of configs in a batch: enough to keep all build processes busy, but little to lose in an interruption."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from ..options import Between, Count, Seed, check_option, checks_arguments
 from ..plugins import Plugin
 from ..run.study import FeaturesName
 
-MIN_TRIALS = 8  # minimum number of successful trials in a log
+MIN_TRIALS = 8
+"""The minimum number of successful trials in a log."""
 
 Split = Literal["within-task", "by-task"]
 

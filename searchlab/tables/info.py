@@ -28,10 +28,19 @@ from .landscape import Landscape, percent
 from .passes import MAX_DEVIATION
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-NEAR = (0.05, 0.10)  # configs that are slower than the best by at most these fractions are counted
-READINGS = 64  # minimum number of readings in a time block of a table that was timed in passes
-BLOCKS = 16  # number of time blocks in a table that was timed once
-MIN_PROGRAMS = 10  # minimum number of programs in each of these blocks; a smaller table is not tested
+
+NEAR = (0.05, 0.10)
+"""The fractions by which the configs that count as near the best are slower than it, at most."""
+
+READINGS = 64
+"""The minimum number of readings in a time block of a table that was timed in passes."""
+
+BLOCKS = 16
+"""The number of time blocks in a table that was timed once."""
+
+MIN_PROGRAMS = 10
+"""The minimum number of programs in each of these blocks; a smaller table is not tested."""
+
 SIGNIFICANCE_LEVEL = 1e-3
 
 

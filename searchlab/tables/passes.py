@@ -25,13 +25,26 @@ from ..measure.contract import CannotMeasure, Remeasurer
 from ..records import Trial
 from ..space import Space
 
-BLOCK_SIZE = 32  # programs in a block
-SENTINEL_INTERVAL = 8  # programs between two readings of the sentinel
-MAX_DEVIATION = 0.10  # maximum relative deviation in a block, of the sentinel or of the programs in the median
-MAX_TRIES = 8  # how often deviating blocks are timed again before timing stops with an error
-FINAL_SHARE = 0.02  # fraction of the programs that are timed again in turn at the end, because they are the fastest
-FINAL_ROUNDS = 48  # how often each of the fastest programs is timed
-FINAL = -1  # the number of the pass over the fastest programs
+BLOCK_SIZE = 32
+"""The number of programs in a block."""
+
+SENTINEL_INTERVAL = 8
+"""The number of programs between two readings of the sentinel."""
+
+MAX_DEVIATION = 0.10
+"""The maximum relative deviation in a block, of the sentinel or of the programs in the median."""
+
+MAX_TRIES = 8
+"""How often deviating blocks are timed again before timing stops with an error."""
+
+FINAL_SHARE = 0.02
+"""The fraction of the programs that are timed again in turn at the end, because they are the fastest."""
+
+FINAL_ROUNDS = 48
+"""How often each of the fastest programs is timed."""
+
+FINAL = -1
+"""The number of the pass over the fastest programs."""
 
 OnBlock = Callable[[str, int, int], None]
 """A function called after each block with a description, the number of blocks done, and the total number of blocks."""

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 UNKNOWN_FLOPS = 10**9
 
-MAX_ELEMENTS = 2**31 - 1  # the largest extent, and number of elements of an array, as programs index with int32
+MAX_ELEMENTS = 2**31 - 1
+"""The largest extent, and number of elements of an array, as programs index with int32."""
 
 PACK = "pack_"
 """The prefix of the names of functions that pack an argument; see :func:`packed_arguments`."""

@@ -19,7 +19,8 @@ from .tir import Tir
 if TYPE_CHECKING:
     import tvm
 
-BLOCK = "epilogue"  # the name of the block that computes the elementwise operations
+BLOCK = "epilogue"
+"""The name of the block that computes the elementwise operations."""
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,14 @@ from .base import UNKNOWN_FLOPS, Argument, Workload, arguments_of
 if TYPE_CHECKING:
     import tvm
 
-MAX_BYTES = 1 << 26  # the maximum size of a decompressed program in bytes
-ERRORS = 64  # the minimum number of elements from whose errors a tolerance is determined
-TWIN = "_reference"  # the suffix of the name of a NumPy function that computes the same results as a PrimFunc
+MAX_BYTES = 1 << 26
+"""The maximum size of a decompressed program in bytes."""
+
+ERRORS = 64
+"""The minimum number of elements from whose errors a tolerance is determined."""
+
+TWIN = "_reference"
+"""The suffix of the name of a NumPy function that computes the same results as a PrimFunc."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PERFECT_TILE, PARTITIONED_TILE = "SamplePerfectTile", "SamplePartitionedTile"
 CATEGORICAL, COMPUTE_LOCATION = "SampleCategorical", "SampleComputeLocation"
+
 SAMPLING = (PERFECT_TILE, PARTITIONED_TILE, CATEGORICAL, COMPUTE_LOCATION)
 """TVM's names for the sampling instructions."""
 

@@ -19,6 +19,7 @@ from searchlab.plugins import line_of, load_attribute
 from searchlab.space import Value
 
 Values = Mapping[str, Value]
+
 Restrict = str | Callable[..., Any]
 """An expression, a function of some knobs or of the config, or the name of such a function, ``"module:name"``."""
 

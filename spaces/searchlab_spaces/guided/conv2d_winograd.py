@@ -29,14 +29,17 @@ if TYPE_CHECKING:
 
 RESULTS, KERNEL = 4, 3
 """The side lengths of a result tile and of a kernel."""
+
 SIDE = RESULTS + KERNEL - 1
 """The side length of an image tile."""
+
 POINTS = (0.0, 5 / 8, -5 / 8, 3 / 2, -3 / 2)
 """The points, besides infinity, at which the transforms' polynomials are evaluated.
 
 They determine the rounding error: see Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd
 Convolution for Deep Neural Networks" (2020). With 0, 1, -1, 2 and -2, the error is about four times as large.
 """
+
 ERROR = 4.0
 """The factor by which the tolerance for rounding errors is multiplied."""
 

@@ -21,11 +21,13 @@ SPLIT_POLICIES: dict[str, Callable[[int], list[int]]] = {
 """The values of each part of a tile except the outermost, by policy; ``"candidate"`` lists complete tiles instead."""
 
 REORDER_POLICIES = ("identity", "all", "interval_all", "candidate", "interleave", "interleave_cuda")
+
 GPU_LEVELS = {
     "bind_gpu": ("blockIdx", "threadIdx"),
     "bind_gpu_virtual": ("blockIdx", "vthread", "threadIdx"),
 }
 """The levels to which loops are bound, outermost first, by annotate policy."""
+
 MARKS = ("none", "unroll", "vec")
 """The words from which the other annotate policies are composed, joined by ``_``; ``try`` is a synonym of ``none``."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 UNROLLED = 16
 """The maximum number of unrolled rows or pixels: more would not fit in registers."""
+
 VECTORISED = 64
 """The maximum number of vectorised columns or channels: four vectors of sixteen floats."""
 

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV
 
 LOCATE_CACHE = "locate_cache"
-# Any combination of MARKS is allowed; these are suggested for a misspelled policy.
+
 COMMON_MARKS = ("none", "unroll", "vec", "try_unroll", "try_vec", "try_unroll_vec")
+"""The marks that are suggested for a misspelled policy, although any combination of MARKS is allowed."""
 
 INDEPENDENT = "knobs must not depend on choices: define them from the loops of the workload"
 
