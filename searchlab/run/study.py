@@ -461,28 +461,8 @@ class Study:
         for model in spec.cost_model_entries:  # including those that no policy uses
             COST_MODELS.check_name(model.name)
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
-        labels = [strategy.label for _, strategy in strategies]
-        _check_distinct("policy", [file_name(label) for label in labels])
-        strategy_names = [*labels, *(self.suite.baseline_files if self.suite else ())]
-        spaces = [entry.title for entry in spec.space_entries]
-        with_space = [  # as in a report on several spaces
-            f"{space} / {strategy.label}"
-            for space in spaces
-            for entry, strategy in strategies
-            if space in (entry.spaces or spaces)
-        ]
-        for key, names, choices in (
-            ("contrasts", [name for pair in spec.contrasts for name in pair], strategy_names),
-            (
-                "claims",
-                [name for claim in spec.claims for name in (claim.strategy, *claim.opponents)],
-                strategy_names + with_space,
-            ),
-        ):
-            for name in names:
-                if name not in choices:
-                    hint = did_you_mean(name, choices)
-                    raise SearchlabError(f"{key} refer to the strategy {name!r}, which is not in the study{hint}")
+        _check_distinct("policy", [file_name(strategy.label) for _, strategy in strategies])
+        self._check_references(strategies)
         left_out: list[str] = []
         runs: list[Run] = []
         earlier: dict[tuple[str, ...], EarlierRuns] = {}  # by the sources of a warm start
@@ -526,6 +506,28 @@ class Study:
         for sources, run_warm_starts in warm_starts.items():
             earlier[sources].check_used(run_warm_starts)
         return runs, left_out
+
+    def _check_references(self, strategies: Sequence[tuple[PolicyEntry, Strategy]]) -> None:
+        """Raise SearchlabError if a contrast or claim refers to a strategy that is not in the study."""
+        spec = self.spec
+        names = [*(strategy.label for _, strategy in strategies), *(self.suite.baseline_files if self.suite else ())]
+        spaces = [entry.title for entry in spec.space_entries]
+        names_with_space = [  # as in a report on several spaces
+            f"{space} / {strategy.label}"
+            for space in spaces
+            for entry, strategy in strategies
+            if space in (entry.spaces or spaces)
+        ]
+        in_contrasts = [name for pair in spec.contrasts for name in pair]
+        in_claims = [name for claim in spec.claims for name in (claim.strategy, *claim.opponents)]
+        for key, references, choices in (
+            ("contrasts", in_contrasts, names),
+            ("claims", in_claims, names + names_with_space),
+        ):
+            for name in references:
+                if name not in choices:
+                    hint = did_you_mean(name, choices)
+                    raise SearchlabError(f"{key} refer to the strategy {name!r}, which is not in the study{hint}")
 
     def _all_costs(self, space_choice: SpaceChoice, settings: Settings) -> SpaceCosts | None:
         if not settings.replays:
