@@ -90,7 +90,7 @@ RATES = ("gflop/s", "gflops", "gflops/s")
 TOLERANCE = 1e-6
 
 MIN_COMPLETENESS = 0.9
-"""A file that lists a smaller share of its :func:`plausible` configs is assumed to contain only part of a space."""
+"""The share of the :func:`count_plausible` configs below which a file is assumed to contain only part of a space."""
 
 MAX_LISTED = 1 << 14
 """The number of configs above which legal configs are counted in a random sample."""
@@ -257,21 +257,22 @@ def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> For
         parameters[name] = list(dict.fromkeys(cast("list[Value]", choices)))
     if not parameters:
         raise SearchlabError(f"{path} has no tuning parameters, so there is nothing to search")
-    positions = {name: {value: value for value in values} for name, values in parameters.items()}
+    # 1, 1.0 and true are the same value.
+    choices_by_name = {name: {value: value for value in values} for name, values in parameters.items()}
     rows = []
-    for number, entry in enumerate(file.cache.values(), 1):
+    for number, item in enumerate(file.cache.values(), 1):
         problem = f"{path}, record {number} is damaged"
-        measured = _convert(entry, _Entry, problem)
+        entry = _convert(item, _Entry, problem)
         config: dict[str, Any] = {}
-        for name, values_by_value in positions.items():
-            value = _value(entry.get(name))
-            if value is None or value not in values_by_value:
+        for name, choices_by_value in choices_by_name.items():
+            value = _value(item.get(name))
+            if value is None or value not in choices_by_value:
                 raise SearchlabError(
-                    f"{problem}: its {name} is {entry.get(name)!r}, which is not among the values in tune_params"
+                    f"{problem}: its {name} is {item.get(name)!r}, which is not among the values in tune_params"
                 )
-            config[name] = values_by_value[value]  # 1, 1.0 and true are the same value
-        time = _time(measured.error if isinstance(measured.error, str) else measured.time, UNITS["ms"], problem)
-        rows.append(_make_row(number, config, measured, UNITS["ms"], time, entry.items()))
+            config[name] = choices_by_value[value]
+        time = _time(entry.error if isinstance(entry.error, str) else entry.time, UNITS["ms"], problem)
+        rows.append(_make_row(number, config, entry, UNITS["ms"], time, item.items()))
     shape = file.problem_size if isinstance(file.problem_size, list) else [file.problem_size]
     sizes = "-" + "x".join(map(str, shape)) if all(type(extent) is int for extent in shape) and shape else ""
     device = str(file.device_name or "")
@@ -285,7 +286,8 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
     if not isinstance(results, list):
         raise SearchlabError(f"{path} is neither a Kernel Tuner cache file nor a T4 file: it lacks a list of results")
     metadata = metadata if isinstance(metadata, dict) else {}
-    unit = _unit(path, metadata.get("timeunit", "milliseconds"))
+    default_unit = metadata.get("timeunit", "milliseconds")
+    unit = _unit(path, default_unit)
     rows: list[_MeasuredConfig] = []
     for number, item in enumerate(results, 1):
         problem = f"{path}, record {number} is damaged"
@@ -298,16 +300,18 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
         _check_objective(path, result.objectives)
         times = {T4_TIMES[name]: time for name, time in result.times.items() if name in T4_TIMES}
         entry = _convert({**times, "timestamp": result.timestamp}, _Entry, problem)
-        measured = {str(measurement.name): measurement for measurement in result.measurements}
+        measurements = {str(measurement.name): measurement for measurement in result.measurements}
         time: Any = statistics.fmean(runtime or 0.0 for runtime in entry.times) if entry.times else None
         time_unit = unit
-        if "time" in measured and measured["time"].value is not msgspec.UNSET:
-            time = measured["time"].value
-            time_unit = _unit(path, measured["time"].unit or metadata.get("timeunit", "milliseconds"))
-        if result.invalidity != "correct" or result.correctness == 0:
-            time = str(result.invalidity) if result.invalidity != "correct" else "correctness"
-        rates = [(name, measurement.value) for name, measurement in measured.items()]
-        rows.append(_make_row(number, config, entry, unit, _time(time, time_unit, problem), rates))
+        if "time" in measurements and measurements["time"].value is not msgspec.UNSET:
+            time = measurements["time"].value
+            time_unit = _unit(path, measurements["time"].unit or default_unit)
+        if result.invalidity != "correct":
+            time = str(result.invalidity)
+        elif result.correctness == 0:
+            time = "correctness"
+        values = [(name, measurement.value) for name, measurement in measurements.items()]
+        rows.append(_make_row(number, config, entry, unit, _time(time, time_unit, problem), values))
     parameters: dict[str, list[Any]] = {}
     for parameter in rows[0].record.config if rows else ():
         values = list(dict.fromkeys(row.record.config[parameter] for row in rows))
@@ -403,7 +407,7 @@ def _task(
     task = ForeignTask(format, name, workload, "", target, trials, host=host, statistic=statistic, left_out=notes)
     task = drop_repeated_configs(task)
     configs = [cast("dict[str, Value]", trial.record.config) for trial in task.trials]
-    listed, expected = len(configs), plausible(parameters, configs)
+    listed, expected = len(configs), count_plausible(parameters, configs)
     if partial := listed < MIN_COMPLETENESS * expected:
         note = (
             f"about {expected - listed:,} configs: the file lists only {listed:,} of the {expected:,} configs whose "
@@ -414,7 +418,7 @@ def _task(
     return replace(task, space=listed_space(parameters, configs), partial=partial)
 
 
-def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]) -> int:
+def count_plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]) -> int:
     """Estimate the number of legal configs from the combinations of values that occur in ``configs``.
 
     A kernel's files do not contain its restrictions, but each restriction usually concerns few parameters. A config is
@@ -440,12 +444,12 @@ def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mappi
         choices = np.tile(np.arange(len(indices)), len(legal))[:, None]
         legal = np.concatenate([np.repeat(legal, len(indices), axis=0), choices], axis=1)
         for arity in range(min(max_arity, axis + 1)):
-            for others in combinations(range(axis), arity):
-                combined_names = [*others, axis]
-                occurs = np.zeros([sizes[other] for other in combined_names], dtype=np.bool_)
-                occurs[tuple(listed[:, combined_names].T)] = True
+            for earlier in combinations(range(axis), arity):
+                subset = [*earlier, axis]
+                occurs = np.zeros([sizes[i] for i in subset], dtype=np.bool_)
+                occurs[tuple(listed[:, subset].T)] = True
                 if not occurs.all():
-                    legal = legal[occurs[tuple(legal[:, combined_names].T)]]
+                    legal = legal[occurs[tuple(legal[:, subset].T)]]
     return round(min(factor * len(legal), MAX_PLAUSIBLE))
 
 

@@ -17,7 +17,7 @@ from searchlab.analysis import report
 from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning
 from searchlab.exchange.foreign import REPEATED
 from searchlab.exchange.imports import ImportOptions, detect, import_file
-from searchlab.exchange.kernel_tuner import plausible
+from searchlab.exchange.kernel_tuner import count_plausible
 from searchlab.exchange.legacy import workload_of
 from searchlab.log.format import Log, read_log
 from searchlab.log.result import load_log
@@ -524,6 +524,6 @@ def test_many_binary_parameters_are_estimated() -> None:
     rng = np.random.default_rng(0)
     parameters: dict[str, list[Value]] = {f"p{number}": [0, 1] for number in range(21)}
     drawn = [dict(zip(parameters, row, strict=True)) for row in rng.integers(2, size=(500, 21)).tolist()]
-    assert plausible(parameters, drawn) == 1 << 21
+    assert count_plausible(parameters, drawn) == 1 << 21
     only = [config for config in drawn if config["p3"] <= config["p17"]]
-    assert plausible(parameters, only) == pytest.approx(3 << 19, rel=0.05)
+    assert count_plausible(parameters, only) == pytest.approx(3 << 19, rel=0.05)
