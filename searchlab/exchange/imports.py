@@ -22,7 +22,7 @@ from ..log.format import LOGS, Header, Log, Record, computation_of, workload_nam
 from ..log.writer import encode_log
 from ..plugins import USER, Plugin, entry_points_of, names_from
 from ..schema import UNREADABLE
-from ..space import SPACES
+from ..space import SPACES, Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from . import kernel_tuner, legacy, metaschedule
@@ -137,13 +137,7 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: ImportO
     plugin = task.space if options.space is None else _with_options(options.space, task)
     records = [trial.record for trial in task.trials]
     if task.native is not None and plugin is None:
-        if options.target is not None:
-            raise SearchlabError(f"{task.name} comes from a searchlab log, which records its target; omit --target")
-        computation_of(task.native)  # raises an error if the header is damaged; nothing that it names is imported
-        if options.workload is not None:
-            _check_same_workload(task.native, parse_workload(options.workload), task.name)
-        header = msgspec.structs.replace(task.native, **({"label": options.label} if options.label else {}))
-        return ImportedLog(path, header, _renumber(sorted(records, key=lambda record: record.index)))
+        return _restore_log(task, task.native, path, options)
     workload = _workload(task, options)
     common: dict[str, Any] = {
         "workload": str(workload),
@@ -165,15 +159,7 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: ImportO
 
     with nullcontext() if options.space is None else names_from(USER):
         space = SPACES.make(plugin, workload, _target(task, options))
-    records = []
-    left_out: list[tuple[int, str]] = []
-    for trial in task.trials:
-        try:
-            config = reader.config_in(space, task, trial).to_json()
-        except InvalidConfig as error:
-            left_out.append((trial.line, str(error)))
-        else:
-            records.append(msgspec.structs.replace(trial.record, config=config))
+    records, left_out = _translate_records(reader, task, space)
     if not records:
         line, why = left_out[0]
         raise SearchlabError(
@@ -188,6 +174,33 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: ImportO
         **common,
     )
     return ImportedLog(path, header, _renumber(records), left_out)
+
+
+def _restore_log(task: ForeignTask, header: Header, path: Path, options: ImportOptions) -> ImportedLog:
+    """Return the log of searchlab that another tuner's file contains, with its original ``header``."""
+    if options.target is not None:
+        raise SearchlabError(f"{task.name} comes from a searchlab log, which records its target; omit --target")
+    computation_of(header)  # raises an error if the header is damaged; nothing that it names is imported
+    if options.workload is not None:
+        _check_same_workload(header, parse_workload(options.workload), task.name)
+    if options.label:
+        header = msgspec.structs.replace(header, label=options.label)
+    records = sorted((trial.record for trial in task.trials), key=lambda record: record.index)
+    return ImportedLog(path, header, _renumber(records))
+
+
+def _translate_records(reader: Reader, task: ForeignTask, space: Space) -> tuple[list[Record], list[tuple[int, str]]]:
+    """Return the records whose configs are in ``space``, and the line of each other one with the reason."""
+    records: list[Record] = []
+    left_out: list[tuple[int, str]] = []
+    for trial in task.trials:
+        try:
+            config = reader.config_in(space, task, trial).to_json()
+        except InvalidConfig as error:
+            left_out.append((trial.line, str(error)))
+        else:
+            records.append(msgspec.structs.replace(trial.record, config=config))
+    return records, left_out
 
 
 def _with_options(space: Plugin, task: ForeignTask) -> Plugin:

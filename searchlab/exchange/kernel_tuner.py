@@ -310,8 +310,8 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
             time = str(result.invalidity)
         elif result.correctness == 0:
             time = "correctness"
-        values = [(name, measurement.value) for name, measurement in measurements.items()]
-        rows.append(_make_row(number, config, entry, unit, _time(time, time_unit, problem), values))
+        pairs = [(name, measurement.value) for name, measurement in measurements.items()]
+        rows.append(_make_row(number, config, entry, unit, _time(time, time_unit, problem), pairs))
     parameters: dict[str, list[Any]] = {}
     for parameter in rows[0].record.config if rows else ():
         values = list(dict.fromkeys(row.record.config[parameter] for row in rows))
