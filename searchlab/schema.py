@@ -100,32 +100,32 @@ def drop_unknown_keys(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple
 
 def _explain(data: Any, kind: Any, where: str, text: str) -> str:
     """Describe what is wrong with ``data`` at ``where``, as specifically as possible, or return msgspec's ``text``."""
-    within: list[tuple[str, Any, Any]] = []
+    parts: list[tuple[str, Any, Any]] = []  # the path, value and type of each part of the data
     if isinstance(data, dict) and (structs := _structs(kind)):
-        inside = f" in {where.lstrip('.')}" if where else ""
+        position = f" in {where.lstrip('.')}" if where else ""
         tags = [struct.__struct_config__.tag for struct in structs]
         if "kind" in data and any(tags):
             if data["kind"] not in tags:
                 return _wrong(data["kind"], f"{where}.kind", Literal[tuple(tags)], text)
             structs = [structs[tags.index(data["kind"])]]
         elif len(structs) > 1:
-            return f"the key 'kind' is missing{inside}; it must be {describe_values(Literal[tuple(tags)])}"
+            return f"the key 'kind' is missing{position}; it must be {describe_values(Literal[tuple(tags)])}"
         fields = {f.encode_name: f for struct in structs for f in msgspec.structs.fields(struct)}
         for key, value in data.items():
             if key not in fields and not (any(tags) and key == "kind"):
                 hint = _belongs_in(key, fields) or did_you_mean(key, fields)
-                return f"unknown key {key!r}{inside} (its value is {value!r}){hint}"
+                return f"unknown key {key!r}{position} (its value is {value!r}){hint}"
         for key, field in fields.items():
             if field.required and key not in data:
-                return f"the key {key!r} is missing{inside}"
-        within = [(f"{where}.{key}", data[key], field.type) for key, field in fields.items() if key in data]
+                return f"the key {key!r} is missing{position}"
+        parts = [(f"{where}.{key}", data[key], field.type) for key, field in fields.items() if key in data]
     elif isinstance(data, list) and (items := _items(kind)):
-        within = [(f"{where}[{i}]", item, Union[tuple(items)]) for i, item in enumerate(data)]  # noqa: UP007
-    for path, value, its_kind in within:
+        parts = [(f"{where}[{i}]", item, Union[tuple(items)]) for i, item in enumerate(data)]  # noqa: UP007
+    for path, value, part_kind in parts:
         try:
-            msgspec.convert(value, its_kind)
+            msgspec.convert(value, part_kind)
         except msgspec.ValidationError as error:
-            return _explain(value, its_kind, path, str(error))
+            return _explain(value, part_kind, path, str(error))
     return _wrong(data, where, kind, text)
 
 

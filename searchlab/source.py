@@ -297,7 +297,6 @@ def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
             if id(value) in visited:
                 continue
             visited[id(value)] = value
-        members: list[tuple[str, Any]] = []
         if isinstance(value, ModuleType):
             modules.add(value.__name__)
         elif isinstance(value, type | FunctionType):
@@ -310,21 +309,27 @@ def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
             elif _package(value.__module__) not in sys.stdlib_module_names - {"__main__"}:
                 pending += [(*member, False) for member in _references(value)]
                 code.add(_code_text(value))
-        elif isinstance(value, Mapping):
-            members = [(f"{name}[{_plain(key)}]", member) for key, member in value.items()]
-        elif isinstance(value, list | tuple):
-            members = [(f"{name}[{index}]", member) for index, member in enumerate(value)]
-        elif isinstance(value, property):
-            members = [(name, function) for function in (value.fget, value.fset)]
-        elif (inner := _unwrap(value)) is not value:
-            members = [(name, inner), (name, getattr(value, "args", ())), (name, getattr(value, "keywords", {}))]
+        elif (members := _members(name, value)) is not None:
+            pending += [(*member, is_in_file) for member in members]
         elif isinstance(value, _PLAIN) or not is_in_file:
             code.add(f"{name} = {_plain(value)}")
-            members = [(name, type(value))]
+            pending.append((name, type(value), is_in_file))
             if not _has_file(type(value).__module__):
-                members.append((name, getattr(value, "__dict__", ())))
-        pending += [(*member, is_in_file) for member in members]
+                pending.append((name, getattr(value, "__dict__", ()), is_in_file))
     return code, modules
+
+
+def _members(name: str, value: Any) -> list[tuple[str, Any]] | None:
+    """Return the named values in a container or a wrapper of a function, or None if ``value`` is neither."""
+    if isinstance(value, Mapping):
+        return [(f"{name}[{_plain(key)}]", member) for key, member in value.items()]
+    if isinstance(value, list | tuple):
+        return [(f"{name}[{index}]", member) for index, member in enumerate(value)]
+    if isinstance(value, property):
+        return [(name, function) for function in (value.fget, value.fset)]
+    if (inner := _unwrap(value)) is not value:
+        return [(name, inner), (name, getattr(value, "args", ())), (name, getattr(value, "keywords", {}))]
+    return None
 
 
 def _is_users(module: str) -> bool:
