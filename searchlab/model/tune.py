@@ -241,21 +241,27 @@ def tune_model(
     tuned_module = apply_history_best(untuned, faster, resolved) if faster else untuned
     comparison = library = None
     if compile:
-        from tvm.relax.transform import DecomposeOpsForInference
-
-        before_tuning = DecomposeOpsForInference()(module)  # what TVM alone would compile
-        with machine_alone():
-            comparison, library = compare_models(
-                before_tuning, tuned_module, resolved, Path(out) / LIBRARY, seed, force=force
-            )
-        if comparison.is_slower and not force:
-            before, after = comparison.seconds
-            warn(
-                f"the tuned model takes {after / before:.2f} times as long as the untuned one, which is more than the "
-                f"noise, and was not exported; to export it, pass --force (in Python, force=True)"
-            )
+        comparison, library = _compare_and_export(module, tuned_module, resolved, Path(out) / LIBRARY, seed, force)
     costs = dict(zip(results, untuned_costs, strict=True))
     return TunedModel(tuned_module, tasks, results, costs, left_out, decisions, comparison, library)
+
+
+def _compare_and_export(
+    module: tvm.IRModule, tuned_module: tvm.IRModule, target: Target, path: Path, seed: int, force: bool
+) -> tuple[ModelComparison, Path | None]:
+    """Compare the tuned model with ``module``, and export it to ``path`` unless it is slower and ``force`` is false."""
+    from tvm.relax.transform import DecomposeOpsForInference
+
+    before_tuning = DecomposeOpsForInference()(module)  # what TVM alone would compile
+    with machine_alone():
+        comparison, library = compare_models(before_tuning, tuned_module, target, path, seed, force=force)
+    if comparison.is_slower and not force:
+        before, after = comparison.seconds
+        warn(
+            f"the tuned model takes {after / before:.2f} times as long as the untuned one, which is more than the "
+            f"noise, and was not exported; to export it, pass --force (in Python, force=True)"
+        )
+    return comparison, library
 
 
 @contextmanager
