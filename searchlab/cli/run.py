@@ -18,7 +18,7 @@ from ..analysis.watch import StudyProgress, WatchServer
 from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
 from ..executors.contract import count_jobs
-from ..log.forecast import RunStatus, forecast, format_duration, sum_forecasts
+from ..log.forecast import Forecast, RunStatus, forecast, format_duration, sum_forecasts
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
 from ..machine.host import available_cores
@@ -194,7 +194,16 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     if as_json:
         say_json(forecasts)
         return
+    _say_work_left(runs, forecasts, directory, sum(is_locked(run.log) for run in own_runs))
+    if pairs := [" against ".join(pair) for pair in study.spec.contrasts]:
+        say(
+            f"to be tested: {', '.join(pairs)}. A significant difference on one workload needs at least "
+            f"{seeds_needed(ALPHA / len(pairs))} seeds; the study has {len({run.seed for run in all_runs})}"
+        )
 
+
+def _say_work_left(runs: Sequence[Run], forecasts: Sequence[Forecast], directory: Path, running: int) -> None:
+    """Print the work that is left of ``runs``, of which ``running`` are being executed at the same time."""
     unknown, reason = "unknown", "no trials are logged"
     if all(run.settings.replays for run in runs):  # nothing has to be measured
         unknown, reason = "seconds", "tables replace measuring"
@@ -215,18 +224,13 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     )
     trials, seconds = sum_forecasts(forecasts)
     if seconds:
-        seconds /= max(1, sum(is_locked(run.log) for run in own_runs))  # as on the page of searchlab watch
+        seconds /= max(1, running)  # as on the page of searchlab watch
     say(
         f"{counted(len(runs), 'run')}, {sum(forecast.complete for forecast in forecasts)} of them complete in "
         f"{directory}; "
         f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: "
         f"{f'{unknown}, since {reason}' if seconds is None else format_duration(seconds)}"
     )
-    if pairs := [" against ".join(pair) for pair in study.spec.contrasts]:
-        say(
-            f"to be tested: {', '.join(pairs)}. A significant difference on one workload needs at least "
-            f"{seeds_needed(ALPHA / len(pairs))} seeds; the study has {len({run.seed for run in all_runs})}"
-        )
 
 
 def tune(
