@@ -35,7 +35,7 @@ from searchlab.run.study import Study
 from tests.support import toys
 from tests.support.analysis.logs import write
 from tests.support.cli import searchlab
-from tests.support.logs import HEADER, trial, write_table, written
+from tests.support.logs import HEADER, make_record, write_table, write_trials
 
 Serve = Callable[..., WatchServer]
 
@@ -169,8 +169,8 @@ def test_progress_says_that_a_study_has_stopped(tmp_path: Path) -> None:
 
 
 def test_only_logs_that_have_changed_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path / "a.jsonl", 5)
-    data = written(tmp_path / "b.jsonl", 5)
+    write_trials(tmp_path / "a.jsonl", 5)
+    data = write_trials(tmp_path / "b.jsonl", 5)
     watched, read = StudyProgress(tmp_path), []
     original = StudyProgress._read
     monkeypatch.setattr(StudyProgress, "_read", lambda self, path: read.append(path) or original(self, path))
@@ -195,7 +195,7 @@ def test_progress_counts_compressed_logs(tmp_path: Path) -> None:
 def test_progress_without_a_plan(tmp_path: Path) -> None:
     assert str(StudyProgress(tmp_path)) == "There are no runs here yet."
     with LogWriter(tmp_path / "a.jsonl", HEADER) as writer:
-        writer.append(trial(0))
+        writer.append(make_record(0))
         (tmp_path / "b.jsonl").write_text("no log\n")
         assert str(StudyProgress(tmp_path)) == "2 logs, 1 running, 1 damaged; 1 trial done"
 
@@ -271,7 +271,7 @@ def test_the_last_report_follows_the_last_run_at_once(
     with LogWriter(log, read_header(log)) as writer:
         wait_for(server, lambda: server.version != "0" and "1 running" in progress(server))
         version = server.version
-        writer.append(trial(3))
+        writer.append(make_record(3))
         wait_for(server, lambda: "This is the report on 3 trials, made at " in progress(server))
         assert server.version == version
     wait_for(server, lambda: server.version != version)

@@ -19,7 +19,7 @@ from searchlab import SearchlabError
 from searchlab.apply import TEXT_FORMS, program_text
 from searchlab.apply.best import export_library
 from searchlab.log.format import read_header
-from tests.support.apply.logs import command, made_log
+from tests.support.apply.logs import invoke, write_log
 from tests.support.limits import file_size_limit
 from tests.support.spaces.programs import assert_right, valid_configs
 
@@ -33,7 +33,7 @@ def cuda_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     template = KnobTemplate(searchlab.parse_workload("gemm:32x32x32"), space)
     (config,) = valid_configs(template, np.random.default_rng(0), 1)
-    return made_log(
+    return write_log(
         tmp_path_factory.mktemp("cuda") / "a.jsonl", [config.to_json()], "knob-template", "gemm:32x32x32", CUDA
     )
 
@@ -86,11 +86,11 @@ def test_ptx_where_there_is_a_compiler_of_it(cuda_log: Path, monkeypatch: pytest
 
 
 def test_show_of_the_command_line(real_log: Path) -> None:
-    code, shown = command("best", real_log, "--show", "python", "--json")
+    code, shown = invoke("best", real_log, "--show", "python", "--json")
     record = json.loads(shown)
     assert code == 0 and record["config"] and "from_source" in record["python"]
     assert (
-        command("best", real_log, "--show", "asm")[1].strip()
+        invoke("best", real_log, "--show", "asm")[1].strip()
         == program_text(searchlab.load_log(real_log).best, "asm").strip()
     )
 
@@ -119,7 +119,7 @@ def test_a_library_is_called_as_documented_without_searchlab(
         if name == "best.o":  # which takes no compiler
             patch.setenv("PATH", "")
             patch.delenv("CXX", raising=False)
-        code, line = command("export", real_log, "--out", name)
+        code, line = invoke("export", real_log, "--out", name)
     assert code == 0, line
     call, _, hint = line.strip().partition(" from tvm.runtime.tensor: ")[2].partition("\n")
     cores = searchlab.load_log(real_log).space.target.cores
@@ -147,7 +147,7 @@ def test_a_library_that_cannot_be_is_refused_in_a_sentence(
     spec = read_header(real_log).target
     foreign = {**spec, "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}
     config = searchlab.load_log(real_log).best.config.to_json()
-    arm = made_log(tmp_path / "arm.jsonl", [config], "knob-template", "gemm:64x48x32:bias", foreign)
+    arm = write_log(tmp_path / "arm.jsonl", [config], "knob-template", "gemm:64x48x32:bias", foreign)
     refused("is for aarch64-linux-gnu, for which this machine's compiler .* export it to", arm)
     export_library([arm], tmp_path / "arm.o")
     assert (tmp_path / "arm.o").read_bytes()[18] == 183  # the machine that an ELF file is for: AArch64
@@ -171,13 +171,13 @@ def test_logs_that_cannot_be_applied_are_rejected(tmp_path: Path) -> None:
         with pytest.raises(SearchlabError, match=message):
             searchlab.apply_best(log)
 
-    refused(made_log(tmp_path / "none.jsonl", []), "has no successful trial: it has no trials yet")
+    refused(write_log(tmp_path / "none.jsonl", []), "has no successful trial: it has no trials yet")
     refused(
-        made_log(tmp_path / "bug.jsonl", [{"fault": "schedule raises"}]),
+        write_log(tmp_path / "bug.jsonl", [{"fault": "schedule raises"}]),
         "failed in schedule",
     )
-    refused(made_log(tmp_path / "invalid.jsonl", [{"fault": "invalid"}]), "invalid on purpose")
-    log = made_log(tmp_path / "gone.jsonl", [{"fault": "none"}])
+    refused(write_log(tmp_path / "invalid.jsonl", [{"fault": "invalid"}]), "invalid on purpose")
+    log = write_log(tmp_path / "gone.jsonl", [{"fault": "none"}])
     text = log.read_text()
     log.write_text(text.replace("tests.support.measure.faulty:Faulty", "someone.elses:Space"))
     refused(log, "cannot be loaded.*install its package")
@@ -188,9 +188,9 @@ def test_logs_that_cannot_be_applied_are_rejected(tmp_path: Path) -> None:
 
 
 def test_a_config_is_shown_as_it_is_spelled(tmp_path: Path) -> None:
-    log = made_log(tmp_path / "a.jsonl", [{"fault": "none"}])
+    log = write_log(tmp_path / "a.jsonl", [{"fault": "none"}])
     log.write_text(log.read_text().replace('{"fault":"none"}', '{"fault":"[/red] [bold]"}'))
-    code, shown = command("best", log)
+    code, shown = invoke("best", log)
     assert code == 0 and "  fault = [/red] [bold]\n" in shown
 
 
@@ -200,7 +200,7 @@ def test_a_library_with_a_quote_in_its_name(real_log: Path, tmp_path: Path) -> N
 
 
 def test_export_without_a_format(real_log: Path, tmp_path: Path) -> None:
-    code, output = command("export", real_log, "--out", tmp_path / "best")
+    code, output = invoke("export", real_log, "--out", tmp_path / "best")
     assert code == 2 and output.startswith("specify the format of") and "metaschedule, kernel-tuner" in output
-    code, output = command("export", real_log, "--out", tmp_path / "best", "--to", "library")
+    code, output = invoke("export", real_log, "--out", tmp_path / "best", "--to", "library")
     assert code == 2 and "unsupported library file" in output and not list(tmp_path.iterdir())

@@ -17,7 +17,7 @@ from searchlab import apply_history_best
 from searchlab.apply.best import export_library
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.plugins import Plugin
-from tests.support.apply.models import legal, log_of, operands, run, scheduled
+from tests.support.apply.models import draw_operands, legalize, run, scheduled_functions, write_log_of
 
 PACKED = Plugin("guided-conv2d", {"weights": "packed"})
 CONV2D = "conv2d:1x8x8x16x4x3x3:p1"
@@ -29,7 +29,7 @@ def weights(*shape: int, seed: int = 0) -> Any:
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return log_of(tmp_path_factory.mktemp("logs") / "a.jsonl", CONV2D, PACKED)
+    return write_log_of(tmp_path_factory.mktemp("logs") / "a.jsonl", CONV2D, PACKED)
 
 
 def shapes(module: tvm.IRModule, called: str) -> list[list[list[int]]]:
@@ -49,22 +49,22 @@ def test_constant_weights_are_packed_once(log: Path) -> None:
         conv = builder.emit(relax.op.nn.conv2d(x, first, padding=1))
         return relax.op.add(conv, builder.emit(relax.op.nn.conv2d(x, second, padding=1)))
 
-    module = legal(twice, (1, 4, 8, 8))
+    module = legalize(twice, (1, 4, 8, 8))
     made = apply_history_best(module, log)
-    assert scheduled(made) == {"conv2d_packed"}
+    assert scheduled_functions(made) == {"conv2d_packed"}
     assert "conv2d" not in {variable.name_hint for variable in made.functions}
     (packed,) = searchlab.workload.packed_arguments(searchlab.apply_best(log).module)["weight"]
     assert shapes(made, "conv2d_packed") == [[[1, 4, 8, 8], list(packed.shape)]] * 2
-    (x,) = operands(module)
+    (x,) = draw_operands(module)
     np.testing.assert_array_equal(run(made, x), run(module, x))
 
 
 def test_weights_that_are_not_constant_are_packed_in_every_call(log: Path) -> None:
-    module = legal(lambda _, x, w: relax.op.nn.conv2d(x, w, padding=1), (1, 4, 8, 8), (16, 4, 3, 3))
+    module = legalize(lambda _, x, w: relax.op.nn.conv2d(x, w, padding=1), (1, 4, 8, 8), (16, 4, 3, 3))
     with pytest.warns(SearchlabWarning, match=r"for conv2d take packed weights, .* relax.transform.BindParams"):
         made = apply_history_best(module, log)
-    assert scheduled(made) == {"conv2d_packed", "conv2d_pack_weight"}
-    arrays = operands(module)
+    assert scheduled_functions(made) == {"conv2d_packed", "conv2d_pack_weight"}
+    arrays = draw_operands(module)
     np.testing.assert_array_equal(run(made, *arrays), run(module, *arrays))
     bound = relax.transform.BindParams("main", {"x1": arrays[1]})(module)
     np.testing.assert_array_equal(run(apply_history_best(bound, log), arrays[0]), run(module, *arrays))
@@ -72,21 +72,21 @@ def test_weights_that_are_not_constant_are_packed_in_every_call(log: Path) -> No
 
 def test_a_fused_gemm_whose_arguments_have_other_shapes(tmp_path: Path) -> None:
     options = {"weights": "packed", "tiles": "fitting"}
-    log = log_of(tmp_path / "a.jsonl", "gemm:8x12x20:bias", Plugin("guided-gemm", options))
+    log = write_log_of(tmp_path / "a.jsonl", "gemm:8x12x20:bias", Plugin("guided-gemm", options))
     passes = [relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR()]
 
     def emit(builder: relax.BlockBuilder, x: Any, bias: Any) -> Any:
         return relax.op.add(builder.emit(relax.op.matmul(x, weights(20, 12))), bias)
 
-    module = tvm.ir.transform.Sequential(passes)(legal(emit, (1, 8, 20), (1, 1, 12)))
+    module = tvm.ir.transform.Sequential(passes)(legalize(emit, (1, 8, 20), (1, 1, 12)))
     made = apply_history_best(module, log)
-    assert scheduled(made) == {"fused_matmul_add_packed"}
-    arrays = operands(module)
+    assert scheduled_functions(made) == {"fused_matmul_add_packed"}
+    arrays = draw_operands(module)
     np.testing.assert_array_equal(run(made, *arrays), run(module, *arrays))
 
 
 def test_a_function_that_is_used_otherwise_is_refused(log: Path) -> None:
-    module = legal(lambda _, x: relax.op.nn.conv2d(x, weights(16, 4, 3, 3), padding=1), (1, 4, 8, 8))
+    module = legalize(lambda _, x: relax.op.nn.conv2d(x, weights(16, 4, 3, 3), padding=1), (1, 4, 8, 8))
     lowered = relax.transform.CallTIRRewrite()(module)
     with pytest.raises(
         SearchlabError, match="'conv2d', whose program takes packed weights, is used by something other"

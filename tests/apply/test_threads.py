@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from searchlab.machine.host import available_cores
-from tests.support.apply.logs import command, made_log
+from tests.support.apply.logs import invoke, write_log
 
 CORES = available_cores()
 WORKLOAD = "gemm:192x192x192"
@@ -48,7 +48,7 @@ print(get_global_func("runtime.NumThreads")())
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("threads")
     target = {"kind": "native", "num-cores": CORES}
-    return made_log(folder / "a.jsonl", [PARALLEL], "knob-template", WORKLOAD, target)
+    return write_log(folder / "a.jsonl", [PARALLEL], "knob-template", WORKLOAD, target)
 
 
 def threads(how: str, what: Path, **env: str) -> int:
@@ -62,10 +62,10 @@ def threads(how: str, what: Path, **env: str) -> int:
 
 @pytest.mark.skipif(CORES < 2, reason="one core has no second thread")
 def test_a_program_runs_with_the_threads_of_its_trials(log: Path, tmp_path: Path) -> None:
-    code, script = command("best", log, "--show", "python", "--json")
+    code, script = invoke("best", log, "--show", "python", "--json")
     assert code == 0
     (tmp_path / "best.py").write_text(json.loads(script)["python"])
-    code, output = command("export", log, "--out", tmp_path / "best.so")
+    code, output = invoke("export", log, "--out", tmp_path / "best.so")
     name, _, cores = re.search(r"(TVM_NUM_THREADS)(=)(\d+)", output).groups()  # type: ignore[union-attr]
     assert int(cores) == CORES
     ways: dict[str, tuple[str, Path, dict[str, str]]] = {

@@ -22,7 +22,7 @@ from searchlab.records import Trial
 from searchlab.space import Choose, Config, Space
 from searchlab.target import Target, resolve_target
 from searchlab.workload import Gemm, Workload
-from tests.support.apply.logs import MEASURE, command, edited, made_log
+from tests.support.apply.logs import MEASURE, invoke, scale_times, write_log
 
 
 class Remembers(Space):
@@ -115,7 +115,7 @@ def test_numpy_is_compared_only_on_a_quiet_machine(real_log: Path, monkeypatch: 
 
 def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> None:
     """Also if the untuned program was too slow to be timed in turn."""
-    log = edited(real_log, tmp_path / "absurd.jsonl", 1e-6)
+    log = scale_times(real_log, tmp_path / "absurd.jsonl", 1e-6)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verify, "UNTUNED_SECONDS", 0.0)
         verification = verify_log(log)
@@ -131,7 +131,7 @@ def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> No
 def test_readings_not_taken_in_turn_are_not_compared_by_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "UNTUNED_SECONDS", 0.0)  # the untuned program counts as slow
     monkeypatch.setattr(verify, "ROUNDS", MEASURE["repeat"])  # as many as the untuned program's first readings
-    log = made_log(tmp_path / "a.jsonl", [{"fault": "none"}], measure=MEASURE | {"prune_factor": 1e9})
+    log = write_log(tmp_path / "a.jsonl", [{"fault": "none"}], measure=MEASURE | {"prune_factor": 1e9})
     verification = verify_log(log)
     (program,) = verification.programs
     assert len(program.seconds) == len(verification.untuned)
@@ -141,8 +141,8 @@ def test_readings_not_taken_in_turn_are_not_compared_by_round(tmp_path: Path, mo
 def test_wrong_and_crashing_programs_give_exit_code_1(tmp_path: Path) -> None:
     """The other programs are verified nevertheless."""
     faults = ("none", "segfaults", "is wrong")
-    log = made_log(tmp_path / "a.jsonl", [{"fault": fault} for fault in faults])
-    code, output = command("verify", log, "--top", 3)
+    log = write_log(tmp_path / "a.jsonl", [{"fault": fault} for fault in faults])
+    code, output = invoke("verify", log, "--top", 3)
     assert code == 1
     wrong, crash, right, *times = output.splitlines()
     assert "trial 2: wrong_answer: " in wrong and "elements are off" in wrong
@@ -162,7 +162,7 @@ def test_a_program_that_fails_when_timed_harms_no_other(
         return remeasure(self, space, trials, rounds)
 
     monkeypatch.setattr(LocalMeasurer, "remeasure", fails)
-    log = made_log(tmp_path / "a.jsonl", [{"fault": "none"}, {"fault": "tiled"}])
+    log = write_log(tmp_path / "a.jsonl", [{"fault": "none"}, {"fault": "tiled"}])
     tiled, plain = verify_log(log, top=2).programs
     assert plain.failure is None and plain.seconds and (plain.speed_up is not None) == bool(failing)
     if failing:
@@ -170,7 +170,7 @@ def test_a_program_that_fails_when_timed_harms_no_other(
 
 
 def test_wrong_on_other_inputs_only(tmp_path: Path) -> None:
-    log = made_log(tmp_path / "a.jsonl", [{}], space="tests.apply.test_verify:Remembers", workload="gemm:4x4x4")
+    log = write_log(tmp_path / "a.jsonl", [{}], space="tests.apply.test_verify:Remembers", workload="gemm:4x4x4")
     (program,) = verify_log(log, seed=5).programs
     assert program.failure == "wrong_answer" and "(inputs from seed" in program.message and not program.seconds
 
@@ -197,7 +197,7 @@ def test_a_changed_program_and_a_log_of_a_table_are_reported(real_log: Path, tmp
 
 def test_an_untuned_program_that_takes_too_long(tmp_path: Path) -> None:
     measure = MEASURE | {"run_timeout": 1.0}
-    log = made_log(tmp_path / "a.jsonl", [{}], "tests.apply.test_verify:Beside", "gemm:8x8x8", measure=measure)
+    log = write_log(tmp_path / "a.jsonl", [{}], "tests.apply.test_verify:Beside", "gemm:8x8x8", measure=measure)
     verification = verify_log(log)
     (program,) = verification.programs
     assert (
@@ -237,7 +237,7 @@ def test_logs_that_cannot_be_verified_here_are_rejected(tmp_path: Path) -> None:
     numbers = iter(range(100))
 
     def refused(message: str, **header: object) -> None:
-        log = made_log(tmp_path / f"{next(numbers)}.jsonl", [config], **header)  # type: ignore[arg-type]
+        log = write_log(tmp_path / f"{next(numbers)}.jsonl", [config], **header)  # type: ignore[arg-type]
         with pytest.raises(SearchlabError, match=message):
             verify_log(log)
 
@@ -250,6 +250,6 @@ def test_logs_that_cannot_be_verified_here_are_rejected(tmp_path: Path) -> None:
     refused(
         "measured with settings that this version of searchlab does not support", measure={"kind": "local", "warmth": 3}
     )
-    log = made_log(tmp_path / "none.jsonl", [])
+    log = write_log(tmp_path / "none.jsonl", [])
     with pytest.raises(SearchlabError, match="has no successful trial"):
         verify_log(log)

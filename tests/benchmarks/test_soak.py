@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.benchmarks import BENCHMARKS, script
-from tests.support.cli import python
+from tests.support.cli import run_python
 
 OPTIONS = ("--kills", 2, "--policies", "random", "--trials", 24)
 
 
 @pytest.mark.parametrize("kind", [[], ["--changes"]], ids=["signals", "changes"])
 def test_interrupted_runs_lose_nothing(kind: list[str]) -> None:
-    done = python(BENCHMARKS / "soak.py", *kind, *OPTIONS)
+    done = run_python(BENCHMARKS / "soak.py", *kind, *OPTIONS)
     assert done.returncode == 0 and "0 losses" in done.stdout, done.stdout + done.stderr
 
 

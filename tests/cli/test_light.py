@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import toys
-from tests.support.cli import HEAVY, imported, python
+from tests.support.cli import HEAVY, imported_packages, run_python
 from tests.support.logs import write_table
 
 WITHOUT_TVM = """
@@ -28,7 +28,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("words", [["-c", "import searchlab"], ["-m", "searchlab", "--help"]], ids=str)
 def test_the_help_imports_nothing_that_is_slow(words: list[str]) -> None:
-    done = python("-X", "importtime", *words)
+    done = run_python("-X", "importtime", *words)
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     packages = {module.partition(".")[0] for module in modules}
     assert done.returncode == 0 and not packages & {*HEAVY, "vl_convert", "numpy", "scipy", "optuna"}
@@ -38,17 +38,17 @@ def test_the_help_imports_nothing_that_is_slow(words: list[str]) -> None:
 
 @pytest.mark.parametrize("words", [["-m", "searchlab", "list"], ["-m", "searchlab", "tune", "--help"]], ids=str)
 def test_neither_tvm_nor_a_plug_in_is_imported(words: list[str]) -> None:
-    packages = imported(*words)
+    packages = imported_packages(*words)
     assert "searchlab" in packages
     assert not packages & {*HEAVY, "vl_convert"}
 
 
 def test_table_info_imports_neither_tvm_nor_a_plug_in(directory: Path) -> None:
-    assert not imported("-m", "searchlab", "table", "info", directory / "a.jsonl") & {*HEAVY, "vl_convert"}
+    assert not imported_packages("-m", "searchlab", "table", "info", directory / "a.jsonl") & {*HEAVY, "vl_convert"}
 
 
 def test_report_imports_neither_tvm_nor_a_plug_in(directory: Path) -> None:
-    packages = imported("-m", "searchlab", "report", directory)
+    packages = imported_packages("-m", "searchlab", "report", directory)
     assert "jinja2" in packages
     assert not packages & set(HEAVY)
 
@@ -68,7 +68,7 @@ except ModuleNotFoundError:
     print("done")
 """
     )
-    done = python("-c", code)
+    done = run_python("-c", code)
     assert done.stdout == "done\n", done.stderr
 
 
@@ -84,5 +84,5 @@ def test_everything_public_is_there() -> None:
 
 def test_documented_names_exist_after_import_searchlab() -> None:
     names = "searchlab.__version__, searchlab.conformance.policy_checks, searchlab.analysis.report"
-    done = python("-c", f"import searchlab; {names}; print(searchlab.apply.build_best.__name__)")
+    done = run_python("-c", f"import searchlab; {names}; print(searchlab.apply.build_best.__name__)")
     assert done.stdout == "build_best\n", done.stderr

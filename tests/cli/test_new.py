@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import python, searchlab
+from tests.support.cli import run_python, searchlab
 
 
 def test_a_new_policy_passes_its_own_tests(tmp_path: Path) -> None:
     done = searchlab("new", "policy", "hill-climb", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "hill-climb")
+    done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "hill-climb")
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout
 
 

@@ -16,7 +16,7 @@ import searchlab
 from searchlab.errors import SearchlabError
 from searchlab.survival import find_crash
 from searchlab.workload import Tir, from_primfunc, parse_workload
-from tests.support.apply.logs import command
+from tests.support.apply.logs import invoke
 
 BORDER = Path(__file__).parents[1] / "border" / "data" / "computation"
 
@@ -108,4 +108,4 @@ def test_a_library_that_ends_the_process_is_named() -> None:
 def test_each_damaged_log_is_one_sentence(tmp_path: Path, name: str) -> None:
     log = BORDER / f"{name}.jsonl"
     for words in (("best", log, "--show", "tir"), ("export", log, "--out", tmp_path / "a.o")):
-        assert command(*words)[0] == 2
+        assert invoke(*words)[0] == 2

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from searchlab.run.study import Study
-from tests.support.cli import python, searchlab
+from tests.support.cli import run_python, searchlab
 
 from .pages import BLOCKS, PAGES, ROOT, Block
 
@@ -50,7 +50,7 @@ def test_the_blocks_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
                     parts = (r"\S+" if word in block.argument.split() else re.escape(word) for word in line.split())
                     assert any(map(re.compile(" ".join(parts)).fullmatch, printed)), f"{block}: {line}"
         if tests := sorted(path.name for path in tmp_path.glob("test_*.py")):
-            done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+            done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
             assert done.returncode == 0, done.stdout + done.stderr
     finally:
         for name in set(sys.modules) - before:
@@ -64,7 +64,7 @@ def test_the_cuda_kernel_runs_on_an_emulated_gpu(tmp_path: Path, monkeypatch: py
     (block,) = (block for block in BLOCKS if "__global__" in block.text)
     small = block.text.replace("N = 1024", "N = 128").replace("trials=32", "trials=2")
     (tmp_path / "kernel.py").write_text(f"{small}print(len(result.trials), len(result.best.trial.measurement.seconds))")
-    done = python("-m", "tests.support.measure.emulated_gpu", "kernel.py")
+    done = run_python("-m", "tests.support.measure.emulated_gpu", "kernel.py")
     assert done.stdout.endswith("\n2 5\n"), done.stdout + done.stderr
 
 

@@ -20,7 +20,7 @@ from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
 from searchlab.log.format import Header, read_log
 from tests.support import toys
-from tests.support.exchange import DATA, made_log
+from tests.support.exchange import DATA, write_log
 from tests.support.logs import write_table
 
 MS = 1e3
@@ -128,9 +128,9 @@ def runs_of(meta: Path) -> list[tuple[dict[str, Any], list[list[float]]]]:
 
 
 def test_ioh_has_a_run_for_every_log_and_a_row_for_every_trial(tmp_path: Path) -> None:
-    logs = [made_log(tmp_path / "logs" / f"{seed}.jsonl", "knob-template", seed=seed) for seed in (0, 1)]
-    made_log(tmp_path / "logs" / "other.jsonl", "knob-template", "gemm:32x32x32")
-    made_log(tmp_path / "logs" / "empty.jsonl", "knob-template", trials=0)
+    logs = [write_log(tmp_path / "logs" / f"{seed}.jsonl", "knob-template", seed=seed) for seed in (0, 1)]
+    write_log(tmp_path / "logs" / "other.jsonl", "knob-template", "gemm:32x32x32")
+    write_log(tmp_path / "logs" / "empty.jsonl", "knob-template", trials=0)
     assert [note.rpartition("/")[2] for note in export_logs([tmp_path / "logs"], "ioh", tmp_path / "ioh")[1]] == [
         "empty.jsonl contains no trials and was omitted"
     ]
@@ -148,7 +148,7 @@ def test_ioh_has_a_run_for_every_log_and_a_row_for_every_trial(tmp_path: Path) -
 
 
 def test_ioh_refuses_no_trial_and_shows_failed_runs(tmp_path: Path) -> None:
-    log = made_log(tmp_path / "a.jsonl", trials=0)
+    log = write_log(tmp_path / "a.jsonl", trials=0)
     with pytest.raises(SearchlabError, match="nothing to export: .* contains no trials and was omitted"):
         export_logs([log.path], "ioh", tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -164,7 +164,7 @@ def test_ioh_refuses_no_trial_and_shows_failed_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["study.db", "study.log"])
 def test_optuna_loads_and_continues_a_study_of_every_log(file: str, tmp_path: Path) -> None:
-    logs = [made_log(tmp_path / "a.jsonl", "sketch"), read_log(table(tmp_path / "b.jsonl"))]
+    logs = [write_log(tmp_path / "a.jsonl", "sketch"), read_log(table(tmp_path / "b.jsonl"))]
     path = tmp_path / "new" / file
     export_logs([log.path for log in logs], "optuna", path)
     journal = optuna.storages.journal.JournalFileBackend(str(path)) if file.endswith(".log") else None
@@ -206,7 +206,7 @@ def test_an_optuna_study_is_not_added_to(tmp_path: Path) -> None:
 
 
 def test_parquet_is_the_frame_of_all_runs(tmp_path: Path) -> None:
-    logs = [made_log(tmp_path / "a.jsonl", "sketch"), read_log(table(tmp_path / "b.jsonl"))]
+    logs = [write_log(tmp_path / "a.jsonl", "sketch"), read_log(table(tmp_path / "b.jsonl"))]
     export_logs([log.path for log in logs], "parquet", tmp_path / "a.parquet")
     frame = pd.read_parquet(tmp_path / "a.parquet")
     assert frame["cost"].tolist() == [cost for log in logs for cost in log.costs.tolist()]
@@ -267,7 +267,7 @@ def test_the_commands(tmp_path: Path) -> None:
     output = run("export", log, "--to", "kernel-tuner", "--out", tmp_path / "t4.json")
     assert "exported 1 log to" in output and "not carried over: failure messages" in output
     assert "exported 1 log to" in run("export", tmp_path / "b.jsonl", "--to", "metaschedule", "--out", tmp_path / "db")
-    made_log(tmp_path / "own.jsonl", trials=3)
+    write_log(tmp_path / "own.jsonl", trials=3)
     run("export", tmp_path / "own.jsonl", "--to", "metaschedule", "--out", tmp_path / "own")
     assert "not carried over" not in run("import", tmp_path / "own", "--out", tmp_path / "d.jsonl")  # it is all there
     with pytest.raises(SearchlabError, match="--option sets an option of a space"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.cli import python
+from tests.support.cli import run_python
 
 SCRIPT = Path(__file__).parents[2] / "studies" / "benchmarks" / "fuzz.py"
 
 
 def test_every_reader_reads_or_refuses(tmp_path: Path) -> None:
-    done = python(SCRIPT, "--inputs", 250, "--megabytes", 2, "--seed", 1, "--keep", tmp_path)
+    done = run_python(SCRIPT, "--inputs", 250, "--megabytes", 2, "--seed", 1, "--keep", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

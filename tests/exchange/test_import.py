@@ -28,7 +28,7 @@ from searchlab.space import SPACES, Value
 from searchlab.target import resolve_target
 from searchlab.workload import Workload, parse_workload
 from tests.support.cli import HEAVY
-from tests.support.cli import imported as imports_of
+from tests.support.cli import imported_packages as imports_of
 from tests.support.exchange import DATA
 from tests.support.spaces.cuda_on_cpu import result_on_cpu
 
@@ -40,7 +40,7 @@ TEMPLATE = Plugin("knob-template", {"template": "conv2d_no_batching"})
 HOPPER = {"kind": "cuda", "arch": "sm_90"}
 
 
-def imported(path: Path, out: Path, repeats: int = 0, **options: Any) -> Log:
+def imported_packages(path: Path, out: Path, repeats: int = 0, **options: Any) -> Log:
     made, notes = import_file(path, out, ImportOptions(**options))
     assert len(made) == 1 and notes == ([f"{repeats} {REPEATED}"] if repeats else [])
     return read_log(out)
@@ -144,7 +144,7 @@ def assert_right(schedule: Schedule, workload: Workload) -> None:
 
 
 def test_autotvm_records_keep_cost_failure_time_order_and_target(tmp_path: Path) -> None:
-    log = imported(AUTOTVM, tmp_path / "a.jsonl")
+    log = imported_packages(AUTOTVM, tmp_path / "a.jsonl")
     given = [json.loads(line) for line in AUTOTVM.read_text().splitlines()]
     assert log.header.workload == "gemm:512x512x512"
     assert log.header.target == {"kind": "llvm", "keys": ["cpu"], "mcpu": "skylake-avx512", "num-cores": 2}
@@ -165,7 +165,7 @@ def test_autotvm_records_keep_cost_failure_time_order_and_target(tmp_path: Path)
 
 
 def test_ansor_records_keep_their_transform_steps_as_words(tmp_path: Path) -> None:
-    log = imported(ANSOR, tmp_path / "a.jsonl")
+    log = imported_packages(ANSOR, tmp_path / "a.jsonl")
     given = [json.loads(line) for line in ANSOR.read_text().splitlines()]
     assert log.header.workload == "gemm:512x512x512" and log.header.space.name == "ansor"
     assert log.costs.tolist() == [entry["r"][0][0] for entry in given]
@@ -175,7 +175,7 @@ def test_ansor_records_keep_their_transform_steps_as_words(tmp_path: Path) -> No
 
 
 def test_a_metaschedule_workload_is_recognised_by_its_hash(tmp_path: Path) -> None:
-    log = imported(DATABASE, tmp_path / "a.jsonl")
+    log = imported_packages(DATABASE, tmp_path / "a.jsonl")
     given = [json.loads(line) for line in (DATABASE / "database_tuning_record.json").read_text().splitlines()]
     assert log.header.workload == "gemm:512x512x512" and log.header.space.name == "metaschedule"
     assert [list(r.seconds) for r in log.records] == [entry[1][1] for entry in given]
@@ -184,7 +184,7 @@ def test_a_metaschedule_workload_is_recognised_by_its_hash(tmp_path: Path) -> No
 
 def test_imported_logs_are_compared(tmp_path: Path) -> None:
     for path in (AUTOTVM, ANSOR):
-        imported(path, tmp_path / "logs" / f"{path.stem}.jsonl")
+        imported_packages(path, tmp_path / "logs" / f"{path.stem}.jsonl")
     summary = report(tmp_path / "logs").to_json()
     assert "autotvm" in json.dumps(summary) and "ansor" in json.dumps(summary)
 
@@ -204,7 +204,7 @@ def test_records_are_imported_for_analysis_without_tvm(tmp_path: Path) -> None:
 
 
 def test_autotvm_entities_become_configs_of_the_template(tutorial: Path, tmp_path: Path) -> None:
-    log = imported(tutorial, tmp_path / "a.jsonl", repeats=1, space=TEMPLATE)
+    log = imported_packages(tutorial, tmp_path / "a.jsonl", repeats=1, space=TEMPLATE)
     space = SPACES.make(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
     assert log.header.workload == CONV2D and log.header.fingerprint == space.fingerprint
     indices = [space.index_of(trial.config) for trial in log.trials]  # type: ignore[attr-defined]
@@ -214,7 +214,7 @@ def test_autotvm_entities_become_configs_of_the_template(tutorial: Path, tmp_pat
 
 
 def test_an_imported_log_serves_as_a_table(tutorial: Path, tmp_path: Path) -> None:
-    log = imported(tutorial, tmp_path / "a.jsonl", repeats=1, space=TEMPLATE)
+    log = imported_packages(tutorial, tmp_path / "a.jsonl", repeats=1, space=TEMPLATE)
     space = SPACES.make(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
     table = TableMeasurer(TableSettings(str(log.path)))
     configs = [log.trials[2].config, log.trials[0].config]
@@ -260,7 +260,7 @@ def imported_sketch(tmp_path: Path) -> Path:
 
 
 def test_the_steps_of_ansor_become_schedules(tmp_path: Path) -> None:
-    log = imported(ANSOR, tmp_path / "a.jsonl", space=Plugin("parameters"), target="native")
+    log = imported_packages(ANSOR, tmp_path / "a.jsonl", space=Plugin("parameters"), target="native")
     result = load_log(log.path)
     assert len(log.records) == 6 == result.space.size()
     with pytest.warns(SearchlabWarning, match="the program is unverified"):
@@ -280,7 +280,7 @@ def test_the_steps_of_ansor_become_schedules(tmp_path: Path) -> None:
 
 
 def test_a_convolution_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
-    log = imported(layer(tmp_path, *LAYER), tmp_path / "a.jsonl", space=Plugin("parameters"))
+    log = imported_packages(layer(tmp_path, *LAYER), tmp_path / "a.jsonl", space=Plugin("parameters"))
     result = load_log(log.path)
     with pytest.warns(SearchlabWarning, match="the program is unverified"):
         schedule = result.schedule(log.trials[0])
@@ -288,7 +288,7 @@ def test_a_convolution_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
 
 
 def test_a_factored_reduction_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
-    log = imported(layer(tmp_path, *FACTORED), tmp_path / "a.jsonl", space=Plugin("parameters"))
+    log = imported_packages(layer(tmp_path, *FACTORED), tmp_path / "a.jsonl", space=Plugin("parameters"))
     space = load_log(log.path).space
     schedule = space.schedule(log.trials[0].config)
     # The eight partial sums are vectorised within the nine steps of the reduction.
@@ -301,7 +301,7 @@ def test_a_factored_reduction_of_ansor_becomes_a_schedule(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ runs the CUDA programs on the CPU, and is missing")
 def test_a_gpu_program_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
-    log = imported(
+    log = imported_packages(
         layer(tmp_path, *GPU_LAYER, target="cuda -arch=sm_90"), tmp_path / "a.jsonl", space=Plugin("parameters")
     )
     result = load_log(log.path)
@@ -328,7 +328,7 @@ def test_a_gpu_program_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
 def test_a_step_that_cannot_be_applied_is_named(step: list[Any], why: str, tmp_path: Path) -> None:
     path = layer(tmp_path, *LAYER, step)
     with pytest.raises(SearchlabError, match=re.escape(f"line 1: {why}")):
-        imported(path, tmp_path / "a.jsonl", space=Plugin("parameters"))
+        imported_packages(path, tmp_path / "a.jsonl", space=Plugin("parameters"))
 
 
 @pytest.mark.parametrize(
@@ -352,9 +352,9 @@ def test_records_that_cannot_belong_to_a_space_or_workload(
 def test_an_incomplete_target_must_be_given_by_the_user(tmp_path: Path) -> None:
     text = record(PAIRS[0], [[1e-3], 0, 1.0, 1.6e9]).replace(" -arch=sm_90", " -model=v100")
     (tmp_path / "old.log").write_text(text)
-    log = imported(tmp_path / "old.log", tmp_path / "a.jsonl", space=TEMPLATE, target=HOPPER)
+    log = imported_packages(tmp_path / "old.log", tmp_path / "a.jsonl", space=TEMPLATE, target=HOPPER)
     assert log.header.target["arch"] == "sm_90"
-    foreign = imported(tmp_path / "old.log", tmp_path / "b.jsonl")
+    foreign = imported_packages(tmp_path / "old.log", tmp_path / "b.jsonl")
     assert foreign.header.target == {"kind": "cuda", "keys": ["cuda", "gpu"], "model": "v100"}
 
 
@@ -415,15 +415,15 @@ def test_unknown_tasks_are_to_be_named(name: str, args: list[Any], why: str) -> 
 def test_an_unknown_task_is_imported_as_the_workload_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(ANSOR.read_text().replace("512, 512, 512", "512, 512, 256"))
     with pytest.raises(SearchlabError, match="--workload"):
-        imported(tmp_path / "a.json", tmp_path / "a.jsonl")
-    log = imported(tmp_path / "a.json", tmp_path / "a.jsonl", workload="gemm:512x512x256")
+        imported_packages(tmp_path / "a.json", tmp_path / "a.jsonl")
+    log = imported_packages(tmp_path / "a.json", tmp_path / "a.jsonl", workload="gemm:512x512x256")
     assert log.header.workload == "gemm:512x512x256"
 
 
 def test_configs_are_imported_into_the_template_of_the_log(tutorial: Path, tmp_path: Path) -> None:
-    log = imported(tutorial, tmp_path / "a.jsonl", 1, space=Plugin("knob-template"))
+    log = imported_packages(tutorial, tmp_path / "a.jsonl", 1, space=Plugin("knob-template"))
     assert log.header.space == Plugin("knob-template", {"template": "tutorial/conv2d_no_batching"})
-    kept = imported(tutorial, tmp_path / "b.jsonl", 1, space=TEMPLATE)
+    kept = imported_packages(tutorial, tmp_path / "b.jsonl", 1, space=TEMPLATE)
     assert kept.header.space == TEMPLATE
 
 
@@ -439,21 +439,21 @@ def test_several_tasks_go_to_a_directory(tmp_path: Path) -> None:
 
 
 def test_a_log_may_be_compressed(tmp_path: Path) -> None:
-    log = imported(ANSOR, tmp_path / "a.jsonl.gz")
-    assert log.records == imported(ANSOR, tmp_path / "a.jsonl").records
+    log = imported_packages(ANSOR, tmp_path / "a.jsonl.gz")
+    assert log.records == imported_packages(ANSOR, tmp_path / "a.jsonl").records
     assert {path.name for path in tmp_path.iterdir()} == {"a.jsonl", "a.jsonl.gz"}
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    imported(ANSOR, tmp_path / "a.jsonl")
+    imported_packages(ANSOR, tmp_path / "a.jsonl")
     with pytest.raises(SearchlabError, match="already exists"):
-        imported(ANSOR, tmp_path / "a.jsonl", label="another")
+        imported_packages(ANSOR, tmp_path / "a.jsonl", label="another")
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
 def test_an_interrupted_import_can_be_repeated(tmp_path: Path, ending: str) -> None:
-    imported(ANSOR, tmp_path / f"a{ending}")
-    imported(ANSOR, tmp_path / f"a{ending}")
+    imported_packages(ANSOR, tmp_path / f"a{ending}")
+    imported_packages(ANSOR, tmp_path / f"a{ending}")
     logs, _ = import_file(TOPHUB, tmp_path / "out", ImportOptions())
     before = [log.path.read_bytes() for log in logs]
     logs[1].path.unlink()
@@ -512,11 +512,11 @@ def test_an_incomplete_last_record_is_omitted(tmp_path: Path, line_ending: str) 
     text = AUTOTVM.read_text().replace("\n", line_ending)
     torn.write_bytes(b"\xef\xbb\xbf" + text[: -len(text.splitlines()[-1]) // 2].encode())
     with pytest.warns(SearchlabWarning, match="line 5 is incomplete"):
-        log = imported(torn, tmp_path / "a.jsonl")
+        log = imported_packages(torn, tmp_path / "a.jsonl")
     assert len(log.records) == 4
     torn.write_bytes(torn.read_bytes() + b"\n")
     with pytest.raises(SearchlabError, match="line 5 is damaged"):
-        imported(torn, tmp_path / "b.jsonl")
+        imported_packages(torn, tmp_path / "b.jsonl")
 
 
 def test_many_binary_parameters_are_estimated() -> None:

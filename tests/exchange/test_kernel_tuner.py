@@ -23,7 +23,7 @@ from searchlab.log.result import load_log
 from searchlab.plugins import Plugin
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
-from tests.support.exchange import DATA, made_log
+from tests.support.exchange import DATA, write_log
 
 CACHE, T4 = DATA / "kernel_tuner" / "gemm_cache.json.gz", DATA / "kernel_tuner" / "gemm_t4.json.gz"
 KERNEL = "kernel:gemm-96x96:1769472flop"
@@ -169,7 +169,7 @@ def test_a_study_names_the_space_alone(tmp_path: Path) -> None:
 
 
 def test_a_log_of_ours_comes_back_in_its_own_space(tmp_path: Path) -> None:
-    log = made_log(tmp_path / "ours.jsonl", space="guided-gemm")
+    log = write_log(tmp_path / "ours.jsonl", space="guided-gemm")
     export_logs([log.path], "kernel-tuner", tmp_path / "t4.json")
     table, _ = imported(
         tmp_path / "t4.json",

@@ -23,8 +23,8 @@ from searchlab.log.format import Computation, Log, read_log
 from searchlab.log.result import Result
 from searchlab.plugins import Plugin
 from searchlab.workload import from_primfunc
-from tests.support.apply.logs import made_log as faulty_log
-from tests.support.exchange import made_log
+from tests.support.apply.logs import write_log as faulty_log
+from tests.support.exchange import write_log
 from tests.support.limits import file_size_limit
 
 SPACES = [
@@ -49,7 +49,7 @@ def back(directory: Path, out: Path, **options: Any) -> list[Log]:
 
 @pytest.mark.parametrize(("space", "workload"), SPACES)
 def test_compile_tir_returns_the_best_program_of_the_log(space: str, workload: str, tmp_path: Path) -> None:
-    log = made_log(tmp_path / "a.jsonl", space, workload)
+    log = write_log(tmp_path / "a.jsonl", space, workload)
     database = database_of([log.path], tmp_path / "db")
     result = Result(log)
     program = compile_tir(database, result.space.workload.module, result.space.target.tvm)
@@ -59,7 +59,7 @@ def test_compile_tir_returns_the_best_program_of_the_log(space: str, workload: s
 
 @pytest.mark.parametrize(("space", "workload"), SPACES)
 def test_a_round_trip_loses_nothing_but_invalid_configs(space: str, workload: str, tmp_path: Path) -> None:
-    log = made_log(tmp_path / "a.jsonl", space, workload)
+    log = write_log(tmp_path / "a.jsonl", space, workload)
     _, notes = export_logs([log.path], "metaschedule", tmp_path / "db")
     assert len(notes) == 1 and "1 trials" in notes[0]
     (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
@@ -72,7 +72,7 @@ def test_a_round_trip_loses_nothing_but_invalid_configs(space: str, workload: st
 @pytest.mark.parametrize("workload", ["softmax:16x32", "batch-matmul:2x16x16x16", "tir"])
 def test_workloads_of_plugins_make_the_round_trip(workload: str, tmp_path: Path) -> None:
     tir = from_primfunc(gemm(16, 16, 16).prim_func(), "matmul") if workload == "tir" else workload
-    log = made_log(tmp_path / "a.jsonl", "sketch", tir, trials=4)
+    log = write_log(tmp_path / "a.jsonl", "sketch", tir, trials=4)
     export_logs([log.path], "metaschedule", tmp_path / "db")
     (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
     assert again.header == log.header and len(again.records) == 3
@@ -83,7 +83,7 @@ def test_workloads_of_plugins_make_the_round_trip(workload: str, tmp_path: Path)
 def test_reading_a_note_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "evil.py").write_text("open('PWNED', 'w')")
-    log = made_log(tmp_path / "a.jsonl", "knob-template", trials=1)
+    log = write_log(tmp_path / "a.jsonl", "knob-template", trials=1)
     export_logs([log.path], "metaschedule", tmp_path / "db")
     records = tmp_path / "db" / "database_tuning_record.json"
     for name in ("tir:evil.py:f", "evil:Cls:1x2"):
@@ -100,7 +100,7 @@ def test_reading_a_note_imports_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_decisions_agree_with_the_notes_of_searchlab(tmp_path: Path) -> None:
-    log = made_log(tmp_path / "a.jsonl", "sketch", trials=8)
+    log = write_log(tmp_path / "a.jsonl", "sketch", trials=8)
     export_logs([log.path], "metaschedule", tmp_path / "db")
     (noted,) = back(tmp_path / "db", tmp_path / "b.jsonl")
     (made,), _ = import_file(
@@ -114,7 +114,7 @@ def test_decisions_agree_with_the_notes_of_searchlab(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("again", [(3, 5, 4), (5, 4, 3), (3,)])
 def test_the_winner_of_the_finalists_is_first(again: tuple[int, ...], tmp_path: Path) -> None:
-    log = made_log(tmp_path / "a.jsonl", "knob-template", again=again)
+    log = write_log(tmp_path / "a.jsonl", "knob-template", again=again)
     database = database_of([log.path], tmp_path / "db")
     result = Result(log)
     assert result.best.trial.index == again[-1]
@@ -126,9 +126,9 @@ def test_the_winner_of_the_finalists_is_first(again: tuple[int, ...], tmp_path: 
 
 def test_several_logs_share_a_database(tmp_path: Path) -> None:
     logs = [
-        made_log(tmp_path / "logs" / "a.jsonl", "knob-template", seed=0),
-        made_log(tmp_path / "logs" / "b.jsonl", "knob-template", "gemm:32x32x64", seed=1),
-        made_log(tmp_path / "logs" / "c.jsonl", "sketch", seed=2),
+        write_log(tmp_path / "logs" / "a.jsonl", "knob-template", seed=0),
+        write_log(tmp_path / "logs" / "b.jsonl", "knob-template", "gemm:32x32x64", seed=1),
+        write_log(tmp_path / "logs" / "c.jsonl", "sketch", seed=2),
     ]
     export_logs([tmp_path / "logs"], "metaschedule", tmp_path / "db")
     database = JSONDatabase(work_dir=str(tmp_path / "db"))
@@ -138,7 +138,7 @@ def test_several_logs_share_a_database(tmp_path: Path) -> None:
 
 
 def test_a_database_that_tvm_pruned_is_still_read(tmp_path: Path) -> None:
-    log = made_log(tmp_path / "a.jsonl", "knob-template")
+    log = write_log(tmp_path / "a.jsonl", "knob-template")
     (tmp_path / "pruned").mkdir()
     database_of([log.path], tmp_path / "db").dump_pruned(JSONDatabase(work_dir=str(tmp_path / "pruned")))
     (again,) = back(tmp_path / "pruned", tmp_path / "b.jsonl")
@@ -150,7 +150,7 @@ def test_a_database_that_tvm_pruned_is_still_read(tmp_path: Path) -> None:
     [({"workload": "gemm:none"}, "needs 3 whole numbers"), ({"searchlab_log": "99.0"}, "line 1 .* log format is 99.0")],
 )
 def test_a_note_is_checked_like_a_log(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
-    log = made_log(tmp_path / "a.jsonl", "knob-template", trials=1)
+    log = write_log(tmp_path / "a.jsonl", "knob-template", trials=1)
     export_logs([log.path], "metaschedule", tmp_path / "db")
     header = msgspec.structs.replace(log.header, **changes)
     note = Note(log.header, log.records[0]).encode()
@@ -195,7 +195,7 @@ def test_an_export_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_relax_gets_the_best_that_was_measured_itself(tmp_path: Path) -> None:
-    log = made_log(tmp_path / "a.jsonl", "knob-template")
+    log = write_log(tmp_path / "a.jsonl", "knob-template")
     *lines, last = log.path.read_text().splitlines()  # the fastest
     log.path.write_text("\n".join([*lines, json.dumps(json.loads(last) | {"nearest": True}), ""]))
     _, (note,) = export_logs([log.path], "metaschedule", tmp_path / "db")
@@ -204,13 +204,13 @@ def test_relax_gets_the_best_that_was_measured_itself(tmp_path: Path) -> None:
 
 
 def test_a_log_of_ours_has_its_own_target(tmp_path: Path) -> None:
-    export_logs([made_log(tmp_path / "a.jsonl", "knob-template", trials=1).path], "metaschedule", tmp_path / "db")
+    export_logs([write_log(tmp_path / "a.jsonl", "knob-template", trials=1).path], "metaschedule", tmp_path / "db")
     with pytest.raises(SearchlabError, match="omit --target"):
         back(tmp_path / "db", tmp_path / "b.jsonl", target="haswell")
 
 
 def test_a_database_is_not_added_to(tmp_path: Path) -> None:
-    log = made_log(tmp_path / "a.jsonl", "knob-template", trials=1)
+    log = write_log(tmp_path / "a.jsonl", "knob-template", trials=1)
     export_logs([log.path], "metaschedule", tmp_path / "db")
     with pytest.raises(SearchlabError, match="already exists"):
         export_logs([log.path], "metaschedule", tmp_path / "db")
@@ -221,7 +221,7 @@ def test_a_database_is_not_added_to(tmp_path: Path) -> None:
 )
 def test_a_workload_is_recognised_without_a_note(workload: str, tmp_path: Path) -> None:
     """The traces are as MetaSchedule itself would have written them: without the annotation of the note."""
-    log = made_log(tmp_path / "a.jsonl", "sketch", workload)
+    log = write_log(tmp_path / "a.jsonl", "sketch", workload)
     export_logs([log.path], "metaschedule", tmp_path / "db")
     records = tmp_path / "db" / "database_tuning_record.json"
     plain = []
@@ -241,7 +241,7 @@ def test_a_workload_is_recognised_without_a_note(workload: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("size", [0, 3000])
 def test_a_database_that_does_not_fit_is_refused(tmp_path: Path, size: int) -> None:
-    log = made_log(tmp_path / "a.jsonl", "knob-template", "gemm:64x64x64")
+    log = write_log(tmp_path / "a.jsonl", "knob-template", "gemm:64x64x64")
     with file_size_limit(size), pytest.raises(SearchlabError, match="cannot write .*db: its files are incomplete"):
         export_logs([log.path], "metaschedule", tmp_path / "db")
     database_of([log.path], tmp_path / "db")

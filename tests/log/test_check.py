@@ -15,11 +15,11 @@ from searchlab.cli.app import app
 from searchlab.log.format import Ended, Final, Finalist, read_log
 from searchlab.log.writer import LogWriter, check_log
 from tests.support.cli import searchlab
-from tests.support.logs import HEADER, trial, written
+from tests.support.logs import HEADER, make_record, write_trials
 
 
 def lines_of(path: Path, count: int = 8) -> list[bytes]:
-    return written(path, count).splitlines()
+    return write_trials(path, count).splitlines()
 
 
 def problems(path: Path, lines: list[bytes]) -> dict[int, str]:
@@ -29,11 +29,11 @@ def problems(path: Path, lines: list[bytes]) -> dict[int, str]:
 
 def test_an_intact_log_has_no_problems(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    written(path, 8)
+    write_trials(path, 8)
     writer = LogWriter(path, HEADER)
     writer.append(Ended(trials=8))
     writer.append(Final(trials=8, finalists=(Finalist(3, (1e-3,)),)))
-    writer.append(trial(8))
+    writer.append(make_record(8))
     writer.close()
     report = check_log(path)
     assert not report.problems and (report.trials, report.intact) == (9, 12)
@@ -79,7 +79,7 @@ def test_a_run_can_resume_from_the_intact_lines(tmp_path_factory: pytest.TempPat
     assert kept == whole[: len(kept)] and len(read_log(path).records) == report.trials == len(kept) - 1
     assert bool(report.problems) == (len(kept) < len(lines))
     writer = LogWriter(path, HEADER)
-    writer.append(trial(report.trials))
+    writer.append(make_record(report.trials))
     writer.close()
     assert len(read_log(path).records) == report.trials + 1
 
@@ -103,7 +103,7 @@ def test_without_a_header_no_line_is_intact(tmp_path: Path, data: bytes, message
 
 def test_on_the_command_line(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
-    written(good, 2)
+    write_trials(good, 2)
     lines = lines_of(bad, 3)
     lines[2] = b"{"
     bad.write_bytes(b"\n".join(lines) + b"\n")
@@ -120,7 +120,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
-    written(tmp_path / "a.jsonl", 2)
+    write_trials(tmp_path / "a.jsonl", 2)
     assert searchlab("log", "check", tmp_path).returncode == 0
     (tmp_path / "b.jsonl").symlink_to("nowhere")
     os.mkfifo(tmp_path / "c.jsonl")

@@ -11,7 +11,7 @@ import msgspec
 from searchlab.log.forecast import PAUSE, RunStatus, forecast, sum_forecasts
 from searchlab.log.format import Ended, Log
 from searchlab.log.plan import UNLIMITED, Budget, PlannedRun
-from tests.support.logs import HEADER, trial
+from tests.support.logs import HEADER, make_record
 
 
 def planned(strategy: str, *, workload: str = "w", space: str = "s", trials: int = 10, **limits: Any) -> PlannedRun:
@@ -21,7 +21,9 @@ def planned(strategy: str, *, workload: str = "w", space: str = "s", trials: int
 
 def timed(*times: float) -> Log:
     """Return a log whose trials ended at ``times``, and are charged 0.33 s each."""
-    records = tuple(msgspec.structs.replace(trial(index), time=HEADER.created + at) for index, at in enumerate(times))
+    records = tuple(
+        msgspec.structs.replace(make_record(index), time=HEADER.created + at) for index, at in enumerate(times)
+    )
     return Log(Path("a.jsonl"), HEADER, records)
 
 

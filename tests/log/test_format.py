@@ -18,17 +18,17 @@ from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import FAILURES, Measurement, Trial
 from searchlab.space import Config
-from tests.support.logs import HEADER, trial, written
+from tests.support.logs import HEADER, make_record, write_trials
 
 
 def test_a_log_that_is_not_durable_is_the_same_once_closed(tmp_path: Path) -> None:
-    whole = written(tmp_path / "durable.jsonl", 5)
+    whole = write_trials(tmp_path / "durable.jsonl", 5)
     path = tmp_path / "other.jsonl"
     for first in (0, 3):  # it is resumed as any
         writer = LogWriter(path, HEADER, durable=False)
         assert len(writer.records) == first
         for index in range(first, 5 if first else 3):
-            writer.append(trial(index))
+            writer.append(make_record(index))
         if first:
             writer.sync()
             assert len(read_log(path).records) == 5
@@ -69,19 +69,19 @@ def test_a_log_is_read_as_it_was_written(
 @pytest.mark.parametrize("lost", [1, 2, 30, 150])
 def test_a_torn_last_line_is_cut_off_before_the_next_append(tmp_path: Path, lost: int) -> None:
     path = tmp_path / "a.jsonl"
-    whole = written(path, 3)
+    whole = write_trials(path, 3)
     assert lost < len(whole.splitlines()[-1])
     path.write_bytes(whole[:-lost])
     assert len(read_log(path).records) == 2
     writer = LogWriter(path, HEADER)
     assert len(writer.records) == 2
-    writer.append(trial(2))
+    writer.append(make_record(2))
     writer.close()
     assert [record.index for record in read_log(path).records] == [0, 1, 2]
 
 
 def test_a_torn_header_is_rewritten_but_no_foreign_file(tmp_path: Path) -> None:
-    header = written(tmp_path / "a.jsonl", 0)
+    header = write_trials(tmp_path / "a.jsonl", 0)
     for keep in (0, 1, 10, len(header) - 1):
         path = tmp_path / f"torn{keep}.jsonl"
         path.write_bytes(header[:keep])
@@ -113,7 +113,7 @@ def test_damage_is_named_with_its_line_and_nothing_is_touched(
     tmp_path: Path, line: int, damage: bytes, message: str
 ) -> None:
     path = tmp_path / "a.jsonl"
-    lines = written(path, 3).splitlines()
+    lines = write_trials(path, 3).splitlines()
     lines[line] = damage
     path.write_bytes(before := b"\n".join(lines) + b"\n")
     for opened in (lambda: LogWriter(path, HEADER), lambda: read_log(path)):
@@ -135,14 +135,14 @@ def test_damage_is_named_with_its_line_and_nothing_is_touched(
 )
 def test_the_log_of_another_run_is_refused_naming_the_difference(tmp_path: Path, changed: dict, message: str) -> None:  # type: ignore[type-arg]
     path = tmp_path / "a.jsonl"
-    before = written(path, 2)
+    before = write_trials(path, 2)
     with pytest.raises(SearchlabError, match=message):
         LogWriter(path, msgspec.structs.replace(HEADER, **changed))
     assert path.read_bytes() == before
 
 
 def test_library_versions_may_change_between_runs(tmp_path: Path) -> None:
-    written(tmp_path / "a.jsonl", 2)
+    write_trials(tmp_path / "a.jsonl", 2)
     LogWriter(tmp_path / "a.jsonl", msgspec.structs.replace(HEADER, versions={}, created=2.0, workers=9)).close()
 
 
@@ -156,7 +156,7 @@ def test_two_processes_cannot_write_one_log(tmp_path: Path) -> None:
     )
     output = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
     assert "another process is writing" in output
-    writer.append(trial(0))
+    writer.append(make_record(0))
     writer.close()
     assert len(read_log(path).records) == 1
 
@@ -185,7 +185,7 @@ def test_a_disk_that_fails_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     path = tmp_path / "a.jsonl"
-    whole = written(path, 2)
+    whole = write_trials(path, 2)
     path.write_bytes(whole + b'{"half')  # what a write that failed has left, which the next run cuts off
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fails)
@@ -207,8 +207,8 @@ def test_reading_an_unreadable_path_is_one_sentence(tmp_path: Path) -> None:
 
 def test_elapsed_charges_building_on_all_workers(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path / "a.jsonl", msgspec.structs.replace(HEADER, workers=2))
-    writer.append(trial(0))
-    writer.append(trial(1, 2e-3))
+    writer.append(make_record(0))
+    writer.append(make_record(1, 2e-3))
     writer.close()
     log = read_log(tmp_path / "a.jsonl")
     each = 0.01 + 0.02 + 0.1 / 2 + 0.2
@@ -218,7 +218,7 @@ def test_elapsed_charges_building_on_all_workers(tmp_path: Path) -> None:
 
 def test_the_cause_of_a_difference_precedes_its_consequences(tmp_path: Path) -> None:
     """A fingerprint may depend on the target, and means nothing to a reader."""
-    written(tmp_path / "a.jsonl", 1)
+    write_trials(tmp_path / "a.jsonl", 1)
     other = msgspec.structs.replace(HEADER, target={"kind": "cuda"}, fingerprint="other")
     with pytest.raises(SearchlabError, match="its target is"):
         LogWriter(tmp_path / "a.jsonl", other)

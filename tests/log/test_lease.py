@@ -12,7 +12,7 @@ from searchlab.log import lease
 from searchlab.log.format import read_log
 from searchlab.log.lease import LogBusy, LogTaken
 from searchlab.log.writer import LogWriter, check_log
-from tests.support.logs import HEADER, trial, written
+from tests.support.logs import HEADER, make_record, write_trials
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,12 +27,12 @@ def no_locks() -> object:
 def test_a_writer_thought_lost_stops_when_another_continues(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     first = LogWriter(path, HEADER)
-    first.append(trial(0))
+    first.append(make_record(0))
     second = LogWriter(path, HEADER)
-    second.append(trial(1, 2e-3))
+    second.append(make_record(1, 2e-3))
     with pytest.raises(LogTaken, match="another process has taken over the log .*a.jsonl"):
-        first.append(trial(1, 5e-3))
-    second.append(trial(2))
+        first.append(make_record(1, 5e-3))
+    second.append(make_record(2))
     second.close()
     assert [record.seconds[0] for record in read_log(path).records] == [1e-3, 2e-3, 1e-3]
     assert not check_log(path).problems and list(tmp_path.iterdir()) == [path]
@@ -42,10 +42,10 @@ def test_a_log_that_grows_is_not_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     first = LogWriter(path, HEADER)
     second = LogWriter(path, HEADER)
-    first.append(trial(0))
+    first.append(make_record(0))
     with pytest.raises(LogBusy, match="another process is writing"):
-        second.append(trial(0))
-    first.append(trial(1))
+        second.append(make_record(0))
+    first.append(make_record(1))
     first.close()
     assert len(read_log(path).records) == 2
 
@@ -53,7 +53,7 @@ def test_a_log_that_grows_is_not_taken_over(tmp_path: Path) -> None:
 def test_a_writer_whose_log_was_taken_over_does_not_remove_it(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with pytest.raises(KeyError), LogWriter(path, HEADER), LogWriter(path, HEADER) as other:
-        other.append(trial(0))
+        other.append(make_record(0))
         raise KeyError
     assert len(read_log(path).records) == 1
 
@@ -66,14 +66,14 @@ def test_a_log_only_grows_whoever_writes_it(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]]
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "a.jsonl"
-    before = written(path, 0)
+    before = write_trials(path, 0)
     writers: dict[int, LogWriter] = {}
     for number, (who, what) in enumerate(steps):
         if what == "open" and who not in writers:
             writers[who] = LogWriter(path, HEADER)
         elif who in writers and what == "append":
             try:
-                writers[who].append(trial(len(writers[who].log.records), 1e-3 * (number + 1)))
+                writers[who].append(make_record(len(writers[who].log.records), 1e-3 * (number + 1)))
             except (LogBusy, LogTaken):
                 writers.pop(who)._file.close()
         elif who in writers and what == "close":

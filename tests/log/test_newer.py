@@ -13,16 +13,15 @@ from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
 from searchlab.log.format import read_header, read_log
 from searchlab.log.writer import LogWriter, check_log
-from tests.log.test_format import written
 from tests.support.cli import searchlab
-from tests.support.logs import HEADER
+from tests.support.logs import HEADER, write_trials
 
 NEWER = "1.9"
 
 
 def edited(path: Path, line: int, edit: dict[str, Any] | bytes, version: str = "1.0") -> Path:
     """Write a log of three trials, in which a line has other members (None removes one) or is a different line."""
-    lines = written(path, 3).splitlines()
+    lines = write_trials(path, 3).splitlines()
     lines[0] = json.dumps(json.loads(lines[0]) | {"searchlab_log": version}, separators=(",", ":")).encode()
     if isinstance(edit, bytes):
         lines.insert(line, edit)

@@ -21,7 +21,7 @@ from searchlab.log.programs import ChangedProgram
 from searchlab.tables.costmodels import evaluate
 from searchlab.workload import program_hash
 from searchlab_spaces.templates import KnobTemplate
-from tests.support.apply.logs import command, made_log
+from tests.support.apply.logs import invoke, write_log
 from tests.support.spaces.programs import valid_configs
 
 MEASURED = "0123456789abcdef"
@@ -32,7 +32,7 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log with the hashes of its programs."""
     space = KnobTemplate(searchlab.gemm(32, 32, 32), searchlab.resolve_target("native"))
     configs = valid_configs(space, np.random.default_rng(0), 10)
-    path = made_log(tmp_path_factory.mktemp("log") / "a.jsonl", [c.to_json() for c in configs], "knob-template")
+    path = write_log(tmp_path_factory.mktemp("log") / "a.jsonl", [c.to_json() for c in configs], "knob-template")
     hashes = {index: program_hash(space.schedule(config).mod) for index, config in enumerate(configs)}
     return edited(path, path, lambda line: line | {"program": hashes[line["index"]]})
 
@@ -75,9 +75,9 @@ def test_another_program_is_never_used(verified: Path, changed: Path, tmp_path: 
 
 def test_the_command_line_names_both_programs(changed: Path, tmp_path: Path) -> None:
     for words in (("best", changed, "--show", "tir"), ("export", changed, "--out", tmp_path / "a.o")):
-        code, text = command(*words)
+        code, text = invoke(*words)
         assert code == 2 and MEASURED in text and "now builds" in text
-    assert command("best", changed)[0] == 0
+    assert invoke("best", changed)[0] == 0
 
 
 def test_versions_that_changed_are_named(changed: Path) -> None:

@@ -27,7 +27,7 @@ from searchlab.parquet import KEY
 from searchlab.records import FAILURES
 from tests.log.test_columns import same
 from tests.support.cli import searchlab
-from tests.support.logs import HEADER, written
+from tests.support.logs import HEADER, write_trials
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=9)
 integers = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -78,7 +78,7 @@ def test_a_table_contains_what_its_log_contains(rows: tuple[Record, ...]) -> Non
 
 
 def test_a_compressed_log_leaves_no_other_file(tmp_path: Path) -> None:
-    written(tmp_path / "a.jsonl", 5)
+    write_trials(tmp_path / "a.jsonl", 5)
     before = read_log(tmp_path / "a.jsonl")
     compress(before.path, tmp_path / "a.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]

@@ -18,7 +18,7 @@ from searchlab.target import Target
 from searchlab.workload import Workload
 from tests.support import toys
 from tests.support.cli import searchlab
-from tests.support.logs import write_table, written
+from tests.support.logs import write_table, write_trials
 
 LONE = "half a pair: \ud800"
 
@@ -81,7 +81,7 @@ def test_a_knob_that_no_log_can_hold_is_refused(
 def test_a_file_whose_name_is_no_unicode_is_read_and_named(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"a\xff.jsonl")
     try:
-        written(path, 3)
+        write_trials(path, 3)
     except OSError:
         pytest.skip("the file system holds no such name")
     checked = searchlab("log", "check", path)

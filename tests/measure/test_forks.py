@@ -17,7 +17,7 @@ from searchlab.errors import SearchlabError
 from searchlab.measure import process
 from searchlab.measure.messages import Broken, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker, WorkerDied
-from tests.support.cli import python
+from tests.support.cli import run_python
 
 
 class Says:
@@ -154,7 +154,7 @@ def test_a_fork_of_this_process_has_a_server_of_its_own(worker: MeasuringWorker)
 def test_no_tvm_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "tvm.py").write_text("raise ImportError('this TVM is half a TVM')")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom tests.measure.test_forks import refused; refused()"
-    done = python("-c", code)
+    done = run_python("-c", code)
     assert (
         done.stdout.strip()
         == "cannot start a measuring process: ImportError: this TVM is half a TVM; check your TVM installation"

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.cli import python
+from tests.support.cli import run_python
 
 MEASURE = """
 import sys
@@ -32,7 +32,7 @@ with LocalMeasurer(LocalSettings(repeat=1, min_repeat_ms=0), target, {}, 1) as m
 
 
 def test_a_candidate_that_kills_its_parent_costs_its_own_trial() -> None:
-    done = python("-c", MEASURE)
+    done = run_python("-c", MEASURE)
     assert done.returncode == 0, done.stderr
     confined = "['wrong_answer', 'build_error', None]"  # the kernel refused
     assert done.stdout.strip() in (confined, "['crash', 'crash', None]")
@@ -143,7 +143,7 @@ def test_a_confined_process_reads_only_what_it_may(tmp_path: Path) -> None:
     (tmp_path / "home" / "secret").write_text("the answers")
     with socket.create_server(("127.0.0.1", 0)) as server:
         paths = [tmp_path / "source", tmp_path / "scratch", tmp_path / "home" / "secret"]
-        done = python("-c", CONFINED, *paths, server.getsockname()[1])
+        done = run_python("-c", CONFINED, *paths, server.getsockname()[1])
     if "no Landlock" in done.stderr:
         pytest.skip("this kernel has no Landlock")
     assert done.stdout.split() == ["True"] * 2 + ["False"] * 6, done.stderr

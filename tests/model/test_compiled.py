@@ -11,7 +11,7 @@ from tvm.relax.frontend import nn
 from searchlab.errors import SearchlabError
 from searchlab.model.compiled import compare_models
 from searchlab.target import Target
-from tests.support.cli import python
+from tests.support.cli import run_python
 from tests.support.limits import file_size_limit
 
 
@@ -63,4 +63,4 @@ with file_size_limit(500):
 def test_a_fork_of_a_process_with_threads_can_be_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fork has no threads of TVM's pool, but would wait for them, or crash, when LLVM ends it."""
     monkeypatch.chdir(tmp_path)
-    assert python("-c", PROGRAM).stdout == "it ends the process with exit code 1\n"
+    assert run_python("-c", PROGRAM).stdout == "it ends the process with exit code 1\n"

@@ -9,7 +9,7 @@ from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab_policies.hybrid_vndx import HybridVndx
 from tests.support import toys
-from tests.support.policies import IN_PROGRAMS, LEARN_NOTHING, names, space_for, start
+from tests.support.policies import IN_PROGRAMS, LEARN_NOTHING, policy_params, space_for, start
 
 pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
 
@@ -22,14 +22,14 @@ def reverse(config: Config) -> Measurement:
     return toys.successful_measurement(1e-3 / min(toys.smooth(config).cost, 1.0))
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", policy_params())
 def test_what_it_is_told_matters(name: str) -> None:
     """Except to those that learn nothing, which must go on as they would have."""
     same = proposed(name, "large", toys.smooth) == proposed(name, "large", reverse)
     assert same == (name in LEARN_NOTHING)
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name.values[0] not in IN_PROGRAMS])
+@pytest.mark.parametrize("name", [name for name in policy_params() if name.values[0] not in IN_PROGRAMS])
 def test_parameters_with_restrictions_are_searched(name: str) -> None:
     def cost(config: Config) -> Measurement:
         return toys.successful_measurement(1e-3 * (1 + sum(config[f"x{i}"] for i in range(5))))  # type: ignore[misc]
@@ -39,7 +39,7 @@ def test_parameters_with_restrictions_are_searched(name: str) -> None:
     assert len(set(configs)) == 32 and all(config in space for config in configs)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", policy_params())
 def test_warm_start_with_a_whole_space_leaves_nothing_to_propose(name: str) -> None:
     policy = start(name, "small")
     policy.warm_start(toys.trials_of(list(policy.space.enumerate()), toys.smooth))

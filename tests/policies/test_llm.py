@@ -16,8 +16,8 @@ from searchlab_policies import chat
 from searchlab_policies.llm import Llm, LlmSeeded, parse
 from tests.support import toys
 from tests.support.language_model import LanguageModel, completion, propose, serve
-from tests.support.logs import decided, write_table
-from tests.support.policies import restricted
+from tests.support.logs import read_deterministic_part, write_table
+from tests.support.policies import make_restricted
 
 KEY = "sk-secret/key+of=tests"
 
@@ -113,7 +113,7 @@ def test_invalid_proposals_are_counted_and_replaced(model: LanguageModel) -> Non
 
 
 def test_a_violated_restriction_is_an_invalid_proposal(model: LanguageModel) -> None:
-    space = restricted()
+    space = make_restricted()
     config = next(config for config in space.probe() if config["x0"] == 64)
     answers(model, {**config.to_json(), "x1": 64}, {**config.to_json(), "x0": 64.0})
     policy = Llm(space, seed=0, model="stub")
@@ -168,7 +168,7 @@ def test_a_run_is_resumed_and_repeated_without_network(
     cut.write_bytes(whole.read_bytes()[:-700])
     for log in (cut, again):
         run(log, table, policy)
-        assert decided(log) == decided(whole)
+        assert read_deterministic_part(log) == read_deterministic_part(whole)
     assert len(model.requests) == count
 
 

@@ -22,7 +22,7 @@ from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.pruner import BLOCKS, THREADS, UNROLLED, Pruner, SymbolAnalyzer, utilization
 from searchlab_spaces.templates import KnobTemplate
 from tests.support import toys
-from tests.support.policies import CPU, restricted
+from tests.support.policies import CPU, make_restricted
 
 SPACE = KnobTemplate(parse_workload("gemm:64x64x64"), CPU)
 BASE = {"tile_i": (8, 1, 8), "tile_j": (4, 1, 16), "tile_k": (16, 4), "pack_b": 0}
@@ -94,7 +94,7 @@ def test_batches_come_from_the_draft_and_then_from_the_model() -> None:
 
 
 def test_a_space_without_programs_is_refused() -> None:
-    space = restricted()
+    space = make_restricted()
     with pytest.raises(UnsupportedSpace, match="have none"):
         Pruner(space, seed=0, cost_model=BoundCostModel(XGBoost(seed=0), KnobFeatures(space)))
 

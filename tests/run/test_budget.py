@@ -25,7 +25,7 @@ from searchlab.run.tune import tune
 from searchlab.space import Config
 from tests.support import toys
 from tests.support.cli import searchlab
-from tests.support.logs import HEADER, decided, write_table
+from tests.support.logs import HEADER, read_deterministic_part, write_table
 
 BATCH = 4
 
@@ -54,7 +54,7 @@ def charged(table: Path, tmp_path: Path, trials: int) -> float:
 
 
 def trials_of(log: Path) -> list[dict[str, Any]]:
-    return [line for line in decided(log) if "config" in line]
+    return [line for line in read_deterministic_part(log) if "config" in line]
 
 
 def test_a_run_ends_with_the_batch_that_spends_its_seconds(table: Path, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_it_resumes_from_any_line(table: Path, tmp_path: Path) -> None:
     for number in (1, 2, len(lines) - 2, len(lines) - 1):
         cut.write_bytes(b"".join(lines[:number]) + lines[number][:9] if number < len(lines) else b"".join(lines))
         run(table, cut, stop_after=20)
-        assert decided(cut) == decided(path)
+        assert read_deterministic_part(cut) == read_deterministic_part(path)
 
 
 def test_the_first_part_of_a_budget_that_is_spent_counts(table: Path, tmp_path: Path) -> None:

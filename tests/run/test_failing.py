@@ -16,7 +16,7 @@ from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.space import Choose, Config, Knob
 from tests.support import toys
-from tests.support.cli import python, searchlab
+from tests.support.cli import run_python, searchlab
 from tests.support.failing import MODEL_FAULTS
 from tests.support.logs import HEADER, write_table
 
@@ -169,7 +169,7 @@ def test_only_the_process_that_opened_a_log_writes_it(table: Path, tmp_path: Pat
         f"run(Path({str(table)!r}), Path({str(log)!r}), "
         "{'name': 'tests.support.failing:BadPolicy', 'options': {'how': 'forks'}}, progress=False)"
     )
-    done = python("-c", code)  # without bars, whose thread a fork would lack
+    done = run_python("-c", code)  # without bars, whose thread a fork would lack
     assert done.returncode == 0 and "this process is a fork" in done.stderr
     assert not check_log(log).problems
     existing = read_log(log)

@@ -19,7 +19,7 @@ from searchlab.policy import POLICIES
 from searchlab.records import Trial
 from searchlab.run.tune import tune
 from tests.support import toys
-from tests.support.logs import decided, write_table
+from tests.support.logs import read_deterministic_part, write_table
 from tests.support.policies import OPTIONS, space_for, strategies
 
 pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
@@ -114,7 +114,7 @@ def test_killed_at_random_moments(policy: str, tables: Path, server: subprocess.
             assert now.startswith(kept)  # nothing lost, nothing measured twice
             kept = now[: now.rfind(b"\n") + 1]
             kills += code == -9
-        assert decided(log) == decided(whole)
+        assert read_deterministic_part(log) == read_deterministic_part(whole)
 
 
 def cut(log: Path, moments: random.Random, kept: int = 0) -> None:
@@ -136,7 +136,7 @@ def test_runs_that_were_cut_and_extended_equal_whole_runs(policy: str, tables: P
         log = read_log(steps)
         assert len(log.records) == min(trials, size or trials) or (POLICIES.load(policy).traits.stops and log.ended)
     run(policy, "dependent", tables, whole)
-    assert decided(steps) == decided(whole)
+    assert read_deterministic_part(steps) == read_deterministic_part(whole)
 
 
 def test_a_log_can_be_cut_at_any_line_of_its_beginning(tables: Path, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_log_can_be_cut_at_any_line_of_its_beginning(tables: Path, tmp_path: P
     for size in (0, 1, header, header + 1):
         log.write_bytes(data[:size])
         run("random", "dependent", tables, log, trials=10)
-        assert decided(log) == decided(whole)
+        assert read_deterministic_part(log) == read_deterministic_part(whole)
 
 
 @pytest.mark.parametrize("policy", ["random", "evolutionary", "tpe", "one-plus-one", "droplet"])
@@ -155,12 +155,12 @@ def test_an_exhausted_space_ends_the_run(policy: str, tables: Path, tmp_path: Pa
     """It ends with the same log when it is cut and continued. The conformance kit exhausts a space by every policy."""
     path = tmp_path / "a.jsonl"
     run(policy, "small", tables, path, trials=1000, batch=16)
-    whole = decided(path)
+    whole = read_deterministic_part(path)
     log = read_log(path)
     assert log.ended and (POLICIES.load(policy).traits.stops or len(log.records) == space_for(policy, "small").size())
     cut(path, random.Random(policy))
     run(policy, "small", tables, path, trials=1000, batch=16)
-    assert decided(path) == whole and read_log(path).ended
+    assert read_deterministic_part(path) == whole and read_log(path).ended
 
 
 def test_a_policy_that_asks_for_something_else_is_found_out(tables: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from searchlab.run.execute import MeasurerCache, RunOutcome, StudyContext, execu
 from searchlab.run.plan import Run
 from searchlab.run.study import Study
 from tests.support.executing import decided_in, table_study
-from tests.support.logs import trial
+from tests.support.logs import make_record
 
 
 def test_a_run_waits_for_a_process_that_still_writes_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_programs_are_known_only_on_the_host_that_ran_them(
     header = header if same_host else msgspec.structs.replace(header, host={"cpu": "Another CPU"})
     (tmp_path / run.log).parent.mkdir(parents=True)
     with LogWriter(tmp_path / run.log, header) as writer:
-        writer.append(trial(0))
+        writer.append(make_record(0))
     programs: list[set[str]] = []
 
     def make(settings: object, target: object, known: dict[str, object], base: Path) -> None:

@@ -11,7 +11,7 @@ from searchlab import Study, tune
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import read_header, read_log
 from tests.support import toys
-from tests.support.logs import decided, searched, write_table
+from tests.support.logs import read_deterministic_part, write_run, write_table
 
 pytestmark = pytest.mark.usefixtures("trusting")
 
@@ -29,9 +29,9 @@ def logs(tmp_path: Path) -> Path:
     """A directory with the logs a and b, which searched Small, one from another space and one without trials."""
     folder = tmp_path / "logs"
     for number, name in enumerate("ab"):
-        searched(folder / f"{name}.jsonl", toys.Small(), toys.flaky, 20 * number, 15, created=1.0 + number)
-    searched(folder / "deeper" / "other.jsonl", toys.Dependent(), toys.flaky, 0, 5)
-    searched(folder / "deeper" / "empty.jsonl", toys.Small(), toys.flaky, 0, 0)
+        write_run(folder / f"{name}.jsonl", toys.Small(), toys.flaky, 20 * number, 15, created=1.0 + number)
+    write_run(folder / "deeper" / "other.jsonl", toys.Dependent(), toys.flaky, 0, 5)
+    write_run(folder / "deeper" / "empty.jsonl", toys.Small(), toys.flaky, 0, 0)
     return folder
 
 
@@ -45,18 +45,21 @@ def run(table: Path, log: Path, warm_start: Any, trials: int = 16, **changes: An
 
 def grow(logs: Path) -> None:
     """Add another run to the directory, and more trials to a run in it."""
-    searched(logs / "c.jsonl", toys.Small(), toys.flaky, 50, 20, created=0.5)
-    searched(logs / "a.jsonl", toys.Small(), toys.flaky, 0, 19, created=1.0)
+    write_run(logs / "c.jsonl", toys.Small(), toys.flaky, 50, 20, created=0.5)
+    write_run(logs / "a.jsonl", toys.Small(), toys.flaky, 0, 19, created=1.0)
 
 
 def test_a_directory_is_equivalent_to_its_logs(logs: Path, table: Path, tmp_path: Path) -> None:
     files = [logs / "a.jsonl", logs / "b.jsonl"]
     from_files = run(table, tmp_path / "files.jsonl", files)
     from_directory = run(table, tmp_path / "directory.jsonl", str(logs))
-    assert decided(from_directory) == decided(from_files) and len(read_header(from_directory).warm_start) == 2
+    assert (
+        read_deterministic_part(from_directory) == read_deterministic_part(from_files)
+        and len(read_header(from_directory).warm_start) == 2
+    )
     run(table, from_files, [logs], trials=24)  # and either can be resumed with the other
     run(table, from_directory, [files[0], logs], trials=24)
-    assert decided(from_directory) == decided(from_files)
+    assert read_deterministic_part(from_directory) == read_deterministic_part(from_files)
 
 
 def test_the_time_for_features_is_a_part_of_the_policys(table: Path, tmp_path: Path) -> None:
@@ -71,7 +74,7 @@ def test_a_run_continues_as_it_began_in_a_grown_directory(logs: Path, table: Pat
     log = run(table, tmp_path / "resumed.jsonl", logs, trials=9)
     grow(logs)
     run(table, log, logs, trials=20)
-    assert decided(log) == decided(uninterrupted)
+    assert read_deterministic_part(log) == read_deterministic_part(uninterrupted)
     later = read_header(run(table, tmp_path / "later.jsonl", logs, trials=1))
     assert len(later.warm_start) == 3 and not set(later.warm_start) >= set(read_header(log).warm_start)
     with pytest.raises(SearchlabError, match="belongs to a different run: its warm_start is"):
@@ -108,7 +111,7 @@ def test_all_seeds_of_a_study_start_alike(logs: Path, table: Path, tmp_path: Pat
 
 def test_another_machine_never_counts(table: Path, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
-    searched(logs / "elsewhere.jsonl", toys.Small(), toys.smooth, 0, 15, host={"cpu": "far away"})
+    write_run(logs / "elsewhere.jsonl", toys.Small(), toys.smooth, 0, 15, host={"cpu": "far away"})
     here = write_table(tmp_path / "here" / "t.jsonl", toys.Small(), toys.flaky)
     header, trials = here.read_text().split("\n", 1)
     here.write_text(header.replace('"host":{}', '"host":{"cpu":"near"}') + "\n" + trials)
@@ -118,7 +121,7 @@ def test_another_machine_never_counts(table: Path, tmp_path: Path) -> None:
     foreign_table = write_table(tmp_path / "there" / "t.jsonl", toys.Small(), toys.flaky)
     foreign_table.write_text(header.replace('"host":{}', '"host":{"cpu":"far away"}') + "\n" + trials)
     assert len(read_header(run(foreign_table, tmp_path / "warm.jsonl", logs, trials=4)).warm_start) == 1
-    searched(logs / "near.jsonl", toys.Small(), toys.smooth, 0, 15, created=9.0, host={"cpu": "near"})
+    write_run(logs / "near.jsonl", toys.Small(), toys.smooth, 0, 15, created=9.0, host={"cpu": "near"})
     with pytest.warns(SearchlabWarning, match="far away"):
         run(here, log, logs, trials=8)  # it started without trials and resumes without
     assert len(read_log(log).records) == 8 and read_header(log).warm_start == ()

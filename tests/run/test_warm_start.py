@@ -33,7 +33,7 @@ from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
 from tests.support import toys
-from tests.support.logs import decided, write_table
+from tests.support.logs import read_deterministic_part, write_table
 
 pytestmark = pytest.mark.usefixtures("trusting")
 
@@ -185,12 +185,12 @@ def test_a_warm_run_resumes(policy: str, table: Path, tmp_path: Path) -> None:
     whole = run(table, tmp_path / "whole.jsonl", **options)
     for trials in (1, 7, 10, 24):
         run(table, tmp_path / "steps.jsonl", **(options | {"trials": trials}))
-    assert decided(tmp_path / "steps.jsonl") == decided(whole)
+    assert read_deterministic_part(tmp_path / "steps.jsonl") == read_deterministic_part(whole)
     data = whole.read_bytes()
     for cut in (len(data) // 3, len(data) - 5):
         (tmp_path / "cut.jsonl").write_bytes(data[:cut])
         run(table, tmp_path / "cut.jsonl", **options)
-        assert decided(tmp_path / "cut.jsonl") == decided(whole)
+        assert read_deterministic_part(tmp_path / "cut.jsonl") == read_deterministic_part(whole)
 
 
 def test_bad_logs_to_start_from_are_named(table: Path, tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_logs_without_it_are_read_and_gone_on_with(table: Path, tmp_path: Path) 
     assert not any(record.model for record in read_log(log).records)
     run(table, log, policy="xgb", trials=48)
     assert log.read_bytes().startswith(b"".join(old))
-    assert decided(log)[-1] == decided(whole)[-1] and read_log(log).records[-1].model
+    assert read_deterministic_part(log)[-1] == read_deterministic_part(whole)[-1] and read_log(log).records[-1].model
 
 
 @pytest.mark.parametrize("policy", ["random", "xgb", "droplet"])

@@ -20,7 +20,7 @@ from searchlab.measure import suite as suites
 from searchlab.measure.suite import find_suite, read_suite
 from searchlab.run.study import Study
 from tests.support.cli import searchlab
-from tests.support.logs import decided
+from tests.support.logs import read_deterministic_part
 from tests.support.suites import TABLES
 
 TEST = [name for name, (split, *_) in TABLES.items() if split == "test"]
@@ -107,8 +107,8 @@ def test_logs_do_not_depend_on_jobs_or_the_suites_directory(bare: Path, tmp_path
     logs = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.jsonl"))
     assert len(logs) == 8
     for log in logs:
-        assert decided(tmp_path / "a" / log) == decided(tmp_path / "b" / log)
-    header = decided(tmp_path / "a" / logs[0])[0]
+        assert read_deterministic_part(tmp_path / "a" / log) == read_deterministic_part(tmp_path / "b" / log)
+    header = read_deterministic_part(tmp_path / "a" / logs[0])[0]
     assert header["measure"].keys() == {"kind", "name", "digest"} and "searchlab" not in str(header["measure"])
 
 
@@ -258,7 +258,7 @@ def test_a_run_starts_from_the_tables_of_other_workloads(bare: Path, tmp_path: P
     cold = study(str(bare), policies=["copula"], seeds=1)
     cold.run(tmp_path / "cold")
     name = Path("gemm-4x5x6-knob-1t", "copula", "seed0.jsonl")
-    assert decided(tmp_path / name) != decided(tmp_path / "cold" / name)
+    assert read_deterministic_part(tmp_path / name) != read_deterministic_part(tmp_path / "cold" / name)
     assert len(read_log(tmp_path / name).header.warm_start) == 1
 
 

@@ -40,7 +40,7 @@ from searchlab.suite.trajectories import (
 from searchlab.suite.verify import seal, verify_result, verify_suite
 from tests.log.test_columns import same
 from tests.support import toys
-from tests.support.cli import imported, searchlab
+from tests.support.cli import imported_packages, searchlab
 from tests.support.logs import write_table
 from tests.support.suites import TABLES
 
@@ -492,7 +492,7 @@ def test_results_are_compared_with_each_other_and_with_baselines(sealed: Path, r
 
 
 def test_a_suite_is_described_without_tvm(copy: Path) -> None:
-    assert not imported("-m", "searchlab", "suite", "info", copy) & {"tvm", "xgboost", "lightgbm", "optuna"}
+    assert not imported_packages("-m", "searchlab", "suite", "info", copy) & {"tvm", "xgboost", "lightgbm", "optuna"}
 
 
 def test_a_replay_in_another_process_trusts_what_this_one_does(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def searchlab(*words: object, cwd: Path | None = None) -> subprocess.CompletedPr
     command = ["searchlab", *map(str, words)]
     written = io.BytesIO(), io.BytesIO()
     out, text = (io.TextIOWrapper(into, "utf-8", "backslashreplace", write_through=True) for into in written)
-    with _as_a_process_of_its_own(cwd), mock.patch.multiple(sys, argv=command, stdout=out, stderr=text):
+    with _restoring_process_state(cwd), mock.patch.multiple(sys, argv=command, stdout=out, stderr=text):
         try:
             main()
         except SystemExit as ended:
@@ -33,7 +33,7 @@ def searchlab(*words: object, cwd: Path | None = None) -> subprocess.CompletedPr
 
 
 @contextlib.contextmanager
-def _as_a_process_of_its_own(cwd: Path | None) -> Iterator[None]:
+def _restoring_process_state(cwd: Path | None) -> Iterator[None]:
     """In ``cwd``; what a command leaves in this process is undone: modules that lie there, handlers, filters."""
     folder, handler = Path(cwd or Path.cwd()), signal.getsignal(signal.SIGTERM)
     with contextlib.chdir(folder), mock.patch.object(sys, "path", [*sys.path]), warnings.catch_warnings():
@@ -57,14 +57,14 @@ def searchlab_process(*words: object, cwd: Path | None = None, **settings: str) 
     )
 
 
-def python(*words: object) -> subprocess.CompletedProcess[str]:
+def run_python(*words: object) -> subprocess.CompletedProcess[str]:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, env=env)
 
 
-def imported(*words: object) -> set[str]:
+def imported_packages(*words: object) -> set[str]:
     """The top-level packages that a command imports, by ``python -X importtime``."""
-    done = python("-X", "importtime", *words)
+    done = run_python("-X", "importtime", *words)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     return {line.rpartition("|")[2].strip().split(".")[0] for line in lines}

@@ -18,7 +18,7 @@ DATA = Path(__file__).parents[1] / "exchange" / "data"
 TARGET = {"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2}
 
 
-def made_log(
+def write_log(
     path: Path,
     space: str = "sketch",
     workload: str | Workload = "gemm:64x64x64",

@@ -19,11 +19,11 @@ from searchlab.run.execute import RunOutcome, StudyContext
 from searchlab.run.study import Study
 from searchlab.space import Space
 from tests.support import toys
-from tests.support.logs import decided, write_table
+from tests.support.logs import read_deterministic_part, write_table
 
 
-def table_study(folder: Path, **given: Any) -> Study:
-    """A study of 4 runs that a table in ``folder`` answers, with the keys ``given`` over its own."""
+def table_study(folder: Path, **changes: Any) -> Study:
+    """A study of 4 runs that a table in ``folder`` answers, with the keys ``changes`` over its own."""
     if not (folder / "table.jsonl").exists():
         write_table(folder / "table.jsonl", toys.Small(), toys.flaky)
     data = {
@@ -36,12 +36,12 @@ def table_study(folder: Path, **given: Any) -> Study:
         "target": {"kind": "llvm"},
         "measure": {"kind": "table", "path": "table.jsonl"},
     }
-    return Study.from_dict({**data, **given}, folder)
+    return Study.from_dict({**data, **changes}, folder)
 
 
 def decided_in(out: Path) -> dict[str, list[dict[str, Any]]]:
     """What the logs in ``out`` hold but for the clock, by their place there."""
-    return {str(log.relative_to(out)): decided(log) for log in sorted(out.rglob("*.jsonl"))}
+    return {str(log.relative_to(out)): read_deterministic_part(log) for log in sorted(out.rglob("*.jsonl"))}
 
 
 class Dies(NeverTwice):

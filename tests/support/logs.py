@@ -30,15 +30,15 @@ HEADER = Header(
 )
 
 
-def trial(index: int, seconds: float = 1e-3) -> Record:
+def make_record(index: int, seconds: float = 1e-3) -> Record:
     measured = Measurement((seconds, 2 * seconds, seconds), build_seconds=0.1, run_seconds=0.2, program="ab")
     return Record.from_trial(Trial(index, Config({"tile": (4, 2), "order": "ijk"}), measured), 0.01, 0.02)
 
 
-def written(path: Path, count: int) -> bytes:
+def write_trials(path: Path, count: int) -> bytes:
     writer = LogWriter(path, HEADER)
     for index in range(count):
-        writer.append(trial(index))
+        writer.append(make_record(index))
     writer.sync()
     writer.close()
     return path.read_bytes()
@@ -64,7 +64,7 @@ def write_table(path: Path, space: Space, cost: Cost, *, counted: bool = False) 
     return path
 
 
-def decided(log: Path) -> list[dict[str, Any]]:
+def read_deterministic_part(log: Path) -> list[dict[str, Any]]:
     """All of a log that a measurement or the clock did not decide, and what was measured."""
     timing = {"propose_seconds", "train_seconds", "predict_seconds", "feature_seconds", "time", "created"}
     return json.loads(
@@ -73,7 +73,7 @@ def decided(log: Path) -> list[dict[str, Any]]:
     )
 
 
-def searched(path: Path, space: Space, cost: Cost, first: int, count: int, **header: Any) -> Path:
+def write_run(path: Path, space: Space, cost: Cost, first: int, count: int, **header: Any) -> Path:
     """A log of ``count`` configs of a toy space from the ``first`` on, in order, at their made-up costs."""
     facts = {
         "workload": str(space.workload),

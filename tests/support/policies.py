@@ -44,7 +44,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 CPU = Target({"kind": "llvm", "num-cores": 2})
 
 
-def restricted() -> Space:
+def make_restricted() -> Space:
     """A million configs of numbers, words and tiles, of which restrictions exclude most."""
     parameters: dict[str, Any] = {f"x{i}": [2**k for k in range(10)] for i in range(5)}
     parameters |= {"word": ["a", "b", "c"], "tile": [(1, 4), (2, 2), (4, 1)], "one": [7]}
@@ -56,7 +56,7 @@ SPACES: dict[str, Callable[[], Space]] = {
     "small": toys.Small,
     "large": toys.Large,
     "dependent": toys.Dependent,
-    "restricted": restricted,
+    "restricted": make_restricted,
 }
 SKETCHES: dict[str, Callable[[], Space]] = {
     "small": lambda: Sketch(parse_workload("gemm:1x2x2"), CPU),
@@ -78,7 +78,7 @@ LEARN_NOTHING = ("random", "grid", "qmc", "autotvm-random", "autotvm-grid")
 """Policies that ignore results."""
 
 
-def names() -> list[Any]:
+def policy_params() -> list[Any]:
     """The name of each, as a parameter of a test."""
     return [pytest.param(name, marks=_skipped(name)) for name in POLICIES.entry_points_by_name()]
 
@@ -92,7 +92,7 @@ def _skipped(name: str) -> tuple[pytest.MarkDecorator, ...]:
 
 def strategies() -> list[Any]:
     """:func:`names`, once for policies that are the same code under another name, or with another cost model."""
-    return [name for name in names() if name.values[0] not in SAME]
+    return [name for name in policy_params() if name.values[0] not in SAME]
 
 
 def space_for(name: str, where: str) -> Space:

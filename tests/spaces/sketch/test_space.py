@@ -22,7 +22,7 @@ from searchlab.workload import Workload, gemm, parse_workload
 from searchlab_spaces import decisions
 from searchlab_spaces.sketch import Sketch
 from searchlab_spaces.sketch.dag import print_dag
-from tests.support.spaces.programs import assert_right, fingerprints, replayed, valid_configs
+from tests.support.spaces.programs import assert_right, fingerprints, replay_trace, valid_configs
 from tests.support.spaces.targets import UNOPTIMIZED
 
 CUDA = Target({"kind": "cuda", "arch": "sm_90", "host": "llvm"})
@@ -58,7 +58,7 @@ def test_programs_give_the_right_answer_and_replay(spelling: str, native: Target
         assert config in space
         made = space.schedule(config)
         assert_right(space.workload, made, native)
-        assert structural_equal(made.mod, replayed(made, space.workload).mod)
+        assert structural_equal(made.mod, replay_trace(made, space.workload).mod)
 
 
 def test_a_config_is_what_the_trace_of_its_program_decides(native: Target) -> None:

@@ -172,7 +172,9 @@ def test_a_filtered_template_is_pickled_as_its_own_space(native: Target) -> None
     assert whole.fingerprint != space.fingerprint
 
 
-@pytest.mark.parametrize("name", [name for name in policies.names() if name.values[0] not in policies.IN_SKETCH])
+@pytest.mark.parametrize(
+    "name", [name for name in policies.policy_params() if name.values[0] not in policies.IN_SKETCH]
+)
 def test_every_policy_exhausts_a_filtered_template(native: Target, name: str) -> None:
     space = made("tiles", native)
     options = dict(policies.OPTIONS.get(name, {}))

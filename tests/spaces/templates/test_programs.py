@@ -18,7 +18,7 @@ from searchlab.target import Target
 from searchlab.workload import gemm
 from searchlab_spaces.templates import KnobTemplate, TemplateConfig
 from tests.support.spaces.cuda_on_cpu import result_on_cpu
-from tests.support.spaces.programs import assert_right, replayed
+from tests.support.spaces.programs import assert_right, replay_trace
 
 CUDA = Target({"kind": "cuda", "arch": "sm_90"})
 
@@ -91,7 +91,7 @@ def test_programs_with_tails_are_right(native: Target, seed: int) -> None:
     config = made.sample(rng)
     schedule = made.schedule(config)
     assert_right(made.workload, schedule, native)
-    assert structural_equal(replayed(schedule, made.workload).mod, schedule.mod)
+    assert structural_equal(replay_trace(schedule, made.workload).mod, schedule.mod)
 
 
 @pytest.mark.parametrize("ann", ["none,none", "unroll,vec", "vec,unroll"])

@@ -19,7 +19,7 @@ from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.trace import Trace
 from searchlab_spaces.trace.cuda import ACCUMULATORS, VTHREADS
 from tests.support.spaces.cuda_on_cpu import result_on_cpu
-from tests.support.spaces.programs import replayed, valid_configs
+from tests.support.spaces.programs import replay_trace, valid_configs
 
 TARGET = Target({"kind": "cuda", "arch": "sm_90"})
 LAYER = "conv2d:1x7x7x512x512x3x3:p1"
@@ -68,7 +68,7 @@ def test_program_is_one_kernel_and_its_trace_replays(spelling: str) -> None:
     for config in valid_configs(made, np.random.default_rng(1), 3):
         schedule = made.schedule(config)
         assert type(schedule) is Schedule
-        assert structural_equal(schedule.mod, replayed(schedule, made.workload).mod)
+        assert structural_equal(schedule.mod, replay_trace(schedule, made.workload).mod)
         script = schedule.mod.script()
         assert script.count('thread="blockIdx.x"') == 1
         assert script.count('thread="threadIdx.x"') == 3  # computes, fetches twice

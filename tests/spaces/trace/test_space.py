@@ -19,7 +19,7 @@ from searchlab.target import Target, resolve_target
 from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.trace import Trace, last_sample
 from searchlab_spaces.trace.cpu import stochastic_schedule_gemm, stochastic_schedule_mm
-from tests.support.spaces.programs import assert_right, fingerprints, replayed, valid_configs
+from tests.support.spaces.programs import assert_right, fingerprints, replay_trace, valid_configs
 from tests.support.spaces.targets import UNOPTIMIZED
 
 PADDED = "conv2d:1x9x9x8x4x3x3:p1"
@@ -184,7 +184,7 @@ def test_later_choices_depend_on_earlier_ones(native: Target) -> None:
     rng = np.random.default_rng(0)
     for config in (space.sample(rng) for _ in range(20)):
         made = space.schedule(config)
-        assert structural_equal(made.mod, replayed(made, space.workload).mod)
+        assert structural_equal(made.mod, replay_trace(made, space.workload).mod)
         assert space.mutate(config, rng) in space
         assert space.crossover(config, space.sample(rng), rng) in space
         assert space.canonical(config) == config
@@ -203,7 +203,7 @@ def test_compute_locations_are_legal_at_their_instruction(native: Target) -> Non
         made = space.schedule(config)
         decided = [made.trace.get_decision(inst) for inst in made.trace.insts]
         assert location in decided
-        assert structural_equal(made.mod, replayed(made, space.workload).mod)
+        assert structural_equal(made.mod, replay_trace(made, space.workload).mod)
     assert_right(space.workload, made, native)
 
 
@@ -266,7 +266,7 @@ def test_shipped_functions_give_the_right_answer(spelling: str, cores: int) -> N
         made = space.schedule(config)
         assert ("T.parallel" in made.mod.script()) is (cores > 1)
         assert_right(space.workload, made, target)
-        assert structural_equal(made.mod, replayed(made, space.workload).mod)
+        assert structural_equal(made.mod, replay_trace(made, space.workload).mod)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_tiled_gemm_gives_the_right_answer(spelling: str, cores: int) -> None:
         made = space.schedule(config)
         assert ("T.parallel" in made.mod.script()) is (cores > 1)
         assert_right(space.workload, made, target)
-        assert structural_equal(made.mod, replayed(made, space.workload).mod)
+        assert structural_equal(made.mod, replay_trace(made, space.workload).mod)
 
 
 def test_tiled_gemm_is_few_programs_and_all_are_different(native: Target) -> None:

@@ -21,7 +21,7 @@ from searchlab.workload import parse_workload
 MEASURE = {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "run_timeout": 5.0, "build_timeout": 20.0}
 
 
-def made_log(
+def write_log(
     path: Path,
     configs: list[dict[str, Any]],
     space: str = "tests.support.measure.faulty:Faulty",
@@ -53,7 +53,7 @@ def made_log(
     return path
 
 
-def command(*words: object) -> tuple[int, str]:
+def invoke(*words: object) -> tuple[int, str]:
     """Exit code and output of a ``searchlab`` command, in this process; 2 and the sentence where it refuses."""
     done = CliRunner().invoke(app, [str(word) for word in words])
     if isinstance(done.exception, SearchlabError):
@@ -61,15 +61,15 @@ def command(*words: object) -> tuple[int, str]:
     return done.exit_code, done.stdout
 
 
-def edited(log: Path, path: Path, seconds: float) -> Path:
+def scale_times(log: Path, path: Path, seconds: float) -> Path:
     """A copy of ``log`` in which every time is multiplied by ``seconds``."""
 
-    def scaled(line: dict[str, Any]) -> dict[str, Any]:
+    def scale_line(line: dict[str, Any]) -> dict[str, Any]:
         if "config" in line:
             return line | {"seconds": [item * seconds for item in line.get("seconds", ())]}
         again = [item | {"seconds": [value * seconds for value in item["seconds"]]} for item in line["finalists"]]
         return line | {"finalists": again}
 
     first, *rest = log.read_text().splitlines()
-    path.write_text("\n".join([first, *(json.dumps(scaled(json.loads(line))) for line in rest)]) + "\n")
+    path.write_text("\n".join([first, *(json.dumps(scale_line(json.loads(line))) for line in rest)]) + "\n")
     return path

@@ -29,7 +29,7 @@ HERE: dict[str, Any] = {"kind": "llvm", "num-cores": 2}
 Emit = Callable[..., Any]
 
 
-def log_of(
+def write_log_of(
     path: Path,
     workload: str,
     space: str | Plugin = "sketch",
@@ -57,7 +57,7 @@ def log_of(
     return path
 
 
-def graph(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.IRModule:
+def build_graph(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.IRModule:
     """A Relax module whose ``main`` is ``emit(builder, *operands)``."""
     builder = relax.BlockBuilder()
     operands = [relax.Var(f"x{i}", relax.TensorType(shape, dtype)) for i, shape in enumerate(shapes)]
@@ -68,16 +68,16 @@ def graph(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.I
     return builder.get()
 
 
-def legal(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.IRModule:
-    return relax.transform.LegalizeOps()(graph(emit, *shapes, dtype=dtype))
+def legalize(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.IRModule:
+    return relax.transform.LegalizeOps()(build_graph(emit, *shapes, dtype=dtype))
 
 
-def fused(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.IRModule:
+def fuse(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.IRModule:
     passes = [relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR()]
-    return Sequential(passes)(legal(emit, *shapes, dtype=dtype))
+    return Sequential(passes)(legalize(emit, *shapes, dtype=dtype))
 
 
-def called(functions: list[Any], *shapes: tuple[int, ...], out: tuple[int, ...], dtype: str = "float32") -> Any:
+def build_call(functions: list[Any], *shapes: tuple[int, ...], out: tuple[int, ...], dtype: str = "float32") -> Any:
     """A Relax module that calls the last of ``functions`` with operands of ``shapes``."""
     builder = relax.BlockBuilder()
     operands = [relax.Var(f"x{i}", relax.TensorType(shape, dtype)) for i, shape in enumerate(shapes)]
@@ -89,7 +89,7 @@ def called(functions: list[Any], *shapes: tuple[int, ...], out: tuple[int, ...],
     return builder.get()
 
 
-def scheduled(module: tvm.IRModule) -> set[str]:
+def scheduled_functions(module: tvm.IRModule) -> set[str]:
     return {
         variable.name_hint
         for variable, function in module.functions.items()
@@ -103,7 +103,7 @@ def run(module: tvm.IRModule, *arrays: Array) -> Array:
     return result
 
 
-def operands(module: tvm.IRModule) -> list[Array]:
+def draw_operands(module: tvm.IRModule) -> list[Array]:
     rng = np.random.default_rng(0)
     shapes = [
         ([int(extent) for extent in parameter.ty.shape], str(parameter.ty.dtype)) for parameter in module["main"].params
@@ -111,26 +111,26 @@ def operands(module: tvm.IRModule) -> list[Array]:
     return [rng.integers(-8, 8, shape).astype(dtype) for shape, dtype in shapes]  # whose sums are exact in any order
 
 
-def unchanged(module: tvm.IRModule, logs: Path) -> tvm.IRModule:
+def apply_without_effect(module: tvm.IRModule, logs: Path) -> tvm.IRModule:
     with pytest.warns(SearchlabWarning, match="no function in the module computes"):
         made = apply_history_best(module, logs)
     assert structural_equal(made, module)
     return made
 
 
-def biased(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any) -> Any:
+def emit_bias(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any) -> Any:
     return relax.op.add(builder.emit(relax.op.matmul(a, b)), bias)
 
 
-def rectified(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any) -> Any:
-    return relax.op.nn.relu(builder.emit(biased(builder, a, b, bias)))
+def emit_bias_relu(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any) -> Any:
+    return relax.op.nn.relu(builder.emit(emit_bias(builder, a, b, bias)))
 
 
-def residual(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any, other: Any) -> Any:
-    return relax.op.add(other, builder.emit(biased(builder, a, b, bias)))
+def emit_residual(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any, other: Any) -> Any:
+    return relax.op.add(other, builder.emit(emit_bias(builder, a, b, bias)))
 
 
-def convolved(**options: Any) -> Emit:
+def conv2d_emitter(**options: Any) -> Emit:
     def emit(builder: relax.BlockBuilder, data: Any, weight: Any, bias: Any) -> Any:
         result = builder.emit(relax.op.nn.conv2d(data, weight, **options))
         flat = len(bias.ty.shape) == 1
@@ -141,26 +141,26 @@ def convolved(**options: Any) -> Emit:
 
 
 FUSED = [
-    ("gemm:8x12x20:bias:relu", "sketch", rectified, ((8, 20), (20, 12), (12,))),
-    ("gemm:1x16x32:bias:relu", "knob-template", rectified, ((1, 32), (32, 16), (1, 16))),
-    ("gemm:8x12x20:bias", "guided-gemm", biased, ((1, 8, 20), (20, 12), (1, 1, 12))),
+    ("gemm:8x12x20:bias:relu", "sketch", emit_bias_relu, ((8, 20), (20, 12), (12,))),
+    ("gemm:1x16x32:bias:relu", "knob-template", emit_bias_relu, ((1, 32), (32, 16), (1, 16))),
+    ("gemm:8x12x20:bias", "guided-gemm", emit_bias, ((1, 8, 20), (20, 12), (1, 1, 12))),
     (
         "conv2d:1x8x8x16x4x3x3:p1:bias:relu",
         "guided-conv2d",
-        convolved(padding=1),
+        conv2d_emitter(padding=1),
         ((1, 4, 8, 8), (16, 4, 3, 3), (1, 16, 1, 1)),
     ),
     (
         "conv2d:2x8x9x6x4x1x3:s2x1:bias:relu",
         "knob-template",
-        convolved(strides=(2, 1)),
+        conv2d_emitter(strides=(2, 1)),
         ((2, 4, 8, 9), (6, 4, 1, 3), (6,)),
     ),
     (
         "conv2d:1x8x8x6x4x3x3:p0x2:d1x2:bias:relu",
         "sketch",
-        convolved(padding=(0, 2), dilation=(1, 2)),
+        conv2d_emitter(padding=(0, 2), dilation=(1, 2)),
         ((1, 4, 8, 8), (6, 4, 3, 3), (1, 6, 1, 1)),
     ),
-    ("gemm:8x12x20:bias:add", "guided-gemm", residual, ((8, 20), (20, 12), (12,), (8, 12))),
+    ("gemm:8x12x20:bias:add", "guided-gemm", emit_residual, ((8, 20), (20, 12), (12,), (8, 12))),
 ]

@@ -27,7 +27,7 @@ def assert_right(workload: Workload, sch: Schedule, target: Target) -> None:
     np.testing.assert_allclose(result.numpy(), workload.reference(inputs), rtol=rtol, atol=atol)
 
 
-def replayed(sch: Schedule, workload: Workload) -> Schedule:
+def replay_trace(sch: Schedule, workload: Workload) -> Schedule:
     """A fresh schedule of the workload, with the trace of ``sch`` applied."""
     fresh = Schedule(workload.module)
     sch.trace.apply_to_schedule(fresh, remove_postproc=False)
