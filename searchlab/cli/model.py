@@ -27,8 +27,9 @@ from ..model.inputs import (
 )
 from ..model.library import CompiledModel
 from ..model.tasks import Task, load_model, tasks_of
-from ..model.tune import SPACES_TRIED, time_untuned, tune_model
+from ..model.tune import time_untuned, tune_model
 from ..options import Batch, Seed, Trials
+from ..run.plan import SPACES_TRIED
 from ..target import resolve_target
 from .terminal import (
     AsJson,

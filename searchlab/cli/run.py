@@ -25,7 +25,7 @@ from ..machine.host import available_cores
 from ..options import Jobs, Seed, Trials
 from ..plugins import unregistered_code
 from ..run.open import open_runs
-from ..run.plan import DEFAULT_POLICY, Run, parse_shard, select_shard
+from ..run.plan import DEFAULT_POLICY, SPACES_TRIED, Run, parse_shard, select_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
@@ -33,6 +33,7 @@ from ..workload.parse import kind_of
 from .logs import best_record
 from .report import Full, read_study_runs, report_on_study, show_report
 from .terminal import (
+    SPACE,
     AsJson,
     BatchSize,
     CostModelName,
@@ -41,7 +42,6 @@ from .terminal import (
     PolicyOptions,
     Port,
     Quiet,
-    SpaceName,
     StudyFile,
     TargetOrOwn,
     Verbose,
@@ -235,8 +235,11 @@ def _say_work_left(runs: Sequence[Run], forecasts: Sequence[Forecast], directory
 
 def tune(
     workload: Workload,
-    space: SpaceName,
     log: Annotated[Path, Option(help="The log of the run. If it exists, the run resumes.", metavar="FILE.jsonl")],
+    space: Annotated[
+        str | None,
+        Option(help=f"{SPACE} [default: the first of {', '.join(SPACES_TRIED)} that has programs for the workload]."),
+    ] = None,
     policy: Annotated[
         str, Option(help="A policy from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
     ] = DEFAULT_POLICY,
@@ -267,7 +270,7 @@ def tune(
     with interruptible():
         result = tune_run(
             workload,
-            space=plugin(space),
+            space=space and plugin(space),
             policy=plugin(policy, option),
             log=log,
             trials=trials,

@@ -44,14 +44,11 @@ Workload = Annotated[
         metavar="WORKLOAD",
     ),
 ]
-SpaceName = Annotated[
-    str,
-    Option(
-        "--space",
-        help="A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`. The values of knobs, as "
-        'in `{"x": [1, 2]}`, stand for the space `parameters`.',
-    ),
-]
+SPACE = (
+    "A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`. The values of knobs, as in "
+    '`{"x": [1, 2]}`, stand for the space `parameters`'
+)
+SpaceName = Annotated[str, Option("--space", help=f"{SPACE}.")]
 NATIVE = "`native`, `cuda`, the name of an LLVM CPU, or a TVM target as JSON"
 TargetSpec = Annotated[str, Option("--target", help=f"The target: {NATIVE}.")]
 TargetOrOwn = Annotated[str | None, Option("--target", help=f"The target: {NATIVE} [default: native, or the table's].")]

@@ -32,7 +32,7 @@ from ..plugins import line_of
 from ..records import Failure, cost_of
 from ..space import Config, Space
 from ..units import RUNS, cost_of_value
-from ..workload import Packed, Workload, program_hash
+from ..workload import Packed, Workload, call_with, program_hash
 from ..workload.base import results_of
 from . import messages
 from .code import Code, Objects, device_name, device_of, error_text, link, load_objects, packed_inputs, to_code
@@ -626,7 +626,7 @@ class Workbench:
         """Call the function, and return the costs that it returns."""
         start = time.perf_counter()
         try:
-            costs = [cost for _ in range(repeat) for cost in costs_in(self.function(dict(config)), self.unit)]
+            costs = [cost for _ in range(repeat) for cost in costs_in(call_with(self.function, config), self.unit)]
         except InvalidConfig as error:
             return Failed("invalid", shorten_text(text_of(error)), time.perf_counter() - start)
         except SearchlabError as error:

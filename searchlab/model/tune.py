@@ -30,7 +30,7 @@ from ..plugins import Plugin, PluginSpec
 from ..run.execute import MeasurerCache, warn_of_a_busy_machine
 from ..run.loop import RunLoop
 from ..run.open import open_runs
-from ..run.plan import OnChargedTrial, Run, SpaceChoice, Strategy, plan_run
+from ..run.plan import SPACES_TRIED, OnChargedTrial, Run, SpaceChoice, Strategy, plan_run
 from ..run.progress import RunProgress, open_progress
 from ..run.warm_start import EarlierRuns, Source
 from ..target import Target, resolve_target
@@ -115,10 +115,6 @@ class TunedModel:
     def __repr__(self) -> str:
         trials = sum(len(result.trials) for result in self.results.values())
         return f"<TunedModel of {len(self.results)} tasks after {trials} trials>"
-
-
-SPACES_TRIED = ("guided-conv2d", "guided-gemm", "sketch")
-"""The default spaces for a model's tasks; those with the fastest known programs come first."""
 
 
 @checks_arguments
@@ -349,28 +345,23 @@ def plan_tasks(
         if task.workload is None:
             left_out[task.name] = task.reason
             continue
-        reasons = []
-        for space in spaces:
-            try:
-                space_choice = SpaceChoice.from_spec(space, task.workload, target, settings=settings)
-            except UnsupportedWorkload as error:
-                reasons.append(str(error))
-                continue
-            run = plan_run(
-                space_choice,
-                strategy,
-                settings,
-                Budget(UNLIMITED, stop_after=stop_after),
-                seed=seed,
-                batch=batch,
-                log=folder / _log_name(task),
-                earlier=earlier,
-            )
-            runs += open_runs([run], [run])
-            tunable.append(task)
-            break
-        else:
-            left_out[task.name] = "; ".join(reasons)
+        try:
+            space_choice = SpaceChoice.from_specs(spaces, task.workload, target, settings=settings)
+        except UnsupportedWorkload as error:
+            left_out[task.name] = str(error)
+            continue
+        run = plan_run(
+            space_choice,
+            strategy,
+            settings,
+            Budget(UNLIMITED, stop_after=stop_after),
+            seed=seed,
+            batch=batch,
+            log=folder / _log_name(task),
+            earlier=earlier,
+        )
+        runs += open_runs([run], [run])
+        tunable.append(task)
     earlier.check_used([run.warm_start for run in runs])
     return tunable, runs, left_out
 

@@ -17,7 +17,7 @@ from typing import Any
 from ..console import one_line
 from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
 from ..costmodel.features import make_features
-from ..errors import SearchlabError, warn
+from ..errors import SearchlabError, UnsupportedWorkload, warn
 from ..log.format import BUILTIN_KINDS, FORMAT, Computation, Header, Log
 from ..log.plan import Budget
 from ..log.programs import version_changes
@@ -32,11 +32,14 @@ from ..source import core_digest, source_digest
 from ..space import PARAMETERS, SPACES, Space
 from ..stats.random_search import RandomDraws
 from ..target import Target
-from ..workload import WORKLOADS, Function, Workload, kind_of
+from ..workload import WORKLOADS, Function, Kernel, Workload, kind_of
 from .warm_start import EarlierRuns, WarmStart
 
 DEFAULT_POLICY = "gp-prior"
 """The policy of a single run. Of the baselines on the tables of CPU programs, it has the largest area."""
+
+SPACES_TRIED = ("guided-conv2d", "guided-gemm", "sketch")
+"""The default spaces of a run and of a model's tasks; those with the fastest known programs come first."""
 
 OnTrial = Callable[[Trial, bool], object]
 """A callback that receives every trial in the log, in order, and whether the trial was in the log when the run began.
@@ -46,11 +49,16 @@ the error propagates to the caller. The trial remains in the log, so the run can
 """
 
 
+def default_spaces(workload: Workload) -> Sequence[str]:
+    """Return the spaces of which the first that supports ``workload`` is searched unless the user chooses one."""
+    return [PARAMETERS] if isinstance(workload, Kernel) else SPACES_TRIED
+
+
 def space_spec(
-    space: PluginSpec | Space,
+    space: PluginSpec | Space | None,
     restrictions: Sequence[str | Callable[..., Any]] = (),
     schedule: Callable[..., Any] | None = None,
-) -> PluginSpec | Space:
+) -> PluginSpec | Space | None:
     """Return ``space`` or, if it is a mapping from knobs to values, the space :data:`PARAMETERS` with these options.
 
     Raises SearchlabError if there are options but no such mapping, or the mapping is empty or contains a range.
@@ -133,6 +141,24 @@ class SpaceChoice:
             recorded = settings.space_of(plugin.name, str(workload), base)
         with names_from(base) if recorded else nullcontext():
             return cls(SPACES.make(recorded or plugin, workload, target), recorded or plugin, label)
+
+    @classmethod
+    def from_specs(
+        cls,
+        specs: Sequence[PluginSpec | Space],
+        workload: Workload,
+        target: Target | None,
+        *,
+        settings: Settings | None = None,
+    ) -> SpaceChoice:
+        """Create the first of the specified spaces that has programs for the workload; see :meth:`from_spec`."""
+        reasons = []
+        for spec in specs:
+            try:
+                return cls.from_spec(spec, workload, target, settings=settings)
+            except UnsupportedWorkload as error:
+                reasons.append(str(error))
+        raise UnsupportedWorkload("; ".join(reasons))
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from ..log.result import Result
+from ..machine.scratch import ScratchFolder
 from ..measure.settings import Settings, settings_for
 from ..options import Batch, Seconds, Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
@@ -17,7 +19,7 @@ from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
-from .plan import DEFAULT_POLICY, OnTrial, SpaceChoice, Strategy, plan_run, space_spec
+from .plan import DEFAULT_POLICY, OnTrial, SpaceChoice, Strategy, default_spaces, plan_run, space_spec
 from .progress import show_progress
 from .study import budget_of
 from .warm_start import EarlierRuns, Source
@@ -26,9 +28,9 @@ from .warm_start import EarlierRuns, Source
 @checks_arguments
 def tune(
     workload: str | Workload | Callable[..., Any],
+    space: PluginSpec | Space | None = None,
     *,
-    space: PluginSpec | Space,
-    log: str | Path,
+    log: str | Path | None = None,
     policy: PluginSpec = DEFAULT_POLICY,
     trials: Trials | None = None,
     seconds: Seconds | None = None,
@@ -48,16 +50,17 @@ def tune(
 ) -> Result:
     """Search one workload in one space with one policy, and log the run to a file.
 
-    Call it again to resume an interrupted run, or to extend a complete run with a larger budget.
+    If you pass ``log``, the same call resumes an interrupted run, or extends a complete run with a larger budget.
 
     Args:
         workload: A workload, or its name, such as ``"gemm:512x512x512"``. It may also be any function that receives a
-            config, ``f(config)``, and returns the seconds that it takes; or :func:`maximize` or :func:`minimize` of a
-            function that returns any other number.
+            config, ``f(config)``, or knobs, ``f(x, y)``, and returns the seconds that it takes; or :func:`maximize` or
+            :func:`minimize` of a function that returns any other number.
         space: A registered name, a ``"module:Class"`` string, a class, or a mapping ``{"name": ..., "options": {...}}``
             whose name is any of these. You can also pass a :class:`~searchlab.space.Space`, or a mapping from the names
-            of knobs to lists, ranges or arrays of their values, such as ``{"x": [1, 2, 4], "y": range(8)}``.
-        log: The path of the run's log.
+            of knobs to lists, ranges or arrays of their values, such as ``{"x": [1, 2, 4], "y": range(8)}``. The
+            default is the first of :data:`SPACES_TRIED` that has programs for the workload.
+        log: The path of the run's log. By default, only the result that is returned contains the trials.
         policy: The policy, specified in the same way as ``space``, except that it cannot be an instance.
         trials: The maximum number of trials. The default is 64, or no limit if you pass ``seconds`` or ``stop_after``.
         seconds: The maximum charged time (proposing, training, building and running), in seconds.
@@ -85,8 +88,8 @@ def tune(
             line from time to time where bars cannot be drawn. Pass a rich console to show it there.
         restrictions: Conditions that all configs satisfy if ``space`` is a mapping from knobs to values: expressions
             such as ``"x * y <= 1024"``, or functions of knobs such as ``lambda x, y: x * y <= 1024``.
-        schedule: A function ``schedule(sch, config)`` that transforms ``sch``, a schedule of the workload's program, if
-            ``space`` is a mapping from knobs to values and the workload is not a function.
+        schedule: A function that transforms a schedule of the workload's program, ``schedule(sch, config)`` or
+            ``schedule(sch, x, y)``, if ``space`` is a mapping from knobs to values and the workload is not a function.
 
     Returns:
         The run, with all trials in the log.
@@ -116,20 +119,22 @@ def tune(
     resolved_target = None if target is None else resolve_target(target)
     sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
     earlier = EarlierRuns.from_sources(sources, settings.statistic)
-    run = plan_run(
-        SpaceChoice.from_spec(spec, parsed_workload, resolved_target, settings=settings),
-        Strategy.from_specs(policy, cost_model, features),
-        settings,
-        budget_of(trials, seconds, stop_after),
-        seed=seed,
-        batch=batch,
-        log=Path(log),
-        earlier=earlier,
-    )
-    earlier.check_used([run.warm_start])
-    run = replace(run, discard=discard)
-    warn_of_a_busy_machine([run])
-    with show_progress(progress, [run], lambda *_: on_trial) as on_run:
-        complete_log = execute_one(run, Path(), on_run)
-    warn_of_results([run], {run.log: complete_log})
+    specs = default_spaces(parsed_workload) if spec is None else [spec]
+    with nullcontext() if log else ScratchFolder() as folder:
+        run = plan_run(
+            SpaceChoice.from_specs(specs, parsed_workload, resolved_target, settings=settings),
+            Strategy.from_specs(policy, cost_model, features),
+            settings,
+            budget_of(trials, seconds, stop_after),
+            seed=seed,
+            batch=batch,
+            log=Path(log or f"{folder}/log.jsonl"),
+            earlier=earlier,
+        )
+        earlier.check_used([run.warm_start])
+        run = replace(run, discard=discard)
+        warn_of_a_busy_machine([run])
+        with show_progress(progress, [run], lambda *_: on_trial) as on_run:
+            complete_log = execute_one(run, Path(), on_run)
+        warn_of_results([run], {run.log: complete_log})
     return Result(complete_log, run.space)

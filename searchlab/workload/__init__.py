@@ -1,7 +1,7 @@
 """Workloads: computations with fixed shapes, each with a spelling, a FLOP count, a PrimFunc and a reference result."""
 
 from .base import PACK, WORKLOADS, Argument, Packed, Workload, packed_arguments, rounding
-from .function import Function, maximize, minimize
+from .function import Function, call_with, knobs_of, maximize, minimize
 from .fused import Fused, fuse
 from .kernel import Kernel
 from .parse import kind_of, parse_workload, parse_workload_in_file, preset_names, restore_workload
@@ -25,12 +25,14 @@ __all__ = [
     "Softmax",
     "Tir",
     "Workload",
+    "call_with",
     "conv2d",
     "convolutions_between",
     "from_primfunc",
     "fuse",
     "gemm",
     "kind_of",
+    "knobs_of",
     "maximize",
     "minimize",
     "operations_of",

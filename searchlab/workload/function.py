@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import pickle
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Never, Self, cast
 
@@ -24,7 +25,9 @@ UNITS: dict[str, str] = {"": RUNS, "maximize": VALUE, "minimize": NEGATED}
 
 @dataclass(frozen=True)
 class Function(Kernel):
-    """A Python function ``f(config)`` that measures a config and returns its cost in seconds, or any finite number.
+    """A Python function that measures a config and returns its cost in seconds, or any finite number.
+
+    It receives the config or, if its parameters are names of knobs, the values of these knobs (:func:`knobs_of`).
 
     Users specify it as ``python:MODULE:NAME``, followed by ``:maximize`` or ``:minimize`` if it returns any number, or,
     in Python, by the function itself, :func:`maximize` or :func:`minimize`. Logs contain only its name, and reading
@@ -94,20 +97,34 @@ class Function(Kernel):
         )
 
 
+def call_with(function: Callable[..., Any], config: Mapping[str, Any]) -> Any:
+    """Call a function with the knobs that its parameters name or, if they name none, with the config."""
+    knobs = knobs_of(function, config)
+    return function(**{name: config[name] for name in knobs}) if knobs else function(dict(config))
+
+
+def knobs_of(function: Callable[..., Any], names: Collection[str]) -> list[str]:
+    """Return the knobs that a function's parameters name, or an empty list if it receives the config."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some functions that are written in C have no signature
+        return []
+    knobs = [parameter.name for parameter in parameters if parameter.name in names]
+    others = [parameter for parameter in parameters if parameter.name not in names]
+    return [] if any(parameter.default is inspect.Parameter.empty for parameter in others) else knobs
+
+
 @checks_arguments
 def maximize(function: Callable[..., Any]) -> Workload:
     """Return the workload of finding the config for which a function returns the largest number.
 
     Args:
-        function: A function ``f(config)`` that returns any finite number, a list of numbers or ``{"value": ...}``. In
-            study files, it is ``python:MODULE:NAME:maximize``.
+        function: A function of knobs, or of the config, that returns any finite number, a list of numbers or
+            ``{"value": ...}``. In study files, it is ``python:MODULE:NAME:maximize``.
 
     Example:
         >>> import searchlab
-        >>> result = searchlab.tune(
-        ...     searchlab.maximize(lambda config: 1 - config["x"] ** 2),
-        ...     space={"x": range(-3, 4)}, policy="grid", log="parabola.jsonl",
-        ... )
+        >>> result = searchlab.tune(searchlab.maximize(lambda x: 1 - x**2), {"x": range(-3, 4)}, policy="grid")
         >>> result.best.value, result.best.config
         (1.0, Config({'x': 0}))
     """
@@ -122,8 +139,8 @@ def minimize(function: Callable[..., Any]) -> Workload:
     small numbers are then compared by their ratio.
 
     Args:
-        function: A function ``f(config)`` that returns any finite number, a list of numbers or ``{"value": ...}``. In
-            study files, it is ``python:MODULE:NAME:minimize``.
+        function: A function of knobs, or of the config, that returns any finite number, a list of numbers or
+            ``{"value": ...}``. In study files, it is ``python:MODULE:NAME:minimize``.
 
     Example:
         >>> import searchlab

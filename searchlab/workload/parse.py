@@ -22,7 +22,7 @@ def parse_workload(text: str | Workload | Callable[..., Any]) -> Workload:
     Args:
         text: A name such as ``"gemm:512x512x512:float16:relu"``, whose first word is the name of a workload plug-in, or
             ``module:Class`` if it is not registered; or a preset such as ``"resnet50/conv3.2b"`` (see
-            :func:`preset_names`). A :class:`Workload` is returned unchanged. A function ``f(config)`` that returns
+            :func:`preset_names`). A :class:`Workload` is returned unchanged. A function that returns
             seconds becomes the workload ``python:MODULE:NAME``; see also :func:`maximize` and :func:`minimize`.
 
     Raises:

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Never
 
@@ -26,7 +26,7 @@ from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from searchlab.plugins import load_attribute, reference_of
 from searchlab.space import Choose, Config, Knob, ProductSpace, Space, Value
 from searchlab.target import Target
-from searchlab.workload import Workload
+from searchlab.workload import Workload, call_with
 
 from .restrictions import Restrict, Restriction, parse_restriction
 
@@ -62,8 +62,8 @@ class Parameters(ProductSpace):
         restrictions: Conditions that all configs satisfy: expressions such as ``"x * y <= 1024"``, functions whose
             parameters are names of knobs, or functions that receive the config. In a study file, a function is
             ``"module:name"``.
-        schedule: A function ``schedule(sch, config)`` that transforms ``sch``, a schedule of the workload's program.
-            In a study file, it is ``"module:name"``.
+        schedule: A function that transforms a schedule of the workload's program, ``schedule(sch, config)``, or with
+            names of knobs in place of ``config``. In a study file, it is ``"module:name"``.
     """
 
     has_programs = False
@@ -177,7 +177,7 @@ class Parameters(ProductSpace):
         from tvm.s_tir import Schedule
 
         schedule = Schedule(self.workload.module)
-        returned = self._schedule(schedule, dict(config))
+        returned = call_with(partial(self._schedule, schedule), config)
         return returned if isinstance(returned, Schedule) else schedule
 
     @cached_property

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from searchlab.errors import SearchlabError, did_you_mean
 from searchlab.plugins import line_of, load_attribute
 from searchlab.space import Value
+from searchlab.workload import knobs_of
 
 Values = Mapping[str, Value]
 
@@ -71,10 +72,9 @@ def parse_restriction(restriction: Restrict, names: Sequence[str]) -> Restrictio
 
 def _from_function(function: Callable[..., Any], names: Sequence[str]) -> Restriction:
     title = getattr(function, "__qualname__", repr(function))
+    if knobs := knobs_of(function, names):
+        return Restriction(title, frozenset(knobs), lambda values: function(**{name: values[name] for name in knobs}))
     parameters = list(inspect.signature(function).parameters)
-    if parameters and set(parameters) <= set(names):
-        knobs = frozenset(parameters)
-        return Restriction(title, knobs, lambda values: function(**{name: values[name] for name in parameters}))
     if len(parameters) == 1:
         return Restriction(title, frozenset(names), lambda values: function(dict(values)))
     raise SearchlabError(

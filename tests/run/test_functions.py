@@ -126,13 +126,29 @@ def test_a_call_fails_as_a_program_would(workers: int, tmp_path: Path) -> None:
         assert trials[how].failure == failure and message in trials[how].message, trials[how]
 
 
-def test_only_a_function_a_space_and_a_log_are_required(tmp_path: Path) -> None:
-    """Values may be NumPy's, and ranges."""
+def test_only_a_function_and_a_space_are_required() -> None:
+    """Values may be NumPy's, and ranges. Without a log, the run leaves no file."""
     space = {"x": range(1, 5), "y": np.linspace(0, 1, 3), "z": np.geomspace(1, 100, 3), "w": np.arange(2)}
-    result = tune(lambda config: sum(config.values()), space=space, log=tmp_path / "a.jsonl", progress=False)
+    result = tune(lambda config: sum(config.values()), space)
     assert len(result.trials) == 64 and result.log.header.policy.name == "gp-prior"
+    assert not result.log.path.parent.exists() and len(searchlab.compare(result).trials_frame()) == 64
     assert dict(result.best.config) == {"x": 1, "y": 0.0, "z": 1.0, "w": 0} and result.best.value == 2
     assert [type(value) for value in result.best.config.values()] == [int, float, float, int]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x + y,
+        lambda y, x, power=1: (x + y) ** power,
+        functools.partial(lambda y, scale, x: scale * (x + y), scale=1),
+        lambda *configs: sum(configs[0].values()),
+        lambda config, scale=1: scale * sum(config.values()),
+    ],
+)
+def test_a_function_receives_knobs_or_the_config(function: Callable[..., float]) -> None:
+    result = tune(function, {"x": [1, 2], "y": [3, 4]}, policy="grid", progress=False)
+    assert [trial.cost for trial in result.trials] == [4, 5, 5, 6]
 
 
 def test_memory_is_limited(tmp_path: Path) -> None:

@@ -81,6 +81,15 @@ def test_tuning_the_log_of_another_workload_is_refused(tmp_path: Path) -> None:
     assert table.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("workload", "space"),
+    [("conv2d:1x4x4x4x4x1x1", "guided-conv2d"), ("gemm:8x8x8", "guided-gemm"), ("softmax:4x4", "sketch")],
+)
+def test_the_default_space_has_programs(workload: str, space: str) -> None:
+    result = tune(workload, policy="random", trials=1, measure={"finalists": 0}, progress=False)
+    assert result.log.header.space.name == space and len(result.trials) == 1
+
+
 def test_a_space_object_is_searched_for_its_own_target_only(tmp_path: Path, native: Target) -> None:
     space = GuidedGemm(gemm(64, 64, 64), native)
     table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", space, toys.smooth))}
