@@ -136,10 +136,10 @@ class PluginKind(Generic[T]):
 
     def options_of(self, cls: type[T]) -> dict[str, inspect.Parameter]:
         """Return the parameters that are options, by name; annotations that can be checked are evaluated."""
-        declared = declared_options(cls.__init__)
+        options = declared_options(cls.__init__)
         parameters = list(inspect.signature(cls).parameters.values())[self.positional :]
         return {
-            p.name: p.replace(annotation=declared.get(p.name, p.annotation))
+            p.name: p.replace(annotation=options.get(p.name, p.annotation))
             for p in parameters
             if p.name not in SUPPLIED
         }

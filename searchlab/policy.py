@@ -279,7 +279,7 @@ def origins(names: Container[str] | None = None) -> dict[str, Origin]:
     This imports these policies, by default all. A policy that cannot be imported is skipped; the error is reported when
     it is used.
     """
-    declared: dict[str, Origin] = {}
+    result: dict[str, Origin] = {}
     for name in POLICIES.entry_points_by_name():
         if names is not None and name not in names:
             continue
@@ -288,5 +288,5 @@ def origins(names: Container[str] | None = None) -> dict[str, Origin]:
         except Exception:  # a plug-in may raise anything
             continue
         if isinstance(origin, Origin):
-            declared[name] = origin
-    return declared
+            result[name] = origin
+    return result

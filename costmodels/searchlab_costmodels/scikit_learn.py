@@ -84,14 +84,14 @@ class ScikitLearn(CostModel):
         self._prepared = self._trained = None
         if not features.shape[1]:
             return
-        kept = self.rows_to_train_on(scores)
+        mask = self.rows_to_train_on(scores)
         imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         scaler = StandardScaler()
         with self._blas.limit(limits=1), warnings.catch_warnings():
             # The maximum number of steps is an option, so a fit that reaches it needs no warning.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            rows = scaler.fit_transform(imputer.fit_transform(features[kept]))
-            self._trained = self.regressor(rows).fit(rows, scores[kept])
+            rows = scaler.fit_transform(imputer.fit_transform(features[mask]))
+            self._trained = self.regressor(rows).fit(rows, scores[mask])
         self._prepared = Preparation.from_fitted(imputer, scaler)
 
     def predict(self, features: Floats) -> Floats:
@@ -206,8 +206,8 @@ class GaussianProcess(ScikitLearn):
         # The typical distance between two rows is the square root of twice the number of scaled columns. The fit starts
         # from this length scale and from moderate noise. A fit that starts elsewhere often attributes all variation to
         # noise, so that all predictions are equal.
-        apart = math.sqrt(2 * max(1, int(np.count_nonzero(rows.std(axis=0)))))
-        matern = Matern(length_scale=apart, length_scale_bounds=(apart / 20, 20 * apart), nu=2.5)
+        diameter = math.sqrt(2 * max(1, int(np.count_nonzero(rows.std(axis=0)))))
+        matern = Matern(length_scale=diameter, length_scale_bounds=(diameter / 20, 20 * diameter), nu=2.5)
         kernel = ConstantKernel(1.0) * matern + WhiteKernel(0.1, (1e-4, 1.0))
         return GaussianProcessRegressor(kernel=kernel, normalize_y=True, random_state=self.seed)
 

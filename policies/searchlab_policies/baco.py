@@ -136,11 +136,11 @@ class Baco(NeverTwice):
         """Return the new config that a local search from ``config`` finds, and its value, or -inf if it finds none."""
         value = -math.inf if config in self.seen else float(acquisition([config])[0])
         while self.predictions is None or acquisition.evaluated < self.predictions:
-            around = [c for c in step_neighbours(self.space, config, rng) if c not in self.seen and c not in batch]
-            values = acquisition(around)
-            if not around or values.max() <= value:
+            neighbours = [c for c in step_neighbours(self.space, config, rng) if c not in self.seen and c not in batch]
+            values = acquisition(neighbours)
+            if not neighbours or values.max() <= value:
                 break
-            config, value = around[int(np.argmax(values))], float(values.max())
+            config, value = neighbours[int(np.argmax(values))], float(values.max())
         return value, config
 
 

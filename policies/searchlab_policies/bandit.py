@@ -82,10 +82,10 @@ class Bandit(NeverTwice, needs_asks=True):
             for arm, share in enumerate(shares):
                 # A config that another arm has already proposed is credited to that arm; the current arm is asked
                 # again.
-                asked = self.arms[arm].ask(share) if share else []
-                if len(asked) < share:
+                batch = self.arms[arm].ask(share) if share else []
+                if len(batch) < share:
                     exhausted.add(arm)
-                for config in asked:
+                for config in batch:
                     if config not in self.seen:
                         self._proposed_by[config] = arm
                         arms.append(arm)

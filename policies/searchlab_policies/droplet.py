@@ -88,7 +88,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
     def warm_start(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
         if self._move(sorted(trials, key=mean)):
-            self._next = self._around(1)
+            self._next = self._configs_at(1)
             self._length = 1
         self._fill()
 
@@ -100,7 +100,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
         moved = self._move(trials)
         self._next = self._next[self._batch : -1]  # AutoTVM drops the last config here, measured or not
         if moved:
-            self._next += self._around(1)
+            self._next += self._configs_at(1)
             self._length = 1
         self._fill()
 
@@ -117,7 +117,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
         """Increase the step length until enough configs for a batch have been found."""
         while len(self._next) < self._batch and self._length < self._longest:
             self._length += 1
-            self._next += self._around(self._length)
+            self._next += self._configs_at(self._length)
 
     def _faster(self, trial: Trial) -> bool:
         times = trial.measurement.seconds
@@ -129,7 +129,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
             warnings.simplefilter("ignore", RuntimeWarning)
             return bool(ttest_ind(self._costs, times).pvalue <= self.pvalue)
 
-    def _around(self, length: int) -> list[Config]:
+    def _configs_at(self, length: int) -> list[Config]:
         """Return new configs that are ``length`` choices away, larger subsets first: at most one more than a batch."""
         knobs = self.space.knobs(self._best)
         positions = [knob.choices.index(self._best[knob.name]) for knob in knobs]

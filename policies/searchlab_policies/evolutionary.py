@@ -89,5 +89,5 @@ class Evolutionary(NeverTwice):
     def child(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
         """Cross two configs and mutate the child until it is new, up to a limited number of attempts."""
         crossed = self.space.crossover(a, b, rng)
-        kept = {name: value for name, value in crossed.items() if rng.random() >= self.mutation_prob}
-        return self.mutate_until_new(self.space.repair(kept, rng), rng)
+        inherited = {name: value for name, value in crossed.items() if rng.random() >= self.mutation_prob}
+        return self.mutate_until_new(self.space.repair(inherited, rng), rng)

@@ -69,7 +69,7 @@ class GreedyIls(NeverTwice):
         self.random_walk = random_walk
         self._costs: dict[Config, float] = {}
         self._first = space.sample(private_rng(seed, "greedy-ils: start"))
-        self._scan = self._around(0, self._first, 0)
+        self._scan = self._make_scan(0, self._first, 0)
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         """Follow the search while costs are known, and then continue as if no config in this batch were faster."""
@@ -98,16 +98,16 @@ class GreedyIls(NeverTwice):
         for config in scan.neighbours:
             neighbour_cost = yield config
             if neighbour_cost is not None and neighbour_cost < cost:
-                return self._around(scan.number + 1, config, scan.idle)
+                return self._make_scan(scan.number + 1, config, scan.idle)
         # Kernel Tuner compares each local optimum with the first config of the run, not with the best so far.
         idle = 0 if cost < self._costs.get(self._first, math.inf) else scan.idle + 1
         rng = private_rng(self.seed, "greedy-ils: walk", scan.number)
         if idle >= self.no_improvement:
-            return self._around(scan.number + 1, self.space.sample(rng), idle)
+            return self._make_scan(scan.number + 1, self.space.sample(rng), idle)
         steps = max(1, int(self.random_walk * len(scan.base)))
-        return self._around(scan.number + 1, perturb(self.space, scan.base, steps, rng), idle)
+        return self._make_scan(scan.number + 1, perturb(self.space, scan.base, steps, rng), idle)
 
-    def _around(self, number: int, base: Config, idle: int) -> Scan:
+    def _make_scan(self, number: int, base: Config, idle: int) -> Scan:
         return Scan(number, base, idle, ReusableConfigs(self._neighbours(number, base)))
 
     def _neighbours(self, number: int, base: Config) -> Iterator[Config]:
@@ -122,7 +122,7 @@ class GreedyIls(NeverTwice):
         super().warm_start(trials)
         if self.trials:
             self._first = min(self.trials, key=lambda trial: trial.cost).config
-            self._scan = self._around(0, self._first, 0)
+            self._scan = self._make_scan(0, self._first, 0)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)

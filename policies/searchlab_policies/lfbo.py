@@ -238,11 +238,11 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         while best is not None and self._descents and best.cost < self._descended_to:
             self._descents -= 1
             self._descended_to = best.cost
-            if new := list(dict.fromkeys(c for c in self._around(best.config, rng) if c not in self.seen)):
+            if new := list(dict.fromkeys(c for c in self._step_neighbours(best.config, rng) if c not in self.seen)):
                 return new
         return []
 
-    def _around(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
+    def _step_neighbours(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
         """Yield the configs that are one step away in one knob, or in each of two tiles."""
         yield from step_neighbours(self.space, config, rng)
         knobs = self.space.knobs(config)

@@ -26,7 +26,7 @@ import numpy as np
 from ..arrays import Floats
 from ..stats.inference import no_answer, paired_difference
 from ..stats.intervals import improvement
-from ..stats.ranks import ALPHA, holm, rank_sum_test, rounded, signed_rank
+from ..stats.ranks import ALPHA, holm, rank_sum_test, round_to_largest, signed_rank
 from .model import OTHERS, PAIRED_T, RANK_SUM, SIGNED_RANK, Contrast, Family
 from .runs import ComparedRuns
 from .words import counted, listed
@@ -49,7 +49,9 @@ def contrasts(runs: Mapping[str, Runs], untested: Mapping[Pair, str], level: Lev
         untested: Why some pairs of strategies are not tested.
         level: See :meth:`PageTests.level`.
     """
-    values = iter(rounded(np.array([value for by_seed in runs.values() for value in by_seed.values()])).tolist())
+    values = iter(
+        round_to_largest(np.array([value for by_seed in runs.values() for value in by_seed.values()])).tolist()
+    )
     runs = {name: {seed: next(values) for seed in by_seed} for name, by_seed in runs.items()}
     compared = []
     for first, second in combinations(runs, 2):

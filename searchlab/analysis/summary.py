@@ -11,7 +11,7 @@ import numpy as np
 
 from ..log.plan import Claim
 from ..stats.inference import no_answer, paired_difference
-from ..stats.ranks import average_ranks, rounded
+from ..stats.ranks import average_ranks, round_to_largest
 from .claims import claim_verdicts
 from .contrasts import PageTests, contrasts, named_contrasts, p_values, pair_by_seed, with_adjusted
 from .measures import AREA, OverallStrategy, StrategySummary, rank_over_all, sort_by_area
@@ -280,7 +280,7 @@ def _overall(
         workloads=[item.workload for item in workloads],
         strategies=strategies,
         contrasts=compared,
-        ranks=dict(zip(names, average_ranks(rounded(means)).tolist(), strict=True)),
+        ranks=dict(zip(names, average_ranks(round_to_largest(means)).tolist(), strict=True)),
         standing=standing,
         verdict=" ".join(sentences),
         explanations=_explanations(names[0], compared, registered, list(comparison.values())),

@@ -340,10 +340,10 @@ def _check_machine(log: Log, target: Target) -> None:
 
 
 def _check_same(log: Log, field: str, current: str) -> None:
-    recorded = log.header.host.get(field, current)
-    if recorded != current:
+    original = log.header.host.get(field, current)
+    if original != current:
         raise SearchlabError(
-            f"{log.path} was measured on {recorded!r}, but this machine has {current!r}, so the times cannot be "
+            f"{log.path} was measured on {original!r}, but this machine has {current!r}, so the times cannot be "
             f"compared; verify the log on the machine where it was measured"
         )
 

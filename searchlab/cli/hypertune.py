@@ -120,9 +120,9 @@ def _say_result(result: HypertuneResult, directory: Path) -> None:
     note = f"; one is missing: {comparison.gain.note.rstrip('.')}" if comparison.gain.note else ""
     say(f"in brackets: 95 % intervals over runs with seeds that no search used{note}")
     for search in result.searches:
-        refused = f", {search.refused} of them rejected by the policy" if search.refused else ""
+        rejections = f", {search.refused} of them rejected by the policy" if search.refused else ""
         same = ", which is the default" if search.options == result.default_options else ""
-        say(f"search {search.name}: {search.trials} trials{refused}, best {_options(search.options)}{same}")
+        say(f"search {search.name}: {search.trials} trials{rejections}, best {_options(search.options)}{same}")
     say(Text(result.verdict, "bold"))
     if above(comparison.gain) and result.options != result.default_options:
         entry = json.dumps(result.policy)

@@ -68,21 +68,21 @@ def list_(
     `searchlab list policies` also shows the published algorithm behind each policy. Use `searchlab show policy NAME`
     for a full description.
     """
-    listed: dict[str, dict[str, str]] = {
+    meanings: dict[str, dict[str, str]] = {
         title: {name: point.value for name, point in KINDS[title].entry_points_by_name().items()}
         for title in ([kind] if kind else Kind)
     }
-    if Kind.workloads in listed:
-        listed[Kind.workloads] |= {name: str(parse_workload(name)) for name in preset_names()}
-    declared = origins() if kind is Kind.policies else {}
+    if Kind.workloads in meanings:
+        meanings[Kind.workloads] |= {name: str(parse_workload(name)) for name in preset_names()}
+    origins_by_name = origins() if kind is Kind.policies else {}
     if as_json:
-        say_json(listed | ({"origins": declared} if kind is Kind.policies else {}))
+        say_json(meanings | ({"origins": origins_by_name} if kind is Kind.policies else {}))
         return
-    for title, names in listed.items():
+    for title, names in meanings.items():
         rows = []
         for name, meaning in names.items():
             text = meaning if "/" in name else _first_sentence(meaning) or meaning
-            if origin := declared.get(name):
+            if origin := origins_by_name.get(name):
                 text += f" ({origin.kind}: {origin.name}, {origin.version})"
             rows.append((Text(name, "bold"), text))
         say_table(("", ""), rows, title=title)

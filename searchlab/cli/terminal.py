@@ -104,9 +104,9 @@ SpaceOptions = Annotated[list[str] | None, _option_of("space")]
 
 def number(kind: Any, *names: str, **settings: Any) -> Any:
     """Return an ``Option`` with the limits of ``kind``, one of the ranges in :mod:`searchlab.options`."""
-    declared = number_of(kind)
-    assert declared is not None
-    return Option(*names, min=declared.ge, max=declared.le, **settings)
+    number_type = number_of(kind)
+    assert number_type is not None
+    return Option(*names, min=number_type.ge, max=number_type.le, **settings)
 
 
 BatchSize = Annotated[int, number(Batch, help="The number of configs that the policy proposes at once.")]

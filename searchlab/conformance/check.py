@@ -62,17 +62,17 @@ class Subject:
         # Another process does not receive cached instances or runs.
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def make(self, contract: type[Any], refused: str, *args: Any, **kwargs: Any) -> Any:
+    def make(self, contract: type[Any], rejection: str, *args: Any, **kwargs: Any) -> Any:
         """Instantiate the plug-in.
 
         Raises:
-            Refused: If the plug-in rejects its arguments; the message begins with ``refused``.
+            Refused: If the plug-in rejects its arguments; the message begins with ``rejection``.
             Breach: If the instance does not derive from ``contract``.
         """
         try:
             instance = self.cls(*args, **kwargs)
         except SearchlabError as error:
-            raise Refused(f"{refused}: {error}") from error
+            raise Refused(f"{rejection}: {error}") from error
         if not isinstance(instance, contract):
             fix = f"derive the class from searchlab.{contract.__name__}"
             raise Breach(f"{self.plugin.name} creates a {type(instance).__name__}", fix)

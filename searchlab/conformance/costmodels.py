@@ -32,8 +32,8 @@ class CostModelSubject(Subject):
 
     def start(self) -> CostModel:
         """Instantiate the model. Raises Refused if it rejects the options."""
-        refused = f"cost model {self.plugin.name!r} rejected its options"
-        model: CostModel = self.make(CostModel, refused, seed=library_seed(self.seed), **self.plugin.options)
+        rejection = f"cost model {self.plugin.name!r} rejected its options"
+        model: CostModel = self.make(CostModel, rejection, seed=library_seed(self.seed), **self.plugin.options)
         return model
 
     def train(self, n: int = 100) -> tuple[CostModel, Floats]:

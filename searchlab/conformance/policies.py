@@ -65,11 +65,11 @@ class PolicySubject(Subject):
         if self.traits.takes_cost_model:
             model = make_cost_model(self.cost_model, seed)
             options["cost_model"] = BoundCostModel(model, make_features(self.features, subject.space))
-        refused = (
+        rejection = (
             f"policy {self.plugin.name!r} cannot start in space {subject.plugin.name!r} (if it supports only certain "
             f"spaces, specify one, as in: --space sketch --workload gemm:64x64x64)"
         )
-        policy: Policy = self.make(Policy, refused, subject.space, seed=seed, **options)
+        policy: Policy = self.make(Policy, rejection, subject.space, seed=seed, **options)
         return policy
 
     def run(

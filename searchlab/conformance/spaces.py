@@ -79,8 +79,8 @@ class SpaceSubject(Subject):
 
     def start(self) -> Space:
         """Instantiate the space. Raises Refused if it rejects the workload, target or options."""
-        refused = f"space {self.plugin.name!r} rejected {self.workload} on {self.target.kind}"
-        space: Space = self.make(Space, refused, self.workload, self.target, **self.plugin.options)
+        rejection = f"space {self.plugin.name!r} rejected {self.workload} on {self.target.kind}"
+        space: Space = self.make(Space, rejection, self.workload, self.target, **self.plugin.options)
         return space
 
     @cached_property

@@ -407,10 +407,10 @@ def _task(
     task = ForeignTask(format, name, workload, "", target, trials, host=host, statistic=statistic, left_out=notes)
     task = drop_repeated_configs(task)
     configs = [cast("dict[str, Value]", trial.record.config) for trial in task.trials]
-    listed, expected = len(configs), count_plausible(parameters, configs)
-    if partial := listed < MIN_COMPLETENESS * expected:
+    count, expected = len(configs), count_plausible(parameters, configs)
+    if partial := count < MIN_COMPLETENESS * expected:
         note = (
-            f"about {expected - listed:,} configs: the file lists only {listed:,} of the {expected:,} configs whose "
+            f"about {expected - count:,} configs: the file lists only {count:,} of the {expected:,} configs whose "
             "values occur together in it, so the file covers only part of the space, and its best config may not be "
             "the optimum"
         )
@@ -431,7 +431,7 @@ def count_plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence
     """
     axes = {name: {value: index for index, value in enumerate(values)} for name, values in parameters.items()}
     axes = {name: indices for name, indices in axes.items() if len(indices) > 1}
-    listed = np.array([[indices[config[name]] for name, indices in axes.items()] for config in configs])
+    rows = np.array([[indices[config[name]] for name, indices in axes.items()] for config in configs])
     sizes, max_arity = [len(indices) for indices in axes.values()], min(4, max(2, len(axes) - 1))
     while max_arity > 1 and sum(math.comb(len(axes), arity) for arity in range(max_arity + 1)) > MAX_COMBINATIONS:
         max_arity -= 1
@@ -447,7 +447,7 @@ def count_plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence
             for earlier in combinations(range(axis), arity):
                 subset = [*earlier, axis]
                 occurs = np.zeros([sizes[i] for i in subset], dtype=np.bool_)
-                occurs[tuple(listed[:, subset].T)] = True
+                occurs[tuple(rows[:, subset].T)] = True
                 if not occurs.all():
                     legal = legal[occurs[tuple(legal[:, subset].T)]]
     return round(min(factor * len(legal), MAX_PLAUSIBLE))

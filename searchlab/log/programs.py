@@ -83,9 +83,9 @@ def check_sample(path: Path | str, trials: Sequence[Trial], space: Space, versio
     The trials are drawn at random, but always the same; those without a recorded program are ignored. Returns the
     number of programs that were compared.
     """
-    recorded = [trial for trial in trials if recorded_program(trial)]
-    indices = np.random.default_rng(0).permutation(len(recorded))[:SAMPLE].tolist()
-    for trial in (recorded[index] for index in indices):
+    with_programs = [trial for trial in trials if recorded_program(trial)]
+    indices = np.random.default_rng(0).permutation(len(with_programs))[:SAMPLE].tolist()
+    for trial in (with_programs[index] for index in indices):
         try:
             schedule = space.schedule(trial.config)
         except Exception:  # a plug-in may raise any exception

@@ -202,15 +202,15 @@ class ListeningSocket(socket.socket):
 
 def listen(host: str, ports: range) -> socket.socket:
     """Listen on the first free port in ``ports``, in which 0 means any port. Raises SearchlabError if none is free."""
-    refused: OSError | None = None
+    last_error: OSError | None = None
     for port in ports:
         try:
             return socket.create_server((host, port))
         except OSError as error:
-            refused = error
+            last_error = error
     port_text = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
     raise SearchlabError(
-        f"cannot listen on {host}, port {port_text}: {refused and refused.strerror}; choose another port"
+        f"cannot listen on {host}, port {port_text}: {last_error and last_error.strerror}; choose another port"
     )
 
 

@@ -355,8 +355,8 @@ class _Table:
     def measurement(self, config: Config) -> Measurement | None:
         """Return the measurement of ``config``, or None if the logs do not contain it."""
         text = msgspec.json.encode(config.to_json())
-        if text not in self._records and (recorded := self._texts.get(config)) is not None:
-            text = recorded
+        if text not in self._records and (recorded_text := self._texts.get(config)) is not None:
+            text = recorded_text
         return self._measurement(text) if text in self._records else None
 
     def _measurement(self, text: bytes) -> Measurement:

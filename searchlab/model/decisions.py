@@ -78,12 +78,12 @@ class DecisionLog:
         if number >= len(logged):
             self._journal.append(decision)
         else:
-            recorded = logged[number]
-            larger = decision.trials > recorded.trials  # a smaller round means that the budget is smaller than before
-            if recorded.task != decision.task or (larger and number + 1 < len(logged)):
+            original = logged[number]
+            larger = decision.trials > original.trials  # a smaller round means that the budget is smaller than before
+            if original.task != decision.task or (larger and number + 1 < len(logged)):
                 raise SearchlabError(
-                    f"{self.path} cannot be resumed: in round {number}, {recorded.trials} trials went to "
-                    f"{recorded.task}, but now {decision.trials} go to {decision.task}; the logs, the scheduler or its "
+                    f"{self.path} cannot be resumed: in round {number}, {original.trials} trials went to "
+                    f"{original.task}, but now {decision.trials} go to {decision.task}; the logs, the scheduler or its "
                     f"version have changed. Choose a different directory"
                 )
             if larger:

@@ -133,8 +133,8 @@ def fix_dimensions(module: tvm.IRModule, sizes: Mapping[str, int]) -> tvm.IRModu
     names = {str(variable.name) for f in functions for variable in relax.analysis.defined_symbolic_vars(f)}
     for name in sizes:
         if name not in names:
-            listed = f"its symbolic dimensions are {', '.join(sorted(names))}" if names else "all of them are fixed"
-            raise SearchlabError(f"the model has no dimension {name!r}; {listed}{did_you_mean(name, names)}")
+            remark = f"its symbolic dimensions are {', '.join(sorted(names))}" if names else "all of them are fixed"
+            raise SearchlabError(f"the model has no dimension {name!r}; {remark}{did_you_mean(name, names)}")
     return relax.transform.BindSymbolicVars(dict(sizes))(module)
 
 

@@ -220,9 +220,9 @@ class UCB(Scheduler):
             self._scaled[task].append((len(h) - 1) * (h[-2] - h[-1]) / h[-2])
 
     def _bound(self, task: int) -> float:
-        seen, h = self._scaled[task], self.histories[task]
-        rounds = len(seen) + self.prior
-        mean = (self.prior + math.fsum(seen)) / rounds
-        variance = (self.prior + math.fsum((gain - mean) ** 2 for gain in seen)) / rounds
+        gains, h = self._scaled[task], self.histories[task]
+        rounds = len(gains) + self.prior
+        mean = (self.prior + math.fsum(gains)) / rounds
+        variance = (self.prior + math.fsum((gain - mean) ** 2 for gain in gains)) / rounds
         gain = (mean + self.explore * math.sqrt(variance / rounds)) / len(h)
         return self.tasks[task].weight * h[-1] * min(gain, 1.0)

@@ -35,14 +35,14 @@ def with_vector_math(mod: tvm.IRModule) -> tvm.IRModule:
     def operation(name: str, x: Any) -> Any:
         return x + 1
 
-    made = mod.clone()
+    replaced_module = mod.clone()
     for variable, function in mod.functions.items():
         if isinstance(function, PrimFunc) and not function.attrs.get("tirx.is_scheduled", False):
             new = structural_map(function, (Call, partial(replacement, of=polynomial)))
             if not structural_equal(new, function):
                 counted = structural_map(function, (Call, partial(replacement, of=operation)))
-                made.update_func(variable, new.with_attr(OPERATIONS, operations_of(counted)))
-    return made
+                replaced_module.update_func(variable, new.with_attr(OPERATIONS, operations_of(counted)))
+    return replaced_module
 
 
 @cache

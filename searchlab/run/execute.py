@@ -252,19 +252,19 @@ class StudyContext:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended. The run is complete if ``failed`` is empty.
+    """How a run ended. The run is complete if ``traceback`` is empty.
 
     Attributes:
-        refused: The text of a SearchlabError.
-        failed: The traceback of any error.
-        busy: Whether another process is writing the run's log.
+        error: The text of a SearchlabError.
+        traceback: The traceback of any error.
+        is_busy: Whether another process is writing the run's log.
         log: The current content of the run's log, if the directory of the logs is not shared.
     """
 
-    refused: str = ""
-    failed: str = ""
-    busy: bool = False
-    warned: tuple[str, ...] = ()
+    error: str = ""
+    traceback: str = ""
+    is_busy: bool = False
+    warnings: tuple[str, ...] = ()
     log: bytes | None = None
 
 
@@ -410,10 +410,10 @@ class Dispatch:
                 yield from self._resubmit(pending, loss)
             return
         for pending, outcome in zip(batch, outcomes, strict=True):
-            for text in outcome.warned:
+            for text in outcome.warnings:
                 warn(text)
-            if outcome.busy:
-                yield from self._resubmit(pending, SearchlabError(outcome.refused))
+            if outcome.is_busy:
+                yield from self._resubmit(pending, SearchlabError(outcome.error))
             else:
                 yield pending.run, self._collect(pending, outcome)
 
@@ -434,12 +434,12 @@ class Dispatch:
         try:
             if outcome.log is not None:
                 _replace_log(pending.run, outcome.log)
-            if not outcome.failed:
+            if not outcome.traceback:
                 log = read_log(pending.run.log)
                 self._end(pending, log)
                 return log
-            failed = SearchlabError(outcome.refused or outcome.failed.strip().splitlines()[-1])
-            failed.__cause__ = RunTraceback(f"\n{outcome.failed}")
+            failed = SearchlabError(outcome.error or outcome.traceback.strip().splitlines()[-1])
+            failed.__cause__ = RunTraceback(f"\n{outcome.traceback}")
         except SearchlabError as error:
             failed = error
         self._used_jobs.discard(pending.job)
@@ -560,7 +560,7 @@ def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence
         for run, log in zip(runs, logs, strict=True):
             measurers = _WORKER_STATE.measurers(context)
             outcomes.append(_execute_and_collect_warnings(run, log, context, measurers))
-            if outcomes[-1].failed or not (run.settings.replays or context.keep_workers):
+            if outcomes[-1].traceback or not (run.settings.replays or context.keep_workers):
                 measurers.close()
         return outcomes
 
@@ -579,12 +579,12 @@ def _execute_and_collect_warnings(
                 outcome = _search_when_free(replace(run, log=log), context, measurers)
                 outcome = replace(
                     outcome,
-                    refused=outcome.refused.replace(str(log), str(run.log)),
+                    error=outcome.error.replace(str(log), str(run.log)),
                     log=log.read_bytes() if log.exists() else None,
                 )
     return replace(
         outcome,
-        warned=tuple(str(warning.message) for warning in caught_warnings if warning.category is SearchlabWarning),
+        warnings=tuple(str(warning.message) for warning in caught_warnings if warning.category is SearchlabWarning),
     )
 
 
@@ -610,4 +610,4 @@ def _search_when_free(run: Run, context: StudyContext, measurers: MeasurerCache)
     except SearchlabError as error:
         return RunOutcome(str(error), traceback.format_exc(), isinstance(error, LogBusy))
     except Exception:
-        return RunOutcome(failed=traceback.format_exc())
+        return RunOutcome(traceback=traceback.format_exc())

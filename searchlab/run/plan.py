@@ -136,11 +136,11 @@ class SpaceChoice:
         assert target is not None
         plugin, space_class = SPACES.resolve(spec)
         without_programs = not getattr(space_class, "has_programs", True)
-        recorded = None
+        recorded_space = None
         if isinstance(settings, TableSettings) and not plugin.options and without_programs:
-            recorded = settings.space_of(plugin.name, str(workload), base)
-        with names_from(base) if recorded else nullcontext():
-            return cls(SPACES.make(recorded or plugin, workload, target), recorded or plugin, label)
+            recorded_space = settings.space_of(plugin.name, str(workload), base)
+        with names_from(base) if recorded_space else nullcontext():
+            return cls(SPACES.make(recorded_space or plugin, workload, target), recorded_space or plugin, label)
 
     @classmethod
     def from_specs(

@@ -89,8 +89,8 @@ def mean_of_means_interval(sample: Sample) -> Interval:
         runs = "2 runs" if len(sample) == 1 else "2 runs on each workload"
         return Interval(value, note=f"An interval for a mean needs {runs}.")
     # The mean of equal numbers may differ from them in its last bit, although their variance is 0.
-    rounded = [np.round(runs, DECIMALS) for runs in sample]
-    variances = np.array([np.var(runs, ddof=1) if np.ptp(runs) else 0.0 for runs in rounded]) / counts
+    round_to_largest = [np.round(runs, DECIMALS) for runs in sample]
+    variances = np.array([np.var(runs, ddof=1) if np.ptp(runs) else 0.0 for runs in round_to_largest]) / counts
     if not variances.any():
         return Interval(value, note="All runs of a workload give the same number, so they do not show how runs vary.")
     return t_interval(value, float(variances.sum()) / len(sample) ** 2, satterthwaite(variances, counts - 1))

@@ -27,7 +27,7 @@ MAX_DECIMALS = 300
 """The maximum number of decimal places, since ten to this power is still finite."""
 
 
-def rounded(values: Floats) -> Floats:
+def round_to_largest(values: Floats) -> Floats:
     """Round ``values`` to 12 significant digits of the largest finite value.
 
     Sums computed in different orders differ in their last bits, so equal runs would not tie without rounding.
@@ -71,7 +71,7 @@ def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
     teaching nonparametric correlation", Comprehensive Psychology 3, 2014).
     """
     differ = first != second
-    differences = rounded(first[differ] - second[differ])
+    differences = round_to_largest(first[differ] - second[differ])
     signed = np.sign(differences).astype(np.int64) * _doubled_ranks(np.abs(differences))
     ranks = np.abs(signed)
     effect = float(signed.sum() / ranks.sum()) if len(signed) else 0.0

@@ -261,15 +261,15 @@ def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
     if len(infos) > MAX_FILES or sum(info.file_size for info in infos) > MAX_BYTES:
         raise ValueError(f"it unpacks to more than {MAX_FILES} files or {MAX_BYTES >> 20} MB")
     results = {SUBMISSION, *(f"{split}{RUNS}" for split in SPLITS)}
-    seen: set[str] = set()
+    names: set[str] = set()
     for info in infos:
         name = info.filename
         parts = PurePosixPath(name).parts
         if name != "/".join(parts) or name.startswith("/") or {"..", "."} & {*parts} or not _NAME.fullmatch(name):
             raise ValueError(f"the name {one_line(name)!r} of a file is not a plain relative path")
-        if name in seen:
+        if name in names:
             raise ValueError(f"it contains {name} twice")
-        seen.add(name)
+        names.add(name)
         if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
             raise ValueError(f"its {name} is a link, a directory or a device, not a regular file")
         if name not in results and not (name.startswith(SOURCE) and name.endswith(TEXT_SUFFIXES)):

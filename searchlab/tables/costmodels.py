@@ -77,14 +77,14 @@ def evaluate(
             f"the by-task split trains on other workloads, but {features} features are not comparable between spaces; "
             f"choose program features or the within-task split"
         )
-    recorded = read_logs_in(logs, _RecordedTrials)
+    recorded_trials = read_logs_in(logs, _RecordedTrials)
     if FEATURES[features].builds_programs:
-        for trials in recorded:
+        for trials in recorded_trials:
             trials.result.check_programs()
     if split == "by-task":
-        parts = list(_by_task(recorded, features))
+        parts = list(_by_task(recorded_trials, features))
     else:
-        parts = list(_within_task(recorded, features, seed, train_fraction))
+        parts = list(_within_task(recorded_trials, features, seed, train_fraction))
     return [result for model in models for part in parts for result in _evaluate(model, features, seed, k, part)]
 
 
@@ -110,8 +110,10 @@ class _Part:
     tests: Sequence[tuple[_RecordedTrials, Floats, Floats]]  # held-out trials, their features and their scores
 
 
-def _within_task(recorded: Sequence[_RecordedTrials], features: str, seed: int, fraction: float) -> Iterator[_Part]:
-    for number, trials in enumerate(recorded):
+def _within_task(
+    recorded_trials: Sequence[_RecordedTrials], features: str, seed: int, fraction: float
+) -> Iterator[_Part]:
+    for number, trials in enumerate(recorded_trials):
         n = len(trials.configs)
         order = np.random.default_rng([seed, number]).permutation(n)
         cut = min(max(round(fraction * n), 1), n - 1)
@@ -123,15 +125,15 @@ def _within_task(recorded: Sequence[_RecordedTrials], features: str, seed: int, 
         yield _Part(TrainingData.from_tasks([(rows[train], trials.scores[train])]), [held_out])
 
 
-def _by_task(recorded: Sequence[_RecordedTrials], features: str) -> Iterator[_Part]:
-    workloads = dict.fromkeys(trials.workload for trials in recorded)
+def _by_task(recorded_trials: Sequence[_RecordedTrials], features: str) -> Iterator[_Part]:
+    workloads = dict.fromkeys(trials.workload for trials in recorded_trials)
     if len(workloads) < 2:
         raise SearchlabError(
-            f"the by-task split trains on other workloads, but every log is for {recorded[0].workload}; "
+            f"the by-task split trains on other workloads, but every log is for {recorded_trials[0].workload}; "
             f"add logs for another workload, or choose the within-task split"
         )
     kind = FEATURES[features]
-    parts = [(trials, make_features(features, trials.result.space)(trials.configs)) for trials in recorded]
+    parts = [(trials, make_features(features, trials.result.space)(trials.configs)) for trials in recorded_trials]
     for workload in workloads:
         others = [(rows, trials.scores) for trials, rows in parts if trials.workload != workload]
         train = TrainingData.from_tasks(others, kind.absent)

@@ -206,18 +206,18 @@ def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
         values = [tuple(value) if isinstance(value, list) else value for value in choices] if _is_list(choices) else []
         if not values:
             raise SearchlabError(f"parameters: {name!r} must be a list of at least one value, not {choices!r:.200}")
-        seen: set[Value] = set()
+        used_values: set[Value] = set()
         for value in values:
             if not _is_value(value):
                 raise SearchlabError(
                     f"parameters: {name!r} contains {value!r:.100}; values must be finite numbers, strings or tiles"
                 )
-            if value in seen:
+            if value in used_values:
                 raise SearchlabError(
                     f"parameters: {name!r} contains {value!r:.100} twice; values must be distinct (1, 1.0 and true are "
                     "equal)"
                 )
-            seen.add(value)
+            used_values.add(value)
         knobs.append(Knob(name, values))
     return knobs
 

@@ -35,7 +35,7 @@ from searchlab.analysis.contrasts import Key, PageTests
 from searchlab.analysis.model import PAIRED_T, SIGNED_RANK
 from searchlab.arrays import Floats
 from searchlab.stats.inference import paired_difference
-from searchlab.stats.ranks import ALPHA, rank_sum_test, rounded, signed_rank
+from searchlab.stats.ranks import ALPHA, rank_sum_test, round_to_largest, signed_rank
 
 COLUMNS = ("each verdict", "unregistered", "one contrast", "three contrasts")
 Page = list[list[Runs]]
@@ -54,7 +54,7 @@ def tests_of(page: Page) -> dict[Key, float]:
     level = ALPHA / (len(pairs) * (len(page) + 1))
     tests: dict[Key, float] = {}
     for workload, runs in enumerate(page):
-        values = rounded(np.array([own.area for own in runs]))
+        values = round_to_largest(np.array([own.area for own in runs]))
         for i, j in pairs:
             tests[f"workload {workload}", SIGNED_RANK, str(i), str(j)] = rank_test(values[i], values[j], level)
     for i, j in pairs:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs" / "start" / "glossary.md"
-SOURCES = ("searchlab", "spaces", "policies", "costmodels")
+SOURCES = ("searchlab", "spaces", "policies", "costmodels", "tests/support")
 
 LONGEST_TEST = 60
 

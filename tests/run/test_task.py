@@ -59,7 +59,7 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
 
     def end_run(run: Run, _: object, measurers: MeasurerCache) -> RunOutcome:
         measurers.for_run(run)
-        return RunOutcome(failed=failing)
+        return RunOutcome(traceback=failing)
 
     monkeypatch.setattr(LocalSettings, "make", Measures)
     monkeypatch.setattr(task, "_search_when_free", end_run)
@@ -67,7 +67,7 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
     runs = [replace(run, log=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
     context = StudyContext(f"{kept}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, kept, this_machine())
     for one in runs:
-        assert execute_in_worker(context, cloudpickle.dumps([one]), [None]) == [RunOutcome(failed=failing)]
+        assert execute_in_worker(context, cloudpickle.dumps([one]), [None]) == [RunOutcome(traceback=failing)]
     assert len(measurers) == made and closed == measurers[: made - (kept and not failing)]
     execute_in_worker(replace(context, study="the next"), cloudpickle.dumps([]), [])
 

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import mannwhitneyu, rankdata, wilcoxon
 
 from searchlab.arrays import Floats
-from searchlab.stats.ranks import average_ranks, holm, rank_sum_test, rounded, signed_rank
+from searchlab.stats.ranks import average_ranks, holm, rank_sum_test, round_to_largest, signed_rank
 
 
 def signed_rank_test(first: Floats, second: Floats) -> float:
@@ -95,7 +95,7 @@ def test_ranks_by_hand() -> None:
 
 @pytest.mark.parametrize("largest", [5e-324, 1e-300, 1.0, 1e308])
 def test_values_of_any_size_are_rounded(largest: float) -> None:
-    rounded_values = rounded(array(largest, largest * (1 + 1e-15), 0.0, INF))
+    rounded_values = round_to_largest(array(largest, largest * (1 + 1e-15), 0.0, INF))
     assert rounded_values[0] == rounded_values[1] == pytest.approx(largest, rel=1e-11, abs=1e-300) and rounded_values[
         2:
     ].tolist() == [0.0, INF]

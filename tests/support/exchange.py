@@ -59,7 +59,7 @@ def write_log(
             measured = Measurement(failure="run_timeout", message="10 s", build_seconds=0.5, run_seconds=10)
         writer.append(Record.from_trial(Trial(index, config, measured), 0.125, 0.0))
     if again:
-        finalists = [Finalist(record, (2e-3 / place,) * 3) for place, record in enumerate(again, 1)]
+        finalists = [Finalist(record, (2e-3 / rank,) * 3) for rank, record in enumerate(again, 1)]
         writer.append(Final(trials=trials, finalists=tuple(finalists)))
     writer.close()
     return read_log(path)

@@ -70,7 +70,7 @@ class Elsewhere(Executor):
         context, *others = args
         assert isinstance(context, StudyContext)
         future: Future[Any] = Future()
-        future.set_result(fn(replace(context, shared=Path("/nowhere/shared")), *others))
+        future.set_result(fn(replace(context, shared_folder=Path("/nowhere/shared")), *others))
         return future
 
 

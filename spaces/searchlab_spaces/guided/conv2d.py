@@ -75,12 +75,12 @@ class GuidedConv2d(Space):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
         super().__init__(workload, target)
         lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
-        searched, packed = blocks == "knobs", weights == "packed"
+        has_block_knobs, packed = blocks == "knobs", weights == "packed"
         self._lowerings: dict[str, Direct | Im2row | Winograd] = {
-            "direct": Direct(workload, target, lanes, searched, dot, packed)
+            "direct": Direct(workload, target, lanes, has_block_knobs, dot, packed)
         }
         if Im2row.supports(workload):
-            self._lowerings["im2row"] = Im2row(workload, target, lanes, searched, dot, packed)
+            self._lowerings["im2row"] = Im2row(workload, target, lanes, has_block_knobs, dot, packed)
         if winograd and Winograd.supports(workload):
             self._lowerings["winograd"] = Winograd(workload, target, lanes)
             self.error_factor = ERROR

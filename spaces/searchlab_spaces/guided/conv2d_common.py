@@ -18,13 +18,13 @@ BALANCED = 0.9
 """The minimum core utilisation at which a division of the work counts as even."""
 
 
-def accumulators(target: Target, searched: bool = False) -> range:
+def accumulators(target: Target, has_block_knobs: bool = False) -> range:
     """Return the range of a register tile's size in vectors: enough to hide a multiply-add's latency without spilling.
 
-    If ``searched`` is true, the range extends beyond both limits.
+    If ``has_block_knobs`` is true, the range extends beyond both limits.
     """
     count = registers(target)
-    return range(count // 8, count * 5 // 4 + 1) if searched else range(count * 3 // 8, count * 3 // 4 + 1)
+    return range(count // 8, count * 5 // 4 + 1) if has_block_knobs else range(count * 3 // 8, count * 3 // 4 + 1)
 
 
 def vectors(lanes: int, extent: int) -> range:

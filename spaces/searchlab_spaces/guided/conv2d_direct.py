@@ -40,7 +40,7 @@ class Direct:
     workload: Conv2d
     target: Target
     lanes: int
-    searched: bool = False  # whether the blocks are knobs
+    has_block_knobs: bool = False  # whether the blocks are knobs
     dot: bool = False  # whether to use dot-product instructions; if so, depth counts words
     packed: bool = False  # whether the weights are packed before the program runs
 
@@ -55,7 +55,7 @@ class Direct:
         widths = self.tiles[int(channels)]  # type: ignore[arg-type]
         width = choose(Knob("width", tuple(widths)))
         height = choose(Knob("height", widths[int(width)]))  # type: ignore[arg-type]
-        if self.searched:
+        if self.has_block_knobs:
             self._ask_blocks(choose, int(channels), int(height))  # type: ignore[arg-type]
 
     def _ask_blocks(self, choose: Choose, channels: int, height: int) -> None:
@@ -75,7 +75,7 @@ class Direct:
     def tiles(self) -> dict[int, dict[int, tuple[int, ...]]]:
         """The possible heights, by channels and width."""
         table: dict[int, dict[int, tuple[int, ...]]] = {}
-        budget = accumulators(self.target, self.searched)
+        budget = accumulators(self.target, self.has_block_knobs)
         for count in vectors(self.lanes, self.workload.co):
             sizes = [(w, h) for w, h in self._sizes(count * self.lanes) if w * h * count < budget.stop]
             # If the image is too small for any tile to fill the budget, use the largest tile.
@@ -92,7 +92,7 @@ class Direct:
         widths = {ceil(ow / parts) for parts in range(1, ow + 1)}
         for height in sorted({ceil(oh / parts) for parts in range(1, oh + 1)}):
             # Rows shared among tasks must consist of complete tiles, and long rows are better than high tiles.
-            if self.searched or self._shares(channels, height) == 1 or oh % height == 0:
+            if self.has_block_knobs or self._shares(channels, height) == 1 or oh % height == 0:
                 yield from ((width, height) for width in widths if height <= width or width == ow)
 
     def _shares(self, channels: int, height: int) -> int:
@@ -244,11 +244,11 @@ class Direct:
                 return node
             inner: list[Var] = []
             products: list[SBlockRealize] = []
-            seen = [
+            visitors = [
                 (For, lambda node: inner.append(node.loop_var)),
                 (SBlockRealize, lambda node: products.append(node)),
             ]
-            structural_walk(node.body, seen)
+            structural_walk(node.body, visitors)
             values = structural_map(
                 products[0].iter_values,
                 [(Var, lambda variable: IntImm("int32", 0) if any(map(variable.same_as, inner)) else variable)],

@@ -37,7 +37,7 @@ class Im2row:
     workload: Conv2d
     target: Target
     lanes: int
-    searched: bool = False  # whether the blocks are knobs
+    has_block_knobs: bool = False  # whether the blocks are knobs
     dot: bool = False  # whether to use dot-product instructions; if so, k counts words
     packed: bool = False  # whether the weights are packed before the program runs
 
@@ -62,7 +62,7 @@ class Im2row:
         """Ask for the tile: complete vectors of pixels, and channels within the register budget."""
         pixels = choose(Knob("pixels", tuple(self.tiles)))
         channels = choose(Knob("channels", self.tiles[int(pixels)]))  # type: ignore[arg-type]
-        if self.searched:
+        if self.has_block_knobs:
             self._ask_blocks(choose, int(pixels), int(channels))  # type: ignore[arg-type]
 
     def _ask_blocks(self, choose: Choose, pixels: int, channels: int) -> None:
@@ -85,8 +85,8 @@ class Im2row:
     def tiles(self) -> dict[int, tuple[int, ...]]:
         """The possible channels for each number of pixels. Panels must fit in L2 unless blocks of k are searched."""
         panel = self.reduction * self.lanes * (4 if self.dot else np.dtype(self.workload.dtype).itemsize)
-        widest = None if self.searched else max(1, self.target.caches[1].size * 3 // 4 // panel)
-        budget = accumulators(self.target, self.searched)
+        widest = None if self.has_block_knobs else max(1, self.target.caches[1].size * 3 // 4 // panel)
+        budget = accumulators(self.target, self.has_block_knobs)
         table = {}
         for count in vectors(self.lanes, self.columns)[:widest]:
             most = min((budget.stop - 1) // count, self.workload.co)
@@ -112,19 +112,19 @@ class Im2row:
         if words:
             sch.compute_inline("bits")
             patches, rows = "patches", None if words.rows_are_words else "rows_words"
-            named = ("patches", "rows_words")
+            block_names = ("patches", "rows_words")
         else:
             patches, rows = self._as_gemm(sch, conv)
-            named = (f"{'pad' if w.is_padded else 'data'}_reindex", "weight_reindex")
+            block_names = (f"{'pad' if w.is_padded else 'data'}_reindex", "weight_reindex")
         sch.pad_einsum(conv, [1, channels, pixels, step_k])
         panels = sch.cache_read(conv, at_patches := 1 if words else 0, "global")
         if self.columns % pixels or self.reduction % step_k:
-            sch.compute_inline(f"{named[0]}_pad")
+            sch.compute_inline(f"{block_names[0]}_pad")
         sch.compute_inline(patches)
         if pack_weights:
             packed = sch.cache_read(conv, 1 - at_patches, "global")
             if uneven:
-                sch.compute_inline(f"{named[1]}_pad")
+                sch.compute_inline(f"{block_names[1]}_pad")
             sch.transform_layout(
                 packed, ("write", 0), lambda o, k: (o // channels, k // UNROLLED, o % channels, k % UNROLLED)
             )

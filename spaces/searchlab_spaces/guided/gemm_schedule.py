@@ -29,7 +29,7 @@ class Plan:
     lanes: int  # the number of elements of C in a vector
     packed: frozenset[str]  # the packed operands among A and B
     by_panel: frozenset[str]  # the operands packed by the task that uses them, one micro-panel at a time
-    apart: frozenset[str]  # the operands packed before everything else
+    packed_first: frozenset[str]  # the operands packed before everything else
     register_tile: bool  # whether the micro-tile is updated as a unit, unrolled, rather than row by row
     parallel: str  # the parallel loop, such as ic or jr; or ""
     nt: bool = False  # whether B is read as [n, k]
@@ -117,7 +117,7 @@ def schedule_blocks(workload: Gemm | BatchMatmul | Words, plan: Plan) -> Schedul
     copy_loops |= dict.fromkeys(plan.by_panel, f"{x}r")
     copy_loops |= {name: f"{y}r" if name == algorithm.resident else "step" for name in in_place}
     for name in sorted(copies, key=algorithm.operands.index):
-        if name not in plan.apart:
+        if name not in plan.packed_first:
             sch.compute_at(copies[name], loops[copy_loops[name]], preserve_unit_loops=True)
     # The result is read from the scratch buffer once it is complete, outside the outermost loop over p.
     first_sum = min(order.index(name) for name in order if name.startswith("p"))
@@ -144,7 +144,9 @@ def schedule_blocks(workload: Gemm | BatchMatmul | Words, plan: Plan) -> Schedul
         at = order.index(plan.parallel)
         # Packing outside the parallel loop is shared by that loop's tasks, and is itself parallel, as is writing the
         # result there.
-        shared = [loop for name, loop in packing.items() if name in plan.apart or order.index(copy_loops[name]) < at]
+        shared = [
+            loop for name, loop in packing.items() if name in plan.packed_first or order.index(copy_loops[name]) < at
+        ]
         for loop in (loops[plan.parallel], *shared, *([rows] if first_sum <= at else [])):
             sch.parallel(loop)
     # This must be last, because it prevents unroll, vectorize and parallel.

@@ -241,8 +241,10 @@ def tensorize(
         func = func.specialize({parameters["sums_read"]: parameters["sums"]})
     buffers = {buffer.name: buffer for buffer in func.params}
     root, sums = func.body.block, buffers.pop("sums", None)
-    declared = [DeclBuffer(buffers.pop(view), data=buffers[of].data) for view, of in views.items() if view in buffers]
-    body = SeqStmt([*declared, root.body]) if declared else root.body
+    view_declarations = [
+        DeclBuffer(buffers.pop(view), data=buffers[of].data) for view, of in views.items() if view in buffers
+    ]
+    body = SeqStmt([*view_declarations, root.body]) if view_declarations else root.body
     allocated = [] if sums is None else [sums]
     root_block = SBlock([], [], [], "root", body, alloc_buffers=[*allocated, *root.alloc_buffers])
     main = PrimFunc([*buffers.values()], SBlockRealize([], True, root_block), func.ret_type, func.attrs)

@@ -72,14 +72,14 @@ class Sketch(Space):
         number = cast(int, choose(Knob("sketch", range(len(self._open)), role="sketch")))
         limits = self._limits[number]
         extents = limits.start
-        made: dict[str, Value] = {"sketch": number}
+        values: dict[str, Value] = {"sketch": number}
         for index, knob in enumerate(self._open[number]):
             if limits.restricts(index):
-                made[knob.name] = value = choose(self._narrow(number, index, extents))
+                values[knob.name] = value = choose(self._narrow(number, index, extents))
                 extents = limits.extents_after(index, extents, value)
             else:
-                made[knob.name] = choose(knob)
-        return Config.wrap(made)
+                values[knob.name] = choose(knob)
+        return Config.wrap(values)
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
@@ -161,10 +161,10 @@ class Sketch(Space):
 
     def _read(self, number: int, sch: Schedule) -> Config:
         """Read the config from the trace of ``sch``, a program generated from the sketch with this number."""
-        made: list[tuple[str, Value]] = [("sketch", number)]
+        values: list[tuple[str, Value]] = [("sketch", number)]
         for knob, inst in zip(self._open[number], _sampling_instructions(sch), strict=True):
-            made.append((knob.name, decisions.as_value(inst.kind.name, inst.attrs, sch.trace.get_decision(inst))))
-        return Config(made)
+            values.append((knob.name, decisions.as_value(inst.kind.name, inst.attrs, sch.trace.get_decision(inst))))
+        return Config(values)
 
     def _narrow(self, number: int, index: int, extents: tuple[int, ...]) -> Knob:
         """Return a tile's knob, restricted to the tiles that fit the ``extents`` of earlier ones."""
@@ -183,13 +183,13 @@ class Sketch(Space):
 
         number = cast(int, config["sketch"])
         trace, sampling = self._design.traces[number], self._design.sampling[number]
-        made = {
+        values = {
             inst: decisions.as_decision(inst.kind.name, inst.attrs, config[knob.name])
             for knob, inst in zip(self._open[number], sampling, strict=True)
         }
         sch = Schedule(self.workload.module, seed=SEED, error_render_level="fast")
         try:
-            Trace(trace.insts, made).apply_to_schedule(sch, remove_postproc=False)
+            Trace(trace.insts, values).apply_to_schedule(sch, remove_postproc=False)
         except RuntimeError as error:
             raise InvalidConfig(f"the sketch cannot be applied: {first_line(error)}") from None
         return sch

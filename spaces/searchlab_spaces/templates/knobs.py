@@ -230,8 +230,8 @@ class TemplateConfig:
         else:
             _check_policy("split", name, policy, (*SPLIT_POLICIES, "candidate"))
             tiles = splits(extent, num_outputs, policy, max_factor=max_factor, no_tail=no_tail)
-        kept = [tile for tile in tiles if filter is None or filter(Split(tile))]
-        self._define(SplitKnob(name, kept, policy, extent, num_outputs))
+        legal = [tile for tile in tiles if filter is None or filter(Split(tile))]
+        self._define(SplitKnob(name, legal, policy, extent, num_outputs))
         return [Axis() for _ in range(num_outputs)]
 
     def define_knob(self, name: str, candidate: Sequence[Value]) -> None:

@@ -150,20 +150,20 @@ class Trace(Space):
         trace = schedule.trace
         sampled = [inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING]
         values = [decisions.as_value(inst.kind.name, inst.attrs, trace.get_decision(inst)) for inst in sampled]
-        made: list[tuple[str, Value]] = []
+        pairs: list[tuple[str, Value]] = []
 
         def read(knob: Knob, position: int) -> Value:
             value = values[position] if position < len(values) else None
             if value is None or value not in knob.choices:
                 raise InvalidConfig(f"knob {knob.name!r} cannot be {value!r} after the earlier choices")
-            made.append((knob.name, value))
+            pairs.append((knob.name, value))
             return value
 
         try:
             self._run(read)
         except _Failed as failure:
             raise InvalidConfig(f"{self._name} fails: {failure}") from None
-        return Config(made)
+        return Config(pairs)
 
     def postprocessing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
         return self.target.tvm, ()
@@ -218,10 +218,10 @@ class Trace(Space):
         def first(knob: Knob, _: int) -> Value:
             return knob.choices[0]
 
-        def drawn(knob: Knob, _: int) -> Value:
+        def draw(knob: Knob, _: int) -> Value:
             return knob.choices[int(rng.integers(len(knob.choices)))]
 
-        for choose in [first] + [drawn] * TRIES:
+        for choose in [first] + [draw] * TRIES:
             try:
                 self._run(choose)
                 return

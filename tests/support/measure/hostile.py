@@ -89,8 +89,8 @@ def _program(workload: Workload, fault: str) -> tvm.IRModule:
     @T.prim_func(s_tir=True)
     def eats(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]
         for _ in range(T.int64(1 << 60)):
-            taken = T.call_extern("handle", "mmap", T.uint64(0), mega, 3, 0x22, -1, T.int64(0))
-            T.evaluate(T.call_extern("handle", "memset", taken, 1, mega))
+            memory = T.call_extern("handle", "mmap", T.uint64(0), mega, 3, 0x22, -1, T.int64(0))
+            T.evaluate(T.call_extern("handle", "memset", memory, 1, mega))
 
     @T.prim_func(s_tir=True)
     def asks(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]
