@@ -81,23 +81,32 @@ class ScoreComparison(msgspec.Struct, frozen=True):
 
 
 class ProblemScores(ScoreComparison, frozen=True, kw_only=True):
-    """The comparison on one problem."""
+    """The comparison on one problem.
+
+    Attributes:
+        trials: The number of trials, from the first, that the score covers.
+    """
 
     workload: str
     space: str
     held_out: bool
-    trials: int  # the number of trials, from the first, that the score covers
+    trials: int
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one search, with its best options."""
+    """The result of one search, with its best options.
+
+    Attributes:
+        search_score: The options' score on the search's seeds, which is biased upwards.
+        refused: The number of trials whose options the policy rejected.
+    """
 
     name: str
     held_out: list[str]
     options: dict[str, Any]
-    search_score: float  # the options' score on the search's seeds, which is biased upwards
+    search_score: float
     trials: int
-    refused: int  # the number of trials whose options the policy rejected
+    refused: int
     problems: list[ProblemScores]
 
 
@@ -139,12 +148,17 @@ class HypertuneResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Problem:
-    """A workload in a space, and the performance of random search on its measurements in a table."""
+    """A workload in a space, and the performance of random search on its measurements in a table.
 
-    run: Run  # the run from which replays differ only in options and seed
+    Attributes:
+        run: The run from which replays differ only in options and seed.
+        digest: A digest of the measurements.
+    """
+
+    run: Run
     measurer: TableMeasurer
     random: RandomSearch
-    digest: str  # a digest of the measurements
+    digest: str
 
     def __str__(self) -> str:
         return getattr(self.run.settings, "name", "") or f"{self.run.workload} in {self.run.space_choice.name}"
@@ -203,17 +217,26 @@ class Replays:
 
 @dataclass(frozen=True, kw_only=True)
 class HyperPlan:
-    """The searches to run, and the problems on which to run them; created by :func:`plan_hypertune`."""
+    """The searches to run, and the problems on which to run them; created by :func:`plan_hypertune`.
+
+    Attributes:
+        hold_outs: The hold-out of each search.
+        default: The policy's options before any search, as the study sets them.
+        others: The options that are not searched, with their values.
+        trials: The number of trials of each search.
+        seeds: The number of runs on each problem for judging a set of options.
+        fresh_seeds: The number of further runs on each problem, for the final comparison.
+    """
 
     problems: list[Problem]
-    hold_outs: list[HoldOut]  # one per search
+    hold_outs: list[HoldOut]
     ranges: Ranges
-    default: dict[str, Any]  # the policy's options before any search, as the study sets them
-    others: dict[str, Any]  # the options that are not searched, with their values
-    trials: int  # per search
+    default: dict[str, Any]
+    others: dict[str, Any]
+    trials: int
     seed: int
-    seeds: int  # the number of runs on each problem for judging a set of options
-    fresh_seeds: int  # the number of further runs on each problem, for the final comparison
+    seeds: int
+    fresh_seeds: int
     notes: list[str]
 
     def run(self, out: Path | None = None, on_trial: OnTrial = lambda *_: None) -> HypertuneResult:

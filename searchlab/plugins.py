@@ -72,12 +72,19 @@ PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]
 
 @dataclass(frozen=True)
 class PluginKind(Generic[T]):
-    """A kind of plug-in, such as policies."""
+    """A kind of plug-in, such as policies.
 
-    title: str  # the name used in messages
-    group: str  # the entry-point group in which its classes are registered
-    contract: type[T]  # the base class
-    positional: int  # the number of constructor parameters before the options
+    Attributes:
+        title: The name used in messages.
+        group: The entry-point group in which its classes are registered.
+        contract: The base class.
+        positional: The number of constructor parameters before the options.
+    """
+
+    title: str
+    group: str
+    contract: type[T]
+    positional: int
 
     def entry_points_by_name(self) -> dict[str, EntryPoint]:
         """Return the entry points of the registered plug-ins, by name, without importing the plug-ins."""

@@ -21,11 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cache:
-    """One level of data cache, as seen by a single core."""
+    """One level of data cache, as seen by a single core.
 
-    size: int  # bytes
+    Attributes:
+        size: The size in bytes.
+        line: The size of a line in bytes.
+    """
+
+    size: int
     ways: int
-    line: int = 64  # bytes
+    line: int = 64
 
 
 RECORDED = "recorded"

@@ -35,10 +35,14 @@ class Preparation:
     """Applies a fitted pipeline of SimpleImputer and StandardScaler with identical results, but faster.
 
     The pipeline validates its input at each step. For the small batches of a search, this takes longer than the model.
+
+    Attributes:
+        fill: The value that replaces NaN in each column.
+        indicator_columns: The columns with an additional indicator column for NaN.
     """
 
-    fill: Floats  # the value that replaces NaN in each column
-    indicator_columns: Ints  # columns with an additional indicator column for NaN
+    fill: Floats
+    indicator_columns: Ints
     mean: Floats
     scale: Floats
 

@@ -21,11 +21,17 @@ from searchlab.space import Config, Space
 
 @dataclass
 class Chain:
-    """The state of one chain."""
+    """The state of one chain.
 
-    trial: Trial | None = None  # the current position; None until one of the chain's trials succeeds
-    step: int = 0  # the number of cooling steps so far
-    idle: int = 0  # the number of steps since the last move
+    Attributes:
+        trial: The current position; None until one of the chain's trials succeeds.
+        step: The number of cooling steps so far.
+        idle: The number of steps since the last move.
+    """
+
+    trial: Trial | None = None
+    step: int = 0
+    idle: int = 0
 
 
 class Annealing(NeverTwice):

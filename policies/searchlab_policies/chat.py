@@ -57,11 +57,15 @@ TEMPORARY = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """The first line of a cassette: the run whose exchanges it contains."""
+    """The first line of a cassette: the run whose exchanges it contains.
+
+    Attributes:
+        space: The fingerprint of the space.
+    """
 
     workload: str
     target: str
-    space: str  # its fingerprint
+    space: str
     seed: int
     options: dict[str, Any]
 

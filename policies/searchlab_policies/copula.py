@@ -158,12 +158,18 @@ class Nearest:
 
 @dataclass(frozen=True, eq=False)
 class ConditionedCopula:
-    """A Gaussian copula, conditioned on the size of a workload."""
+    """A Gaussian copula, conditioned on the size of a workload.
+
+    Attributes:
+        values: The marginal distributions: sorted values of shape (parts, configs).
+        mean: The mean of the normal scores, given the size, of shape (parts,).
+        factor: The symmetric square root of their covariance, given the size, of shape (parts, parts).
+    """
 
     parts: list[Part]
-    values: Floats  # (parts, configs), sorted: the marginal distributions
-    mean: Floats  # (parts,): the mean of the normal scores, given the size
-    factor: Floats  # (parts, parts): the symmetric square root of their covariance, given the size
+    values: Floats
+    mean: Floats
+    factor: Floats
 
     @classmethod
     def fit(cls, configs: Sequence[Good], size: float, shrinkage: float) -> ConditionedCopula:

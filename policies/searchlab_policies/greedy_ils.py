@@ -27,11 +27,16 @@ SCANS = 256
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """A scan through the neighbours of a config."""
+    """A scan through the neighbours of a config.
 
-    number: int  # determines the scan's random numbers
+    Attributes:
+        number: The scan's number, which determines its random numbers.
+        idle: The number of consecutive climbs without progress.
+    """
+
+    number: int
     base: Config
-    idle: int  # the number of consecutive climbs without progress
+    idle: int
     neighbours: Iterable[Config]
 
 

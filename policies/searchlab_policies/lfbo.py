@@ -38,12 +38,17 @@ LEAST_WEIGHT = 1e-5
 
 @dataclass
 class Copy:
-    """One of the local searches that run in parallel."""
+    """One of the local searches that run in parallel.
+
+    Attributes:
+        selected: The configs selected in this generation, without the current one.
+        kept: Whether the current config was selected, too.
+    """
 
     current: Trial
     patience: int
-    selected: list[Config] = field(default_factory=list)  # in this generation, without the current config
-    kept: bool = True  # whether the current config was selected, too
+    selected: list[Config] = field(default_factory=list)
+    kept: bool = True
 
 
 class Lfbo(NeverTwice, stops=True, needs_asks=True):

@@ -43,11 +43,17 @@ class AppliedSchedule(NamedTuple):
 
 
 class LibraryUse(NamedTuple):
-    """Instructions for using an exported library."""
+    """Instructions for using an exported library.
 
-    call: str  # the Python expression that calls it
-    packs: tuple[str, ...]  # statements to execute once before the first call, which pack weights
-    setting: str  # an environment variable to set in the calling process; may be empty
+    Attributes:
+        call: The Python expression that calls it.
+        packs: Statements to execute once before the first call, which pack weights.
+        setting: An environment variable to set in the calling process; may be empty.
+    """
+
+    call: str
+    packs: tuple[str, ...]
+    setting: str
 
 
 @checks_arguments

@@ -55,13 +55,18 @@ Readings = tuple[float, ...]
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """The speed-up over the untuned program: the ratio of the medians, and the quartiles of the ratios per round."""
+    """The speed-up over the untuned program: the ratio of the medians, and the quartiles of the ratios per round.
+
+    Attributes:
+        rounds: The number of rounds that timed both in turn; 0 if the untuned program is too slow.
+        least: Whether the untuned program hit its time limit, which makes all three values lower bounds.
+    """
 
     ratio: float
     low: float
     high: float
-    rounds: int  # the number of rounds that timed both in turn; 0 if the untuned program is too slow
-    least: bool = False  # whether the untuned program hit its time limit, which makes all three values lower bounds
+    rounds: int
+    least: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,19 +113,28 @@ class VerifiedProgram:
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of :func:`verify_log`."""
+    """The result of :func:`verify_log`.
+
+    Attributes:
+        seeds: The seeds of the inputs for the checks, in addition to seed 0 for measuring.
+        untuned: The untuned program's readings; if empty, the note may state the reason.
+        numpy: NumPy's own, if it has a library for the operation; else empty.
+        settings: How programs were timed.
+        uses_log_settings: Whether these are the settings with which the log's trials were measured.
+        busy: Whether other processes kept the machine busy when the verification began.
+    """
 
     log: Path
     workload: str
     space: str
-    seeds: tuple[int, ...]  # the seeds of the inputs for the checks, in addition to seed 0 for measuring
+    seeds: tuple[int, ...]
     programs: tuple[VerifiedProgram, ...]
-    untuned: Readings  # the untuned program's readings; if empty, the note may state the reason
+    untuned: Readings
     note: str
-    numpy: Readings  # NumPy's own, if it has a library for the operation; else empty
-    settings: LocalSettings  # how programs were timed
-    uses_log_settings: bool  # whether these are the settings with which the log's trials were measured
-    busy: bool  # whether other processes kept the machine busy when the verification began
+    numpy: Readings
+    settings: LocalSettings
+    uses_log_settings: bool
+    busy: bool
 
     @property
     def all_correct(self) -> bool:

@@ -50,13 +50,17 @@ class OutOfTime(BaseException):
 
 @dataclass(frozen=True)
 class Subject:
-    """A plug-in to check, with everything needed to instantiate it in this or another process."""
+    """A plug-in to check, with everything needed to instantiate it in this or another process.
+
+    Attributes:
+        time_limit: The time limit of each check, in seconds.
+    """
 
     plugin: Plugin
     cls: type[Any]
 
     seed: int
-    time_limit: float  # per check, in seconds
+    time_limit: float
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process does not receive cached instances or runs.

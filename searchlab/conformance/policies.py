@@ -46,10 +46,14 @@ MAX_SIZE_TO_EXHAUST = 100
 
 @dataclass(frozen=True)
 class PolicySubject(Subject):
-    """A policy, the spaces in which to check it, and the cost model that it receives if it uses one."""
+    """A policy, the spaces in which to check it, and the cost model that it receives if it uses one.
+
+    Attributes:
+        small: The spaces that it must exhaust.
+    """
 
     spaces: Mapping[str, SpaceSubject]
-    small: Mapping[str, SpaceSubject]  # the spaces that it must exhaust
+    small: Mapping[str, SpaceSubject]
     cost_model: Plugin
     features: str
 

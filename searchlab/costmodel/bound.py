@@ -70,11 +70,15 @@ def bind(model: CostModel, features: Features | type[Features]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class OtherTask:
-    """Trials of a task other than the searched one."""
+    """Trials of a task other than the searched one.
+
+    Attributes:
+        scores: The scores of the configs, of shape (n,).
+    """
 
     space: Space
     configs: Sequence[Config]
-    scores: Floats  # (n,)
+    scores: Floats
 
 
 class BoundCostModel:

@@ -41,28 +41,44 @@ ANNOTATIONS = (
 
 @dataclass
 class Touch:
-    """How a loop accesses a buffer in one load or store."""
+    """How a loop accesses a buffer in one load or store.
 
-    stride: int  # the distance between the elements accessed in two successive iterations
-    count: int = 1  # the number of elements that the complete loop touches
-    reuse: int = 1  # the number of accesses to each element
-    thread_count: int = 0  # the factor by which count grows from a parallel loop's body to the loop
-    thread_reuse: int = 0  # the corresponding factor for reuse
+    Attributes:
+        stride: The distance between the elements accessed in two successive iterations.
+        count: The number of elements that the complete loop touches.
+        reuse: The number of accesses to each element.
+        thread_count: The factor by which count grows from a parallel loop's body to the loop.
+        thread_reuse: The corresponding factor for reuse.
+    """
+
+    stride: int
+    count: int = 1
+    reuse: int = 1
+    thread_count: int = 0
+    thread_reuse: int = 0
 
 
 @dataclass
 class Loop:
-    """A loop and its buffer accesses."""
+    """A loop and its buffer accesses.
+
+    Attributes:
+        level: The depth, from 1.
+        topdown: The product of the loop lengths from the outermost loop down to this one.
+        bottomup: The number of iterations within this loop, or -1 if it accesses no buffer.
+        adds: The number of floating-point operations of this kind directly within this loop.
+        touches: The accesses, by buffer and number: A_0, A_1.
+    """
 
     length: int
-    level: int  # the depth, from 1
+    level: int
     annotation: str
-    topdown: int  # the product of the loop lengths from the outermost loop down to this one
-    bottomup: int = -1  # the number of iterations within this loop, or -1 if it accesses no buffer
-    adds: int = 0  # the number of floating-point operations of this kind directly within this loop
+    topdown: int
+    bottomup: int = -1
+    adds: int = 0
     multiplies: int = 0
     divides: int = 0
-    touches: dict[str, Touch] = field(default_factory=dict)  # by buffer and access number: A_0, A_1
+    touches: dict[str, Touch] = field(default_factory=dict)
 
     @property
     def parallel_level(self) -> int:

@@ -30,33 +30,52 @@ GUESS = "if it is a searchlab workload, specify it with --workload"
 
 
 class ForeignTrial(NamedTuple):
-    """Another tuner's trial."""
+    """Another tuner's trial.
 
-    line: int  # the number of its line or record in the file, from 1
-    record: Record  # with the config spelled as in the file, unless searchlab wrote the file
-    source: Any = None  # the data that config_in reads, whose form depends on the format
+    Attributes:
+        line: The number of its line or record in the file, from 1.
+        record: The record, with the config spelled as in the file, unless searchlab wrote the file.
+        source: The data that config_in reads, whose form depends on the format.
+    """
+
+    line: int
+    record: Record
+    source: Any = None
 
 
 @dataclass(frozen=True)
 class ForeignTask:
-    """All trials of one computation for one target."""
+    """All trials of one computation for one target.
+
+    Attributes:
+        name: The task's name in the file.
+        why: Why the workload is None.
+        source: The data about the computation that config_in needs, whose form depends on the format.
+        native: The header of the log from which it was exported, if searchlab wrote it.
+        template: The name of the template that made the programs, if the file says so.
+        space: The space whose configs the file lists, if it lists them.
+        steps: The space of its transform steps, if they can be applied on request.
+        partial: Whether the file seems to list only some of the space's configs.
+        statistic: The statistic of the repeats that is a trial's cost.
+        left_out: A description of each omitted part.
+    """
 
     format: str
-    name: str  # as in the file
+    name: str
     workload: Workload | None
-    why: str  # why the workload is None
+    why: str
     target: dict[str, Any]
     trials: list[ForeignTrial]
     versions: dict[str, str] = field(default_factory=dict)
-    source: Any = None  # the data about the computation that config_in needs, whose form depends on the format
-    native: Header | None = None  # the header of the log from which it was exported, if searchlab wrote it
-    template: str = ""  # the name of the template that made the programs, if the file says so
-    space: Plugin | None = None  # the space whose configs the file lists, if it lists them
-    steps: Plugin | None = None  # the space of its transform steps, if they can be applied on request
-    partial: bool = False  # whether it seems to list only some of them
-    statistic: Statistic = "median"  # the statistic of the repeats that is a trial's cost
+    source: Any = None
+    native: Header | None = None
+    template: str = ""
+    space: Plugin | None = None
+    steps: Plugin | None = None
+    partial: bool = False
+    statistic: Statistic = "median"
     host: dict[str, Any] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()  # a description of each omitted part
+    left_out: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -109,10 +128,14 @@ def to_datetime(seconds: float) -> datetime:
 
 @dataclass(frozen=True)
 class ForeignLine:
-    """A line of a file. Its methods raise SearchlabError, which names the line."""
+    """A line of a file. Its methods raise SearchlabError, which names the line.
+
+    Attributes:
+        number: The line's number, from 1.
+    """
 
     path: Path
-    number: int  # from 1
+    number: int
     text: bytes
 
     def fail(self, why: object) -> NoReturn:

@@ -45,23 +45,34 @@ PROGRAM_ATTRIBUTES = ("kind", "mtriple", "mcpu", "mattr", "num-cores", "vector-w
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Options for importing a file."""
+    """Options for importing a file.
 
-    workload: str | None = None  # overrides the workload in the file
+    Attributes:
+        workload: Overrides the workload in the file.
+        target: Overrides the target in the file.
+        seed: The run's seed in a comparison.
+        label: The run's label in a comparison.
+    """
+
+    workload: str | None = None
     space: Plugin | None = None
-    target: str | Mapping[str, Any] | None = None  # overrides the target in the file
-    seed: int = 0  # the run's seed in a comparison
-    label: str = ""  # the run's label in a comparison
+    target: str | Mapping[str, Any] | None = None
+    seed: int = 0
+    label: str = ""
 
 
 @dataclass(frozen=True)
 class ImportedLog:
-    """A log to write."""
+    """A log to write.
+
+    Attributes:
+        left_out: The line of each omitted record, and the reason.
+    """
 
     path: Path
     header: Header
     records: list[Record]
-    left_out: list[tuple[int, str]] = field(default_factory=list)  # the line of each omitted record, and the reason
+    left_out: list[tuple[int, str]] = field(default_factory=list)
     analysis: bool = False
 
 

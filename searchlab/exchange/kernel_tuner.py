@@ -158,13 +158,19 @@ class _Result(msgspec.Struct):
 
 
 class _MeasuredConfig(NamedTuple):
-    """A config from a file, with its measurement. Times are in seconds."""
+    """A config from a file, with its measurement. Times are in seconds.
+
+    Attributes:
+        record: The record, without its times and failure.
+        time: The time, or the word for the failure.
+        rate: The throughput in GFLOP/s; NaN if unknown.
+    """
 
     line: int
-    record: Record  # without its times and failure
-    time: float | str  # the time, or the word for the failure
+    record: Record
+    time: float | str
     repeats: tuple[float, ...]
-    rate: float  # in GFLOP/s; NaN if unknown
+    rate: float
 
 
 def read(path: Path) -> list[ForeignTask]:

@@ -18,24 +18,36 @@ FORMAT = 1
 
 
 class DecisionsHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything except the measurements that determines which task gets each round."""
+    """Everything except the measurements that determines which task gets each round.
+
+    Attributes:
+        tasks: How often each task occurs, by workload.
+    """
 
     decisions: int = FORMAT
     scheduler: Plugin
     seed: int
     batch: int
-    tasks: dict[str, int]  # how often each task occurs, by workload
+    tasks: dict[str, int]
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A scheduler's decision about one round, with the outcome."""
+    """A scheduler's decision about one round, with the outcome.
+
+    Attributes:
+        task: The workload of the chosen task.
+        trials: The number of trials in the round; 0 if the task's search has ended.
+        total: The number of trials in all rounds so far.
+        best: The task's lowest cost so far in seconds, or None if no program has worked.
+        model: The estimated time of the model in seconds, or None if it is unknown.
+    """
 
     round: int
-    task: str  # the workload of the chosen task
-    trials: int  # the number of trials in the round; 0 if the task's search has ended
-    total: int  # the number of trials in all rounds so far
-    best: float | None  # the task's lowest cost so far in seconds, or None if no program has worked
-    model: float | None  # the estimated time of the model in seconds, or None if it is unknown
+    task: str
+    trials: int
+    total: int
+    best: float | None
+    model: float | None
 
 
 class DecisionLog:

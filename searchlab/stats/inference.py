@@ -26,25 +26,39 @@ ROPE = 0.01
 
 @dataclass(frozen=True)
 class Answer:
-    """An estimate of the mean difference, with the p-value of its test."""
+    """An estimate of the mean difference, with the p-value of its test.
+
+    Attributes:
+        p: The two-sided p-value for the hypothesis of no difference; None without an interval.
+    """
 
     difference: Interval
-    p: float | None = None  # two-sided, for the hypothesis of no difference; None without an interval
+    p: float | None = None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean difference between two strategies, first minus second, in the unit of the measure."""
+    """The mean difference between two strategies, first minus second, in the unit of the measure.
 
-    value: float  # mean over workloads of the mean over pairs of runs with the same seed
-    workloads: int  # number of workloads that have such pairs
-    pairs: int  # number of pairs on the workload with the fewest pairs
-    ahead: int  # number of workloads on which the mean of the first is higher
-    level: int  # number of workloads on which the means are equal
-    behind: int  # number of workloads on which the mean of the first is lower
+    Attributes:
+        value: The mean over workloads of the mean over pairs of runs with the same seed.
+        workloads: The number of workloads that have such pairs.
+        pairs: The number of pairs on the workload with the fewest pairs.
+        ahead: The number of workloads on which the mean of the first is higher.
+        level: The number of workloads on which the means are equal.
+        behind: The number of workloads on which the mean of the first is lower.
+        clusters: The number of clusters whose other members ``on_others`` covers; 0 without clusters.
+    """
+
+    value: float
+    workloads: int
+    pairs: int
+    ahead: int
+    level: int
+    behind: int
     on_these: Answer
     on_others: Answer
-    clusters: int = 0  # number of clusters whose other members ``on_others`` covers; 0 without clusters
+    clusters: int = 0
 
     def reversed(self) -> Difference:
         """Return the difference of the second strategy minus the first."""

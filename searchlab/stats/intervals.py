@@ -30,12 +30,18 @@ _TAIL = (1 - LEVEL) / 2
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its 95 % interval."""
+    """An estimate with its 95 % interval.
+
+    Attributes:
+        lower: The lower end, or None without an interval.
+        upper: The upper end, or None without an interval.
+        note: Why there is no interval.
+    """
 
     value: float
-    lower: float | None = None  # None without an interval
-    upper: float | None = None  # None without an interval
-    note: str = ""  # why there is no interval
+    lower: float | None = None
+    upper: float | None = None
+    note: str = ""
 
     def __neg__(self) -> Interval:
         lower, upper = (None if end is None else -end for end in (self.upper, self.lower))

@@ -239,12 +239,18 @@ class RandomSearch:
     """Random search in one space, against which runs in that space are scored in log latency.
 
     Latency itself has a heavy tail, so the score of a run with many failures could become arbitrarily low.
+
+    Attributes:
+        baseline: R_t, the expected log of the lowest latency, up to the last trial of a score: shape (last,).
+        first: The first trial of a score, counted from 1.
+        best: The log of the lowest latency known in the space.
+        slowest: The log latency that counts for a run that has not found a working program.
     """
 
-    baseline: Floats  # R_t, the expected log of the lowest latency, up to the last trial of a score: shape (last,)
-    first: int  # first trial of a score, counted from 1
-    best: float  # log of the lowest latency known in the space
-    slowest: float  # log latency that counts for a run that has not found a working program
+    baseline: Floats
+    first: int
+    best: float
+    slowest: float
 
     @classmethod
     def from_draws(

@@ -52,6 +52,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The content of ``submission.json``.
 
     Attributes:
+        submission: The version of the format.
         name: The name of the strategy in tables, as in its trajectories.
         track: Whether its options are those of a publication or its defaults, were tuned on the development split, or
             whether it has learned from other workloads.
@@ -63,7 +64,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         files: The SHA-256 of every other file in the bundle.
     """
 
-    submission: Literal[1] = 1  # the version of the format
+    submission: Literal[1] = 1
     name: Line
     description: Line
     authors: Annotated[list[Line], msgspec.Meta(min_length=1, max_length=100)]

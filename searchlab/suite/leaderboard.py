@@ -47,18 +47,23 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """A strategy in a leaderboard."""
+    """A strategy in a leaderboard.
+
+    Attributes:
+        behind: The difference from the leader, or None for the leader.
+        folder: The folder of its page, if it is a bundle.
+    """
 
     strategy: str
     track: str
     area: Interval
     over_random: Interval | None
-    behind: Interval | None  # None for the leader
+    behind: Interval | None
     group: str
     trials: float
     failed: float
     milliseconds: float
-    folder: str = ""  # of its page, if it is a bundle
+    folder: str = ""
 
     def cells(self) -> list[str]:
         """Return the texts of the columns after the first."""

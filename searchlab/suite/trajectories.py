@@ -40,40 +40,62 @@ USES_FILE = "test-splits.jsonl"
 
 
 class Trajectory(msgspec.Struct, frozen=True, array_like=True):
-    """One run over a table."""
+    """One run over a table.
+
+    Attributes:
+        configs: The indices of the configs in the table.
+        ended: Whether the run ended by itself.
+    """
 
     seed: int
-    configs: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]  # indices in the table
-    ended: bool = False  # whether the run ended by itself
+    configs: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
+    ended: bool = False
 
 
 class TableRuns(msgspec.Struct, frozen=True):
-    """The runs over one table, ordered by seed."""
+    """The runs over one table, ordered by seed.
 
-    digest: str  # SHA-256 of the table
+    Attributes:
+        digest: The SHA-256 of the table.
+        effective: As in the header of a log.
+        random: As in the header of a log.
+    """
+
+    digest: str
     runs: tuple[Trajectory, ...] = ()
-    effective: dict[str, Any] = {}  # as in the header of a log
-    random: RandomDraws | None = None  # as in the header of a log
+    effective: dict[str, Any] = {}
+    random: RandomDraws | None = None
 
 
 class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of one strategy, by table."""
+    """The runs of one strategy, by table.
+
+    Attributes:
+        suite: The suite's version.
+        strategy: Its name in pictures and tables.
+        trials: The largest number of trials in a run.
+        starts: As in the header of a log.
+        contrasts: As in the header of a log.
+        own_seconds: The mean time for training and proposing per run on ``host``.
+        code: The digests of the code of the policy and the cost model, unless it changed between runs.
+        test_uses: The number of variants of the policy run on the test split so far.
+    """
 
     trajectories: int = FORMAT
-    suite: str  # the suite's version
-    strategy: str  # its name in pictures and tables
+    suite: str
+    strategy: str
     policy: Plugin
     cost_model: Plugin | None = None
     features: str = ""
     batch: int
-    trials: int  # the largest number of trials in a run
-    starts: str = ""  # as in the header of a log
-    contrasts: tuple[tuple[str, str], ...] = ()  # as in the header of a log
-    own_seconds: float = 0.0  # mean time for training and proposing per run on ``host``
+    trials: int
+    starts: str = ""
+    contrasts: tuple[tuple[str, str], ...] = ()
+    own_seconds: float = 0.0
     host: str = ""
     versions: dict[str, str] = {}
-    code: dict[str, str] = {}  # digests of the code of the policy and the cost model, unless it changed between runs
-    test_uses: int | msgspec.UnsetType = msgspec.UNSET  # variants of the policy run on the test split so far
+    code: dict[str, str] = {}
+    test_uses: int | msgspec.UnsetType = msgspec.UNSET
     tables: dict[str, TableRuns]
 
     def __repr__(self) -> str:
@@ -352,11 +374,15 @@ def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajecto
 
 
 class Use(msgspec.Struct, frozen=True):
-    """An entry of the journal :data:`USES_FILE`."""
+    """An entry of the journal :data:`USES_FILE`.
+
+    Attributes:
+        strategy: The digest of policy, options, cost model, features and batch.
+    """
 
     suite: str
     policy: str
-    strategy: str  # digest of policy, options, cost model, features and batch
+    strategy: str
     label: str
 
 

@@ -67,11 +67,16 @@ Case = tuple[Trajectories, str, Trajectory]
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The content of ``manifest.json``."""
+    """The content of ``manifest.json``.
+
+    Attributes:
+        split: The split of each table.
+        files: The SHA-256 of each file, by relative path.
+    """
 
     version: str
-    split: Mapping[str, str]  # the split of each table
-    files: dict[str, str]  # SHA-256 by relative path
+    split: Mapping[str, str]
+    files: dict[str, str]
 
 
 def files_of(suite: Suite) -> dict[str, Path]:
@@ -276,12 +281,19 @@ def _run_problems(suite: Suite, trajectories: Trajectories) -> list[str]:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """The result of :func:`replay`."""
+    """The result of :func:`replay`.
 
-    runs: int  # the number of runs that were replayed
-    total: int  # the number of all runs
-    problems: list[str]  # a sentence for each run that now differs
-    without_avx512: int  # the number of runs that can be replayed only if numpy does not use AVX-512
+    Attributes:
+        runs: The number of runs that were replayed.
+        total: The number of all runs.
+        problems: A sentence for each run that now differs.
+        without_avx512: The number of runs that can be replayed only if numpy does not use AVX-512.
+    """
+
+    runs: int
+    total: int
+    problems: list[str]
+    without_avx512: int
 
     def describe(self, kind: str) -> str:
         """Describe the verification step that replayed ``kind``, such as "runs"."""

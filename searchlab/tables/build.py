@@ -48,11 +48,16 @@ BATCH = 32
 
 @dataclass(frozen=True)
 class TableRun:
-    """The run that builds a table."""
+    """The run that builds a table.
+
+    Attributes:
+        path: The table's path.
+        passes: The number of passes over all programs; 0 to keep the run's own times.
+    """
 
     run: Run
-    path: Path  # the table's path
-    passes: int = 0  # passes over all programs; 0 to keep the run's own times
+    path: Path
+    passes: int = 0
 
 
 def table_study(

@@ -104,10 +104,14 @@ class _RecordedTrials:
 
 @dataclass(frozen=True)
 class _Part:
-    """The trials that a model is trained on, and those that it predicts."""
+    """The trials that a model is trained on, and those that it predicts.
+
+    Attributes:
+        tests: The held-out trials, their features and their scores.
+    """
 
     train: TrainingData
-    tests: Sequence[tuple[_RecordedTrials, Floats, Floats]]  # held-out trials, their features and their scores
+    tests: Sequence[tuple[_RecordedTrials, Floats, Floats]]
 
 
 def _within_task(

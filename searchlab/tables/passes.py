@@ -51,15 +51,25 @@ OnBlock = Callable[[str, int, int], None]
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A line of the journal: the readings from one block. If a block has several lines, the last one counts."""
+    """A line of the journal: the readings from one block. If a block has several lines, the last one counts.
 
-    pass_: int = msgspec.field(name="pass")  # the number of the pass, from 0
-    number: int  # the number of the block in the pass, from 0
-    time: float  # when it began, in seconds since the epoch
-    sentinel: float  # the sentinel's median seconds in this block
-    seconds: tuple[tuple[float, ...], ...]  # the readings of each program; empty if it failed
-    failed: dict[int, str] = {}  # the message of each program that failed, by its place in the block
-    programs: tuple[str, ...] = ()  # the hashes of the programs
+    Attributes:
+        pass_: The number of the pass, from 0.
+        number: The number of the block in the pass, from 0.
+        time: When it began, in seconds since the epoch.
+        sentinel: The sentinel's median seconds in this block.
+        seconds: The readings of each program; empty if it failed.
+        failed: The message of each program that failed, by its place in the block.
+        programs: The hashes of the programs.
+    """
+
+    pass_: int = msgspec.field(name="pass")
+    number: int
+    time: float
+    sentinel: float
+    seconds: tuple[tuple[float, ...], ...]
+    failed: dict[int, str] = {}
+    programs: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[int, int]:
@@ -68,25 +78,39 @@ class Block(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ProgramReadings:
-    """The readings of a program."""
+    """The readings of a program.
+
+    Attributes:
+        at: When each reading was taken, in seconds since the start of the first pass.
+        failed: The message, if the program failed.
+    """
 
     seconds: tuple[float, ...] = ()
-    at: tuple[float, ...] = ()  # when each was taken, in seconds since the start of the first pass
-    failed: str = ""  # message
+    at: tuple[float, ...] = ()
+    failed: str = ""
 
 
 @dataclass
 class TimedPasses:
-    """The timing of programs in passes. Raises SearchlabError if the journal is damaged or is for other programs."""
+    """The timing of programs in passes. Raises SearchlabError if the journal is damaged or is for other programs.
+
+    Attributes:
+        trials: The successful trials, all with different programs.
+        count: The number of passes.
+        repeat: The number of readings of a program in a block; their median is one of its times in the table.
+        seed: The seed for the orders.
+        path: The path of the journal.
+        again: The number of blocks that were timed again.
+    """
 
     space: Space
-    trials: Sequence[Trial]  # successful trials, all with different programs
-    count: int  # number of passes
-    repeat: int  # readings of a program in a block; their median is one of its times in the table
-    seed: int  # the seed for the orders
-    path: Path  # the path of the journal
+    trials: Sequence[Trial]
+    count: int
+    repeat: int
+    seed: int
+    path: Path
     blocks: dict[tuple[int, int], Block] = field(default_factory=dict)
-    again: int = 0  # number of blocks that were timed again
+    again: int = 0
 
     def __post_init__(self) -> None:
         for block in read_journal(self.path, Block)[1]:

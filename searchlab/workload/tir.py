@@ -54,6 +54,7 @@ class Tir(Workload):
         operations: The number of floating-point operations per execution, or 0 if TVM cannot count them.
         outputs: The number of results, which are the last arguments.
         terms: The largest number of elements that any block reduces to a single one.
+        is_checked: Whether TVM can load the program.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Tir(Workload):
     operations: int = field(compare=False, repr=False)
     outputs: int = field(compare=False, repr=False)
     terms: int = field(compare=False, repr=False)
-    is_checked: bool = field(default=False, compare=False, repr=False)  # whether TVM can load the program
+    is_checked: bool = field(default=False, compare=False, repr=False)
 
     @classmethod
     def parse(cls, text: str) -> Self:

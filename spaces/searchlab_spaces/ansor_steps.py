@@ -51,14 +51,22 @@ class Loop(NamedTuple):
 
 @dataclass(eq=False)
 class Stage:
-    """An argument or a block of the computation, in Ansor's order."""
+    """An argument or a block of the computation, in Ansor's order.
 
-    block: SBlockRV | None = None  # None for an argument
-    buffer: str = ""  # the name of its result
+    Attributes:
+        block: The block, or None for an argument.
+        buffer: The name of its result.
+        is_cached: Whether it is a copy of what others read.
+        awaits_move: Whether a step that has not been applied yet moves it into its consumer's loops.
+        delayed: The steps that are applied after that.
+    """
+
+    block: SBlockRV | None = None
+    buffer: str = ""
     loops: list[Loop] = field(default_factory=list)
-    is_cached: bool = False  # whether it is a copy of what others read
-    awaits_move: bool = False  # whether a step that has not been applied yet moves it into its consumer's loops
-    delayed: list[Step] = field(default_factory=list)  # the steps that are applied after that
+    is_cached: bool = False
+    awaits_move: bool = False
+    delayed: list[Step] = field(default_factory=list)
 
 
 class Step(NamedTuple):

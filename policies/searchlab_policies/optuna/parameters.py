@@ -22,11 +22,16 @@ from searchlab.space import Config, Knob, Space, Value
 
 @dataclass(frozen=True)
 class Part:
-    """One parameter: the value of a knob, or one factor of a tile."""
+    """One parameter: the value of a knob, or one factor of a tile.
+
+    Attributes:
+        position: The factor's position; None for the complete value.
+        values: All values that the parameter can have.
+    """
 
     name: str
-    position: int | None  # the factor's position; None for the complete value
-    values: Sequence[Value]  # all values that the parameter can have
+    position: int | None
+    values: Sequence[Value]
 
     def extract(self, value: Value) -> Value:
         return value[self.position] if self.position is not None and isinstance(value, tuple) else value

@@ -35,14 +35,20 @@ TRANSPOSED = 8
 
 @dataclass(frozen=True)
 class Direct:
-    """The direct lowering of a workload. Its tile has ``channels`` by ``height`` x ``width`` pixels."""
+    """The direct lowering of a workload. Its tile has ``channels`` by ``height`` x ``width`` pixels.
+
+    Attributes:
+        has_block_knobs: Whether the blocks are knobs.
+        dot: Whether to use dot-product instructions; if so, depth counts words.
+        packed: Whether the weights are packed before the program runs.
+    """
 
     workload: Conv2d
     target: Target
     lanes: int
-    has_block_knobs: bool = False  # whether the blocks are knobs
-    dot: bool = False  # whether to use dot-product instructions; if so, depth counts words
-    packed: bool = False  # whether the weights are packed before the program runs
+    has_block_knobs: bool = False
+    dot: bool = False
+    packed: bool = False
 
     @property
     def depth(self) -> int:

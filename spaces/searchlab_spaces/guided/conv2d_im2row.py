@@ -32,14 +32,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Im2row:
-    """The im2row lowering of a workload. Its tile has ``channels`` by ``pixels``."""
+    """The im2row lowering of a workload. Its tile has ``channels`` by ``pixels``.
+
+    Attributes:
+        has_block_knobs: Whether the blocks are knobs.
+        dot: Whether to use dot-product instructions; if so, k counts words.
+        packed: Whether the weights are packed before the program runs.
+    """
 
     workload: Conv2d
     target: Target
     lanes: int
-    has_block_knobs: bool = False  # whether the blocks are knobs
-    dot: bool = False  # whether to use dot-product instructions; if so, k counts words
-    packed: bool = False  # whether the weights are packed before the program runs
+    has_block_knobs: bool = False
+    dot: bool = False
+    packed: bool = False
 
     @staticmethod
     def supports(workload: Conv2d) -> bool:

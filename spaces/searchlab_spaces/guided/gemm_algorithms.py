@@ -37,10 +37,13 @@ class Algorithm:
     y, then over micro-panels of x and of y. The micro-kernel iterates along s; at every step it updates the same
     micro-tile of Z, or updates C with it. The micro-tile has ``u`` scalars by ``v`` elements in vectors: v is the row
     index of A if A is resident (as in the paper). Otherwise, it is j, along which B and C are contiguous.
+
+    Attributes:
+        published: Whether the loops are in the order of the authors' programs; see :meth:`order`.
     """
 
     name: str
-    published: bool = False  # whether the loops are in the order of the authors' programs; see :meth:`order`
+    published: bool = False
 
     @property
     def operands(self) -> tuple[str, str, str]:

@@ -21,19 +21,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """The decisions of a blocked GEMM."""
+    """The decisions of a blocked GEMM.
+
+    Attributes:
+        tile: The micro-tile's size by index; UNROLLED for the index of the micro-kernel's loop.
+        lanes: The number of elements of C in a vector.
+        packed: The packed operands among A and B.
+        by_panel: The operands packed by the task that uses them, one micro-panel at a time.
+        packed_first: The operands packed before everything else.
+        register_tile: Whether the micro-tile is updated as a unit, unrolled, rather than row by row.
+        parallel: The parallel loop, such as ic or jr; or "".
+        nt: Whether B is read as [n, k].
+        batched: Whether there is a product for each element of a batch.
+    """
 
     algorithm: Algorithm
-    tile: Mapping[str, int]  # the micro-tile's size by index; UNROLLED for the index of the micro-kernel's loop
+    tile: Mapping[str, int]
     cut: Blocking
-    lanes: int  # the number of elements of C in a vector
-    packed: frozenset[str]  # the packed operands among A and B
-    by_panel: frozenset[str]  # the operands packed by the task that uses them, one micro-panel at a time
-    packed_first: frozenset[str]  # the operands packed before everything else
-    register_tile: bool  # whether the micro-tile is updated as a unit, unrolled, rather than row by row
-    parallel: str  # the parallel loop, such as ic or jr; or ""
-    nt: bool = False  # whether B is read as [n, k]
-    batched: bool = False  # whether there is a product for each element of a batch
+    lanes: int
+    packed: frozenset[str]
+    by_panel: frozenset[str]
+    packed_first: frozenset[str]
+    register_tile: bool
+    parallel: str
+    nt: bool = False
+    batched: bool = False
 
     def dims(self, operand: str) -> str:
         """Return the indices of an operand, in the order in which the program reads it."""

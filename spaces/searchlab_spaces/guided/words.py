@@ -36,12 +36,18 @@ DOT = "searchlab_dot"
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction that adds the dot products of words to the elements of a vector."""
+    """An instruction that adds the dot products of words to the elements of a vector.
+
+    Attributes:
+        intrinsic: Its name in LLVM, without the width in bits.
+        element: The element type in LLVM.
+        feature: LLVM's name for the CPU feature.
+    """
 
     title: str
-    intrinsic: str  # its name in LLVM, without the width in bits
-    element: str  # the element type in LLVM
-    feature: str  # LLVM's name for the CPU feature
+    intrinsic: str
+    element: str
+    feature: str
 
 
 INSTRUCTIONS = {

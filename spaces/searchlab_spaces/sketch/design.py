@@ -40,13 +40,20 @@ VTHREAD, THREAD = "vthread.x", "threadIdx.x"
 
 @dataclass(frozen=True)
 class Design:
-    """A space's sketches, and what is needed to turn them into programs."""
+    """A space's sketches, and what is needed to turn them into programs.
+
+    Attributes:
+        sampling: The sampling instructions of each sketch.
+        postprocs: The postprocessors, applied in order to finish a program.
+        target: The target, which includes the limits that the rules need.
+        context: The context, kept alive here because the postprocs do not own a reference to it.
+    """
 
     traces: tuple[Trace, ...]
-    sampling: tuple[tuple[Instruction, ...], ...]  # the sampling instructions of each sketch
-    postprocs: tuple[Postproc, ...]  # applied in order to finish a program
-    target: tvm.target.Target  # includes the limits that the rules need
-    context: Any  # kept alive here, because the postprocs do not own a reference to it
+    sampling: tuple[tuple[Instruction, ...], ...]
+    postprocs: tuple[Postproc, ...]
+    target: tvm.target.Target
+    context: Any
 
 
 def derive(workload: Workload, target: Target) -> Design:
@@ -124,10 +131,15 @@ def _postprocs(target: Target) -> list[Postproc]:
 
 @dataclass(frozen=True)
 class SharedBuffer:
-    """A part of an argument that a block of threads loads into shared memory."""
+    """A part of an argument that a block of threads loads into shared memory.
 
-    itemsize: int  # bytes per element, in all its copies: a software pipeline has several
-    strides: tuple[Mapping[int, int], ...]  # for each dimension, the stride of each tile, by its instruction's index
+    Attributes:
+        itemsize: The bytes per element, in all its copies: a software pipeline has several.
+        strides: For each dimension, the stride of each tile, by its instruction's index.
+    """
+
+    itemsize: int
+    strides: tuple[Mapping[int, int], ...]
 
     def size(self, extents: Sequence[int]) -> int:
         """Return the size in bytes, given the extent of each tile within a block."""
@@ -140,15 +152,23 @@ class GpuLimits:
     """The limits that a GPU's threads and shared memory set on a sketch's tiles.
 
     Every tile that these limits exclude leads to a program that MetaSchedule's VerifyGPUCode rejects.
+
+    Attributes:
+        most: The maximum extent of each axis.
+        least: The minimum number of threads in a block.
+        factors: For each sampling instruction, the axis to which each factor is bound.
+        reach: For each instruction, the factor by which later ones can multiply the threads.
+        shared_bytes: The maximum shared memory of a block.
+        inside: For each instruction, the factors whose iterations share memory.
     """
 
-    most: Mapping[str, int]  # the maximum extent of each axis
-    least: int  # the minimum number of threads in a block
-    factors: tuple[Mapping[int, str], ...]  # for each sampling instruction, the axis to which each factor is bound
-    reach: tuple[int, ...]  # for each instruction, the factor by which later ones can multiply the threads
+    most: Mapping[str, int]
+    least: int
+    factors: tuple[Mapping[int, str], ...]
+    reach: tuple[int, ...]
     shared: tuple[SharedBuffer, ...]
-    shared_bytes: int  # the maximum shared memory of a block
-    inside: tuple[tuple[int, ...], ...]  # for each instruction, the factors whose iterations share memory
+    shared_bytes: int
+    inside: tuple[tuple[int, ...], ...]
 
     @cached_property
     def start(self) -> tuple[int, ...]:

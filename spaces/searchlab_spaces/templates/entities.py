@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Split:
-    """A chosen split."""
+    """A chosen split.
 
-    size: Tile  # the extent of every part, outermost first; in AutoTVM, the outermost is -1
+    Attributes:
+        size: The extent of every part, outermost first; in AutoTVM, the outermost is -1.
+    """
+
+    size: Tile
 
     def apply(self, sch: Schedule, loop: LoopRV) -> list[LoopRV]:
         """Split ``loop``, with a guard if the tile extends past its end, and return the loops, outermost first."""
@@ -32,9 +36,13 @@ class Split:
 
 @dataclass(frozen=True)
 class Reorder:
-    """A chosen order."""
+    """A chosen order.
 
-    perm: Tile  # perm[i] is the old position of the i-th loop
+    Attributes:
+        perm: The permutation: perm[i] is the old position of the i-th loop.
+    """
+
+    perm: Tile
 
     def apply(self, sch: Schedule, loops: Sequence[LoopRV]) -> list[LoopRV]:
         """Reorder ``loops`` and return them in their new order.
@@ -48,9 +56,13 @@ class Reorder:
 
 @dataclass(frozen=True)
 class Annotate:
-    """Chosen annotations."""
+    """Chosen annotations.
 
-    anns: tuple[str, ...] | tuple[int, ...]  # one word per loop; with "locate_cache", the positions of some loops
+    Attributes:
+        anns: One word per loop; with "locate_cache", the positions of some loops.
+    """
+
+    anns: tuple[str, ...] | tuple[int, ...]
 
     def apply(
         self,

@@ -155,9 +155,13 @@ def cover(extent: int, tile: Tile) -> Tile:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """A loop for which knobs can be defined before the loop exists."""
+    """A loop for which knobs can be defined before the loop exists.
 
-    length: int | None = None  # None if it depends on a choice
+    Attributes:
+        length: The length, or None if it depends on a choice.
+    """
+
+    length: int | None = None
 
 
 class TemplateConfig:

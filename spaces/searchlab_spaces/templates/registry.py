@@ -31,12 +31,17 @@ to ``schedule``, the ``tvm.s_tir.Schedule`` of the workload's ``main``, to obtai
 
 @dataclass(frozen=True)
 class Template:
-    """A registered template."""
+    """A registered template.
+
+    Attributes:
+        op: The operator; empty for any.
+        target: The target kind; empty for any.
+    """
 
     name: str
     function: Function
-    op: str = ""  # empty for any op
-    target: str = ""  # the target kind; empty for any
+    op: str = ""
+    target: str = ""
 
     def check(self, workload: Workload, target: Target) -> None:
         """Raise UnsupportedWorkload if the template does not support ``workload`` on ``target``."""
