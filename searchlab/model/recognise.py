@@ -28,8 +28,8 @@ def recognise(function: Any, name: str = "") -> Workload | None:
     """
     from ..apply.matching import FlatFunction, inline_blocks, match_arguments
 
-    computation = FlatFunction(function)
-    if computation.arguments is None:
+    original = FlatFunction(function)
+    if original.arguments is None:
         return None
     function = inline_blocks(function)
     parts = _split_reduction(function)
@@ -40,9 +40,9 @@ def recognise(function: Any, name: str = "") -> Workload | None:
     dtypes = {str(operand.ty.dtype.dtype) for operand in operands}
     if len(dtypes) != 1 or not all(shapes):
         return None
-    for plain in _products(shapes, dtypes.pop()):
-        for candidate in _with_epilogue(plain, function, result, rest, name):
-            if match_arguments(computation, FlatFunction(candidate.prim_func())) is not None:
+    for workload in _products(shapes, dtypes.pop()):
+        for candidate in _with_epilogue(workload, function, result, rest, name):
+            if match_arguments(original, FlatFunction(candidate.prim_func())) is not None:
                 return candidate
     return None
 

@@ -154,11 +154,9 @@ class Ansor(Scheduler):
 
     def _similar(self, task: int) -> list[int]:
         group = self._groups[task]
-        return (
-            [other for other, other_group in enumerate(self._groups) if other_group == group and other != task]
-            if group
-            else []
-        )
+        if not group:
+            return []
+        return [other for other, other_group in enumerate(self._groups) if other_group == group and other != task]
 
     def _speed(self, task: int) -> float:
         """Return a task's throughput in FLOP/s."""

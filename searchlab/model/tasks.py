@@ -226,16 +226,16 @@ def load_model(reference: str) -> tvm.IRModule:
     return to_module(_result_of(function, reference), reference)
 
 
-def to_module(value: Any, what: str) -> tvm.IRModule:
+def to_module(value: Any, source: str) -> tvm.IRModule:
     """Return the Relax module that is ``value`` or its first item. Raises SearchlabError if there is none."""
     import tvm
     from tvm import relax
 
     module = value[0] if isinstance(value, tuple) and value else value  # as returned by nn.Module.export_tvm
     if not isinstance(module, tvm.IRModule):
-        raise SearchlabError(f"{what} must return a Relax module (tvm.IRModule), not {type(value).__name__}")
+        raise SearchlabError(f"{source} must return a Relax module (tvm.IRModule), not {type(value).__name__}")
     if not any(isinstance(function, relax.Function) for function in module.functions.values()):
-        raise SearchlabError(f"the module that {what} returned contains no Relax function")
+        raise SearchlabError(f"the module that {source} returned contains no Relax function")
     return module
 
 

@@ -105,13 +105,15 @@ def paired_difference(first: Sequence[Floats], second: Sequence[Floats], cluster
         ahead=int((means > 0).sum()),
         level=int((means == 0).sum()),
         behind=int((means < 0).sum()),
-        on_these=_on_these(value, paired),
-        on_others=_on_other_members(value, means, owners) if clustered else _on_others(value, means),
+        on_these=_answer_for_these_workloads(value, paired),
+        on_others=_answer_for_other_members(value, means, owners)
+        if clustered
+        else _answer_for_other_workloads(value, means),
         clusters=len(set(owners)) if clustered else 0,
     )
 
 
-def _on_these(value: float, paired: Sequence[Floats]) -> Answer:
+def _answer_for_these_workloads(value: float, paired: Sequence[Floats]) -> Answer:
     if not paired:
         return no_answer(value, "The strategies have no seed in common on any workload.")
     counts = np.array([len(differences) for differences in paired])
@@ -120,37 +122,37 @@ def _on_these(value: float, paired: Sequence[Floats]) -> Answer:
     variances = np.array([differences.var(ddof=1) for differences in paired]) / counts
     if not variances.any():
         return no_answer(value, "All seeds give the same difference, so they do not show how differences vary.")
-    return _t(value, float(variances.sum()) / len(paired) ** 2, satterthwaite(variances, counts - 1))
+    return _t_answer(value, float(variances.sum()) / len(paired) ** 2, satterthwaite(variances, counts - 1))
 
 
-def _on_others(value: float, means: Floats) -> Answer:
+def _answer_for_other_workloads(value: float, means: Floats) -> Answer:
     if len(means) < MIN_WORKLOADS:
-        takes = f"A claim about other workloads needs {MIN_WORKLOADS} workloads that both strategies ran on"
-        return no_answer(value, f"{takes}; there {number_phrase(len(means))}.")
+        requirement = f"A claim about other workloads needs {MIN_WORKLOADS} workloads that both strategies ran on"
+        return no_answer(value, f"{requirement}; there {number_phrase(len(means))}.")
     if (means == means[0]).all():
         return no_answer(value, "All workloads give the same difference, so they do not show how differences vary.")
-    return _t(value, float(means.var(ddof=1)) / len(means), len(means) - 1)
+    return _t_answer(value, float(means.var(ddof=1)) / len(means), len(means) - 1)
 
 
-def _on_other_members(value: float, means: Floats, owners: Sequence[str]) -> Answer:
+def _answer_for_other_members(value: float, means: Floats, owners: Sequence[str]) -> Answer:
     if len(means) < MIN_WORKLOADS:
-        return _on_others(value, means)
+        return _answer_for_other_workloads(value, means)
     members = [means[[owner == other for other in owners]] for owner in dict.fromkeys(owners)]
-    if single := sum(len(own) < 2 for own in members):
+    if single := sum(len(values) < 2 for values in members):
         return no_answer(
             value,
             f"A claim about other devices needs runs of each kernel on at least 2 devices; {single} ran on only one.",
         )
-    counts = np.array([len(own) for own in members])
-    variances = np.array([own.var(ddof=1) for own in members])
+    counts = np.array([len(values) for values in members])
+    variances = np.array([values.var(ddof=1) for values in members])
     if not variances.any():
         return no_answer(value, "All devices give the same difference, so they do not show how differences vary.")
     # The estimate is sum_k n_k m_k / N, where m_k is the mean of the n_k members of cluster k.
     parts = counts * variances
-    return _t(value, float(parts.sum()) / len(means) ** 2, satterthwaite(parts, counts - 1))
+    return _t_answer(value, float(parts.sum()) / len(means) ** 2, satterthwaite(parts, counts - 1))
 
 
-def _t(value: float, variance: float, df: float) -> Answer:
+def _t_answer(value: float, variance: float, df: float) -> Answer:
     p = 2 * float(stdtr(df, -abs(value) / math.sqrt(variance)))
     return Answer(t_interval(value, variance, df), p)
 

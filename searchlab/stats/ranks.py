@@ -47,15 +47,15 @@ def rank_sum_test(first: Floats, second: Floats) -> float:
     18(1), 1947; ties as in Lehmann, "Nonparametrics: statistical methods based on ranks", 1975). Infinities are tied.
     """
     size = len(first)
-    ranks = _doubled_ranks(np.concatenate((first, second)))
+    ranks = _double_ranks(np.concatenate((first, second)))
     if size == 0 or size == len(ranks) or (ranks == ranks[0]).all():
         return 1.0
     if len(ranks) > EXACT_RANK_SUM:
         from scipy.stats import mannwhitneyu  # importing scipy.stats takes most of a second
 
         return float(mannwhitneyu(ranks[:size], ranks[size:], method="asymptotic").pvalue)
-    ways = _subsets(tuple(sorted(ranks.tolist())), size)
-    return _two_sided_p(ways, int(ranks[:size].sum()), size * ranks.sum() / len(ranks))
+    counts = _count_subsets(tuple(sorted(ranks.tolist())), size)
+    return _two_sided_p(counts, int(ranks[:size].sum()), size * ranks.sum() / len(ranks))
 
 
 def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
@@ -72,48 +72,48 @@ def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
     """
     differ = first != second
     differences = round_to_largest(first[differ] - second[differ])
-    signed = np.sign(differences).astype(np.int64) * _doubled_ranks(np.abs(differences))
-    ranks = np.abs(signed)
-    effect = float(signed.sum() / ranks.sum()) if len(signed) else 0.0
+    signed_ranks = np.sign(differences).astype(np.int64) * _double_ranks(np.abs(differences))
+    ranks = np.abs(signed_ranks)
+    effect = float(signed_ranks.sum() / ranks.sum()) if len(signed_ranks) else 0.0
     if len(ranks) > EXACT_SIGNED_RANK:
         from scipy.stats import wilcoxon
 
-        return effect, float(wilcoxon(signed, method="asymptotic").pvalue)
-    ways = _signs(tuple(sorted(ranks.tolist())))
-    return effect, _two_sided_p(ways, int(ranks[signed > 0].sum()), ranks.sum() / 2)
+        return effect, float(wilcoxon(signed_ranks, method="asymptotic").pvalue)
+    counts = _count_signs(tuple(sorted(ranks.tolist())))
+    return effect, _two_sided_p(counts, int(ranks[signed_ranks > 0].sum()), ranks.sum() / 2)
 
 
 @lru_cache(maxsize=32)  # without ties, the ranks are the same for all pairs in a report
-def _subsets(ranks: tuple[int, ...], size: int) -> Floats:
+def _count_subsets(ranks: tuple[int, ...], size: int) -> Floats:
     """Return the number of subsets of ``size`` ranks for each sum, starting from 0."""
-    ways = np.zeros((size + 1, sum(ranks) + 1))  # row k: number of subsets of k of the ranks so far
-    ways[0, 0] = 1.0
+    counts = np.zeros((size + 1, sum(ranks) + 1))  # row k: number of subsets of k of the ranks so far
+    counts[0, 0] = 1.0
     for rank in ranks:
-        ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank]
-    return np.asarray(ways[size])
+        counts[1:, rank:] += counts[:-1, : counts.shape[1] - rank]
+    return np.asarray(counts[size])
 
 
 @lru_cache(maxsize=32)
-def _signs(ranks: tuple[int, ...]) -> Floats:
+def _count_signs(ranks: tuple[int, ...]) -> Floats:
     """Return the number of ways to assign signs to ``ranks`` for each sum of positive ranks, starting from 0."""
-    ways = np.zeros(sum(ranks) + 1)
-    ways[0] = 1.0
+    counts = np.zeros(sum(ranks) + 1)
+    counts[0] = 1.0
     for rank in ranks:
-        ways[rank:] += ways[: len(ways) - rank]
-    return ways
+        counts[rank:] += counts[: len(counts) - rank]
+    return counts
 
 
-def _doubled_ranks(values: Floats) -> Ints:
+def _double_ranks(values: Floats) -> Ints:
     """Return twice the mid-rank of each value, from 1 for the lowest."""
     _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((2 * np.cumsum(counts) - counts + 1)[index])
 
 
-def _two_sided_p(ways: Floats, observed: int, mean: float) -> float:
+def _two_sided_p(counts: Floats, observed: int, mean: float) -> float:
     """Return the fraction of ways, given their number by sum, at least as far from ``mean`` as ``observed``."""
     # Sums are integers and the mean is a multiple of 1 / runs, so unequal distances differ by far more than this.
-    far = np.abs(np.arange(len(ways)) - mean) >= abs(observed - mean) - 1e-3
-    return float(min(1.0, ways[far].sum() / ways.sum()))
+    far = np.abs(np.arange(len(counts)) - mean) >= abs(observed - mean) - 1e-3
+    return float(min(1.0, counts[far].sum() / counts.sum()))
 
 
 def holm(p: Floats) -> Floats:
@@ -131,4 +131,4 @@ def holm(p: Floats) -> Floats:
 
 def average_ranks(scores: Floats) -> Floats:
     """Return each strategy's mean rank over workloads (1 is best). ``scores`` have shape (workloads, strategies)."""
-    return np.asarray(np.mean([_doubled_ranks(-row) for row in scores], axis=0) / 2)
+    return np.asarray(np.mean([_double_ranks(-row) for row in scores], axis=0) / 2)
