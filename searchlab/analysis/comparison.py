@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -218,9 +219,21 @@ class Comparison:
     def _frame(self, name: str) -> pd.DataFrame:
         return number_tables(self.summary, self.runs, run_programs(self.runs))[name].frame()
 
-    def plot_convergence(self, workload: object = None, *, by: str = "trials") -> alt.LayerChart:
-        """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds."""
-        return self._plot(self._item(workload).workload, "convergence", by)
+    def plot_convergence(self, workload: object = None, *, by: str = "trials") -> alt.LayerChart | alt.ConcatChart:
+        """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds.
+
+        Without a workload, all workloads are plotted, each in a small chart.
+        """
+        if workload is not None or len(self.runs) == 1:
+            return self._plot(self._item(workload).workload, "convergence", by)
+        import altair as alt
+
+        charts = [
+            self._plot(name, "convergence", by).properties(width=260, height=160, title=name) for name in self.runs
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the charts share the legend, in which strategies are highlighted
+            return alt.concat(*charts, columns=3)
 
     def plot_importances(self, workload: object = None, *, space: str = "") -> alt.LayerChart:
         """Plot how much each knob matters. ``space`` is the name of the space if there are several."""

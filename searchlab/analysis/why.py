@@ -84,8 +84,9 @@ def practical_size(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> st
         return ""
     ratios = [np.median(ahead.curves[:, -1]) / np.median(behind.curves[:, -1]) for _, behind, ahead in pairs]
     gain = math.exp(np.log(ratios).mean()) - 1
-    size = f"{100 * abs(gain):.1f} %"
-    faster = f"{size} {'faster' if gain > 0 else 'slower'} than" if round(100 * gain, 1) else "as fast as"
+    faster = f"{100 * abs(gain):.1f} % {'faster' if gain > 0 else 'slower'} than"
+    if gain > 1 or not round(100 * gain, 1):
+        faster = f"{f'{1 + gain:.1f} times ' * (gain > 1)}as fast as"
     over = f" (geometric mean over {len(pairs)} workloads)" * (len(pairs) > 1)
     share = float(np.median([_share_to_match(behind, ahead) for _, behind, ahead in pairs]))
     match = MATCH.format(share=percent(share)) * (share < 1 and gain >= 0)

@@ -93,7 +93,7 @@ def shape(model: CostModelSubject) -> None:
                 raise Breach(f"for {count} rows, it returns {type(scored).__name__} {form}".rstrip())
 
 
-@rule("clip values that may overflow, and guard against division by 0", BASIC)
+@rule("replace NaN in features, clip values that may overflow, and guard against division by 0", BASIC)
 def finite(model: CostModelSubject) -> None:
     """Its predictions are finite, including those for new rows."""
     _check_finite(model, *data(100))

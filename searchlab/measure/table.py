@@ -19,7 +19,7 @@ import numpy as np
 
 from ..arrays import Floats
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
-from ..errors import SearchlabError, warn
+from ..errors import SearchlabError, UnsupportedWorkload, warn
 from ..log.format import Header, Record, find_logs, read_header, read_log, read_logs_in
 from ..log.programs import SAMPLE, ChangedProgram, check_sample
 from ..machine.host import own_cores
@@ -111,6 +111,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         """Return the space called ``name`` with the options recorded for ``workload``, or None if no log has both.
 
         Raises:
+            UnsupportedWorkload: If no log is for ``workload``.
             SearchlabError: If the logs have different options.
         """
         headers = self.headers(base).items()
@@ -118,6 +119,9 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
             (path, header.space) for path, header in headers if (header.workload, header.space.name) == (workload, name)
         ]
         if not matches:
+            contained = sorted({header.workload for _, header in headers})
+            if workload not in contained:
+                raise UnsupportedWorkload(f"{self.path} contains {', '.join(contained)}, but not {workload}")
             return None
         (first, space), *rest = matches
         for path, other in rest:

@@ -202,8 +202,9 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"a contrast needs two different strategies, not {list(pair)}")
         for name in ("policies", "cost_models", *(() if self.suite else ("workloads", "spaces"))):
             if not getattr(self, name) and not (name == "policies" and self.suite and self.claims):
-                hint = "; add one, or specify a suite" if name in SUITE_KEYS else ""
-                raise ValueError(f"{name} must not be empty{hint}")
+                suite = ", or specify a suite" if name in SUITE_KEYS else ""
+                kind = name.replace("_", "")
+                raise ValueError(f"{name} must not be empty; add one from searchlab list {kind}{suite}")
         titles = [entry.title for entry in self.space_entries]
         for entry in self.policy_entries:
             for name in entry.spaces:

@@ -156,6 +156,13 @@ def test_charts_are_restyled_combined_and_saved(comparison: Comparison, tmp_path
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_convergence_on_all_workloads_is_a_grid(comparison: Comparison, tmp_path: Path) -> None:
+    grid = comparison.plot_convergence()
+    assert [chart["title"] for chart in grid.to_dict()["concat"]] == comparison.workloads
+    grid.save(tmp_path / "grid.svg")
+    assert all(workload in (tmp_path / "grid.svg").read_text() for workload in comparison.workloads)
+
+
 def test_verdicts_are_those_of_the_report(comparison: Comparison) -> None:
     assert comparison.verdicts == {item.workload: item.verdict for item in comparison.summary.workloads}
     first, *others = comparison.verdict.splitlines()
@@ -198,7 +205,7 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
         (lambda d: compare({1: d}), "a label must be a non-empty string, not 1"),  # type: ignore[dict-item]
         (lambda d: compare({"a": d, "b": d}), "is passed twice, with the label 'a' and the label 'b'"),
         (lambda d: compare(d, {"b": d}), "is passed twice, with no label and the label 'b'"),
-        (lambda d: compare(d).plot_convergence(), "there are 2 workloads; specify one: gemm:100x100x50"),
+        (lambda d: compare(d).plot_values(), "there are 2 workloads; specify one: gemm:100x100x50"),
         (
             lambda d: compare(d).plot_convergence("gemm:100x100x5"),
             "this comparison contains no workload 'gemm:100x100x5'",
@@ -242,5 +249,6 @@ def test_frames_and_figures_are_typed() -> None:
             if name.endswith("_frame"):
                 assert get_type_hints(getattr(kind, name), localns=names)["return"] is pd.DataFrame
             if name.startswith("plot_"):
-                assert get_type_hints(getattr(kind, name), localns=names)["return"] is alt.LayerChart
+                chart = get_type_hints(getattr(kind, name), localns=names)["return"]
+                assert chart in (alt.LayerChart, alt.LayerChart | alt.ConcatChart)
     assert (Path(searchlab.__file__).parent / "py.typed").is_file()

@@ -52,6 +52,15 @@ def test_the_size_of_a_difference_is_stated_in_practice(tmp_path: Path) -> None:
     assert practical_size("quick", "none", runs) == ""
 
 
+def test_large_differences_are_ratios(tmp_path: Path) -> None:
+    write(tmp_path, "quick", 0, [12, 12])
+    write(tmp_path, "slow", 0, [1, 1])
+    runs = list(read_runs(tmp_path).values())
+    assert practical_size("slow", "quick", runs).startswith(
+        "The best programs of quick are 12.0 times as fast as those"
+    )
+
+
 def test_programs_that_are_slower_in_the_end_match_nothing(tmp_path: Path) -> None:
     for workload, final in ((WORKLOAD, 20), (OTHER, 2)):
         write(tmp_path, "quick", 0, [8, 8, 8, final], workload=workload)

@@ -353,6 +353,8 @@ def test_a_table_of_a_function_is_resumed_and_searched(module: Callable[[str], N
     measure = {"kind": "table", "path": str(path)}
     result = tune("python:objective:f", space="parameters", policy="grid", log=tmp_path / "a.jsonl", measure=measure)
     assert result.best.config == table.best.config and len(result.trials) == 7
+    with pytest.raises(SearchlabError, match=r"cost\.parquet contains python:objective:f, but not python:objective:g"):
+        tune("python:objective:g", measure=measure)
     with pytest.raises(SearchlabError, match=r"must end in \.parquet or \.jsonl"):
         searchlab.build_table("python:objective:f", SPACE, tmp_path / "table.csv")
 
@@ -366,6 +368,7 @@ def test_functions_on_the_command_line(module: Callable[[str], None], tmp_path: 
     assert "best of 4: 1.010 ms with {'x': 1, 'y': 1}" in done.stdout and "show the program" not in done.stdout
     best = run_command("best", "a.jsonl", cwd=tmp_path)
     assert best.stdout.startswith("python:objective:f: 1.010 ms, trial 0\n  x = 1\n")
+    assert "\nimportance of knobs: x 50 % and y 50 %\n" in best.stdout
     shown = run_command("best", "a.jsonl", "--show", "tir", cwd=tmp_path)
     assert shown.returncode == 2 and "has no program" in shown.stderr
     report = run_command("report", "a.jsonl", "--out", "report", cwd=tmp_path)

@@ -271,7 +271,7 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
         ({"measure": {"repaet": 2}}, "unknown key 'repaet' in measure .*did you mean 'repeat'"),
         ({"trials": 0}, "trials cannot be 0; it must be a whole number from 1 to 1000000000, or a string, or null"),
         ({"seeds": [1, 1]}, "seeds must be .*, not \\[1, 1\\]"),
-        ({"workloads": []}, "workloads must not be empty"),
+        ({"workloads": []}, "workloads must not be empty; add one from searchlab list workloads"),
         ({"workloads": ["gemm:1x1"]}, "needs 3 whole numbers"),
         ({"workloads": ["gemm:8x8x8", "gemm:8x8x8:float32"]}, "two workload entries are called 'gemm:8x8x8'"),
         (
