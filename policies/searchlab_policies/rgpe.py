@@ -130,7 +130,7 @@ class Rgpe(GpPrior):
         target = processes[-1]
         subset = slice(None) if len(target.values) <= RANKED else np.sort(rng.permutation(len(target.values))[:RANKED])
         rows, values = target.rows[subset], target.values[subset]
-        mean, deviation = (rows[subset] for rows in target.leave_one_out())
+        mean, deviation = (part[subset] for part in target.leave_one_out())
         left_out = mean + deviation * rng.standard_normal((self.samples, len(values)))
         losses = [
             _count_misranked(draws, draws, values)

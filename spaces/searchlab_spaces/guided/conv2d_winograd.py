@@ -214,7 +214,7 @@ class Winograd:
             name="image",
         )
         t = te.reduce_axis((0, KERNEL), "t")
-        tiles = te.compute(
+        padded_weight = te.compute(
             (stripes, chunks, channels, chunk, KERNEL, KERNEL),
             lambda stripe, block, o, lane, y, x: weight[
                 least(stripe * channels + o, w.co - 1), least(block * chunk + lane, w.ci - 1), y, x
@@ -223,7 +223,9 @@ class Winograd:
         )
         kernel_rows = te.compute(
             (stripes, chunks, channels, SIDE, KERNEL, chunk),
-            lambda stripe, block, o, a, s, lane: te.sum(tiles[stripe, block, o, lane, t, s] * kernel_by[a, t], axis=t),
+            lambda stripe, block, o, a, s, lane: te.sum(
+                padded_weight[stripe, block, o, lane, t, s] * kernel_by[a, t], axis=t
+            ),
             name="kernel_rows",
         )
         u = te.reduce_axis((0, KERNEL), "u")
