@@ -454,6 +454,16 @@ def test_progress_is_printed_in_lines_where_bars_cannot_be(monkeypatch: pytest.M
     assert [line.split(",")[0] for line in lines] == ["block of times: 1 of 4 done", "block of times: 2 of 4 done"]
 
 
+def test_the_last_line_of_progress_shows_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, the last line was that of a run that was still in progress."""
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    printed = io.StringIO()
+    tune(lambda x: x, {"x": [2, 1, 3, 4]}, policy="grid", trials=4, batch=1, progress=Console(file=printed, width=40))
+    first, *_, last = printed.getvalue().splitlines()
+    assert " of 4 done" in first and last.endswith("seed 0: 4 of 4 done, 1.000 s")
+    assert printed.getvalue().count("4 of 4") == 1
+
+
 def test_the_best_of_a_directory(study: Path, tmp_path: Path) -> None:
     table = json.loads(searchlab("best", tmp_path / "table.jsonl", "--json").stdout)
     (best,) = json.loads(searchlab("best", tmp_path, "--json").stdout)
