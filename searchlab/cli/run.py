@@ -124,6 +124,8 @@ def run(
             count_jobs(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())
         _say_forecast(loaded, select_shard(runs, part, parts), directory, is_local, as_json)
         return
+    if not quiet and any(not run.settings.replays for run in runs):
+        say(f"see the results so far in a browser: searchlab watch {directory}", err)
     failed = summary = None
     with interruptible():
         try:

@@ -375,6 +375,10 @@ def test_functions_on_the_command_line(module: Callable[[str], None], tmp_path: 
     assert "python:objective:f: best known 1.010 ms, by grid" in report.stdout
     page = (tmp_path / "report" / "report.html").read_text()
     assert "1.010 ms" in page and "GFLOPS" not in page.partition("<main")[2].partition("<script")[0]
+    study = 'workloads = ["python:objective:f"]\npolicies = ["grid"]\nspaces = [{ x = [1, 2], y = [1, 2] }]\n'
+    (tmp_path / "study.toml").write_text(study)
+    ran = run_command("run", "study.toml", cwd=tmp_path)
+    assert "see the results so far in a browser: searchlab watch results/study\n" in ran.stderr
     built = run_command("table", "build", "python:objective:f", "--space", space, "--out", "t.parquet", cwd=tmp_path)
     assert "4 configs" in built.stdout
 
