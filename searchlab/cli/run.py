@@ -17,7 +17,7 @@ from ..analysis.runs import ComparedRuns
 from ..analysis.watch import StudyProgress, WatchServer
 from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
-from ..executors.contract import count_jobs
+from ..executors.contract import EXECUTORS, count_jobs
 from ..log.forecast import RunStatus, duration, forecast, total_left
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
@@ -25,8 +25,13 @@ from ..machine.host import available_cores
 from ..options import Jobs, Seed, Trials
 from ..plugins import unregistered_code
 from ..run.open import open_runs
+<<<<<<< HEAD
 from ..run.plan import DEFAULT_POLICY, SPACES_TRIED, Run, parse_shard, select_shard
 from ..run.study import Study
+=======
+from ..run.plan import DEFAULT_POLICY, Run, parse_shard, select_shard
+from ..run.study import Study, choose_executor
+>>>>>>> 19630ee5 (A dry run refuses unknown executors; commands run in a directory that was removed)
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
 from ..workload.parse import kind_of
@@ -120,7 +125,9 @@ def run(
         say(f"note: {reason}", notes)
     if dry_run:
         is_local = executor is None and loaded.spec.executor is None
-        if is_local:  # refuses what the run would refuse
+        if plugin := choose_executor(loaded.spec.executor, executor, jobs):  # refuses what the run would refuse
+            EXECUTORS.check_options(plugin.name, EXECUTORS.load(plugin.name), plugin.options)
+        if is_local:
             count_jobs(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())
         _say_forecast(loaded, select_shard(runs, part, parts), directory, is_local, as_json)
         return

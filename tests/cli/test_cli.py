@@ -388,6 +388,14 @@ def test_a_dry_run_says_what_would_be_run(study: Path, tmp_path: Path) -> None:
     assert "needs at least 4 seeds; the study has 2" in last
 
 
+@pytest.mark.parametrize("executor", ["nowhere", "local", "dask://"])
+def test_a_dry_run_refuses_what_a_run_refuses(executor: str, study: Path, tmp_path: Path) -> None:
+    study.write_text('executor = { name = "local", options = { job = 2 } }' + STUDY)
+    words = ["run", study, "--executor", executor]
+    dry, real = (searchlab(*words, *more, cwd=tmp_path) for more in (["--dry-run"], []))
+    assert dry.returncode == real.returncode == 2 and dry.stderr.splitlines()[-1] == real.stderr.splitlines()[-1]
+
+
 def test_results_beside_the_study_file_are_pointed_out(study: Path, tmp_path: Path) -> None:
     (elsewhere := tmp_path / "elsewhere").mkdir()
     (tmp_path / "results" / "study").mkdir(parents=True)
