@@ -151,6 +151,11 @@ def test_a_function_receives_knobs_or_the_config(function: Callable[..., float])
     assert [trial.cost for trial in result.trials] == [4, 5, 5, 6]
 
 
+def test_a_parameter_that_is_not_a_knob_is_named() -> None:
+    with pytest.warns(SearchlabWarning, match=r"has the parameters x, z; they must be names of knobs \(x, y\)"):
+        tune(lambda x, z: x + z, SPACE, policy="grid", trials=1)
+
+
 def test_memory_is_limited(tmp_path: Path) -> None:
     def fill(config: dict[str, Any]) -> float:
         return float(np.ones(config["mb"] << 17).sum())
