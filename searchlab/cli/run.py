@@ -25,13 +25,8 @@ from ..machine.host import available_cores
 from ..options import Jobs, Seed, Trials
 from ..plugins import unregistered_code
 from ..run.open import open_runs
-<<<<<<< HEAD
 from ..run.plan import DEFAULT_POLICY, SPACES_TRIED, Run, parse_shard, select_shard
-from ..run.study import Study
-=======
-from ..run.plan import DEFAULT_POLICY, Run, parse_shard, select_shard
 from ..run.study import Study, choose_executor
->>>>>>> 19630ee5 (A dry run refuses unknown executors; commands run in a directory that was removed)
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
 from ..workload.parse import kind_of
