@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from searchlab.costmodel.features import make_features
+from searchlab.space import Config
 from searchlab.workload import parse_workload
 from searchlab_policies.gaussian_process import Encoding
 from searchlab_policies.gp_2 import Gp2
+from searchlab_policies.gp_prior import GpPrior
 from searchlab_policies.pruner import SymbolAnalyzer
 from searchlab_policies.random import Random
+from searchlab_spaces.parameters import Parameters
 from searchlab_spaces.templates import KnobTemplate
 from tests.support import toys
 from tests.support.policies import CPU
@@ -45,3 +48,11 @@ def test_what_gp_2_has_learnt_is_faster_than_random(warm: bool) -> None:
     typical = np.median([min(trial.cost, 1.0) for trial in at_random])
     assert np.median(costs[8:]) < 0.7 * typical
     assert (np.median(costs[:8]) < 0.7 * typical) == warm
+
+
+def test_without_tiles_and_programs_gp_2_is_gp_prior() -> None:
+    def trials(policy: type[GpPrior]) -> list[Config]:
+        space = Parameters(parse_workload("python:m:f"), CPU, parameters={"x": list(range(1, 65)), "y": [1, 2, 4, 8]})
+        return [trial.config for trial in toys.run(policy(space, seed=0, points=50, neighbours=20), toys.smooth, 24)]
+
+    assert trials(Gp2) == trials(GpPrior)
