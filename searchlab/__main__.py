@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 
 
 def main() -> None:
@@ -22,6 +23,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if not sys.flags.safe_path:
-        del sys.path[:1]  # the current directory, where any file could hide an installed module
+    with suppress(FileNotFoundError):  # it has been removed, and is not in sys.path
+        if not sys.flags.safe_path and os.getcwd():
+            del sys.path[:1]  # the current directory, where any file could hide an installed module
     main()

@@ -334,7 +334,10 @@ def untrusted_error(path: str, title: str) -> SearchlabError:
 
 def _find_in_current_directory(package: str) -> None:
     """Append the current directory to ``sys.path`` if ``package`` is there and nowhere else."""
-    directory = os.getcwd()
+    try:
+        directory = os.getcwd()
+    except FileNotFoundError:  # it has been removed
+        return
     if package in sys.modules or directory in sys.path or "" in sys.path:
         return
     is_here = os.path.isfile(os.path.join(directory, f"{package}.py")) or os.path.isdir(

@@ -7,6 +7,7 @@ other distributions, whose versions logs record instead.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import functools
 import hashlib
@@ -20,7 +21,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from pkgutil import get_importer
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from .options import is_numpy
@@ -69,14 +70,10 @@ def source_digest(*objects: Any) -> str:
         >>> source_digest(Policy) == source_digest(NeverTwice)
         True
     """
-    definitions = [
-        definition
-        for item in map(_unwrap, objects)
-        for definition in (item.__mro__ if isinstance(item, type) else (item,))
-    ]
-    packages = {_package(name) for item in definitions if _has_file(name := getattr(item, "__module__", None) or "")}
-    partials = [item for item in objects if isinstance(item, functools.partial)]  # whose arguments count, too
-    parts, pending = _code_of([*definitions, *partials])
+    definitions = [base for item in objects for base in (item.__mro__ if isinstance(item, type) else (item,))]
+    modules = [getattr(_unwrap(item), "__module__", None) or "" for item in definitions]
+    packages = {_package(name) for name in modules if _has_file(name)}
+    parts, pending = _code_of(definitions)
     visited: set[str] = set()
     while pending:
         name = pending.pop()
@@ -98,9 +95,7 @@ def source_digest(*objects: Any) -> str:
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _NAMES = {"__doc__", "__module__", "__firstlineno__", "__static_attributes__", "__dict__", "__weakref__"}
 _PLAIN = (str, int, float, complex, bytes, type(None), set, frozenset)
-
-_HAS_DOCSTRING: int = getattr(inspect, "CO_HAS_DOCSTRING", 0)
-"""The flag of code with a docstring, which exists since Python 3.14; else 0."""
+_HAS_DOCSTRING: int = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # since Python 3.14
 
 
 def files_digest(paths: Iterable[Path]) -> str:
@@ -267,14 +262,15 @@ def _file_digest(path: Path) -> str:
 
 
 def _unwrap(item: Any) -> Any:
-    """Return what a decorator, a descriptor or a partial function wraps."""
-    while True:
+    """Return what a descriptor, a partial function or another object that is no function or method wraps."""
+    while not isinstance(item, FunctionType | MethodType):
         inner = getattr(item, "__wrapped__", None) or getattr(item, "__func__", None)
         if isinstance(item, functools.partial | functools.cached_property):
             inner = item.func
         if inner is None or isinstance(item, type | ModuleType):
             return item
         item = inner
+    return item
 
 
 def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
@@ -282,12 +278,15 @@ def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
 
     The source of a class or function in a user's file does not say to which values its variables are bound: those of a
     function that returns the class, or globals that are read from the command line. The code contains these values if
-    they are plain data. Private attributes and globals are left out, since many are caches.
+    they are plain data. Private attributes and globals are left out, since many are caches. In a script or a notebook,
+    whose other lines do not count, all values do; objects count by their class and their state.
     """
     code: set[str] = set()
     modules: set[str] = set()
-    visited: dict[int, Any] = {}
-    is_users = functools.cache(_is_users)
+    names: set[str] = set()  # which the code mentions
+    command_lines: list[tuple[str, argparse.Namespace]] = []
+    visited: dict[int, tuple[str, Any]] = {}
+    is_own = functools.cache(_is_own)
     pending: list[tuple[str, Any, bool]] = [("", item, False) for item in definitions]
     while pending:
         name, value, is_in_file = pending.pop()
@@ -295,27 +294,44 @@ def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
             value = value.tolist() if value.size <= MAX_NUMBERS else f"{value.dtype} {value.shape}"
         if not isinstance(value, _PLAIN):
             if id(value) in visited:
+                if name and not is_in_file:
+                    code.add(f"{name} is {visited[id(value)][0]}")
                 continue
-            visited[id(value)] = value
+            visited[id(value)] = name, value
+        members: list[tuple[str, Any]] = []
         if isinstance(value, ModuleType):
             modules.add(value.__name__)
         elif isinstance(value, type | FunctionType):
             if _has_file(value.__module__):
                 modules.add(value.__module__)
-                if value.__module__ == SCRIPT:
+            if name and not is_in_file:
+                code.add(f"{name} = {value.__module__}:{value.__qualname__}")
+            if is_own(value.__module__):
+                references = _references(value)
+                if _has_file(value.__module__) and value.__module__ != SCRIPT:
+                    pending += [(*member, True) for member in references if not _is_private(*member)]
+                    members = [member for member in _bound_values(value) if not (is_in_file and _is_private(*member))]
+                else:
                     code.add(_code_text(value))
-                if is_users(value.__module__):
-                    pending += [(*member, True) for member in _references(value) if not _is_private(*member)]
-            elif _package(value.__module__) not in sys.stdlib_module_names - {"__main__"}:
-                pending += [(*member, False) for member in _references(value)]
-                code.add(_code_text(value))
-        elif (members := _members(name, value)) is not None:
-            pending += [(*member, is_in_file) for member in members]
-        elif isinstance(value, _PLAIN) or not is_in_file:
+                    members = references + _bound_values(value)
+                    if isinstance(value, FunctionType):
+                        names |= _names_in(value.__code__)
+        elif (contents := _members(name, value)) is not None:
+            members = contents
+        elif isinstance(value, argparse.Namespace):
+            command_lines.append((name, value))
+        elif isinstance(value, _PLAIN):
             code.add(f"{name} = {_plain(value)}")
-            pending.append((name, type(value), is_in_file))
-            if not _has_file(type(value).__module__):
-                pending.append((name, getattr(value, "__dict__", ()), is_in_file))
+        elif not is_in_file and is_own(type(value).__module__):
+            members = [(f"{name}.", object.__getstate__(value))]
+        elif not is_in_file:
+            text = value.shape if hasattr(value, "shape") else _plain(value)  # arrays and frames of other libraries
+            code.add(f"{name} = {type(value).__qualname__} {text}")
+        if not is_in_file and is_own(type(value).__module__):
+            members.append((name, type(value)))
+        pending += [(*member, is_in_file) for member in members]
+    for name, options in command_lines:  # whose other options may be those of the run
+        code |= {f"{name}.{key} = {_plain(item)}" for key, item in vars(options).items() if key in names}
     return code, modules
 
 
@@ -327,6 +343,8 @@ def _members(name: str, value: Any) -> list[tuple[str, Any]] | None:
         return [(f"{name}[{index}]", member) for index, member in enumerate(value)]
     if isinstance(value, property):
         return [(name, function) for function in (value.fget, value.fset)]
+    if isinstance(value, MethodType):
+        return [(name, value.__func__), (f"{name}.__self__", value.__self__)]
     if (inner := _unwrap(value)) is not value:
         return [(name, inner), (name, getattr(value, "args", ())), (name, getattr(value, "keywords", {}))]
     return None
@@ -338,8 +356,17 @@ def _is_users(module: str) -> bool:
     return path is not None and not (_is_under(path, CORE) or _is_under(path, _STANDARD) or _is_installed(path))
 
 
+def _is_own(module: str) -> bool:
+    """Return whether a module is a user's, or has no file and is not in the standard library."""
+    if _has_file(module) and module != SCRIPT:
+        return _is_users(module)
+    return _package(module) not in sys.stdlib_module_names - {SCRIPT}
+
+
 def _is_private(name: str, value: Any) -> bool:
-    return name.rpartition(".")[2].startswith("_") and not name.endswith("()") and not callable(value)
+    """Return whether a name is private and its value may be a cache: texts, such as a kernel's source, are none."""
+    is_private = name.rpartition(".")[2].startswith("_") and not name.endswith("()")
+    return is_private and not callable(value) and not isinstance(value, str | bytes)
 
 
 def _code_text(value: Any) -> str:
@@ -347,13 +374,29 @@ def _code_text(value: Any) -> str:
 
 
 def _references(value: Any) -> list[tuple[str, Any]]:
-    """Return the named values on which a class or function depends: attributes, defaults, globals and closures."""
-    prefix = value.__qualname__
+    """Return the globals to which a function refers, or the attributes and the bases of a class.
+
+    Attributes of modules count as globals, since a script may set them.
+    """
     if isinstance(value, type):
+        prefix = value.__qualname__
         attributes = [(f"{prefix}.{name}", item) for name, item in vars(value).items() if name not in _NAMES]
         return [*attributes, *((f"{prefix}.base", base) for base in value.__bases__)]
+    names = sorted(name for name in _names_in(value.__code__) if not name.startswith("__"))  # such as __file__
+    values = [(name, value.__globals__[name]) for name in names if name in value.__globals__]
+    for prefix, module in list(values):
+        if isinstance(module, ModuleType) and _is_own(module.__name__):
+            values += [(f"{prefix}.{name}", vars(module)[name]) for name in names if name in vars(module)]
+    return values
+
+
+def _bound_values(value: Any) -> list[tuple[str, Any]]:
+    """Return the values that are bound when a function is defined: defaults, attributes and those of its closure."""
+    if isinstance(value, type):
+        return []
+    prefix = value.__qualname__
     values: list[tuple[str, Any]] = [(f"{prefix}()", (value.__defaults__, value.__kwdefaults__))]
-    values += [(name, value.__globals__[name]) for name in _names_in(value.__code__) if name in value.__globals__]
+    values += [(f"{prefix}.{name}", item) for name, item in vars(value).items()]
     for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
         with suppress(ValueError):  # an empty cell
             values.append((f"{prefix}.{name}", cell.cell_contents))

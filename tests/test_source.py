@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -272,6 +274,137 @@ print(source_digest(f), end="")
     first = digest()
     assert digest("OTHER = 2, 3", "OTHER = 2, 4") == digest("# a script", "trials = 3") == first
     assert len({first, digest("SCALE, OTHER = 2", "SCALE, OTHER = 5"), digest("SCALE * x", "SCALE + x")}) == 3
+
+
+OBJECTS = """
+import argparse, enum, functools, re
+from collections import deque
+from dataclasses import dataclass
+from operator import add as combine
+from types import SimpleNamespace
+import helper
+from searchlab.source import source_digest
+
+helper.LIMIT = 1
+_SOURCE, PATTERN, QUEUE, DATA = "int i;", re.compile("[ab]"), deque([2]), SimpleNamespace(rate=3)
+ARGUMENTS = argparse.Namespace(size=4, trials=5)
+
+class Kind(enum.Enum):
+    FAST = 6
+
+class Counted(type):
+    def count(cls):
+        return 7
+
+@dataclass
+class Options:
+    rate: int
+    tags: frozenset = frozenset({"a", "b", "c"})
+
+class Slotted:
+    __slots__ = ("rate",)
+    def __init__(self, rate):
+        self.rate = rate
+
+class Base:
+    factor = 8
+    def __init__(self, rate):
+        self._rate = rate
+    @classmethod
+    def of_class(cls, config):
+        return cls.factor
+    @property
+    def size(self):
+        return 9
+    def __call__(self, config):
+        return self._rate
+
+class Model(Base, metaclass=Counted):
+    factor = 10
+
+def scaled(factor):
+    def decorate(function):
+        @functools.wraps(function)
+        def scale(config):
+            return factor * function(config) + 11
+        return scale
+    return decorate
+
+@scaled(12)
+def cost(config):
+    values = [_SOURCE, PATTERN, QUEUE, DATA, ARGUMENTS.size, Kind.FAST, OPTIONS, SLOTTED, FIRST, SECOND, __file__]
+    return values, MODEL.size, Model.count(), combine(1, helper.scale()), cost.unit
+
+cost.unit = 13
+MODEL, SLOTTED, OPTIONS, FIRST = Model(14), Slotted(15), Options(16), helper.Rate(17)
+SECOND = FIRST
+FUNCTIONS = cost, Model.of_class, functools.partial(Model(18).__call__), Model(19), helper.rate(helper.Rate(20))
+print(*map(source_digest, FUNCTIONS))
+"""
+"""A script, in which each number decides what one of the functions returns, except 5."""
+
+HELPER = """
+LIMIT = 0
+class Rate:
+    def __init__(self, rate):
+        self.rate = rate
+def scale():
+    return LIMIT
+def rate(rate):
+    return lambda config: rate.rate
+"""
+
+
+@pytest.mark.parametrize("in_file", [True, False], ids=["script", "notebook"])
+def test_of_objects_the_class_and_the_state_count(
+    in_file: bool, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, helper=HELPER)
+
+    def digests(text: str) -> str:
+        write(folder, script=text)
+        if in_file:
+            runpy.run_path(str(folder / "script.py"), run_name="__main__")
+        else:
+            monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+            exec(text, {"__name__": "__main__", "__file__": "script.py"})
+        return capsys.readouterr().out
+
+    first = digests(OBJECTS)
+    edits = [(rf"\b{number}\b", "99") for number in range(1, 21)]
+    edits += [("int i", "int j"), (r"\[ab\]", "[ac]"), ("add as", "mul as"), ("SECOND = FIRST", "SECOND = SLOTTED")]
+    unnoticed = [old for old, new in edits if digests(re.sub(old, new, OBJECTS)) == first]
+    assert unnoticed == [r"\b5\b"]
+    assert digests(OBJECTS) == first
+
+
+def test_the_order_of_names_does_not_count() -> None:
+    """A list with two names is described under one of them."""
+    text = """
+from searchlab.source import source_digest
+A = B = [1]
+def f(config):
+    return A, B
+print(source_digest(f))
+"""
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", text], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, timeout=60
+        ).stdout
+        for seed in ("1", "2", "3", "4")
+    }
+    assert len(digests) == 1
+
+
+def test_private_texts_count(folder: Path) -> None:
+    """For example a kernel's source, which is read from a file when the module is imported."""
+    reading = "from pathlib import Path\n_SOURCE = Path(__file__).with_name('k.cu').read_text()\n"
+    write(folder, kernel=f"{reading}def f(config):\n    return _SOURCE\n")
+    digests = set()
+    for source in ("int i;", "int j;"):
+        (folder / "k.cu").write_text(source)
+        digests.add(fresh("kernel", "f"))
+    assert len(digests) == 2
 
 
 def test_the_arguments_of_a_partial_function_count() -> None:

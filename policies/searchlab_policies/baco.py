@@ -162,7 +162,7 @@ class FeasibleImprovement:
         self.threshold = 0.0
         self._encoding = encoding
         self._works = works
-        self._process = GaussianProcess(encoding([trial.config for trial in trials]), costs, encoding.knobs)
+        self._process = GaussianProcess(encoding([trial.config for trial in trials]), costs, encoding.scales)
         self._best = float(costs.min())
         self._cache: dict[Config, tuple[Floats, float]] = {}  # row and probability of success
 

@@ -39,20 +39,27 @@ class Encoding:
 
     Args:
         space: The space that contains the configs.
+        by_factor: Whether each factor of a tile has a length scale of its own.
 
     Attributes:
-        knobs: The index of the knob that each column describes, of shape (columns,).
+        scales: The index of each column's length scale, of shape (columns,). The columns of a knob share one, unless
+            they are the factors of a tile and ``by_factor`` is true.
     """
 
-    def __init__(self, space: Space) -> None:
-        self._coders = {name: _Coder(knob) for name, knob in space.knobs_of(space.probe()).items()}
-        widths = [coder.width for coder in self._coders.values()]
-        self.knobs: Ints = np.repeat(np.arange(len(widths)), widths)
+    def __init__(self, space: Space, *, by_factor: bool = False) -> None:
+        knobs = space.knobs_of(space.probe())
+        self._coders = {name: _Coder(knob) for name, knob in knobs.items()}
+        scales: list[int] = []
+        for name, coder in self._coders.items():
+            first = scales[-1] + 1 if scales else 0
+            is_split = by_factor and knobs[name].kind == "tile"
+            scales += [first, *(first + i * is_split for i in range(coder.width - 1))]
+        self.scales: Ints = np.array(scales, dtype=np.int64)
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
         """Return the rows of ``configs``, of shape (n, columns)."""
         if not configs:
-            return np.empty((0, len(self.knobs)))
+            return np.empty((0, len(self.scales)))
         return np.hstack([coder([c.get(name) for c in configs]) for name, coder in self._coders.items()])
 
 
@@ -125,8 +132,8 @@ def _are_permutations(choices: Sequence[Value]) -> bool:
 
 
 Prior = Callable[[Floats, float], tuple[float, Floats]]
-"""Maps the length scales, of shape (knobs,), and the noise variance to the negative logarithm of their prior density,
-up to a constant, and its gradient with respect to their logarithms, of shape (knobs + 1,)."""
+"""Maps the length scales, of shape (scales,), and the noise variance to the negative logarithm of their prior
+density, up to a constant, and its gradient with respect to their logarithms, of shape (scales + 1,)."""
 
 
 def gamma_prior(lengths: Floats, noise: float) -> tuple[float, Floats]:
@@ -139,7 +146,7 @@ def gamma_prior(lengths: Floats, noise: float) -> tuple[float, Floats]:
 def lognormal_prior(lengths: Floats, noise: float) -> tuple[float, Floats]:
     """Return a prior that keeps a fit to a few trials close to a process that treats all knobs alike.
 
-    The median of the length scales is a quarter of the square root of the number of knobs, and that of the noise
+    The median of the length scales is a quarter of the square root of their number, and that of the noise
     variance is 0.01. The standard deviations of their logarithms are 1 and 2.
     """
     z = np.append(np.log(lengths * 4 / math.sqrt(len(lengths))), math.log(noise / 0.01) / 2)
@@ -155,7 +162,7 @@ class GaussianProcess:
     Args:
         rows: The rows of the training configs, of shape (n, columns).
         values: Their values, of shape (n,).
-        knobs: The knob that each column describes; see :class:`Encoding`.
+        scales: The length scale of each column; see :class:`Encoding`.
         prior: The prior of the hyperparameters.
 
     Attributes:
@@ -163,15 +170,15 @@ class GaussianProcess:
             better, among processes for the same configs and equally scaled values.
     """
 
-    def __init__(self, rows: Floats, values: Floats, knobs: Ints, prior: Prior = gamma_prior) -> None:
+    def __init__(self, rows: Floats, values: Floats, scales: Ints, prior: Prior = gamma_prior) -> None:
         self.rows = rows
         self.values = values
-        self.knobs = knobs
+        self.scales = scales
         self._prior = prior
         self.mean = float(np.mean(values))
-        count = int(knobs.max(initial=-1)) + 1
+        count = int(scales.max(initial=-1)) + 1
         self._distances = np.stack(
-            [squared_distances(rows[:, knobs == k], rows[:, knobs == k]) for k in range(count)], axis=-1
+            [squared_distances(rows[:, scales == k], rows[:, scales == k]) for k in range(count)], axis=-1
         )
         bounds = [tuple(map(math.log, LENGTHS))] * count + [tuple(map(math.log, NOISE))]
         starts = [
@@ -183,7 +190,7 @@ class GaussianProcess:
         self.lengths = np.exp(fitted.x[:-1])
         self.noise = float(np.exp(fitted.x[-1]))
         del self._distances
-        self._scaled = rows / self.lengths[knobs]
+        self._scaled = rows / self.lengths[scales]
         covariance = matern(squared_distances(self._scaled, self._scaled)) + self.noise * np.eye(len(rows))
         self._factor = cholesky(covariance, lower=True)
         self._weights = cho_solve((self._factor, True), values - self.mean)
@@ -214,7 +221,7 @@ class GaussianProcess:
 
     def believe(self, row: Floats, value: float) -> None:
         """Add an observation in O(n^2), without changing the hyperparameters."""
-        scaled = row / self.lengths[self.knobs]
+        scaled = row / self.lengths[self.scales]
         column = solve_triangular(self._factor, matern(squared_distances(self._scaled, scaled[None]))[:, 0], lower=True)
         n = len(self.values)
         factor = np.zeros((n + 1, n + 1))
@@ -233,7 +240,7 @@ class GaussianProcess:
 
     def posterior(self, rows: Floats) -> Posterior:
         """Return the joint posterior at ``rows``, without noise."""
-        scaled = rows / self.lengths[self.knobs]
+        scaled = rows / self.lengths[self.scales]
         covariance = matern(squared_distances(scaled, self._scaled))
         projection = solve_triangular(self._factor, covariance.T, lower=True, check_finite=False)
         return Posterior(scaled, self.mean + covariance @ self._weights, projection, self.variance, self.noise)

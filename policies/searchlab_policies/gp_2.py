@@ -1,102 +1,78 @@
-"""The second version of `gp-prior`: fewer parts, first trials that are far apart, and tiles compared for equality.
+"""The second version of `gp-prior`: a length scale for each factor of a tile, and first trials from a static analysis.
 
-Sources: as for :mod:`.gp_prior`, without the averaging over two processes; Johnson et al., "Minimax and Maximin
-Distance Designs" (1990), for the first trials.
+Sources: as for :mod:`.gp_prior`; Qiao et al., "Pruner: A Draft-then-Verify Exploration Mechanism to Accelerate Tensor
+Program Tuning" (ASPLOS 2025), for the analysis.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 
 from searchlab.arrays import Floats
-from searchlab.space import Config, Space, Value
+from searchlab.costmodel.features import Features, make_features
+from searchlab.options import Between, Count
+from searchlab.space import Config, Space
 
-from .gaussian_process import Encoding, squared_distances
+from .gaussian_process import Encoding
 from .gp_prior import GpPrior
-
-MAX_TILES = 256
-"""The maximum number of choices of a tile that are compared for equality, because each becomes a column."""
+from .pruner import SymbolAnalyzer
 
 
 class Gp2(GpPrior):
-    """Expected improvement under a Gaussian process that compares tiles by their factors and for equality.
+    """Expected improvement under a Gaussian process that begins with programs that a static analysis selects.
 
-    As in `gp-prior`, the process models the logarithm of the cost with a length scale for each knob, the candidates for
-    a batch are random configs and mutations of the fastest trials, and the process treats its own prediction for a
-    selected candidate as a measurement. There are three differences:
+    There are two differences from `gp-prior`:
 
-    - The first trials are far apart: each is the random config whose distance from the nearest of the others is
-      largest. Tiles do not count, because the outermost ones are hardly ever fast.
-    - Two tiles that are not equal are at least a constant apart, however close their factors are. Whether vectors fit
-      and loops have tails is a property of each tile, so a process that is smooth in the factors is misled.
-    - With a warm start from other workloads, the trees that are trained on them only select the first trials. They are
-      not a prior mean, whose weight fell too slowly where other workloads were misleading.
+    - Each factor of a tile has a length scale of its own, since the inner factors matter more than the outer ones.
+    - In spaces with programs, :class:`~.pruner.SymbolAnalyzer` selects three of four of the first trials: each is the
+      config for which it estimates the shortest time among ``entrants`` random configs. Nothing has been measured by
+      then, so this only takes the time of scheduling these programs. A warm start from other workloads replaces the
+      analysis, as its predictions are better.
 
     Args:
-        n_startup: The number of trials before the process is used.
-        points: The number of random candidates per batch, including the first ones.
+        n_startup: The number of trials before the processes are used.
+        points: The number of random candidates per batch.
         neighbours: The number of candidates per batch near the fastest trials.
         memory: The maximum number of trials to model: the fastest ones fill half, and the most recent of the others
-            fill the rest. The time to fit the process grows with the cube of this number.
+            fill the rest. The time to fit a process grows with the cube of this number.
+        entrants: The number of random configs from which the analysis selects a trial.
     """
 
-    learns_mean = False
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        n_startup: Count = 8,
+        points: Count = 500,
+        neighbours: Count = 200,
+        memory: Annotated[int, Between(2)] = 256,
+        entrants: Count = 32,
+    ) -> None:
+        super().__init__(space, seed=seed, n_startup=n_startup, points=points, neighbours=neighbours, memory=memory)
+        self.entrants = entrants
 
     @cached_property
-    def encoding(self) -> EqualityOfTiles:
-        return EqualityOfTiles(self.space)
+    def encoding(self) -> Encoding:
+        return Encoding(self.space, by_factor=True)
+
+    @cached_property
+    def _features(self) -> Features:
+        return make_features("per-store", self.space)
+
+    @cached_property
+    def _analyzer(self) -> SymbolAnalyzer:
+        return SymbolAnalyzer(self.space.target)
 
     def _first(self, n: int, rng: np.random.Generator) -> list[Config]:
-        """Return configs that are fast on other workloads, or without those, configs that are far apart."""
-        if self._learnt is not None:
+        if self._learnt is not None or not self.space.has_programs:
             return super()._first(n, rng)
-        candidates = self.space.sample_new(rng, self.points, self.seen)
-        if len(candidates) <= n:
-            return candidates
-        rows = self.encoding.without_tiles([*self.seen, *candidates])
-        distances = squared_distances(rows, rows[len(self.seen) :])
-        nearest = distances[: len(self.seen)].min(axis=0, initial=np.inf)
-        batch = []
-        for _ in range(n):
-            index = int(np.argmax(nearest))
-            batch.append(candidates[index])
-            nearest = np.minimum(nearest, distances[len(self.seen) + index])
-            nearest[index] = -1.0
-        return batch
+        return self._select_first(n, rng, self.entrants, self._estimate)
 
-
-class EqualityOfTiles(Encoding):
-    """An encoding with more columns for each tile, which add 1 to the squared distance between tiles that differ."""
-
-    def __init__(self, space: Space) -> None:
-        super().__init__(space)
-        knobs = space.knobs_of(space.probe())
-        self._tiles: dict[str, dict[Value, int]] = {
-            name: {choice: i for i, choice in enumerate(knob.choices)}
-            for name, knob in knobs.items()
-            if knob.kind == "tile" and 2 < len(knob.choices) <= MAX_TILES
-        }
-        self._plain = ~np.isin(self.knobs, [i for i, knob in enumerate(knobs.values()) if knob.kind == "tile"])
-        indices = list(knobs)
-        for name, choices in self._tiles.items():
-            self.knobs = np.append(self.knobs, [indices.index(name)] * len(choices))
-
-    def __call__(self, configs: Sequence[Config]) -> Floats:
-        equal = [self._equality([config.get(name) for config in configs], i) for name, i in self._tiles.items()]
-        return np.hstack([super().__call__(configs), *equal])
-
-    def without_tiles(self, configs: Sequence[Config]) -> Floats:
-        """Return the columns of the knobs that are not tiles."""
-        return super().__call__(configs)[:, self._plain]
-
-    @staticmethod
-    def _equality(values: Sequence[Value | None], choices: dict[Value, int]) -> Floats:
-        columns = np.zeros((len(values), len(choices)))
-        for row, value in zip(columns, values, strict=True):
-            if value in choices:
-                row[choices[value]] = math.sqrt(0.5)
-        return columns
+    def _estimate(self, configs: Sequence[Config]) -> Floats:
+        """Return the negative reciprocals of the estimated times of ``configs``, of shape (n,); 0 without a program."""
+        return -self._analyzer(self._features(configs))

@@ -9,9 +9,9 @@ and without the prior mean, by how well each explains the trials, is Bayesian mo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Annotated, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Annotated
 
 import numpy as np
 from scipy.special import ndtri
@@ -67,9 +67,6 @@ class GpPrior(NeverTwice, transfers=True):
             fill the rest. The time to fit a process grows with the cube of this number.
     """
 
-    learns_mean: ClassVar[bool] = True
-    """Whether trials of other workloads determine a prior mean, not only which trials are the first."""
-
     def __init__(
         self,
         space: Space,
@@ -104,15 +101,21 @@ class GpPrior(NeverTwice, transfers=True):
             return self._first(n, rng) if len(self.trials) < self.n_startup or successes < 2 else self._batch(n, rng)
 
     def _first(self, n: int, rng: np.random.Generator) -> list[Config]:
-        """Return configs selected by the prior mean, with random ones among them; empty if there is no prior mean."""
+        """Return configs selected by the prior mean; empty if there is no prior mean."""
         if self._learnt is None:
             return []
+        return self._select_first(n, rng, TOURNAMENT, partial(self._learnt, self.space))
+
+    def _select_first(
+        self, n: int, rng: np.random.Generator, entrants: int, predict: Callable[[Sequence[Config]], Floats]
+    ) -> list[Config]:
+        """Return configs, each with the lowest prediction among as many random ``entrants``, and random configs."""
         batch: list[Config] = []
         for index in range(len(self.trials), len(self.trials) + n):
-            entrants = 1 if index % RANDOM_EVERY == RANDOM_EVERY - 1 else TOURNAMENT
-            candidates = [config for config in self.space.sample_new(rng, entrants, self.seen) if config not in batch]
+            count = 1 if index % RANDOM_EVERY == RANDOM_EVERY - 1 else entrants
+            candidates = [config for config in self.space.sample_new(rng, count, self.seen) if config not in batch]
             if candidates:
-                batch.append(candidates[int(np.argmin(self._learnt(self.space, candidates)))])
+                batch.append(candidates[int(np.argmin(predict(candidates)))])
         return batch
 
     def _batch(self, n: int, rng: np.random.Generator) -> list[Config]:
@@ -123,7 +126,7 @@ class GpPrior(NeverTwice, transfers=True):
         rows, values = self.encoding([trial.config for trial in trials]), standardise([trial.cost for trial in trials])
         processes = [ShiftedProcess(rows, values, self.encoding)]
         priors = np.zeros(len(candidates))
-        if self._learnt is not None and self.learns_mean:
+        if self._learnt is not None:
             before = self._learnt(self.space, [trial.config for trial in trials])
             priors = self._learnt(self.space, candidates)
             processes.append(ShiftedProcess(rows, values, self.encoding, before))
@@ -197,7 +200,7 @@ class ShiftedProcess:
             centred = before - before.mean()
             self._slope = max(0.0, float(centred @ values + CERTAINTY) / float(centred @ centred + CERTAINTY))
             values = values - self._slope * before
-        self._process = GaussianProcess(rows, values, encoding.knobs, lognormal_prior)
+        self._process = GaussianProcess(rows, values, encoding.scales, lognormal_prior)
         self.loss = self._process.loss
 
     def predict(self, rows: Floats, before: Floats) -> tuple[Floats, Floats]:

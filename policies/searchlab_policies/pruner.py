@@ -155,7 +155,7 @@ class SymbolAnalyzer:
         multiprocessors: The number of multiprocessors, if the target is a GPU.
     """
 
-    def __init__(self, target: Target, multiprocessors: int) -> None:
+    def __init__(self, target: Target, multiprocessors: int = 80) -> None:
         self._target = target
         self._multiprocessors = multiprocessors
         self._estimate = self._on_cpu if target.kind == "llvm" else self._on_gpu

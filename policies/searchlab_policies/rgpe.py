@@ -90,7 +90,7 @@ class Rgpe(GpPrior):
         trials = select(sorted(trials, key=lambda trial: trial.cost), self.memory)
         rows = self.encoding([trial.config for trial in trials])
         return GaussianProcess(
-            rows, standardise([trial.cost for trial in trials]), self.encoding.knobs, lognormal_prior
+            rows, standardise([trial.cost for trial in trials]), self.encoding.scales, lognormal_prior
         )
 
     def _first(self, n: int, rng: np.random.Generator) -> list[Config]:

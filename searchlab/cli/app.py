@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..console import one_line
-from ..errors import SearchlabError
+from ..errors import SearchlabError, describe
 from ..plugins import trust_plugins
 from .terminal import complain, show_warning
 
@@ -148,11 +148,17 @@ def main() -> Never:
         sys.exit(error.exit_code)
     except OSError as error:  # of a path that cannot even be looked up, for example because a name in it is too long
         reason = error.strerror or str(error)
-        text = f"cannot use {error.filename}: {reason}; pass a different path" if error.filename else reason
+        text = f"cannot write the output, or use the current directory: {reason}"
+        if error.filename:
+            text = f"cannot use {error.filename}: {reason}; pass a different path"
         complain("error:", "bold red", one_line(text))
         sys.exit(2)
     except UnicodeEncodeError as error:  # Python encodes file names according to the locale
         text = f"{error.object!r} cannot be encoded in this locale's encoding, {error.encoding}; set PYTHONUTF8=1"
         complain("error:", "bold red", text)
         sys.exit(2)
+    except Warning as warning:
+        text = f"{one_line(describe(warning))} (a warning, which PYTHONWARNINGS or -W turns into an error)"
+        complain("error:", "bold red", text)
+        sys.exit(1)
     sys.exit(0)

@@ -17,7 +17,7 @@ from ..analysis.runs import ComparedRuns
 from ..analysis.watch import StudyProgress, WatchServer
 from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
-from ..executors.contract import count_jobs
+from ..executors.contract import EXECUTORS, count_jobs
 from ..log.forecast import Forecast, RunStatus, forecast, format_duration, sum_forecasts
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
@@ -26,7 +26,7 @@ from ..options import Jobs, Seed, Trials
 from ..plugins import unregistered_code
 from ..run.open import open_runs
 from ..run.plan import DEFAULT_POLICY, SPACES_TRIED, Run, parse_shard, select_shard
-from ..run.study import Study
+from ..run.study import Study, choose_executor
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
 from ..workload.parse import kind_of
@@ -120,10 +120,14 @@ def run(
         say(f"note: {reason}", notes)
     if dry_run:
         is_local = executor is None and loaded_study.spec.executor is None
-        if is_local:  # refuses what the run would refuse
+        if plugin := choose_executor(loaded_study.spec.executor, executor, jobs):  # refuses what the run would refuse
+            EXECUTORS.check_options(plugin.name, EXECUTORS.load(plugin.name), plugin.options)
+        if is_local:
             count_jobs(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())
         _say_forecast(loaded_study, select_shard(runs, part, parts), directory, is_local, as_json)
         return
+    if not quiet and any(not run.settings.replays for run in runs):
+        say(f"see the results so far in a browser: searchlab watch {directory}", err)
     failed = summary = None
     with interruptible():
         try:

@@ -44,15 +44,16 @@ class RunProgress:
     """A progress bar for each run, and one for the study if it has several runs.
 
     In a study, a run's bar is replaced with the bar of the next run in the same job. All bars disappear if a
-    SearchlabError is raised. If ``console`` cannot draw bars, a line is printed after ``PATIENCE`` seconds, and then
-    every ``LINE_SECONDS``. A bar counts trials or, if only seconds limit a run, seconds; the bar of a study with such
-    runs counts runs.
+    SearchlabError is raised. If ``console`` cannot draw bars, a line is printed after ``PATIENCE`` seconds, then every
+    ``LINE_SECONDS``, and at the end. A bar counts trials or, if only seconds limit a run, seconds; the bar of a study
+    with such runs counts runs.
     """
 
     def __init__(self, console: Console, runs: Sequence[Run] = ()) -> None:
         self._console = console
         has_bars = console.is_terminal or console.is_jupyter
         self._next_line = math.inf if has_bars else time.monotonic() + min(PATIENCE, LINE_SECONDS)
+        self._line: tuple[TaskID, str] | None = None  # the bar and the text of the last line
         self._exits = ExitStack()
         self._progress = progress_bars(console)
         self._steps: TaskID | None = None
@@ -136,12 +137,16 @@ class RunProgress:
         if time.monotonic() < self._next_line:
             return
         self._next_line = time.monotonic() + LINE_SECONDS
+        self._line = bar, self._done_text(bar)
+        left = self._task(bar).time_remaining
+        self._console.print(self._line[1] + (f", about {format_duration(left)} left" if left else ""), soft_wrap=True)
+
+    def _done_text(self, bar: TaskID) -> str:
+        """Return what is done, and the best result."""
         task = self._task(bar)
         total = "" if task.total is None else f" of {task.total:,.0f}"
-        parts = [f"{math.floor(task.completed):,}{total}{task.fields['unit']} done", task.fields["best"]]
-        if task.time_remaining:
-            parts.append(f"about {format_duration(task.time_remaining)} left")
-        self._console.print(f"{task.description}: {', '.join(part for part in parts if part)}", soft_wrap=True)
+        done = f"{task.description}: {math.floor(task.completed):,}{total}{task.fields['unit']} done"
+        return ", ".join(filter(None, [done, task.fields["best"]]))
 
     def __enter__(self) -> Self:
         self._token = _show_phase.set(self.show_phase)
@@ -158,6 +163,8 @@ class RunProgress:
                 self._end(run, bar)
             self._jobs.clear()
             self._show_study()
+            if self._line and (text := self._done_text(self._line[0])) != self._line[1]:
+                self._console.print(text, soft_wrap=True)
         if kind and issubclass(kind, SearchlabError):
             self._progress.live.transient = True  # leaves only the error message
         elif self._progress.live.is_started:

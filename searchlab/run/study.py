@@ -687,7 +687,7 @@ class Study:
             run_executor: RunExecutor | None = None
             if isinstance(executor, Executor):
                 run_executor = executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
-            elif (plugin := self._executor(executor, jobs)) is not None:
+            elif (plugin := choose_executor(self.spec.executor, executor, jobs)) is not None:
                 exclusive = any(run.settings.exclusive for run in runs)
                 run_executor = stack.enter_context(start(plugin, exclusive, Path(out)))
             on_each = stack.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
@@ -718,19 +718,21 @@ class Study:
         }
         return html_facts(facts, caption="a study")
 
-    def _executor(self, argument: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
-        """Return the executor (``argument``, or else the study's own) with ``jobs``, or None to run in this process."""
-        entry = self.spec.executor
-        plugin = default = parse_executor(entry) if isinstance(entry, str) else entry
-        if isinstance(argument, Mapping):
-            plugin = EXECUTORS.resolve(argument)[0]
-        elif argument is not None:
-            plugin = parse_executor(argument)
-            if default is not None and default.name == plugin.name:
-                plugin = Plugin(default.name, {**default.options, **plugin.options})
-        if plugin is None:
-            return Plugin("local", {"jobs": jobs}) if jobs is not None and jobs > 1 else None
-        return plugin if jobs is None else Plugin(plugin.name, {**plugin.options, "jobs": jobs})
+
+def choose_executor(
+    own: str | Plugin | None, argument: str | Mapping[str, Any] | None, jobs: int | None
+) -> Plugin | None:
+    """Return the executor (``argument``, or else the study's ``own``) with ``jobs``, or None to run in this process."""
+    plugin = default = parse_executor(own) if isinstance(own, str) else own
+    if isinstance(argument, Mapping):
+        plugin = EXECUTORS.resolve(argument)[0]
+    elif argument is not None:
+        plugin = parse_executor(argument)
+        if default is not None and default.name == plugin.name:
+            plugin = Plugin(default.name, {**default.options, **plugin.options})
+    if plugin is None:
+        return Plugin("local", {"jobs": jobs}) if jobs is not None and jobs > 1 else None
+    return plugin if jobs is None else Plugin(plugin.name, {**plugin.options, "jobs": jobs})
 
 
 def choose_table_space(table: SuiteTable) -> SpaceChoice:

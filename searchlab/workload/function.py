@@ -104,14 +104,25 @@ def call_with(function: Callable[..., Any], config: Mapping[str, Any]) -> Any:
 
 
 def knobs_of(function: Callable[..., Any], names: Collection[str]) -> list[str]:
-    """Return the knobs that a function's parameters name, or an empty list if it receives the config."""
+    """Return the knobs that a function's parameters name, or an empty list if it receives the config.
+
+    Raises SearchlabError if it requires anything else.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some functions that are written in C have no signature
         return []
-    knobs = [parameter.name for parameter in parameters if parameter.name in names]
-    others = [parameter for parameter in parameters if parameter.name not in names]
-    return [] if any(parameter.default is inspect.Parameter.empty for parameter in others) else knobs
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = [item.name for item in parameters if item.default is item.empty and item.kind not in variadic]
+    if set(required) <= set(names):
+        return [item.name for item in parameters if item.name in names]
+    if len(required) > 1:
+        raise SearchlabError(
+            f"the function {getattr(function, '__qualname__', repr(function))!r} has the parameters "
+            f"{', '.join(required)}; they must be names of knobs ({', '.join(names)}), or a single one that receives "
+            "the config"
+        )
+    return []
 
 
 @checks_arguments

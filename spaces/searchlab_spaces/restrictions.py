@@ -8,7 +8,6 @@ An expression may contain the names of knobs, numbers, strings, tuples, arithmet
 from __future__ import annotations
 
 import ast
-import inspect
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -74,13 +73,7 @@ def _from_function(function: Callable[..., Any], names: Sequence[str]) -> Restri
     title = getattr(function, "__qualname__", repr(function))
     if knobs := knobs_of(function, names):
         return Restriction(title, frozenset(knobs), lambda values: function(**{name: values[name] for name in knobs}))
-    parameters = list(inspect.signature(function).parameters)
-    if len(parameters) == 1:
-        return Restriction(title, frozenset(names), lambda values: function(dict(values)))
-    raise SearchlabError(
-        f"the restriction {title!r} has the parameters {', '.join(parameters) or '(none)'}; they must be names of "
-        f"knobs ({', '.join(names)}), or a single one that receives the config"
-    )
+    return Restriction(title, frozenset(names), lambda values: function(dict(values)))
 
 
 def _parse_expression(text: str, names: Sequence[str]) -> Restriction:

@@ -820,7 +820,7 @@ def interrupt(folder: Path, case: tuple[str, str]) -> str:
         assert not psutil.wait_procs(processes, timeout=10)[1], "its processes are left"
         for log, data in lines.items():
             assert log.read_bytes().startswith(data), f"lines of {log.relative_to(folder)} are lost"
-        if process.returncode == 0:
+        if process.returncode == 0 or writer.startswith("export"):  # a file that is complete is not overwritten
             clean(folder)
     if writer in WRITERS:
         run(folder, command, code=0)

@@ -23,7 +23,7 @@ def main() -> None:
     for run in EarlierRuns.from_sources([f"suite:{sys.argv[1]}/dev"], "median").runs:
         features = make_features("per-store", run.space)([trial.config for trial in run.trials])
         costs = np.array([trial.cost for trial in run.trials])
-        estimates = SymbolAnalyzer(run.space.target, 80)(features)
+        estimates = SymbolAnalyzer(run.space.target)(features)
         throughput = costs.min() / costs
         drafted = throughput[np.argsort(-estimates, kind="stable")[:16]]
         rows.append((spearmanr(estimates, throughput).statistic, drafted.mean(), throughput.mean()))

@@ -32,7 +32,7 @@ class OneLength(gaussian_process.Encoding):
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        self.knobs: Ints = np.zeros_like(self.knobs)
+        self.scales: Ints = np.zeros_like(self.scales)
 
 
 class Words(gaussian_process._Coder):

@@ -388,6 +388,14 @@ def test_a_dry_run_says_what_would_be_run(study: Path, tmp_path: Path) -> None:
     assert "needs at least 4 seeds; the study has 2" in last
 
 
+@pytest.mark.parametrize("executor", ["nowhere", "local", "dask://"])
+def test_a_dry_run_refuses_what_a_run_refuses(executor: str, study: Path, tmp_path: Path) -> None:
+    study.write_text('executor = { name = "local", options = { job = 2 } }' + STUDY)
+    words = ["run", study, "--executor", executor]
+    dry, real = (searchlab(*words, *more, cwd=tmp_path) for more in (["--dry-run"], []))
+    assert dry.returncode == real.returncode == 2 and dry.stderr.splitlines()[-1] == real.stderr.splitlines()[-1]
+
+
 def test_results_beside_the_study_file_are_pointed_out(study: Path, tmp_path: Path) -> None:
     (elsewhere := tmp_path / "elsewhere").mkdir()
     (tmp_path / "results" / "study").mkdir(parents=True)
@@ -452,6 +460,16 @@ def test_progress_is_printed_in_lines_where_bars_cannot_be(monkeypatch: pytest.M
             bars.show("block of times", count, 4)
     lines = printed.getvalue().splitlines()
     assert [line.split(",")[0] for line in lines] == ["block of times: 1 of 4 done", "block of times: 2 of 4 done"]
+
+
+def test_the_last_line_of_progress_shows_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, the last line was that of a run that was still in progress."""
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    printed = io.StringIO()
+    tune(lambda x: x, {"x": [2, 1, 3, 4]}, policy="grid", trials=4, batch=1, progress=Console(file=printed, width=40))
+    first, *_, last = printed.getvalue().splitlines()
+    assert " of 4 done" in first and last.endswith("seed 0: 4 of 4 done, 1.000 s")
+    assert printed.getvalue().count("4 of 4") == 1
 
 
 def test_the_best_of_a_directory(study: Path, tmp_path: Path) -> None:

@@ -79,6 +79,22 @@ def test_a_locale_that_cannot_spell_a_name_is_one_sentence(study: Path) -> None:
     assert done.returncode == 2 and line.startswith(b"error: ") and b"'ascii'" in line
 
 
+@pytest.mark.parametrize("out, code", [("out", 0), ("", 2)], ids=["absolute path", "relative path"])
+def test_in_a_directory_that_was_removed(out: str, code: int, study: Path) -> None:
+    command = [sys.executable, "-m", "searchlab", "run", study, *(["--out", study.parent / out] if out else [])]
+    removing = ["sh", "-c", 'mkdir "$0"; cd "$0"; rmdir "$0"; exec "$@"', study.parent / "removed", *command]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([*filter(None, sys.path), os.getcwd()])}
+    done = subprocess.run(removing, capture_output=True, text=True, env=env)
+    assert done.returncode == code and ("the current directory: No such" in done.stderr) == (code == 2), done.stderr
+
+
+def test_a_warning_that_python_makes_an_error_is_one_sentence(study: Path) -> None:
+    study.write_text(study.read_text(encoding="utf-8").replace("random", "evolutionary"), encoding="utf-8")
+    done = ran(study, PYTHONWARNINGS="error::UserWarning")
+    *_, line = done.stderr.splitlines()
+    assert done.returncode == 1 and line.startswith(b"error: SearchlabWarning: policy 'evolutionary' does not use")
+
+
 def test_a_name_that_no_file_can_have_is_one_sentence(tmp_path: Path) -> None:
     data = {
         "workloads": ["gemm:64x64x64"],

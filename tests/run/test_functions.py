@@ -151,6 +151,11 @@ def test_a_function_receives_knobs_or_the_config(function: Callable[..., float])
     assert [trial.cost for trial in result.trials] == [4, 5, 5, 6]
 
 
+def test_a_parameter_that_is_not_a_knob_is_named() -> None:
+    with pytest.warns(SearchlabWarning, match=r"has the parameters x, z; they must be names of knobs \(x, y\)"):
+        tune(lambda x, z: x + z, SPACE, policy="grid", trials=1)
+
+
 def test_memory_is_limited(tmp_path: Path) -> None:
     def fill(config: dict[str, Any]) -> float:
         return float(np.ones(config["mb"] << 17).sum())
@@ -375,6 +380,10 @@ def test_functions_on_the_command_line(module: Callable[[str], None], tmp_path: 
     assert "python:objective:f: best known 1.010 ms, by grid" in report.stdout
     page = (tmp_path / "report" / "report.html").read_text()
     assert "1.010 ms" in page and "GFLOPS" not in page.partition("<main")[2].partition("<script")[0]
+    study = 'workloads = ["python:objective:f"]\npolicies = ["grid"]\nspaces = [{ x = [1, 2], y = [1, 2] }]\n'
+    (tmp_path / "study.toml").write_text(study)
+    ran = run_command("run", "study.toml", cwd=tmp_path)
+    assert "see the results so far in a browser: searchlab watch results/study\n" in ran.stderr
     built = run_command("table", "build", "python:objective:f", "--space", space, "--out", "t.parquet", cwd=tmp_path)
     assert "4 configs" in built.stdout
 
