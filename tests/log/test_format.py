@@ -166,11 +166,11 @@ def test_a_full_disk_is_one_sentence_and_loses_no_complete_line(tmp_path: Path) 
     path = tmp_path / "a.jsonl"
     code = (
         "import resource, signal, sys\nfrom searchlab.errors import SearchlabError\n"
-        "from searchlab.log.writer import LogWriter\nfrom tests.support.logs import HEADER, trial\n"
+        "from searchlab.log.writer import LogWriter\nfrom tests.support.logs import HEADER, make_record\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
         "writer = LogWriter(sys.argv[1], HEADER)\n"
-        "try:\n    for index in range(100): writer.append(trial(index))\n"
+        "try:\n    for index in range(100): writer.append(make_record(index))\n"
         "except SearchlabError as error: print(index, error)"
     )
     output = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout

@@ -47,7 +47,6 @@ os.environ["TVM_NUM_THREADS"] = "4"
 import numpy as np, tvm, time
 from tvm import te
 from searchlab.survival import find_crash
-from tests.support.cli import python
 from tests.support.limits import file_size_limit
 a = te.placeholder((1 << 16,), name="a")
 schedule = tvm.s_tir.Schedule(te.create_prim_func([a, te.compute((1 << 16,), lambda i: a[i] + 1, name="b")]))
