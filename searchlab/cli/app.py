@@ -98,10 +98,10 @@ app = typer.Typer(
     context_settings=HELP,
     rich_markup_mode=MARKUP,
     help="Which search strategy finds a fast tensor program soonest?",
-    epilog="Start with `searchlab tune gemm:64x64x64 --space guided-gemm --policy xgb --log gemm.jsonl`, which works "
-    "in any directory. The exit code is 2 for invalid input, and 1 if a run or check fails. Two options work with "
-    "every command: `--traceback` shows where an error was raised, including in plug-in code; `--trust` imports the "
-    "plug-ins that a log uses even if no installed package registers them. Use it only with logs that you trust.",
+    epilog="Start with `searchlab tune gemm:64x64x64 --log gemm.jsonl`, which works in any directory. The exit code "
+    "is 2 for invalid input, and 1 if a run or check fails. Two options work with every command: "
+    "`--traceback` shows where an error was raised, including in plug-in code; `--trust` imports the plug-ins "
+    "that a log uses even if no installed package registers them. Use it only with logs that you trust.",
 )
 
 

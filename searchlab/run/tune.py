@@ -59,7 +59,7 @@ def tune(
         space: A registered name, a ``"module:Class"`` string, a class, or a mapping ``{"name": ..., "options": {...}}``
             whose name is any of these. You can also pass a :class:`~searchlab.space.Space`, or a mapping from the names
             of knobs to lists, ranges or arrays of their values, such as ``{"x": [1, 2, 4], "y": range(8)}``. The
-            default is the first of :data:`SPACES_TRIED` that has programs for the workload.
+            default is the first of ``guided-conv2d``, ``guided-gemm`` and ``sketch`` that has programs for it.
         log: The path of the run's log. By default, only the result that is returned contains the trials.
         policy: The policy, specified in the same way as ``space``, except that it cannot be an instance.
         trials: The maximum number of trials. The default is 64, or no limit if you pass ``seconds`` or ``stop_after``.
