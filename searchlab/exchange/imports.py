@@ -8,6 +8,7 @@ space's fingerprint, so it can serve as a table and as a warm start; records tha
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, did_you_mean
 from ..files import read_bytes, write_file
-from ..log.format import LOGS, Header, Log, Record, computation_of, workload_name, workload_of
+from ..log.format import LOGS, Header, Log, Record, computation_of, decode_log, workload_name, workload_of
 from ..log.writer import encode_log
 from ..plugins import USER, Plugin, entry_points_of, names_from
 from ..schema import UNREADABLE
@@ -137,6 +138,10 @@ def import_file(
         raise SearchlabError(f"no task in {path} can be imported: {'; '.join(notes)}")
     files = {log.path: encode_log(log.path, Log(log.path, log.header, tuple(log.records))) for log in logs}
     for file, data in files.items():  # an import that was interrupted can be repeated
+        try:
+            decode_log(file, gzip.decompress(data) if file.suffix == ".gz" else data)
+        except SearchlabError as error:
+            raise SearchlabError(f"{path} cannot be imported: its log could not be read again: {error}") from None
         if file.exists() and read_bytes(file) != data:
             raise SearchlabError(f"{file} already exists; choose a different --out, or remove it")
     for file, data in files.items():

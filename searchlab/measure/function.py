@@ -7,15 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-import cloudpickle
-
 from ..errors import SearchlabError
 from ..machine.host import available_cores
 from ..options import Between, Megabytes, Repeats, TimeLimit
 from ..records import Measurement, Statistic
 from ..space import Config, Space
 from ..target import Target
-from ..workload import Function
+from ..workload import Function, pickle_with_code
 from .contract import MeasurementsByProgram, Measurer, MeasureSettings
 from .messages import Call, Failed, Ran, SetUpFunction
 from .pool import JobBatch, WorkerPool
@@ -75,7 +73,7 @@ class FunctionMeasurer(Measurer):
         """Return the message that sets up a process for ``workload``, which is pickled only once."""
         if self._set_up is None or self._set_up[0] is not workload:
             try:
-                pickled = cloudpickle.dumps((workload.load(), workload.unit))
+                pickled = pickle_with_code((workload.load(), workload.unit))
                 self._set_up = workload, SetUpFunction(pickled, str(workload))
             except Exception as error:  # for example, because the function refers to a lock or an open file
                 raise SearchlabError(

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-import cloudpickle
 import numpy as np
 
 from ..arrays import Floats
@@ -22,6 +21,7 @@ from ..machine.scratch import ScratchFolder
 from ..records import Measurement
 from ..space import Config, Space
 from ..target import Target, architecture
+from ..workload import pickle_with_code
 from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
 from .contract import MeasurementsByProgram, Measurer, RunSettings
@@ -264,7 +264,7 @@ class BuildPool(WorkerPool):
     def set_up_message(self, space: Space) -> SetUpBuilder:
         """Return the message that sets up a process for ``space``, which is pickled only once."""
         if self._space is None or self._space[0] is not space:
-            self._space = space, SetUpBuilder(cloudpickle.dumps(space), str(space))
+            self._space = space, SetUpBuilder(pickle_with_code(space), str(space))
         return self._space[1]
 
 

@@ -606,7 +606,7 @@ class Workbench:
             module = self.space.schedule(config).mod
         except InvalidConfig as error:
             return Failed("invalid", shorten_text(text_of(error)), cpu_seconds() - start)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # Whatever exception a plug-in raises while scheduling, only this trial is to fail.
             text = add_memory_limit(describe_with_line(error, "schedule: "), self.memory_limit_mb)
             return Failed("build_error", text, cpu_seconds() - start)
@@ -631,7 +631,7 @@ class Workbench:
             return Failed("invalid", shorten_text(text_of(error)), time.perf_counter() - start)
         except SearchlabError as error:
             return Failed("run_error", shorten_text(text_of(error)), time.perf_counter() - start)
-        except Exception as error:  # a user's function may raise anything
+        except (Exception, SystemExit) as error:  # a user's function may raise anything
             text = add_memory_limit(describe_with_line(error), self.memory_limit_mb)
             failure: Failure = "wrong_answer" if isinstance(error, AssertionError) else "run_error"
             return Failed(failure, text, time.perf_counter() - start)
@@ -647,7 +647,7 @@ class Workbench:
         return messages.Extracted(rows, cpu_seconds() - start)
 
 
-def describe_with_line(error: Exception, prefix: str = "") -> str:
+def describe_with_line(error: BaseException, prefix: str = "") -> str:
     """Return an error's type, its text, and the ``file:line`` of the user's code that raised it, if any did."""
     where = line_of(error, object)
     return shorten_text(f"{prefix}{type(error).__name__}: {text_of(error)}" + (f" ({where})" if where else ""))

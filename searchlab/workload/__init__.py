@@ -1,7 +1,7 @@
 """Workloads: computations with fixed shapes, each with a spelling, a FLOP count, a PrimFunc and a reference result."""
 
 from .base import PACK, WORKLOADS, Argument, Packed, Workload, packed_arguments, rounding
-from .function import Function, call_with, knobs_of, maximize, minimize
+from .function import Function, call_with, knobs_of, maximize, minimize, pickle_with_code
 from .fused import Fused, fuse
 from .kernel import Kernel
 from .parse import kind_of, parse_workload, parse_workload_in_file, preset_names, restore_workload
@@ -39,6 +39,7 @@ __all__ = [
     "packed_arguments",
     "parse_workload",
     "parse_workload_in_file",
+    "pickle_with_code",
     "preset_names",
     "program_hash",
     "restore_workload",

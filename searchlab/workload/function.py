@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
 import pickle
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -84,8 +85,7 @@ class Function(Kernel):
         return self.function
 
     def __getstate__(self) -> dict[str, object]:
-        # Functions of a script, lambdas and closures cannot be pickled by their names.
-        return {**super().__getstate__(), "function": cloudpickle.dumps(self.function)}
+        return {**super().__getstate__(), "function": pickle_with_code(self.function)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update({**state, "function": pickle.loads(state["function"])})
@@ -95,6 +95,29 @@ class Function(Kernel):
             f"{self} is a Python function and has no program; search it in the space 'parameters', for example with "
             f'space={{"x": [1, 2, 4]}}'
         )
+
+
+def pickle_with_code(value: object) -> bytes:
+    """Pickle ``value`` with its functions of a script, lambdas and closures, which cannot be pickled by their names."""
+    data = io.BytesIO()
+    _Pickler(data).dump(value)
+    return data.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """A cloudpickle that also pickles the code of functions with a cache, but not what is cached."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, _CACHED) and (value.__module__ == "__main__" or "<locals>" in value.__qualname__):
+            return _cached, (value.__wrapped__, value.cache_parameters())
+        return super().reducer_override(value)
+
+
+_CACHED: Any = type(functools.cache(len))
+
+
+def _cached(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
 
 
 def call_with(function: Callable[..., Any], config: Mapping[str, Any]) -> Any:

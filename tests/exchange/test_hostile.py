@@ -91,6 +91,11 @@ def test_autotvm(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None
     refused(second(AUTOTVM, tmp_path / "a.log", change), why)
 
 
+def test_a_log_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    path = second(AUTOTVM, tmp_path / "records.log", put("config", "entity", 0, 0, "x" * 10_000))
+    refused(path, "records.log cannot be imported: its log could not be read again: .* length <= 4000")
+
+
 def test_pickled_logs_of_autotvm_are_not_read(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     bomb = base64.b64encode(pickle.dumps(Bomb(ran))).decode()

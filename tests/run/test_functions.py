@@ -54,6 +54,8 @@ def misbehave(config: dict[str, Any]) -> Any:
             raise ZeroDivisionError("no way")
         case "refuses":
             raise InvalidConfig("x is too large")
+        case "quits":
+            sys.exit("no compiler")
     return {
         "nan": math.nan,
         "infinite": math.inf,
@@ -77,6 +79,7 @@ FAILURES = {
     "hangs": ("run_timeout", "took longer than 1 s"),
     "raises": ("run_error", f"ZeroDivisionError: no way ({__file__}:{LINE})"),
     "refuses": ("invalid", "x is too large"),
+    "quits": ("run_error", "SystemExit: no compiler"),
     "nan": ("run_error", "the function returned nan; costs must be positive and finite"),
     "infinite": ("run_error", "the function returned inf; costs must be positive and finite"),
     "negative": ("run_error", "the function returned -1.0; costs must be positive and finite"),
@@ -212,9 +215,13 @@ def test_an_edited_function_does_not_continue_a_log(module: Callable[[str], None
 
 def test_a_function_of_a_script_is_called(tmp_path: Path) -> None:
     text = """import searchlab
+import functools
 SCALE = 2
+@functools.cache
+def load():
+    return SCALE
 def f(config):
-    return SCALE * config["x"]
+    return load() * config["x"]
 result = searchlab.tune(f, space={"x": [1, 2, 3]}, policy="grid", log="a.jsonl")
 print([trial.cost for trial in result.trials])
 """
