@@ -139,10 +139,10 @@ def _has_file(name: str) -> bool:
 
 
 def _path_of(name: str) -> Path | None:
-    """Return the source file of a module, or None if it has none or cannot be found; nothing is imported."""
+    """Return the file of a module, or None if it has none or cannot be found; nothing is imported."""
     module = sys.modules.get(name)
     origin = _find_module(name, tuple(sys.path))[0] if module is None else getattr(module, "__file__", None)
-    return Path(os.path.realpath(origin)) if origin and origin.endswith(".py") and os.path.isfile(origin) else None
+    return Path(os.path.realpath(origin)) if origin and os.path.isfile(origin) else None
 
 
 def _folders_of(name: str) -> list[str]:

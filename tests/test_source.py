@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import py_compile
 import re
 import runpy
 import subprocess
@@ -376,6 +377,17 @@ def test_of_objects_the_class_and_the_state_count(
     unnoticed = [old for old, new in edits if digests(re.sub(old, new, OBJECTS)) == first]
     assert unnoticed == [r"\b5\b"]
     assert digests(OBJECTS) == first
+
+
+def test_helpers_that_were_compiled_count(folder: Path) -> None:
+    """Like an extension module, a compiled module has no source."""
+    digests = set()
+    for number in (1, 2):
+        write(folder, helper=f"RATE = {number}\n", policy="import helper\nclass Policy:\n    pass\n")
+        py_compile.compile(str(folder / "helper.py"), str(folder / "helper.pyc"), doraise=True)
+        (folder / "helper.py").unlink()
+        digests.add(fresh("policy"))
+    assert len(digests) == 2
 
 
 def test_the_order_of_names_does_not_count() -> None:
