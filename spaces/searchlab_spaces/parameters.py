@@ -23,6 +23,7 @@ import numpy as np
 
 from searchlab.arrays import Array
 from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
+from searchlab.options import MAX_RANGE_LENGTH
 from searchlab.plugins import load_attribute, reference_of
 from searchlab.space import Choose, Config, Knob, ProductSpace, Space, Value
 from searchlab.target import Target
@@ -203,6 +204,11 @@ def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
     for name, choices in parameters.items():
         if not isinstance(name, str):
             raise SearchlabError(f"parameters: the name of a parameter must be a string, not {name!r:.200}")
+        if _is_list(choices) and len(choices) > MAX_RANGE_LENGTH:
+            raise SearchlabError(
+                f"parameters: {name!r} has {len(choices):,} values; choose at most {MAX_RANGE_LENGTH:,}, for example "
+                "by a larger step"
+            )
         values = [tuple(value) if isinstance(value, list) else value for value in choices] if _is_list(choices) else []
         if not values:
             raise SearchlabError(f"parameters: {name!r} must be a list of at least one value, not {choices!r:.200}")
@@ -210,7 +216,8 @@ def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
         for value in values:
             if not _is_value(value):
                 raise SearchlabError(
-                    f"parameters: {name!r} contains {value!r:.100}; values must be finite numbers, strings or tiles"
+                    f"parameters: {name!r} contains {value!r:.100}; values must be strings, tiles, or finite "
+                    "numbers, of which integers have at most 64 bits"
                 )
             if value in used_values:
                 raise SearchlabError(
@@ -228,8 +235,10 @@ def _is_list(value: Any) -> bool:
 
 def _is_value(value: Any) -> bool:
     if isinstance(value, tuple):
-        return all(type(factor) is int for factor in value)
-    return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
+        return all(type(factor) is int and _is_value(factor) for factor in value)
+    if type(value) is int:
+        return bool(-(2**63) <= value < 2**63)
+    return type(value) in (bool, str) or (isinstance(value, float) and math.isfinite(value))
 
 
 # --- the list as text: the gaps between the sorted indices, seven bits per byte, compressed ---------------------------

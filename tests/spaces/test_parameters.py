@@ -6,6 +6,7 @@ import base64
 import itertools
 import zlib
 from collections import Counter
+from http import HTTPStatus
 from typing import Any
 
 import cloudpickle
@@ -113,6 +114,10 @@ PACKED = base64.b64encode(zlib.compress(b"\x00\x7f")).decode()
         ({"x": "abc"}, "", "must be a list of at least one value"),
         ({"x": [None]}, "", "contains None"),
         ({"x": [float("nan")]}, "", "contains nan"),
+        ({"x": [1, 2**63]}, "", "contains 9223372036854775808; .* at most 64 bits"),
+        ({"x": [(1, -(2**70))]}, "", "at most 64 bits"),
+        ({"x": [HTTPStatus.OK]}, "", "contains <HTTPStatus.OK: 200>"),
+        ({"x": range(10**12)}, "", "has 1,000,000,000,000 values; choose at most 1,000,000"),
         ({"x": [1, 2]}, "no base64", "damaged"),
         ({"x": [1, 2]}, PACKED, "do not fit a product of 2"),
         ({"x": [1, 2]}, PACKED[:8], "damaged"),
