@@ -181,13 +181,13 @@ class SymbolAnalyzer:
         buffers = by_buffer(stores)
         footprint = buffers[..., UNIQUE_BYTES].sum(axis=-1, keepdims=True)
         line = self._target.caches[0].line
-        accesses = np.maximum(buffers[..., BYTES], line * buffers[..., LINES])
-        reused_bytes = accesses / np.maximum(buffers[..., REUSES], 1)
+        accessed_bytes = np.maximum(buffers[..., BYTES], line * buffers[..., LINES])
+        reused_bytes = accessed_bytes / np.maximum(buffers[..., REUSES], 1)
         memory = np.zeros(arithmetic.shape)
         for cache, bandwidth in zip(self._target.caches, CPU_BANDWIDTHS, strict=False):
-            missed_lines = np.where(buffers[..., REUSE_BYTES] <= cache.size, reused_bytes, accesses)
-            missed_lines = np.where(footprint <= cache.size, buffers[..., UNIQUE_BYTES], missed_lines)
-            memory += missed_lines.sum(axis=-1) / bandwidth
+            missed_bytes = np.where(buffers[..., REUSE_BYTES] <= cache.size, reused_bytes, accessed_bytes)
+            missed_bytes = np.where(footprint <= cache.size, buffers[..., UNIQUE_BYTES], missed_bytes)
+            memory += missed_bytes.sum(axis=-1) / bandwidth
         cycles: Floats = np.maximum(arithmetic, memory / cores)
         return cycles
 
@@ -222,8 +222,8 @@ def by_buffer(stores: Floats) -> Floats:
 
 def reuse_penalty(stores: Floats) -> Floats:
     """Return the factor by which few operations per byte slow arithmetic down, between 1 and 2."""
-    accesses = by_buffer(stores)
-    reused_bytes = (accesses[..., BYTES] / np.maximum(accesses[..., REUSES], 1)).sum(axis=-1)
+    buffers = by_buffer(stores)
+    reused_bytes = (buffers[..., BYTES] / np.maximum(buffers[..., REUSES], 1)).sum(axis=-1)
     penalty: Floats = 1 + 1 / (1 + operations(stores) / np.maximum(reused_bytes, 1))
     return penalty
 
