@@ -27,11 +27,11 @@ class Gp2(GpPrior):
 
     There are two differences from `gp-prior`:
 
-    - Each factor of a tile has a length scale of its own, since the inner factors matter more than the outer ones.
+    - Each factor of a tile has a length scale of its own, so that some factors may matter more than others.
     - In spaces with programs, :class:`~.pruner.SymbolAnalyzer` selects three of four of the first trials: each is the
       config for which it estimates the shortest time among ``entrants`` random configs. Nothing has been measured by
       then, so this only takes the time of scheduling these programs. A warm start from other workloads replaces the
-      analysis, as its predictions are better.
+      analysis.
 
     Args:
         n_startup: The number of trials before the processes are used.

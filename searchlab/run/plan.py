@@ -402,9 +402,7 @@ def plan_run(
     warm_start = earlier.warm_start(plugin, space, strategy.features, transfers, machine)
     run = Run(space_choice, strategy, seed, batch, budget, settings, log, warm_start)
     policy, _ = run.start()
-    learned_trials = (
-        len(warm_start.trials) + (run.trials - 1) // batch * batch
-    )  # the trials learned before the last batch
+    learned_trials = len(warm_start.trials) + (run.trials - 1) // batch * batch  # before the last batch
     if learned_trials < policy.n_startup and not warm_start.others:
         warn(
             f"policy {strategy.policy.name!r} does not use what it has learned until after {policy.n_startup} trials "

@@ -91,8 +91,8 @@ def build(
     plugin, _ = SPACES.resolve(space)
     module = SPACES.make(plugin, workload, target).schedule(config).mod
     program = compile_program(module, target).jit()
-    taken = packed_inputs(program, packed_arguments(module), dict(zip(workload.shapes, operands, strict=True)))
-    return program, [array for arrays in taken.values() for array in arrays]
+    arguments = packed_inputs(program, packed_arguments(module), dict(zip(workload.shapes, operands, strict=True)))
+    return program, [array for arrays in arguments.values() for array in arrays]
 
 
 def arguments(workload: Workload, target: Target) -> list[tvm.runtime.Tensor]:

@@ -64,10 +64,10 @@ def test_the_answer_is_right_and_the_weights_are_packed_once(
         packed = packed_arguments(module)
         assert list(packed) == [weights]
         program = tvm.compile(module, target=native.tvm).jit()
-        taken = packed_inputs(program, packed, inputs)
-        assert [array.shape for array in taken[weights]] == [operand.shape for operand in packed[weights]]
+        operands = packed_inputs(program, packed, inputs)
+        assert [array.shape for array in operands[weights]] == [operand.shape for operand in packed[weights]]
         computed = tvm.runtime.tensor(result.unwritten())
-        program["main"](*(array for arrays in taken.values() for array in arrays), computed)
+        program["main"](*(array for arrays in operands.values() for array in arrays), computed)
         expected = space.workload.reference(space.workload.inputs())
         np.testing.assert_allclose(computed.numpy(), expected, rtol=rtol, atol=atol)
 
@@ -104,9 +104,9 @@ def test_products_with_padding_are_omitted(workload: str, taps: tuple[Any, ...],
         module = space.schedule(config).mod
         program = tvm.compile(module, target=native.tvm).jit()
         tensors = {name: tvm.runtime.tensor(array) for name, array in inputs.items()}
-        taken = packed_inputs(program, packed_arguments(module), tensors)
+        operands = packed_inputs(program, packed_arguments(module), tensors)
         result = tvm.runtime.empty(expected.shape)
-        program["main"](*(array for arrays in taken.values() for array in arrays), result)
+        program["main"](*(array for arrays in operands.values() for array in arrays), result)
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
