@@ -269,7 +269,7 @@ class WorkloadRuns:
     by_strategy: Mapping[str, Sequence[LoggedRun]]
     best_known: BestKnown | None = None  # the best known program of a larger set of runs that includes these
     by: By = "trials"
-    missing: int = 0  # the number of runs of the study, on any workload, that have not begun
+    not_started: int = 0  # the number of runs of the study, on any workload, that have no log
 
     def within(self, budget: Budget, strategies: Collection[str]) -> WorkloadRuns:
         """Return the runs of ``strategies`` up to the end of ``budget``. The best known program stays the same."""

@@ -30,11 +30,11 @@ from .model import (
     WorkloadSummary,
     find_contrast,
 )
-from .read import footing_notes
+from .notes import workload_notes
 from .runs import TARGET, By, ComparedRuns, WorkloadRuns
 from .verdict import SO_FAR, answer, answer_word, compare_leader, verdict
 from .why import explain, practical_size
-from .words import area_text, counted, listed
+from .words import area_text, counted
 
 
 def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary:
@@ -94,7 +94,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
 
 def _is_finished(item: WorkloadSummary, runs: WorkloadRuns) -> bool:
     """Return whether all runs on a workload, and all others of its study that have not begun, are complete."""
-    return not (runs.waiting or runs.missing) and all(row.complete for row in item.strategies)
+    return not (runs.waiting or runs.not_started) and all(row.complete for row in item.strategies)
 
 
 # --- one workload -----------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
         strategies=rows,
         contrasts=[],
         verdict="",
-        notes=_equal_proposals(item) + _length_notes(item, rows) + footing_notes(item.runs),
+        notes=workload_notes(item, [item.strategies[row.strategy] for row in rows]),
     )
 
 
@@ -133,71 +133,6 @@ def _no_test(first: StrategySummary, second: StrategySummary) -> str:
     if first.one_run or second.one_run:
         return ONE_RUN
     return FOOTING if first.footing != second.footing else ""
-
-
-def _equal_proposals(item: WorkloadRuns) -> list[str]:
-    """Return a sentence for each group of strategies that proposed the same, as they do before they learn."""
-    groups: dict[frozenset[tuple[int, bytes]], list[str]] = {}
-    for name, runs in item.strategies.items():
-        proposals = frozenset((run.seed, b"\n".join(run.log.configs[: item.horizon])) for run in runs.compared)
-        groups.setdefault(proposals, []).append(name)
-    return [
-        f"{listed(names, None)} proposed the same configs in all {item.horizon} trials, so they differ only in the "
-        f"noise of measurements: they had not begun to use what they learn, which takes more trials."
-        for names in groups.values()
-        if len(names) > 1 and item.horizon
-    ]
-
-
-def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[str]:
-    """Return sentences about excluded runs, the budget, and strategies whose runs are all the same."""
-    notes = []
-    if waiting := [run.file for run in item.waiting]:
-        notes.append(f"Not counted, because there are no trials yet: {listed(waiting)}.")
-    if running := [run.file for run in item.runs if run.running]:
-        notes.append(f"Still running, and included up to now: {listed(running)}.")
-    for row in rows:
-        ends: dict[str, list[int]] = {}  # numbers of trials of the runs that ended early, by reason
-        for run in item.by_strategy[row.strategy]:
-            spent = run.log.ended and run.log.ended.seconds is not None and item.by == "seconds"
-            if run.ended and not spent and run.log.trials < item.horizon:
-                ends.setdefault(run.ended, []).append(run.log.trials)
-        for reason, lengths in ends.items():
-            span = " to ".join(dict.fromkeys((f"{min(lengths)}", f"{max(lengths)}")))
-            notes.append(
-                f"{counted(len(lengths), 'run')} of {row.strategy} ended after {span} of {item.horizon} trials, "
-                f"because {reason}; the best program found by then counts for the remaining trials."
-            )
-    if item.by == "trials" and len({row.trials for row in rows}) > 1:
-        longer = listed([f"{row.strategy} completed {row.trials}" for row in rows if row.trials > item.horizon])
-        notes.append(
-            f"All are compared over the first {item.horizon} trials, which every strategy has completed: {longer}. "
-            f"To compare more, continue the others."
-        )
-    for row in rows:
-        if row.interrupted:
-            runs = item.strategies[row.strategy].interrupted
-            end = "Not yet at" if any(run.running for run in runs) else "Stopped before"
-            files = listed([run.file for run in runs])
-            limit = f"{item.seconds_horizon:.3g} seconds" if item.by == "seconds" else f"trial {item.horizon}"
-            notes.append(f"{end} {limit}, and therefore excluded: {files}.")
-        if row.one_run:
-            notes.append(
-                f"{row.strategy} produces the same run from each of {len(row.trials_by_seed)} seeds, which does not "
-                f"show how runs vary, so it is not tested."
-            )
-    complete = [(len(item.strategies[row.strategy].complete), row) for row in rows]
-    if more := [f"{row.strategy} has {number}" for number, row in complete if number > len(row.seeds)]:
-        notes.append(
-            f"All are compared over the {counted(len(item.seeds), 'seed')} that every strategy has completed: "
-            f"{listed(more)}. To compare more, run the others with these seeds."
-        )
-    if fewer := item.fewer_seeds:
-        notes.append(
-            f"Compared over fewer seeds than others: {listed([*fewer.values()])}. Means are over all of these, and "
-            "differences over the seeds that both strategies have."
-        )
-    return notes
 
 
 NOTES = {
