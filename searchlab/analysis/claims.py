@@ -12,7 +12,7 @@ from ..arrays import Floats
 from ..log.plan import UNLIMITED, Budget, Claim
 from ..stats.inference import Answer, Difference, paired_difference
 from ..stats.ranks import ALPHA
-from .contrasts import adjust, pair_by_seed
+from .contrasts import correct_family, pair_by_seed
 from .measures import AREA, SECONDS, TRIALS, StrategySummary, values_by_seed
 from .model import ClaimVerdict, Comparand
 from .runs import TARGET, ComparedRuns, StrategyRuns, WorkloadRuns
@@ -35,11 +35,11 @@ def claim_verdicts(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[Cl
     keys = [(number, other) for number, claim in enumerate(claims) for other in claim.opponents]
     compared = {(number, other): _compare(comparison, claims[number], other) for number, other in keys}
     p = {key: value for key, (difference, *_) in compared.items() if (value := _answer(difference).p) is not None}
-    adjusted = adjust(p)
+    corrected = correct_family(p)
     verdicts = []
     for number, claim in enumerate(claims):
         against = [
-            _comparand(claim, other, *compared[number, other], adjusted.get((number, other)))
+            _comparand(claim, other, *compared[number, other], corrected.get((number, other)))
             for other in claim.opponents
         ]
         decisive = min(

@@ -28,6 +28,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of two strategies by the area under the curve.
 
     Attributes:
+        workload: The workload, or "" for all workloads.
         test: On one workload, "signed-rank", which pairs runs by seed, or "rank-sum", which does not. Over several
             workloads, "paired-t", a test of the mean difference on these workloads. Otherwise, the reason why there is
             no p-value: "one run" if one of the strategies yields the same run for every seed; "measured in different
@@ -35,13 +36,13 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
             common" (on at least one workload), or "the same difference from every seed".
         runs: The number of pairs of runs or, for "rank-sum", of runs of the strategy with fewer runs.
         difference: The mean difference in area over shared seeds, first minus second, with its 95 % interval for that
-            difference alone. Its p-values are corrected.
+            difference alone. Its p-values are corrected for all tests in their family; see :class:`Family`.
         effect: What the test compares: the rank-biserial correlation or, for "paired-t", the mean difference. It is in
             [-1, 1], and positive if ``first`` is better.
         p: The two-sided p-value, not corrected.
-        adjusted: The p-value corrected for all tests in its family; see :class:`Family`.
     """
 
+    workload: str = ""
     first: str
     second: str
     test: str
@@ -49,7 +50,11 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     difference: Difference
     effect: float = 0.0
     p: float | None = None
-    adjusted: float | None = None
+
+    @property
+    def adjusted(self) -> float | None:
+        """The corrected p-value of ``test``, or None if there is no test."""
+        return self.difference.on_these.p
 
     @property
     def pair(self) -> tuple[str, str]:

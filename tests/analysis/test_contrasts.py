@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.analysis.contrasts import PageTests, Runs, p_values, seeds_needed, with_adjusted
-from searchlab.analysis.contrasts import contrasts as compare
+from searchlab.analysis.contrasts import PageTests, Runs, compare_pairs, seeds_needed
 from searchlab.analysis.model import ONE_RUN, RANK_SUM, SIGNED_RANK
 from searchlab.arrays import Floats
 from searchlab.stats.ranks import holm, rank_sum_test, signed_rank
@@ -42,9 +41,9 @@ def test_a_registered_pair_may_have_fewer_seeds_than_others() -> None:
         [(first, second) for first in values for second in values if first < second], [], [("a", "b")]
     )
     assert tests.level("b", "a") == 0.05 and tests.level("a", "c") == 0.05 / 14
-    contrasts_of_all = compare(values, {}, tests.level)
+    contrasts_of_all = compare_pairs(values, {}, tests.level)
     assert [c.test for c in contrasts_of_all] == [SIGNED_RANK, *[RANK_SUM] * 14]
-    adjusted = with_adjusted("w", contrasts_of_all, tests.adjusted(p_values("w", contrasts_of_all)))
+    adjusted = tests.correct(contrasts_of_all)
     assert contrasts_of_all[0].p is not None and adjusted[0].adjusted == contrasts_of_all[0].p
 
 

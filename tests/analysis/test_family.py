@@ -53,7 +53,7 @@ def test_contrasts_and_other_pairs_are_two_families() -> None:
     tests = keys(4, 3)
     p = dict(zip(tests, np.random.default_rng(0).random(len(tests)) / 50, strict=True))
     contrasts = [("0", "1"), ("1", "3")]
-    adjusted = page_tests(tests, [("1", "0"), ("1", "3")]).adjusted(p)
+    adjusted = page_tests(tests, [("1", "0"), ("1", "3")]).correct_p(p)
     overall = [key for key in tests if key[2:] in contrasts and not key[0]]
     alone = [key for key in tests if key[2:] in contrasts and key[0]]
     others = [key for key in tests if key[2:] not in contrasts]
@@ -61,13 +61,13 @@ def test_contrasts_and_other_pairs_are_two_families() -> None:
         assert [adjusted[key] for key in family] == corrected(p, family)
     last = max(adjusted[key] for key in overall)
     assert [adjusted[key] for key in alone] == [max(last, value) for value in corrected(p, alone)]
-    assert page_tests(tests, []).adjusted(p) == dict(zip(tests, corrected(p, tests), strict=True))
+    assert page_tests(tests, []).correct_p(p) == dict(zip(tests, corrected(p, tests), strict=True))
 
 
 def test_workloads_are_tested_if_contrasts_are_significant() -> None:
     tests = keys(3, 2)
     p = dict.fromkeys(tests, 0.001) | {("", PAIRED_T, "0", "1"): 0.2}
-    adjusted = page_tests(tests, [("0", "1"), ("0", "2")]).adjusted(p)
+    adjusted = page_tests(tests, [("0", "1"), ("0", "2")]).correct_p(p)
     assert adjusted["", PAIRED_T, "0", "2"] == 0.002 and adjusted["workload 0", SIGNED_RANK, "0", "2"] == 0.2
     assert adjusted["workload 0", SIGNED_RANK, "1", "2"] == pytest.approx(0.003), "exploratory"
 
@@ -75,14 +75,14 @@ def test_workloads_are_tested_if_contrasts_are_significant() -> None:
 def test_single_and_other_workloads_share_the_level() -> None:
     tests = [*keys(2, 2), ("", "workloads like these", "0", "1")]
     page = page_tests(tests, [("0", "1")])
-    adjusted = page.adjusted({key: 0.01 if key[1] != PAIRED_T else 0.001 for key in tests})
+    adjusted = page.correct_p({key: 0.01 if key[1] != PAIRED_T else 0.001 for key in tests})
     assert list(adjusted.values()) == pytest.approx([0.001, 0.02, 0.04, 0.04])
     assert page.level("0", "1") == 0.05 / 4
 
 
 def test_contrast_without_an_overall_test_is_tested_on_workloads() -> None:
     tests = [key for key in keys(3, 2) if key[0]]
-    adjusted = page_tests(tests, [("0", "1")]).adjusted(dict.fromkeys(tests, 0.01))
+    adjusted = page_tests(tests, [("0", "1")]).correct_p(dict.fromkeys(tests, 0.01))
     assert {key: value for key, value in adjusted.items() if key[2:] == ("0", "1")} == pytest.approx(
         {(f"workload {number}", SIGNED_RANK, "0", "1"): 0.02 for number in range(2)}
     )
@@ -106,7 +106,7 @@ def test_each_family_alarms_in_five_of_a_hundred(
     equal = [key for key in tests if not (key[1] == PAIRED_T and "overall" in ahead) and not set(key[2:]) & ahead]
     alarms: dict[bool, list[bool]] = {True: [], False: []}
     for p in random.random((1500, len(tests))).tolist():
-        adjusted = page.adjusted({key: value if key in equal else 1e-9 for key, value in zip(tests, p, strict=True)})
+        adjusted = page.correct_p({key: value if key in equal else 1e-9 for key, value in zip(tests, p, strict=True)})
         for is_registered, minima in alarms.items():
             family = [adjusted[key] for key in equal if (key[2:] in registered) == is_registered]
             minima.append(min(family, default=1.0) <= 0.05)
