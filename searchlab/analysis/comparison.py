@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
-from ..files import real_path
+from ..files import real_path, write_csv, write_file
 from ..log.columns import Columns, Texts
 from ..log.plan import Claim
 from ..log.result import Result, html_paragraphs, html_table, study_frame
 from ..options import checks_arguments
 from .charts.figures import all_charts
-from .charts.vegalite import Chart, Format, Spec, altair_chart, titled
+from .charts.vegalite import Chart, Format, Spec, altair_chart, save_charts, titled
 from .measures import AREA, Shown, table
 from .model import Summary, WorkloadSummary
+from .page.render import render_page
+from .programs import BestProgram, run_programs
 from .read import group_runs, planned_claims, read_runs
-from .report import number_tables, run_programs, write_report
-from .runs import By, strategy_order
-from .runs import ComparedRuns as Runs
+from .runs import By, ComparedRuns, strategy_order
 from .summary import summarize
+from .tables import COMPRESSED, number_tables
 from .words import counted
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Comparison:
         ['random']
     """
 
-    runs: Runs
+    runs: ComparedRuns
     claims: Sequence[Claim] = ()
 
     @cached_property
@@ -142,8 +143,14 @@ class Comparison:
         return summarize(self.runs, self.claims)
 
     @cached_property
-    def _charts(self) -> dict[str, dict[str, Chart]]:
+    def charts(self) -> dict[str, dict[str, Chart]]:
+        """All charts, by workload and key. The workload of charts over all workloads is ""."""
         return all_charts(self.summary, self.runs)
+
+    @cached_property
+    def programs(self) -> list[BestProgram]:
+        """The best program of each run that has one."""
+        return run_programs(self.runs)
 
     @property
     def workloads(self) -> list[str]:
@@ -217,7 +224,7 @@ class Comparison:
         return self._frame("importances")
 
     def _frame(self, name: str) -> pd.DataFrame:
-        return number_tables(self.summary, self.runs, run_programs(self.runs))[name].frame()
+        return number_tables(self.summary, self.runs, self.programs)[name].frame()
 
     def plot_convergence(self, workload: object = None, *, by: str = "trials") -> alt.LayerChart | alt.ConcatChart:
         """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds.
@@ -293,8 +300,16 @@ class Comparison:
 
         See :func:`~searchlab.analysis.report.report` for the files.
         """
-        write_report(self.runs, Path(out), self.claims, figures=figures)
-        return Path(out) / "report.html"
+        out = Path(out)
+        write_file(out / "summary.json", msgspec.json.encode(self.summary.to_json()) + b"\n", under=out)
+        for name, (columns, generated) in number_tables(self.summary, self.runs, self.programs).items():
+            if rows := list(generated):
+                write_csv(out / f"{name}.csv{'.gz' if name in COMPRESSED else ''}", columns, rows, under=out)
+        if figures:
+            save_charts(out, self.charts, figures)
+        page = out / "report.html"
+        write_file(page, render_page(self), under=out)
+        return page
 
     def __repr__(self) -> str:
         runs = sum(len(item.runs) for item in self.runs.values())
@@ -332,11 +347,11 @@ class Comparison:
         return altair_chart(spec | {"params": params})
 
     def _spec(self, workload: str, key: str, view: str = "") -> Spec:
-        chart = self._charts.get(workload, {}).get(key)
+        chart = self.charts.get(workload, {}).get(key)
         if chart is None:
             raise SearchlabError(
                 f"the runs {f'on {workload}' if workload else 'over all workloads'} have no data for the chart {key!r}"
-                f"{did_you_mean(key, self._charts.get(workload, ()))}"
+                f"{did_you_mean(key, self.charts.get(workload, ()))}"
             )
         view = view or next(iter(chart.views))
         if view not in chart.views:

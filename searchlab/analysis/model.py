@@ -297,22 +297,3 @@ def _round(data: Any) -> Any:
     if isinstance(data, list):
         return [_round(value) for value in data]
     return float(f"{data:.6g}") if isinstance(data, float) else data
-
-
-class BestProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's best program, as in :attr:`searchlab.log.result.Result.best`.
-
-    It is that of the fastest trial or, if the fastest trials were measured again at the end of the run, of the winner.
-    """
-
-    workload: str
-    strategy: str
-    seed: int
-    trial: int  # index in the log, from 0
-    gflops: float  # from its last measurement
-    seconds: float  # from its last measurement
-    gflops_as_trial: float  # from its measurement as a trial
-    unit: str  # of the throughputs
-    tied: list[int] | None  # trials that were equally fast when measured again; None if no trials were
-    config: dict[str, Any]
-    log: str

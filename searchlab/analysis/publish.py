@@ -27,10 +27,9 @@ from ..log.columns import CACHE
 from ..log.format import find_logs, no_logs
 from ..log.plan import JSON, PLAN, TOML
 from ..schema import UNREADABLE
-from .model import Summary
+from .comparison import Comparison
 from .page.render import environment, facts, page_assets
 from .read import REPORT, read_runs
-from .report import write_report
 from .runs import ComparedRuns
 from .words import counted
 
@@ -59,7 +58,7 @@ class Publication:
     Attributes:
         title: The name of the result, from which the name of its folder is derived.
         commands: Commands that verify the result if they are run in its folder.
-        comparison: The runs. If None, the logs in ``directory`` are copied to the site and read there.
+        runs: The runs. If None, the logs in ``directory`` are copied to the site and read there.
         directory: The study's directory.
         files: Other files to copy.
         machine: The machine that performed the runs, by default the one that the logs record.
@@ -71,7 +70,7 @@ class Publication:
 
     title: str
     commands: Sequence[str]
-    comparison: ComparedRuns | None = None
+    runs: ComparedRuns | None = None
     directory: Path | None = None
     files: Sequence[Path] = ()
     machine: str = ""
@@ -141,15 +140,16 @@ def _cards(out: Path) -> list[Path]:
 def _write(folder: Path, result: Publication) -> Path:
     """Write ``result`` to the new directory ``folder``, and return it."""
     folder.mkdir()
-    comparison = result.comparison
-    if comparison is None:
+    runs = result.runs
+    if runs is None:
         assert result.directory is not None
-        comparison = read_runs(_copy_logs(result.directory, folder / LOGS))  # so that the page links to the copies
+        runs = read_runs(_copy_logs(result.directory, folder / LOGS))  # so that the page links to the copies
         (folder / LOGS / CACHE).unlink(missing_ok=True)
     for path in result.files:
         copy_file(path, folder / path.name, under=path.parent)
-    summary = write_report(comparison, folder)
-    card = _describe(result, summary, comparison)
+    comparison = Comparison(runs)
+    comparison.save(folder)
+    card = _describe(result, comparison)
     write_file(folder / CARD, msgspec.json.encode(card))
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CARD)
     sums = {path.relative_to(folder).as_posix(): hashlib.sha256(read_bytes(path)).hexdigest() for path in files}
@@ -195,14 +195,15 @@ def _copy_logs(directory: Path, to: Path) -> Path:
     return to
 
 
-def _describe(result: Publication, summary: Summary, comparison: ComparedRuns) -> IndexEntry:
+def _describe(result: Publication, comparison: Comparison) -> IndexEntry:
+    summary = comparison.summary
     texts = [answer.says for answer in summary.answers]
     if not texts:
         texts = [summary.overall.verdict] if summary.overall else [item.verdict for item in summary.workloads]
-    runs = [run for item in comparison.values() for run in item.runs]
+    runs = [run for item in comparison.runs.values() for run in item.runs]
     about = dict(facts(runs))
-    strategies = {run.strategy for run in runs}
-    sizes = (f"{len(strategies)} strategies", counted(len(comparison), "workload"), counted(len(runs), "run"))
+    workloads = counted(len(comparison.workloads), "workload")
+    sizes = (f"{len(comparison.strategies)} strategies", workloads, counted(len(runs), "run"))
     return IndexEntry(
         title=result.title,
         answers=texts[:3],

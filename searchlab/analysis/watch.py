@@ -21,9 +21,9 @@ from ..log.forecast import RunStatus, forecast, format_duration, sum_forecasts
 from ..log.format import Log, decode_log, find_logs, read_log_bytes
 from ..log.lease import is_locked
 from ..log.plan import Budget, PlannedRun, StudyPlan, read_plan
-from .page.render import waiting_page
+from .comparison import Comparison
+from .page.render import render_page, waiting_page
 from .read import planned_claims
-from .report import render_report
 from .runs import ComparedRuns
 from .words import counted
 
@@ -244,7 +244,7 @@ class WatchServer(ThreadingHTTPServer):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SearchlabWarning)
             try:
-                page = render_report(self._read(*paths), planned_claims(*paths), version)
+                page = render_page(Comparison(self._read(*paths), planned_claims(*paths)), version)
                 self.page, self.version, problems = page.encode(), version, []
             except Exception as error:  # plug-ins and libraries may raise anything; the last page stays
                 problems = [str(error) if isinstance(error, SearchlabError) else describe(error)]

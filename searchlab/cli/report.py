@@ -10,20 +10,19 @@ from typing import Annotated
 from rich.box import SIMPLE_HEAD
 from typer import Argument, Option
 
-from ..analysis import Summary, read_runs, report_directory, summarize, summary_table
-from ..analysis import report as write_report
+from ..analysis import Comparison, Summary, read_runs, report_directory, summarize, summary_table
 from ..analysis.charts.vegalite import Format
 from ..analysis.latex import REFERENCES, TABLES, write_latex
 from ..analysis.power import power_plan
 from ..analysis.publish import Publication, publish, study_result
-from ..analysis.report import write_report as write_comparison
+from ..analysis.read import planned_claims
 from ..analysis.runs import By, ComparedRuns
 from ..analysis.watch import StudyProgress
 from ..analysis.words import counted
 from ..errors import SearchlabError
 from ..log.format import RESULT, find_logs
 from ..log.lease import is_locked
-from ..log.plan import write_plan
+from ..log.plan import Claim, write_plan
 from ..measure.suite import installed_suites
 from ..options import Share, Trials, check_option
 from ..policy import POLICIES, origins
@@ -110,18 +109,23 @@ def report(
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
     with working("reading logs and writing the report"):
-        if len(paths) == 1 and (paths[0] / RESULT).is_file() and not (everything or by):
+        study = None
+        if any(path.suffix == ".toml" for path in paths):
+            study, logs = _of_study(paths)
+            paths = [logs]
+        folder = report_directory(*paths, out=directory)
+        claims: Sequence[Claim] = ()
+        if study:
+            runs, claims = read_study_runs(study, paths[0], everything=everything, by=by), study.spec.claims
+        elif len(paths) == 1 and (paths[0] / RESULT).is_file() and not (everything or by):
             from ..suite.compare import against_baselines  # imported here because other reports do not need suites
 
             runs, _ = against_baselines(paths[0], suite)
-            summary = write_comparison(runs, report_directory(*paths, out=directory), figures=figures)
-        elif any(path.suffix == ".toml" for path in paths):
-            study, logs = _of_study(paths)
-            paths = [logs]
-            summary = report_on_study(study, logs, directory, everything=everything, figures=figures, by=by)
         else:
-            summary = write_report(*paths, out=directory, everything=everything, figures=figures, by=by)
-    folder = report_directory(*paths, out=directory)
+            runs, claims = read_runs(*paths, everything=everything, readings=False, by=by), planned_claims(*paths)
+        comparison = Comparison(runs, claims)
+        comparison.save(folder, figures=figures)
+    summary = comparison.summary
     if latex:
         policies = {row.policy for item in summary.workloads for row in item.strategies}
         sources = {
@@ -165,21 +169,6 @@ def _result(directory: Path, suite: str) -> Publication:
         machine=result.host,
         cite=[f"Also cite the suite {result.suite}: its directory contains a CITATION.cff."],
     )
-
-
-def report_on_study(
-    study: Study,
-    logs: Path,
-    out: Path | None = None,
-    *,
-    everything: bool = False,
-    figures: Format | None = None,
-    by: By | None = None,
-) -> Summary:
-    """Write the report on the logs of ``study``; see :func:`read_study_runs`."""
-    directory = report_directory(logs, out=out)
-    runs = read_study_runs(study, logs, everything=everything, by=by)
-    return write_comparison(runs, directory, study.spec.claims, figures=figures)
 
 
 def read_study_runs(study: Study, logs: Path, *, everything: bool = False, by: By | None = None) -> ComparedRuns:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from ..analysis import read_runs
+from ..analysis import Comparison, read_runs, report_directory
 from ..analysis.contrasts import seeds_needed
 from ..analysis.runs import ComparedRuns
 from ..analysis.watch import StudyProgress, WatchServer
@@ -31,7 +31,7 @@ from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
 from ..workload.parse import kind_of
 from .logs import best_record
-from .report import Full, read_study_runs, report_on_study, show_report
+from .report import Full, read_study_runs, show_report
 from .terminal import (
     SPACE,
     AsJson,
@@ -128,7 +128,7 @@ def run(
         return
     if not quiet and any(not run.settings.replays for run in runs):
         say(f"see the results so far in a browser: searchlab watch {directory}", err)
-    failed = summary = None
+    failed = comparison = None
     with interruptible():
         try:
             results = loaded_study.run(
@@ -144,14 +144,15 @@ def run(
         if parts == 1:
             try:
                 with nullcontext() if quiet else working("writing the report"):
-                    summary = report_on_study(loaded_study, directory)
+                    comparison = Comparison(read_study_runs(loaded_study, directory), loaded_study.spec.claims)
+                    comparison.save(report_directory(directory))
             except SearchlabError:
                 if failed is None:
                     raise
-    if summary is not None and as_json:
-        say_json(summary.to_json())
-    elif summary is not None:
-        show_report(summary, directory / "report", full=full)
+    if comparison is not None and as_json:
+        say_json(comparison.summary.to_json())
+    elif comparison is not None:
+        show_report(comparison.summary, directory / "report", full=full)
     if failed is not None:
         raise failed
     if parts > 1:

@@ -15,8 +15,8 @@ from rich.markdown import Markdown
 from rich.text import Text
 from typer import Argument, Option
 
-from ..analysis import summarize
-from ..analysis.report import overall_tables, write_report
+from ..analysis import Comparison
+from ..analysis.terminal import overall_tables
 from ..errors import SearchlabError
 from ..files import real_path, write_file
 from ..log.format import RESULT, find_logs
@@ -217,14 +217,12 @@ def suite_run(
                 notes,
             )
         part = restrict_to_runs(part, new)
-        comparison = compare(part, [new], baseline_runs, study.spec.seed_list)
-        if directory is None:
-            summary = summarize(comparison)
-        else:
+        comparison = Comparison(compare(part, [new], baseline_runs, study.spec.seed_list))
+        if directory is not None:
             write_trajectories(directory / RESULT, new)
             say("writing the report", err)
-            summary = write_report(comparison, directory / "report")
-    answer = SuiteAnswer(part, new, summary)
+            comparison.save(directory / "report")
+    answer = SuiteAnswer(part, new, comparison.summary)
     if as_json:
         say_json(answer.to_json())
     else:
@@ -266,7 +264,9 @@ def suite_report(
     check_baselines(part, baseline_runs if against else [baseline for baseline in baseline_runs if baseline.code])
     limit = parse_trials(trials) if trials else None
     runs = compare(part, read_results(results or ()), baseline_runs, range(seeds or part.spec.seeds), limit)
-    summary = write_report(runs, directory)
+    comparison = Comparison(runs)
+    comparison.save(directory)
+    summary = comparison.summary
     out.print(*(answer.says for answer in summary.answers), *overall_tables(summary), sep="\n")
     say(f"the report: {directory / 'report.html'}")
 

@@ -10,8 +10,8 @@ from searchlab.analysis.comparison import Comparison
 from searchlab.analysis.contrasts import Key, PageTests
 from searchlab.analysis.model import PAIRED_T, SIGNED_RANK, Summary
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.report import summary_table
 from searchlab.analysis.summary import summarize
+from searchlab.analysis.terminal import summary_table
 from searchlab.plugins import Plugin
 from searchlab.stats.ranks import holm
 from tests.support.analysis.logs import write

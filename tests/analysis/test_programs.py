@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from searchlab.analysis import report
+from searchlab.analysis.programs import best_programs, run_programs
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.report import best_programs, run_programs
 from searchlab.log.format import Final, Finalist
 from tests.support.analysis.logs import write
 

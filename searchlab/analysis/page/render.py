@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from itertools import permutations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -26,50 +26,46 @@ from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..knobs import MeasuredSpace
 from ..measures import Cell, Head, Row, Shown, Table, table
-from ..model import BestProgram, Contrast, Summary, WorkloadSummary, find_contrast
+from ..model import Contrast, WorkloadSummary, find_contrast
+from ..programs import BestProgram, best_programs
 from ..runs import RANDOM, TARGET, ComparedRuns, LoggedRun, WorkloadRuns
 from ..verdict import SO_FAR, answer_word
 from ..words import area_text, counted, listed, number_ranges, number_text, percent
 
+if TYPE_CHECKING:
+    from ..comparison import Comparison
+
 WATCH = "watch.js"  # the script of pages that are served
 
 
-def page(
-    summary: Summary,
-    comparison: ComparedRuns,
-    charts: Mapping[str, Mapping[str, Chart]],
-    programs: Sequence[BestProgram],
-    version: str = "",
-) -> str:
-    """Render the page for a summary. Equal arguments yield equal pages.
+def render_page(comparison: Comparison, version: str = "") -> str:
+    """Render the page of a report. Equal comparisons yield equal pages.
 
     ``version`` is that of a page that is served, which follows its study; see :func:`waiting_page`.
     """
-    styles = LineStyles.from_summary(summary, comparison)
-    numbers = {name: number for number, name in enumerate(styles.names)}
-    several = len(summary.workloads) > 1
+    summary, charts = comparison.summary, comparison.charts
+    styles = LineStyles.from_summary(summary, comparison.runs)
     templates = environment()
     templates.globals |= {
-        "numbers": numbers,
+        "numbers": {name: number for number, name in enumerate(styles.names)},
         "looks": {name: "c{} d{}".format(*styles.looks[name]) for name in styles.names},
         "own": styles.subject,
         "area": area_text(summary.by),
-        "several": several,
+        "several": len(summary.workloads) > 1,
         "so_far": SO_FAR,
     }
+    programs = best_programs(comparison.programs)
     sections = [
-        _section(item, comparison[item.workload], charts[item.workload], programs, f"w{number}")
+        _section(item, comparison.runs[item.workload], charts[item.workload], programs, f"w{number}")
         for number, item in enumerate(summary.workloads)
     ]
     section_template = templates.get_template("section.html.jinja")
     over_all = {f"all-{key}": chart for key, chart in charts[""].items()}
     overall = summary.overall
-    data = {"strategies": styles.names, "lit": styles.lit, "colours": COLOURS}
-    runs = [run for item in comparison.values() for run in item.runs]
     return templates.get_template("report.html.jinja").render(
         **page_assets("sort.js", "report.js", *([WATCH] if version else []), draws=True),
         version=version,
-        data=embed_json(data),
+        data=embed_json({"strategies": styles.names, "lit": styles.lit, "colours": COLOURS}),
         summary=summary,
         names=styles.names,
         lit=styles.lit,
@@ -79,11 +75,11 @@ def page(
         strategies=ranking(overall.strategies, overall.contrasts, ranks=overall.ranks) if overall else None,
         charts=charts,
         shared=compress_json(share_data(over_all, "all")),
-        knob=knob_that_matters_most(comparison),
-        made=strategies(comparison),
+        knob=knob_that_matters_most(comparison.runs),
+        made=strategies(comparison.runs),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
-            for path, text in read_study_copies(run.log.path for run in runs)
+            for path, text in read_study_copies(run.log.path for item in comparison.runs.values() for run in item.runs)
         ],
     )
 
