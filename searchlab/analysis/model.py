@@ -12,7 +12,7 @@ from ..log.plan import Claim
 from ..stats.inference import Difference
 from ..stats.ranks import ALPHA
 from .measures import OverallStrategy, Row, StrategySummary
-from .runs import BestKnown, By
+from .runs import TARGET, BestKnown, By
 from .words import counted
 
 RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
@@ -159,9 +159,10 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     notes: list[str]
     explanations: list[Explanation] = []  # on the only workload, as in Overall
 
-    def words(self, target: float) -> dict[str, str]:
-        """Return the words to insert into column titles; see :func:`~searchlab.analysis.measures.table`."""
-        return {"unit": self.unit, "goal": f"{100 * target:g} %"}
+    @property
+    def words(self) -> dict[str, str]:
+        """The words to insert into column titles; see :func:`~searchlab.analysis.measures.table`."""
+        return {"unit": self.unit, "goal": f"{100 * TARGET:g} %"}
 
     @property
     def by_strategy(self) -> dict[str, StrategySummary]:
@@ -275,11 +276,15 @@ class Summary(msgspec.Struct, frozen=True):
         return f"<Summary of {counted(len(strategies), 'strategy')} on {counted(len(self.workloads), 'workload')}>"
 
     @property
+    def main(self) -> Overall | WorkloadSummary | None:
+        """The comparison over all workloads, or on the only workload."""
+        return self.workloads[0] if len(self.workloads) == 1 else self.overall
+
+    @property
     def contrasts(self) -> list[Contrast]:
-        """The contrasts over all workloads, or on the only workload, of strategies that have seeds in common."""
-        alone = self.workloads[0].contrasts if len(self.workloads) == 1 else []
-        compared = self.overall.contrasts if self.overall else alone
-        return [contrast for contrast in compared if contrast.difference.workloads]
+        """The contrasts in :attr:`main` of strategies that have seeds in common."""
+        contrasts = self.main.contrasts if self.main else []
+        return [contrast for contrast in contrasts if contrast.difference.workloads]
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary, without contrasts, as plain dicts, lists, strings and finite numbers, rounded."""

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..console import speed
 from . import measures
-from .measures import Cell, Shown
+from .measures import Cell, Tables
 from .model import ClaimVerdict, Summary
 
 MAX_STRATEGIES = 12  # the maximum number of strategies that the terminal shows by default
@@ -34,12 +34,12 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
     items = summary.workloads if full or summary.overall is None else []
     is_shared = summary.overall is None and len(items) > 1 and len({item.verdict for item in items}) == 1
     for item in items:
-        words = item.words(summary.target)
+        words = item.words
         title = f"{item.workload}: nothing known yet"
         if item.best:
             finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
             title = f"{item.workload}: best known {speed(item.best.gflops, item.unit)}, {finder}"
-        parts += _ranking(title, measures.table(item.strategies, Shown.TERMINAL, **words), summary, full=full)
+        parts += _ranking(title, measures.table(item.strategies, Tables.TERMINAL, **words), summary, full=full)
         texts = [*([] if is_shared else [item.verdict]), *item.notes]
         if not full and len(texts) > MAX_NOTES:
             texts[MAX_NOTES:] = ["More notes are in the report, and shown with --full."]
@@ -47,7 +47,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
             parts.append(Text(" ".join(texts)))
         parts += [Text(explanation.size) for explanation in item.explanations[:1]]
         if full:
-            parts.append(_StrategyTable("", measures.table(item.strategies, Shown.COSTS, **words)))
+            parts.append(_StrategyTable("", measures.table(item.strategies, Tables.COSTS, **words)))
     if is_shared:
         parts.append(Text(items[0].verdict))
     about_tests = [Text(summary.family.says)] if full or summary.family.late else []
@@ -73,7 +73,7 @@ def overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableTyp
     overall = summary.overall
     if overall is None:
         return []
-    table = measures.table(overall.strategies, Shown.TERMINAL)
+    table = measures.table(overall.strategies, Tables.TERMINAL)
     ranks = overall.ranks
     table.heads.append(measures.Head("average\nrank"))
     for name, cells in table.rows:
@@ -128,14 +128,16 @@ class _StrategyTable:
             about = [line for line in lines if line.startswith(("[", "("))]  # the heading of these texts
             are_beside.append(beside or not about)
             title = Text("\n".join(line for line in lines if beside or line not in about))
-            texts = [cells[index].text + cells[index].beside * are_beside[-1] for _, cells in self.content.rows]
-            width = None if head.words else max(map(len, [*title.plain.split("\n"), *texts]))
-            table.add_column(title, justify="left" if head.words else "right", no_wrap=not head.words, min_width=width)
+            texts = [cells[index].text + cells[index].suffix * are_beside[-1] for _, cells in self.content.rows]
+            width = None if head.is_text else max(map(len, [*title.plain.split("\n"), *texts]))
+            table.add_column(
+                title, justify="left" if head.is_text else "right", no_wrap=not head.is_text, min_width=width
+            )
         for name, cells in self.content.rows:
             table.add_row(
                 Text(name),
                 *(
-                    Text.assemble((cell.text, "bold" if cell.best else ""), cell.beside if is_beside else "")
+                    Text.assemble((cell.text, "bold" if cell.best else ""), cell.suffix if is_beside else "")
                     for cell, is_beside in zip(cells, are_beside, strict=False)
                 ),
             )

@@ -11,7 +11,7 @@ from ..stats.inference import ROPE, Difference
 from ..stats.intervals import Interval
 from ..stats.ranks import ALPHA
 from .contrasts import PageTests, seeds_needed
-from .measures import OverallStrategy, StrategySummary, interval_text
+from .measures import OverallStrategy, StrategySummary
 from .model import Comparand, Contrast, Outcome, Standing
 from .words import counted, listed, number_text, p_equals, p_text
 
@@ -129,9 +129,7 @@ def verdict(
         return "No trials have succeeded: see the failures."
     if standing is None:
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
-    areas = [
-        f"{row.strategy} {number_text(row.area.value, DIGITS)}{interval_text(row.area, DIGITS)}" for row in rows[:2]
-    ]
+    areas = [f"{row.strategy} {row.area.text()}" for row in rows[:2]]
     sentences = [*standing_sentences(standing, area, over), f"Mean {area.removeprefix('mean ')}: {', '.join(areas)}."]
     return " ".join([*sentences, SO_FAR] if so_far else sentences)
 

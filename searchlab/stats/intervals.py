@@ -49,8 +49,11 @@ class Interval:
 
     def text(self, sign: str = "") -> str:
         """Return the estimate with three decimal places, followed by the interval in brackets if there is one."""
-        text = f"{self.value:{sign}z.3f}"
-        return text if self.lower is None else f"{text} [{self.lower:{sign}z.3f}, {self.upper:{sign}z.3f}]"
+        return f"{self.value:{sign}z.3f} {self.brackets(sign)}".rstrip()
+
+    def brackets(self, sign: str = "") -> str:
+        """Return the interval in brackets, or an empty string if there is none."""
+        return "" if self.lower is None else f"[{self.lower:{sign}z.3f}, {self.upper:{sign}z.3f}]"
 
     def within(self, lowest: float, highest: float) -> Interval:
         """Clip the ends to the range of the estimated quantity."""
