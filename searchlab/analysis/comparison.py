@@ -19,7 +19,7 @@ from ..log.result import Result, html_paragraphs, html_table, study_frame
 from ..options import checks_arguments
 from .charts.figures import all_charts
 from .charts.vegalite import Chart, Format, Spec, altair_chart, save_charts, titled
-from .measures import AREA, Tables, table
+from .measures import AREA, Tables, make_table
 from .model import Summary, WorkloadSummary
 from .page.render import render_page
 from .programs import BestProgram, run_programs
@@ -322,7 +322,7 @@ class Comparison:
         texts = [answer.says for answer in self.summary.answers]
         text = html_paragraphs([*texts, overall.verdict] if overall else texts)
         for item in workloads:
-            heads, rows = table(item.strategies, Tables.TERMINAL, **item.words).texts
+            heads, rows = make_table(item.strategies, Tables.TERMINAL, **item.words).texts
             text += html_table(heads, rows, caption=item.workload) + html_paragraphs([item.verdict])
         left = len(self.summary.workloads) - len(workloads)
         return text + html_paragraphs([f"{left} more workloads are in strategies_frame()"] * bool(left))

@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 from ..files import write_file
-from .measures import Tables, table
+from .measures import Tables, make_table
 from .model import Summary, WorkloadSummary, find_contrast
 from .verdict import signed
 from .words import p_text
@@ -40,7 +40,7 @@ def latex_tables(summary: Summary) -> str:
     words, where = {}, f"across {len(summary.workloads)} workloads"
     if isinstance(main, WorkloadSummary):
         words, where = main.words, f"on {main.workload}"
-    ranking = table(main.strategies, Tables.TERMINAL, **words).texts
+    ranking = make_table(main.strategies, Tables.TERMINAL, **words).texts
     registered = [(answer.first, answer.second) for answer in summary.answers]
     pairs = combinations([row.strategy for row in main.strategies], 2)
     exploratory = [pair for pair in pairs if pair not in registered and pair[::-1] not in registered]

@@ -194,7 +194,7 @@ class Table(NamedTuple):
         return heads, [[name, *(cell.text + cell.suffix for cell in cells)] for name, cells in self.rows]
 
 
-def table(rows: Sequence[Row], tables: Tables, **words: str) -> Table:
+def make_table(rows: Sequence[Row], tables: Tables, **words: str) -> Table:
     """Return the human-readable table that ``tables`` selects for ``rows``, which must all have the same class.
 
     ``words`` are inserted into the column titles. Columns whose measure is None in every row are omitted.

@@ -161,7 +161,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     @property
     def words(self) -> dict[str, str]:
-        """The words to insert into column titles; see :func:`~searchlab.analysis.measures.table`."""
+        """The words to insert into column titles; see :func:`~searchlab.analysis.measures.make_table`."""
         return {"unit": self.unit, "goal": f"{100 * TARGET:g} %"}
 
     @property

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..console import speed
-from . import measures
-from .measures import Cell, Tables
+from .measures import Cell, Head, Table, Tables, make_table
 from .model import ClaimVerdict, Summary
 
 MAX_STRATEGIES = 12  # the maximum number of strategies that the terminal shows by default
@@ -34,12 +33,11 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
     items = summary.workloads if full or summary.overall is None else []
     is_shared = summary.overall is None and len(items) > 1 and len({item.verdict for item in items}) == 1
     for item in items:
-        words = item.words
         title = f"{item.workload}: nothing known yet"
         if item.best:
             finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
             title = f"{item.workload}: best known {speed(item.best.gflops, item.unit)}, {finder}"
-        parts += _ranking(title, measures.table(item.strategies, Tables.TERMINAL, **words), summary, full=full)
+        parts += _ranking(title, make_table(item.strategies, Tables.TERMINAL, **item.words), summary, full=full)
         texts = [*([] if is_shared else [item.verdict]), *item.notes]
         if not full and len(texts) > MAX_NOTES:
             texts[MAX_NOTES:] = ["More notes are in the report, and shown with --full."]
@@ -47,7 +45,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
             parts.append(Text(" ".join(texts)))
         parts += [Text(explanation.size) for explanation in item.explanations[:1]]
         if full:
-            parts.append(_StrategyTable("", measures.table(item.strategies, Tables.COSTS, **words)))
+            parts.append(_StrategyTable("", make_table(item.strategies, Tables.COSTS, **item.words)))
     if is_shared:
         parts.append(Text(items[0].verdict))
     about_tests = [Text(summary.family.says)] if full or summary.family.late else []
@@ -73,9 +71,9 @@ def overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableTyp
     overall = summary.overall
     if overall is None:
         return []
-    table = measures.table(overall.strategies, Tables.TERMINAL)
+    table = make_table(overall.strategies, Tables.TERMINAL)
     ranks = overall.ranks
-    table.heads.append(measures.Head("average\nrank"))
+    table.heads.append(Head("average\nrank"))
     for name, cells in table.rows:
         cells.append(Cell(f"{ranks[name]:.2f}"))
     title = f"across {len(overall.workloads)} workloads"
@@ -83,7 +81,7 @@ def overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableTyp
     return [*_ranking(title, table, summary, full=full), Text(overall.verdict), *sizes]
 
 
-def _ranking(title: str, table: measures.Table, summary: Summary, *, full: bool) -> list[RenderableType]:
+def _ranking(title: str, table: Table, summary: Summary, *, full: bool) -> list[RenderableType]:
     """Return the table of strategies: unless ``full``, of the best and of those in registered contrasts."""
     if full or len(table.rows) <= MAX_STRATEGIES:
         return [_StrategyTable(title, table)]
@@ -101,7 +99,7 @@ class _StrategyTable:
     """
 
     title: str
-    content: measures.Table
+    content: Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = len(self.content.heads)
@@ -113,8 +111,8 @@ class _StrategyTable:
             table = self._render(False, columns)
         yield table
 
-    def _render(self, beside: bool, columns: int) -> Table:
-        table = Table(
+    def _render(self, beside: bool, columns: int) -> RichTable:
+        table = RichTable(
             title=Text(self.title, "bold") if self.title else None,
             title_justify="left",
             box=SIMPLE_HEAD,

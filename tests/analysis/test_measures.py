@@ -22,7 +22,7 @@ from searchlab.analysis.measures import (
     Spread,
     StrategySummary,
     Tables,
-    table,
+    make_table,
 )
 from tests.support.analysis.logs import write
 
@@ -99,7 +99,7 @@ def test_a_column_without_a_number_is_left_out(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path, name, 0, [1, 2])
     rows = compare(tmp_path).summary.workloads[0].strategies
-    heads = [head.title for head in table(rows, Tables.TERMINAL, unit="GFLOPS", goal="95 %").heads]
+    heads = [head.title for head in make_table(rows, Tables.TERMINAL, unit="GFLOPS", goal="95 %").heads]
     assert "mean area" in heads and not any("score" in head for head in heads), "no random search says what a score is"
     assert "batch" not in heads, "which does not differ"
 

@@ -25,6 +25,7 @@ from .vegalite import (
     STRATEGY,
     Chart,
     Level,
+    LineChart,
     LineStyles,
     Row,
     Spec,
@@ -32,7 +33,6 @@ from .vegalite import (
     forest_chart,
     heat_map,
     layer,
-    line_chart,
     share_chart,
 )
 
@@ -158,11 +158,11 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
         at = np.union1d(sample(positions), [band.x[-1] for band in bands.values()])
         rows = [row for name, band in bands.items() for row in _sample(name, band, at)]
         look: dict[str, Any] = {"levels": levels, "shade": shade if key == "trials" else None, "digits": digits}
-        views[key] = line_chart(rows, styles, AXES[key], title, **look)
+        views[key] = LineChart(rows, styles, AXES[key], title, **look).spec
     if best:
         by_name = [(name, run) for name, group in runs.strategies.items() for run in group.runs]
         rows = [row for name, run in by_name for row in _seed(name, run, item.unit)]
-        views["each seed"] = line_chart(rows, styles, "trials", title, levels=levels)
+        views["each seed"] = LineChart(rows, styles, "trials", title, levels=levels).spec
     seeds = counted(max(len(row.seeds) for row in item.strategies), "seed")
     shaded = f" Shaded: the first {counted(start, 'trial')}, which {listed(sharing, None)} share for each seed."
     return Chart(
@@ -193,7 +193,7 @@ def _models(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Ch
     views: dict[str, Spec] = {}
     for metric in METRICS:
         bands = {name: by_metric[metric.field] for name, by_metric in rounds.items() if metric.field in by_metric}
-        views[metric.field] = line_chart(
+        views[metric.field] = LineChart(
             [
                 row
                 for name, band in bands.items()
@@ -205,7 +205,7 @@ def _models(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Ch
             levels=[Level(metric.guess, "by guessing")] if metric.guess is not None else [],
             domain=(None, metric.top),
             steps=False,
-        )
+        ).spec
     return Chart(
         "models",
         "Cost models, round by round",
@@ -236,7 +236,7 @@ def _budget_charts(by_strategy: Mapping[str, BudgetParts], styles: LineStyles) -
         x = 100 * (np.arange(PARTS) + 0.5) / PARTS
         lines = [_line(name, x, scale * getattr(parts, part), steps=False) for name, parts in by_strategy.items()]
         rows = [row for line in lines for row in line]
-        return line_chart(rows, styles, "% of the budget", quantity, steps=False, digits=digits, **look)
+        return LineChart(rows, styles, "% of the budget", quantity, steps=False, digits=digits, **look).spec
 
     filled = any(np.nansum(parts.filled) for parts in by_strategy.values())  # older logs do not record them
     budget = Chart(

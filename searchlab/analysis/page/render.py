@@ -25,7 +25,7 @@ from ...log.plan import read_study_copies
 from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..knobs import MeasuredSpace
-from ..measures import Cell, Head, Row, Table, Tables, table
+from ..measures import Cell, Head, Row, Table, Tables, make_table
 from ..model import Contrast, WorkloadSummary, find_contrast
 from ..programs import BestProgram, best_programs
 from ..runs import RANDOM, ComparedRuns, LoggedRun, WorkloadRuns
@@ -135,7 +135,7 @@ def _section(
         "charts": charts,
         "programs": [program for program in programs if program.workload == item.workload],
         "strategies": ranking(item.strategies, item.contrasts, item.words) if item.strategies else None,
-        "costs": table(item.strategies, Tables.COSTS),
+        "costs": make_table(item.strategies, Tables.COSTS),
         "facts": facts(runs.runs),
         "knobs": important_knobs(runs.spaces),
         "data": compress_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
@@ -146,7 +146,7 @@ def ranking(
     rows: Sequence[Row], contrasts: Sequence[Contrast], words: Mapping[str, str] = {}, ranks: Mapping[str, float] = {}
 ) -> Table:
     """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
-    ranked = table(rows, Tables.PAGE, **words)
+    ranked = make_table(rows, Tables.PAGE, **words)
     names = [row.strategy for row in rows]
     random = {
         name: Cell(answer_word(contrast)) for name in names if (contrast := find_contrast(contrasts, name, RANDOM))
