@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
 from ..log.plan import Claim
 from ..units import VALUES, convert_throughput
@@ -33,61 +35,80 @@ class Rows(NamedTuple):
         return pd.DataFrame(data, columns=list(self.columns))
 
 
-CONTRAST_COLUMNS = (
-    *("first", "second", "test", "runs", "difference", "lower", "upper", "p", "adjusted_p"),
-    *("others_lower", "others_upper", "others_adjusted_p"),
-)
+class RunRow(NamedTuple):
+    """A row of ``runs.csv.gz``. Numbers are None if the run is not compared, or if they are not defined."""
+
+    workload: str
+    space: str
+    strategy: str
+    seed: int
+    trials: int
+    compared: bool
+    area: float | None
+    area_by_seconds: float | None
+    score: float | None
+    best_gflops: float | None
+    trials_to_target: float | None
+    seconds_to_target: float | None
+    failed_trials: int
+    optimum_gflops: float | None
+    unit: str
+
+
+class KnobRow(NamedTuple):
+    """A row of ``importances.csv``."""
+
+    workload: str
+    space: str
+    knob: str
+    importance: float
+    values: int
+    best_value: str
+
+
+CONTRAST_COLUMNS = {
+    "workload": "workload",
+    "first": "first",
+    "second": "second",
+    "test": "test",
+    "runs": "runs",
+    "difference": "difference.value",
+    "lower": "difference.on_these.difference.lower",
+    "upper": "difference.on_these.difference.upper",
+    "p": "p",
+    "adjusted_p": "adjusted",
+    "others_lower": "difference.on_others.difference.lower",
+    "others_upper": "difference.on_others.difference.upper",
+    "others_adjusted_p": "difference.on_others.p",
+}
+"""The attributes of a contrast that ``contrasts.csv.gz`` contains, by column."""
+
 CLAIM_COLUMNS = tuple(name for name in Claim.__struct_fields__ if name != "against")
-RUN_COLUMNS = (
-    *("workload", "space", "strategy", "seed", "trials", "compared", "area", "area_by_seconds", "score", "best_gflops"),
-    *("trials_to_target", "seconds_to_target", "failed_trials", "optimum_gflops", "unit"),
-)
 COMPRESSED = ("runs", "contrasts", "programs")  # the tables with a row for each run or pair
 
 
 def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable[BestProgram] = ()) -> dict[str, Rows]:
-    """Return the tables that a report writes, by name; see :func:`report`."""
+    """Return the tables that a report writes, by name; see :func:`~searchlab.analysis.report.report`."""
     items, overall = summary.workloads, summary.overall
-    ranks = overall.ranks if overall else {}
     strategies = ((item.workload, row.strategy, *row.cells, item.unit) for item in items for row in item.strategies)
-    contrasts = [*((item.workload, item.contrasts) for item in items), *([("", overall.contrasts)] if overall else [])]
-    over_all = ((row.strategy, ranks[row.strategy], *row.cells) for row in (overall.strategies if overall else ()))
+    over_all = (
+        [(row.strategy, overall.ranks[row.strategy], *row.cells) for row in overall.strategies] if overall else []
+    )
+    contrasts = [contrast for item in [*items, *([overall] if overall else [])] for contrast in item.contrasts]
     return {
         "summary": _in_units(Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies)),
-        "runs": _in_units(Rows(RUN_COLUMNS, run_rows(summary, comparison))),
-        "contrasts": Rows(
-            ("workload", *CONTRAST_COLUMNS),
-            ((name, *_contrast_values(contrast)) for name, compared in contrasts for contrast in compared),
-        ),
-        "importances": Rows(
-            ("workload", "space", "knob", "importance", "values", "best_value"),
-            (
-                (item.workload, space.space, knob, importance, len(set(values)), values[space.throughput.argmax()])
-                for item in comparison.values()
-                for space in item.spaces
-                for knob, importance in space.importances.items()
-                for values in [space.knobs[knob]]
-            ),
-        ),
+        "runs": _in_units(Rows(RunRow._fields, run_rows(summary, comparison))),
+        "contrasts": Rows(tuple(CONTRAST_COLUMNS), map(_contrast_values, contrasts)),
+        "importances": Rows(KnobRow._fields, knob_rows(comparison)),
         "programs": _in_units(
             Rows(
                 BestProgram.__struct_fields__,
-                ([_value_text(value) for value in msgspec.structs.astuple(program)] for program in programs),
+                ([_value_text(value) for value in astuple(program)] for program in programs),
             )
         ),
         "overall": Rows(("strategy", "rank", *OverallStrategy.names()), over_all),
         "published_claims": Rows(
-            ("claim", *CLAIM_COLUMNS, "claim_verdict", *Comparand.__struct_fields__),
-            (
-                (
-                    number,
-                    *(getattr(verdict.claim, name) for name in CLAIM_COLUMNS),
-                    verdict.verdict,
-                    *msgspec.structs.astuple(other),
-                )
-                for number, verdict in enumerate(summary.claims, 1)
-                for other in verdict.against
-            ),
+            ("claim", *CLAIM_COLUMNS, "claim_verdict", *Comparand.__struct_fields__), claim_rows(summary)
         ),
     }
 
@@ -97,23 +118,18 @@ def _in_units(table: Rows) -> Rows:
 
     def convert(name: str, value: Any, unit: str) -> Any:
         is_number = unit in VALUES and "gflops" in name and value is not None
-        return float(f"{convert_throughput(value, unit):.9g}") if is_number else value
+        return _round(convert_throughput(value, unit)) if is_number else value
 
-    at = table.columns.index("unit")
-    rows = (
-        [convert(name, value, row[at]) for name, value in zip(table.columns, row, strict=True)] for row in table.rows
-    )
-    return Rows(table.columns, rows)
+    def convert_row(row: Sequence[Any]) -> list[Any]:
+        values = dict(zip(table.columns, row, strict=True))
+        return [convert(name, value, values["unit"]) for name, value in values.items()]
+
+    return Rows(table.columns, map(convert_row, table.rows))
 
 
-def _contrast_values(contrast: Contrast) -> tuple[Any, ...]:
-    difference, these, others = contrast.difference, contrast.difference.on_these, contrast.difference.on_others
-    return (
-        *(contrast.first, contrast.second, contrast.test, contrast.runs),
-        difference.value if difference.workloads else None,
-        *(these.difference.lower, these.difference.upper, contrast.p, contrast.adjusted),
-        *(others.difference.lower, others.difference.upper, others.p),
-    )
+def _contrast_values(contrast: Contrast) -> list[Any]:
+    values = [attrgetter(path)(contrast) for path in CONTRAST_COLUMNS.values()]
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in values]
 
 
 def _value_text(value: Any) -> Any:
@@ -123,22 +139,55 @@ def _value_text(value: Any) -> Any:
     return " ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[tuple[Any, ...]]:
+def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[RunRow]:
     """Iterate over the rows of ``runs.csv.gz``: a row for each run that has trials."""
     for item in summary.workloads:
         for name, group in comparison[item.workload].strategies.items():
             row = item.by_strategy[name]
-            missing = [None] * len(row.seeds)
-            areas = row.area.by_seed, row.area_by_seconds.by_seed if row.area_by_seconds else missing
-            times = row.trials_to_target.by_seed, row.seconds_to_target.by_seed
-            by_seed = dict(zip(row.seeds, zip(*areas, row.score_by_seed or missing, *times, strict=True), strict=True))
+            positions = {seed: position for position, seed in enumerate(row.seeds)}
             for run in group.runs:
-                *own_areas, trials, seconds = by_seed.get(run.seed, [None] * 5)
-                best = float(run.curve[: item.horizon][-1])
-                labels = (item.workload, run.space, name, run.seed, run.log.trials, run.seed in by_seed)
-                optimum = run.log.header.optimum
-                optimum_gflops = run.log.flops / optimum / 1e9 if optimum else None
-                failed = int((run.log.failures >= 0).sum())
-                numbers = [*own_areas, best, trials, seconds]
-                digits = [None if number is None else float(f"{number:.9g}") for number in numbers]
-                yield *labels, *digits, failed, optimum_gflops, run.log.unit
+                position, log = positions.get(run.seed), run.log
+                yield RunRow(
+                    workload=item.workload,
+                    space=run.space,
+                    strategy=name,
+                    seed=run.seed,
+                    trials=log.trials,
+                    compared=position is not None,
+                    area=_number_at(position, row.area.by_seed),
+                    area_by_seconds=_number_at(position, row.area_by_seconds and row.area_by_seconds.by_seed),
+                    score=_number_at(position, row.score_by_seed),
+                    best_gflops=_round(float(run.curve[: item.horizon][-1])),
+                    trials_to_target=_number_at(position, row.trials_to_target.by_seed),
+                    seconds_to_target=_number_at(position, row.seconds_to_target.by_seed),
+                    failed_trials=int((log.failures >= 0).sum()),
+                    optimum_gflops=log.flops / log.header.optimum / 1e9 if log.header.optimum else None,
+                    unit=log.unit,
+                )
+
+
+def _number_at(position: int | None, values: Sequence[float | None] | None) -> float | None:
+    number = None if position is None or values is None else values[position]
+    return None if number is None else _round(number)
+
+
+def _round(number: float) -> float:
+    """Round to nine significant digits."""
+    return float(f"{number:.9g}")
+
+
+def knob_rows(comparison: ComparedRuns) -> Iterator[KnobRow]:
+    """Iterate over the rows of ``importances.csv``: a row for each knob on each workload."""
+    for item in comparison.values():
+        for space in item.spaces:
+            for knob, importance in space.importances.items():
+                values = space.knobs[knob]
+                best_value = values[space.throughput.argmax()]
+                yield KnobRow(item.workload, space.space, knob, importance, len(set(values)), best_value)
+
+
+def claim_rows(summary: Summary) -> Iterator[tuple[Any, ...]]:
+    """Iterate over the rows of ``published_claims.csv``: a row for each opponent in each claim."""
+    for number, verdict in enumerate(summary.claims, 1):
+        claim = [getattr(verdict.claim, name) for name in CLAIM_COLUMNS]
+        yield from ((number, *claim, verdict.verdict, *astuple(comparand)) for comparand in verdict.against)
