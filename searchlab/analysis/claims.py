@@ -94,13 +94,13 @@ def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> tuple[Differ
 def _covers(runs: StrategyRuns, claim: Claim) -> bool:
     """Return whether the runs cover the number of trials or seconds that the claim is about."""
     if claim.seconds is not None:
-        return all(run.ended or run.elapsed[-1] >= claim.seconds for run in runs.runs)
-    return claim.trials is None or all(run.reaches(claim.trials) for run in runs.compared)
+        return all(run.end_reason or run.elapsed[-1] >= claim.seconds for run in runs.runs)
+    return claim.trials is None or all(run.reaches(claim.trials) for run in runs.compared_runs)
 
 
 def _numbers(runs: StrategyRuns, measure: str) -> dict[int, float]:
     """Return the measure for each seed, or infinity if the run did not reach the target."""
-    return values_by_seed([run.seed for run in runs.compared], StrategySummary.measures[measure].compute(runs))
+    return values_by_seed([run.seed for run in runs.compared_runs], StrategySummary.measures[measure].compute(runs))
 
 
 def _pair_numbers(numbers: Sequence[dict[int, float]], item: WorkloadRuns, measure: str) -> tuple[Floats, Floats]:

@@ -331,7 +331,7 @@ def _to_target(runs: StrategyRuns, *, seconds: bool) -> TargetTimes:
 
 def _area(runs: StrategyRuns) -> SeedMean:
     """Return the area over the trials or seconds by which strategies are compared."""
-    by_seconds = _area_by_seconds(runs) if runs.workload.by == "seconds" else None
+    by_seconds = _area_by_seconds(runs) if runs.workload.by_seconds else None
     return by_seconds or SeedMean.from_values(area_under_curve(runs.curves, runs.workload.best_gflops))
 
 
@@ -341,7 +341,7 @@ def _area_by_seconds(runs: StrategyRuns) -> SeedMean | None:
 
 
 def _complete(runs: StrategyRuns) -> bool:
-    return all(run.log.trials == runs.trials or (run.ended and run.log.trials < runs.trials) for run in runs.runs)
+    return all(run.log.trials == runs.trials or (run.end_reason and run.log.trials < runs.trials) for run in runs.runs)
 
 
 def _failures(runs: StrategyRuns) -> dict[str, int]:
@@ -392,16 +392,16 @@ class StrategySummary(Row):
     )
     seeds = OnWorkload(
         "The seeds of the runs that are compared: those that all strategies have.",
-        lambda runs: [run.seed for run in runs.compared],
+        lambda runs: [run.seed for run in runs.compared_runs],
         Column("seeds", "seeds", Tables.TERMINAL, path=len),
     )
     interrupted = OnWorkload(
         "The seeds whose runs were stopped before the horizon and are not compared.",
-        lambda runs: [run.seed for run in runs.interrupted],
+        lambda runs: [run.seed for run in runs.interrupted_runs],
     )
     one_run = OnWorkload(
         "Whether every seed yields the same run, which does not show how runs vary, so that there is no test.",
-        lambda runs: runs.one_run,
+        lambda runs: runs.is_deterministic,
     )
     footing = OnWorkload(
         "The target and the protocol with which programs were measured.",
@@ -421,7 +421,7 @@ class StrategySummary(Row):
     )
     ended = OnWorkload(
         "The number of runs that ended by themselves; they keep their best while the others continue.",
-        lambda runs: sum(bool(run.ended) for run in runs.runs),
+        lambda runs: sum(bool(run.end_reason) for run in runs.runs),
     )
     area = OnWorkload(
         "Area under the convergence curve, as a fraction of the best known, over trials or, if seconds limit the runs, "

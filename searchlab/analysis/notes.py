@@ -38,7 +38,7 @@ def _equal_proposals(item: WorkloadRuns) -> Iterator[str]:
     """Yield a sentence for each group of strategies that proposed the same, as they do before they learn."""
     names_by_proposals: dict[frozenset[tuple[int, bytes]], list[str]] = {}
     for name, runs in item.strategies.items():
-        proposals = frozenset((run.seed, b"\n".join(run.log.configs[: item.horizon])) for run in runs.compared)
+        proposals = frozenset((run.seed, b"\n".join(run.log.configs[: item.horizon])) for run in runs.compared_runs)
         names_by_proposals.setdefault(proposals, []).append(name)
     for names in names_by_proposals.values():
         if len(names) > 1 and item.horizon:
@@ -49,10 +49,10 @@ def _equal_proposals(item: WorkloadRuns) -> Iterator[str]:
 
 
 def _unfinished_runs(item: WorkloadRuns) -> Iterator[str]:
-    if waiting := [run.file for run in item.waiting]:
-        yield f"Not counted, because there are no trials yet: {listed(waiting)}."
-    if running := [run.file for run in item.runs if run.running]:
-        yield f"Still running, and included up to now: {listed(running)}."
+    if files := [run.file for run in item.empty_runs]:
+        yield f"Not counted, because there are no trials yet: {listed(files)}."
+    if files := [run.file for run in item.runs if run.running]:
+        yield f"Still running, and included up to now: {listed(files)}."
 
 
 def _early_ends(item: WorkloadRuns, groups: Sequence[StrategyRuns]) -> Iterator[str]:
@@ -60,8 +60,8 @@ def _early_ends(item: WorkloadRuns, groups: Sequence[StrategyRuns]) -> Iterator[
         lengths_by_reason: dict[str, list[int]] = {}
         for run in item.by_strategy[group.strategy]:
             spent = run.log.ended and run.log.ended.seconds is not None and item.by == "seconds"
-            if run.ended and not spent and run.log.trials < item.horizon:
-                lengths_by_reason.setdefault(run.ended, []).append(run.log.trials)
+            if run.end_reason and not spent and run.log.trials < item.horizon:
+                lengths_by_reason.setdefault(run.end_reason, []).append(run.log.trials)
         for reason, lengths in lengths_by_reason.items():
             span = " to ".join(dict.fromkeys((f"{min(lengths)}", f"{max(lengths)}")))
             yield (
@@ -83,10 +83,10 @@ def _untested_runs(item: WorkloadRuns, groups: Sequence[StrategyRuns]) -> Iterat
     """Yield sentences on the runs that were stopped too early, and on strategies whose runs are all the same."""
     limit = f"{item.seconds_horizon:.3g} seconds" if item.by == "seconds" else f"trial {item.horizon}"
     for group in groups:
-        if runs := group.interrupted:
+        if runs := group.interrupted_runs:
             end = "Not yet at" if any(run.running for run in runs) else "Stopped before"
             yield f"{end} {limit}, and therefore excluded: {listed([run.file for run in runs])}."
-        if group.one_run:
+        if group.is_deterministic:
             yield (
                 f"{group.strategy} produces the same run from each of {len(group.runs)} seeds, which does not show how "
                 f"runs vary, so it is not tested."
@@ -94,8 +94,8 @@ def _untested_runs(item: WorkloadRuns, groups: Sequence[StrategyRuns]) -> Iterat
 
 
 def _different_seeds(item: WorkloadRuns, groups: Sequence[StrategyRuns]) -> Iterator[str]:
-    counts = [(group.strategy, len(group.complete)) for group in groups if len(group.complete) > len(group.compared)]
-    if more := [f"{name} has {count}" for name, count in counts]:
+    counts = [(group.strategy, len(group.complete_runs), len(group.compared_runs)) for group in groups]
+    if more := [f"{name} has {complete}" for name, complete, compared in counts if complete > compared]:
         yield (
             f"All are compared over the {counted(len(item.seeds), 'seed')} that every strategy has completed: "
             f"{listed(more)}. To compare more, run the others with these seeds."

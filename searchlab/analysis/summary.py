@@ -94,7 +94,7 @@ def _rank_strategies(item: WorkloadRuns) -> Ranking:
 
 def _is_finished(item: WorkloadRuns, ranking: Ranking) -> bool:
     """Return whether all runs on a workload are complete, and all runs of its study have begun."""
-    return not (item.waiting or item.not_started) and all(row.complete for row in ranking.values())
+    return not (item.empty_runs or item.not_started) and all(row.complete for row in ranking.values())
 
 
 # --- one workload -----------------------------------------------------------------------------------------------------

@@ -96,11 +96,9 @@ def practical_size(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> st
 def _share_to_match(behind: StrategyRuns, ahead: StrategyRuns) -> float:
     """Return the share of the budget after which one strategy's median is the other's final one, or infinity."""
     workload = ahead.workload
-    by_seconds = workload.by == "seconds"
-    spent = np.median(ahead.elapsed, axis=0) if by_seconds else np.arange(1.0, ahead.horizon + 1)
+    spent = np.median(ahead.elapsed, axis=0) if workload.by_seconds else np.arange(1.0, ahead.horizon + 1)
     matches = np.median(ahead.curves, axis=0) >= np.median(behind.curves[:, -1])
-    budget = workload.seconds_horizon if by_seconds else ahead.horizon
-    return float(spent[matches.argmax()]) / budget if matches.any() and budget else math.inf
+    return float(spent[matches.argmax()]) / workload.budget if matches.any() else math.inf
 
 
 def _pairs(
@@ -148,6 +146,6 @@ def _missed_value(item: WorkloadRuns, behind: StrategyRuns, ahead: StrategyRuns,
 
 def _share_with(runs: StrategyRuns, knob: str, value: str) -> float:
     """Return the share of the trials that are compared in which ``knob`` has this ``value``."""
-    configs = Counter(config for run in runs.compared for config in run.log.configs[: runs.horizon].tolist())
+    configs = Counter(config for run in runs.compared_runs for config in run.log.configs[: runs.horizon].tolist())
     having = sum(number for config, number in configs.items() if knob_text(msgspec.json.decode(config), knob) == value)
     return having / configs.total()

@@ -191,7 +191,7 @@ def _seed(strategy: str, run: LoggedRun, unit: str) -> list[Row]:
 
 def _models(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Chart:
     """Return the chart of cost models, which is empty if no strategy has one whose predictions were scored."""
-    rounds = {row.strategy: _model_rounds(runs.strategies[row.strategy].compared) for row in item.strategies}
+    rounds = {row.strategy: _model_rounds(runs.strategies[row.strategy].compared_runs) for row in item.strategies}
     views: dict[str, Spec] = {}
     for metric in METRICS:
         bands = {name: by_metric[metric.field] for name, by_metric in rounds.items() if metric.field in by_metric}
