@@ -77,14 +77,15 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
         for label, source in labelled:
             group = {real_path(log.path): log for log in _logs(source, texts)}
             for path, log in (group if label is None else _relabel(label, group)).items():
-                before, _ = logs.setdefault(path, (label, log))
-                if before != label:
-                    labels = " and ".join("no label" if of is None else f"the label {of!r}" for of in (before, label))
+                earlier_label, _ = logs.setdefault(path, (label, log))
+                if earlier_label != label:
+                    labels = " and ".join(
+                        "no label" if text is None else f"the label {text!r}" for text in (earlier_label, label)
+                    )
                     raise SearchlabError(f"{log.path} is passed twice, with {labels}; pass it only once")
     if not logs:
         raise SearchlabError("nothing to compare: pass results, logs, or directories of logs")
-    named = ((log, encodable(log.path.as_posix())) for _, log in logs.values())
-    return Comparison(group_runs(named, by=by))
+    return Comparison(group_runs(((log, encodable(log.path.as_posix())) for _, log in logs.values()), by=by))
 
 
 def _logs(source: Any, texts: Texts) -> Iterator[Columns]:
@@ -106,13 +107,14 @@ def _relabel(label: Any, group: Mapping[Path, Columns]) -> dict[Path, Columns]:
     if not isinstance(label, str) or not label.strip():
         raise SearchlabError(f"a label must be a non-empty string, not {label!r}")
     names = {log.header.name for log in group.values()}
-    new = {name: label if len(names) == 1 else f"{label}: {name}" for name in names}
+    labels = {name: label if len(names) == 1 else f"{label}: {name}" for name in names}
 
-    def renamed(log: Columns) -> Columns:
-        contrasts = tuple((new.get(first, first), new.get(second, second)) for first, second in log.header.contrasts)
-        return replace(log, header=msgspec.structs.replace(log.header, label=new[log.header.name], contrasts=contrasts))
+    def rename(log: Columns) -> Columns:
+        contrasts = tuple((labels.get(a, a), labels.get(b, b)) for a, b in log.header.contrasts)
+        header = msgspec.structs.replace(log.header, label=labels[log.header.name], contrasts=contrasts)
+        return replace(log, header=header)
 
-    return {path: renamed(log) for path, log in group.items()}
+    return {path: rename(log) for path, log in group.items()}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -324,8 +326,8 @@ class Comparison:
         for item in workloads:
             heads, rows = make_table(item.strategies, Tables.TERMINAL, **item.words).texts
             text += html_table(heads, rows, caption=item.workload) + html_paragraphs([item.verdict])
-        left = len(self.summary.workloads) - len(workloads)
-        return text + html_paragraphs([f"{left} more workloads are in strategies_frame()"] * bool(left))
+        hidden = len(self.summary.workloads) - len(workloads)
+        return text + html_paragraphs([f"{hidden} more workloads are in strategies_frame()"] * bool(hidden))
 
     def _item(self, workload: object) -> WorkloadSummary:
         items = {item.workload: item for item in self.summary.workloads}

@@ -60,7 +60,7 @@ def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
             (f": {claim_verdict.claim.text}", "bold"),
             f" ({claim_verdict.claim.source})",
             *([f"\n  published: {claim_verdict.claim.published}"] if claim_verdict.claim.published else []),
-            *(f"\n  here: {other.says}" for other in claim_verdict.against),
+            *(f"\n  here: {comparand.says}" for comparand in claim_verdict.against),
         )
         for claim_verdict in claims
     ]
@@ -87,15 +87,15 @@ def _ranking(title: str, table: Table, summary: Summary, *, full: bool) -> list[
         return [_StrategyTable(title, table)]
     registered = {name for answer in summary.answers for name in (answer.first, answer.second)}
     rows = [row for number, row in enumerate(table.rows) if number < MAX_STRATEGIES or row[0] in registered]
-    left = f"{len(table.rows) - len(rows)} more strategies are in the report, and shown with --full."
-    return [_StrategyTable(title, table._replace(rows=rows)), Text(left)]
+    note = f"{len(table.rows) - len(rows)} more strategies are in the report, and shown with --full."
+    return [_StrategyTable(title, table._replace(rows=rows)), Text(note)]
 
 
 @dataclass(frozen=True)
 class _StrategyTable:
     """A table of strategies.
 
-    If it is too wide, the quartiles and intervals next to the numbers are omitted, and then the last columns.
+    If it is too wide, the quartiles and intervals after the numbers are omitted, and then the last columns.
     """
 
     title: str
@@ -111,7 +111,7 @@ class _StrategyTable:
             table = self._render(False, columns)
         yield table
 
-    def _render(self, beside: bool, columns: int) -> RichTable:
+    def _render(self, suffixes: bool, columns: int) -> RichTable:
         table = RichTable(
             title=Text(self.title, "bold") if self.title else None,
             title_justify="left",
@@ -120,13 +120,13 @@ class _StrategyTable:
         )
         longest = max((len(name) for name, _ in self.content.rows), default=0)
         table.add_column("strategy", overflow="fold", min_width=min(longest, 20), max_width=30)
-        are_beside = []  # for each column, whether the texts next to its numbers are shown
+        has_suffix = []  # for each column, whether the texts after its numbers are shown
         for index, head in enumerate(self.content.heads[:columns]):
             lines = head.title.split("\n")
-            about = [line for line in lines if line.startswith(("[", "("))]  # the heading of these texts
-            are_beside.append(beside or not about)
-            title = Text("\n".join(line for line in lines if beside or line not in about))
-            texts = [cells[index].text + cells[index].suffix * are_beside[-1] for _, cells in self.content.rows]
+            suffix_lines = [line for line in lines if line.startswith(("[", "("))]  # the heading of these texts
+            has_suffix.append(suffixes or not suffix_lines)
+            title = Text("\n".join(line for line in lines if suffixes or line not in suffix_lines))
+            texts = [cells[index].text + cells[index].suffix * has_suffix[-1] for _, cells in self.content.rows]
             width = None if head.is_text else max(map(len, [*title.plain.split("\n"), *texts]))
             table.add_column(
                 title, justify="left" if head.is_text else "right", no_wrap=not head.is_text, min_width=width
@@ -135,8 +135,8 @@ class _StrategyTable:
             table.add_row(
                 Text(name),
                 *(
-                    Text.assemble((cell.text, "bold" if cell.best else ""), cell.suffix if is_beside else "")
-                    for cell, is_beside in zip(cells, are_beside, strict=False)
+                    Text.assemble((cell.text, "bold" if cell.best else ""), cell.suffix if is_complete else "")
+                    for cell, is_complete in zip(cells, has_suffix, strict=False)
                 ),
             )
         return table

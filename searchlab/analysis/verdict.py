@@ -51,16 +51,16 @@ def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: PageTests 
     """
     better, behind, undecided = dict[str, float](), dict[str, float](), dict[str, float]()
     untested: dict[str, str] = {}
-    own = {contrast.second: contrast for contrast in contrasts if contrast.first == leader}
-    for name, contrast in own.items():
+    by_opponent = {contrast.second: contrast for contrast in contrasts if contrast.first == leader}
+    for name, contrast in by_opponent.items():
         if contrast.adjusted is None:
             untested[name] = contrast.test
             continue
-        ahead, losing = contrast.ahead(leader, name), contrast.ahead(name, leader)
-        (behind if ahead else better if losing else undecided)[name] = contrast.adjusted
-    runs = min((own[name].runs for name in undecided), default=0)
+        group = behind if contrast.ahead(leader, name) else better if contrast.ahead(name, leader) else undecided
+        group[name] = contrast.adjusted
+    runs = min((by_opponent[name].runs for name in undecided), default=0)
     corrections = [tests.correction(leader, name) for name in undecided] if tests else []
-    needed = seeds_needed(ALPHA / min(corrections)) if corrections else 0
+    minimum = seeds_needed(ALPHA / min(corrections)) if corrections else 0
     return Standing(
         leader=leader,
         better=better,
@@ -68,7 +68,7 @@ def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: PageTests 
         undecided=undecided,
         untested=untested,
         seeds=runs,
-        seeds_needed=needed if runs < needed else None,
+        seeds_needed=minimum if runs < minimum else None,
     )
 
 
@@ -89,14 +89,14 @@ def standing_sentences(standing: Standing, measure: str, over: str = "") -> list
         "seeds": counted(standing.seeds, "seed"),
         "seeds_needed": standing.seeds_needed,
     }
-    reasons: dict[str, list[str]] = {}
+    names_by_reason: dict[str, list[str]] = {}
     for name, reason in standing.untested.items():
-        reasons.setdefault(reason, []).append(name)
-    without_test = [
-        f"There is no test of {standing.leader} against {listed(names, None)} ({why})."
-        for why, names in reasons.items()
+        names_by_reason.setdefault(reason, []).append(name)
+    reasons = [
+        f"There is no test of {standing.leader} against {listed(names, None)} ({reason})."
+        for reason, names in names_by_reason.items()
     ]
-    return [STANDINGS[standing.outcome].format_map(facts), *without_test]
+    return [STANDINGS[standing.outcome].format_map(facts), *reasons]
 
 
 def _p(p: Mapping[str, float], bound: Callable[[Collection[float]], float]) -> str:
@@ -161,9 +161,9 @@ def answer(contrast: Contrast, area: str) -> str:
     """Return whether the first strategy is better: the effect, its interval, and the p-values of its tests, if any."""
     difference = contrast.difference
     on_these, on_others = difference.on_these, difference.on_others
-    others = "for these kernels on other devices" if difference.clusters else "on workloads like these"
-    tests = {f"on {these_workloads(difference.workloads)}": on_these.p, others: on_others.p}
-    p = [f"corrected {p_equals(value)} {where}" for where, value in tests.items() if value is not None]
+    other_scope = "for these kernels on other devices" if difference.clusters else "on workloads like these"
+    tests = {f"on {these_workloads(difference.workloads)}": on_these.p, other_scope: on_others.p}
+    p = [f"corrected {p_equals(value)} {scope}" for scope, value in tests.items() if value is not None]
     effect = f": {area} {effect_text(on_these.difference)}" if difference.workloads else ""
     sentence = f"{contrast.first} is {WORDS[answer_word(contrast)]} {contrast.second}{effect}"
     return f"{'; '.join([sentence, *p])}." if p else f"{sentence}. {on_these.difference.note}"

@@ -281,8 +281,8 @@ def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
             values[f"{name}: {knob}" if name else knob] = box_chart(_round_rows(space.values(knob), unit), knob, unit)
         if len(knobs) > 1:
             axes = {"other": knobs[1], "value": knobs[0]}
-            axes_values = {field: (knob, list(space.shown_values(knob))) for field, knob in axes.items()}
-            pairs[name] = heat_map(_round_rows(space.values(knobs[0], knobs[1]), unit), axes_values, unit)
+            values_by_axis = {field: (knob, space.best_values(knob)) for field, knob in axes.items()}
+            pairs[name] = heat_map(_round_rows(space.values(knobs[0], knobs[1]), unit), values_by_axis, unit)
     return [
         Chart(
             "importances",
