@@ -80,7 +80,7 @@ class LineStyles:
 
     names: list[str]  # the subject first, then in alphabetical order
     subject: str | None  # the first strategy of the first registered contrast
-    lit: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
+    highlighted: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
     ranking: list[str]  # best first
     opponents: list[str]  # the second strategies of registered contrasts, first those that are ahead
     labels: Mapping[str, str] = field(default_factory=dict)  # what legends show instead of some names
@@ -89,17 +89,16 @@ class LineStyles:
     def from_summary(cls, summary: Summary, comparison: ComparedRuns) -> LineStyles:
         names = strategy_order(comparison)
         registered = [name for answer in summary.answers for name in (answer.first, answer.second)]
-        ranked = [row.strategy for row in summary.overall.strategies] if summary.overall else []
-        ranked += [row.strategy for item in summary.workloads for row in item.strategies]
-        ranked = list(dict.fromkeys([*ranked, *names]))
-        lit = list(dict.fromkeys([*registered, *ranked]))[:MAX_HIGHLIGHTED]
+        items = [*([summary.overall] if summary.overall else []), *summary.workloads]
+        ranking = list(dict.fromkeys([*(row.strategy for item in items for row in item.strategies), *names]))
+        highlighted = list(dict.fromkeys([*registered, *ranking]))[:MAX_HIGHLIGHTED]
         subject = registered[0] if registered else None
         names.sort(key=lambda name: (name != subject, name))
         by_difference = sorted(
             summary.answers, key=lambda answer: (math.isnan(answer.difference.value), answer.difference.value)
         )
         opponents = [answer.second for answer in by_difference]
-        return cls(names, subject, lit, ranked, opponents)
+        return cls(names, subject, highlighted, ranking, opponents)
 
     @cached_property
     def looks(self) -> dict[str, tuple[int, int]]:
@@ -110,17 +109,19 @@ class LineStyles:
         colour.
         """
         looks = {self.subject: (0, 0)} if self.subject else {}
-        for name in sorted(set(self.names) - {self.subject}, key=lambda name: (name not in self.lit, name)):
+        for name in sorted(set(self.names) - {self.subject}, key=lambda name: (name not in self.highlighted, name)):
             number = crc32(f"{SALT}{name}".encode())
             options = [
                 (1 + (number + colour) % OTHERS, (number // OTHERS + dash) % len(DASHES))
                 for colour in range(OTHERS)
                 for dash in range(len(DASHES))
             ]
-            colours = {colour for colour, _ in looks.values()}
-            is_lit = name in self.lit
-            free = (look for look in options if (look[0] not in colours if is_lit else look not in looks.values()))
-            looks[name] = next(free, options[0])
+            if name in self.highlighted:
+                colours = {colour for colour, _ in looks.values()}
+                unique = (look for look in options if look[0] not in colours)
+            else:
+                unique = (look for look in options if look not in looks.values())
+            looks[name] = next(unique, options[0])
         return looks
 
     def colour(self, name: str) -> str:
@@ -280,7 +281,7 @@ class LineChart:
                 "name": HIGHLIGHTED["param"],
                 "select": {"type": "point", "fields": ["strategy"], "toggle": "true"},
                 "bind": "legend",
-                "value": [{"strategy": name} for name in self.names if name in self.styles.lit],
+                "value": [{"strategy": name} for name in self.names if name in self.styles.highlighted],
             },
             {"name": "zoom", "select": {"type": "interval", "zoom": "wheel![event.shiftKey]"}, "bind": "scales"},
         ]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -65,11 +65,11 @@ def render_page(comparison: Comparison, version: str = "") -> str:
     return templates.get_template("report.html.jinja").render(
         **page_assets("sort.js", "report.js", *([WATCH] if version else []), draws=True),
         version=version,
-        data=embed_json({"strategies": styles.names, "lit": styles.lit, "colours": COLOURS}),
+        data=embed_json({"strategies": styles.names, "lit": styles.highlighted, "colours": COLOURS}),
         summary=summary,
         names=styles.names,
-        lit=styles.lit,
-        legend=[*styles.lit, *(name for name in styles.names if name not in styles.lit)],
+        lit=styles.highlighted,
+        legend=[*styles.highlighted, *(name for name in styles.names if name not in styles.highlighted)],
         sections=[section | {"html": Markup(section_template.render(section))} for section in sections],
         overall=overall,
         strategies=ranking(overall.strategies, overall.contrasts, ranks=overall.ranks) if overall else None,
@@ -95,14 +95,16 @@ def waiting_page(version: str) -> str:
 def environment() -> Environment:
     """Return the environment that renders page templates."""
     loader = FunctionLoader(_asset)
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {
+    templates = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    templates.filters |= {
         "number": number_text,
         "speed": partial(speed, digits=",.1f"),
         "json": json.dumps,
         "percent": percent,
     }
-    return made
+    return templates
 
 
 def page_assets(*scripts: str, draws: bool = False) -> dict[str, str]:
@@ -146,7 +148,7 @@ def ranking(
     rows: Sequence[Row], contrasts: Sequence[Contrast], words: Mapping[str, str] = {}, ranks: Mapping[str, float] = {}
 ) -> Table:
     """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
-    ranked = make_table(rows, Tables.PAGE, **words)
+    measures = make_table(rows, Tables.PAGE, **words)
     names = [row.strategy for row in rows]
     random = {
         name: Cell(answer_word(contrast)) for name in names if (contrast := find_contrast(contrasts, name, RANDOM))
@@ -154,22 +156,21 @@ def ranking(
     columns = {Head("than\nrandom", "Whether it is significantly better or worse than random search."): random}
     tested = {name for contrast in contrasts if contrast.adjusted is not None for name in contrast.pair}
     ahead = {pair for contrast in contrasts for pair in permutations(contrast.pair) if contrast.ahead(*pair)}
-    for word, pairs in (("better", ahead), ("worse", {(other, name) for name, other in ahead})):
+    for word, pairs in (("better", ahead), ("worse", {pair[::-1] for pair in ahead})):
         meaning = f"The number of strategies than which it is significantly {word}; click it for their names."
-        others = {name: [other for other in names if (name, other) in pairs] for name in tested}
+        opponents = {name: [opponent for opponent in names if (name, opponent) in pairs] for name in tested}
         columns[Head(f"{word}\nthan", meaning, higher_is_better=word == "better")] = {
-            name: Cell(str(len(own)), names=", ".join(own)) for name, own in others.items()
+            name: Cell(str(len(group)), names=", ".join(group)) for name, group in opponents.items()
         }
     columns[Head("average\nrank", "The mean rank by area on each workload; 1 if it is best on all.")] = {
         name: Cell(number_text(rank, 2)) for name, rank in ranks.items()
     }
     columns = {head: cells for head, cells in columns.items() if cells}
-    area, *heads = ranked.heads
     table_rows = [
-        (name, [first, *(cells.get(name, Cell("-")) for cells in columns.values()), *others])
-        for name, (first, *others) in ranked.rows
+        (name, [cells[0], *(column.get(name, Cell("-")) for column in columns.values()), *cells[1:]])
+        for name, cells in measures.rows
     ]
-    return Table([area, *columns, *heads], table_rows)
+    return Table([measures.heads[0], *columns, *measures.heads[1:]], table_rows)
 
 
 def knob_that_matters_most(comparison: ComparedRuns) -> str:
@@ -178,9 +179,9 @@ def knob_that_matters_most(comparison: ComparedRuns) -> str:
     Returns "" for a single workload.
     """
     spaces = [space for item in comparison.values() for space in item.spaces if space.importances]
-    several = len({space.space for space in spaces}) > 1
-    first = Counter(next(iter(space.importances)) + f" ({space.space})" * several for space in spaces)
-    texts = [f"{knob} on {counted(number, 'workload')}" for knob, number in first.most_common()]
+    has_several_spaces = len({space.space for space in spaces}) > 1
+    knobs = Counter(next(iter(space.importances)) + f" ({space.space})" * has_several_spaces for space in spaces)
+    texts = [f"{knob} on {counted(number, 'workload')}" for knob, number in knobs.most_common()]
     return listed(texts) if len(comparison) > 1 else ""
 
 
@@ -189,14 +190,15 @@ def important_knobs(spaces: Sequence[MeasuredSpace]) -> str:
     sentences = []
     for space in spaces:
         fastest = space.throughput.argmax()
-        first, *others = [
+        texts = [
             f"{knob} ({percent(share)}; fastest with {space.knobs[knob][fastest]})"
             for knob, share in list(space.importances.items())[:3]
-        ] or [""]
-        then = f", then {listed(others)}" if others else ""
-        where = f"in {space.space}, " if len(spaces) > 1 else ""
-        sentences.append(first and f"{where}{first} matters most{then}")
-    return "; ".join(filter(None, sentences))
+        ]
+        if texts:
+            prefix = f"in {space.space}, " if len(spaces) > 1 else ""
+            rest = f", then {listed(texts[1:])}" if len(texts) > 1 else ""
+            sentences.append(f"{prefix}{texts[0]} matters most{rest}")
+    return "; ".join(sentences)
 
 
 def _digest(text: str) -> str:
@@ -215,25 +217,41 @@ def compress_json(data: Any) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
+class Settings(NamedTuple):
+    """How a strategy was run on a workload, as texts."""
+
+    strategy: str
+    policy: str
+    cost_model: str
+    features: str
+    batch: str
+    warm_start: str
+
+
 def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
     """Return a row for each way in which a strategy was run, with the workloads if it was run in several ways."""
-    ways: dict[tuple[str, ...], dict[str, list[LoggedRun]]] = {}
+    by_settings: dict[Settings, dict[str, list[LoggedRun]]] = {}
     for item in comparison.values():
         for strategy, runs in item.by_strategy.items():
-            ways.setdefault(_way(strategy, runs[0].log.header), {})[item.workload] = list(runs)
-    several = Counter(way[0] for way in ways)
-    names = ("strategy", "policy", "cost_model", "features", "batch", "warm_start")
+            settings = _describe_settings(strategy, runs[0].log.header)
+            by_settings.setdefault(settings, {})[item.workload] = list(runs)
+    ways = Counter(settings.strategy for settings in by_settings)
     rows = []
-    for way, by_workload in sorted(ways.items()):
+    for settings, by_workload in sorted(by_settings.items()):
         runs = [run for strategy_runs in by_workload.values() for run in strategy_runs]
         lengths = [run.log.trials for run in runs]
-        seeds, on = number_ranges(run.seed for run in runs), listed(list(by_workload)) if several[way[0]] > 1 else ""
-        trials = " to ".join(map(str, sorted({min(lengths), max(lengths)})))
-        rows.append(dict(zip(names, way, strict=True)) | {"seeds": seeds, "trials": trials, "on": on})
+        rows.append(
+            settings._asdict()
+            | {
+                "seeds": number_ranges(run.seed for run in runs),
+                "trials": " to ".join(map(str, sorted({min(lengths), max(lengths)}))),
+                "on": listed(list(by_workload)) if ways[settings.strategy] > 1 else "",
+            }
+        )
     return rows
 
 
-def _way(strategy: str, header: Header) -> tuple[str, ...]:
+def _describe_settings(strategy: str, header: Header) -> Settings:
     policy = plugin_text(header.policy)
     if header.effective:
         policy += f" (used: {_pairs(header.effective)})"
@@ -241,7 +259,7 @@ def _way(strategy: str, header: Header) -> tuple[str, ...]:
     logs = [source for source in header.warm_start if source != DEFAULT_CONFIG]
     sources = ["the default config"] * (DEFAULT_CONFIG in header.warm_start) + [f"{len(logs)} logs"] * bool(logs)
     features = header.features if header.cost_model else ""
-    return strategy, policy, model, features, str(header.batch), " and ".join(sources)
+    return Settings(strategy, policy, model, features, str(header.batch), " and ".join(sources))
 
 
 def plugin_text(plugin: Plugin) -> str:
@@ -267,8 +285,8 @@ def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
         "versions": [_versions(run) for run in runs],
         "made on": [" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [],
     }
-    distinct = {name: list(dict.fromkeys(filter(None, texts))) for name, texts in texts_by_name.items()}
-    return [(name, "; or ".join(texts)) for name, texts in distinct.items() if texts]
+    variants = {name: list(dict.fromkeys(filter(None, texts))) for name, texts in texts_by_name.items()}
+    return [(name, "; or ".join(texts)) for name, texts in variants.items() if texts]
 
 
 def _versions(run: LoggedRun) -> str:
