@@ -95,7 +95,7 @@ def _compare(comparison: ComparedRuns, claim: Claim, opponent: str) -> _Result:
     for item in comparison.values():
         if any(name not in item.strategies for name in names) or item.best is None:
             continue
-        part = item.within(budget, names)
+        part = item.truncate(budget, names)
         groups = [part.strategies[name] for name in names]
         if not all(_covers(group, claim) for group in groups):
             has_short_runs = True

@@ -259,7 +259,7 @@ class SeedMean(Interval):
 
     @classmethod
     def from_values(cls, values: Floats) -> Self:
-        mean = mean_interval(values).within(0, 1)
+        mean = mean_interval(values).clip(0, 1)
         return cls(mean.value, mean.lower, mean.upper, mean.note, values.tolist())
 
 
@@ -471,7 +471,7 @@ class StrategySummary(Row):
         "shown next to it, with its 95 % interval; it ends where random search itself comes close to the best known "
         "program. Scores in different spaces are not comparable. Without a complete table, a space has scores only if "
         "there are four random draws for each compared trial.",
-        lambda runs: mean_interval(runs.scores).within(-math.inf, 1) if runs.scores is not None else None,
+        lambda runs: mean_interval(runs.scores).clip(-math.inf, 1) if runs.scores is not None else None,
         *_estimate(
             "score",
             "score\n(of trials)",
@@ -523,7 +523,7 @@ class OverAll(Measure[Sequence[StrategySummary], V]):
 
 def _score_over_all(rows: Sequence[StrategySummary]) -> Interval | None:
     scores = [np.array(row.score_by_seed) for row in rows if row.score_by_seed is not None]
-    return mean_of_means_interval(scores).within(-math.inf, 1) if len(scores) == len(rows) else None
+    return mean_of_means_interval(scores).clip(-math.inf, 1) if len(scores) == len(rows) else None
 
 
 class OverallStrategy(Row):
@@ -531,7 +531,7 @@ class OverallStrategy(Row):
 
     area = OverAll(
         "Mean over workloads of the mean area under the curve over seeds, with its 95 % interval for these workloads.",
-        lambda rows: mean_of_means_interval([np.array(row.area.by_seed) for row in rows]).within(0, 1),
+        lambda rows: mean_of_means_interval([np.array(row.area.by_seed) for row in rows]).clip(0, 1),
         *_estimate("area_mean", "mean area", 3, best=max, suffix=_interval_text),
         better=max,
     )

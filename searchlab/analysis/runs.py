@@ -147,7 +147,7 @@ class StrategyRuns:
     @cached_property
     def trials(self) -> int:
         """The strategy's number of trials; see :func:`common_trials`."""
-        return common_trials(self.runs) or max(self.horizon, _of_half(self.lengths))
+        return common_trials(self.runs) or max(self.horizon, _reached_by_half(self.lengths))
 
     @cached_property
     def is_deterministic(self) -> bool:
@@ -251,10 +251,10 @@ def common_trials(runs: Sequence[LoggedRun]) -> int:
 
     A few interrupted runs therefore do not shorten the comparison. The result is 0 if all runs have ended.
     """
-    return _of_half([run.log.trials for run in runs if not run.end_reason])
+    return _reached_by_half([run.log.trials for run in runs if not run.end_reason])
 
 
-def _of_half(counts: Collection[int]) -> int:
+def _reached_by_half(counts: Collection[int]) -> int:
     """Return the largest number that at least half of ``counts`` reach, or 0 if there are none."""
     return sorted(counts, reverse=True)[(len(counts) - 1) // 2] if counts else 0
 
@@ -279,7 +279,7 @@ class WorkloadRuns:
     by: By = "trials"
     not_started: int = 0  # the number of runs of the study, on any workload, that have no log
 
-    def within(self, budget: Budget, strategies: Collection[str]) -> WorkloadRuns:
+    def truncate(self, budget: Budget, strategies: Collection[str]) -> WorkloadRuns:
         """Return the runs of ``strategies`` up to the end of ``budget``. The best known program stays the same."""
         by_strategy = {
             name: [replace(run, log=budget.truncate(run.log)) for run in self.by_strategy[name]]
@@ -448,7 +448,7 @@ class WorkloadRuns:
             if not is_exact and sum(run.log.trials for run in runs if run.is_random) < DRAWS_PER_TRIAL * self.horizon:
                 continue
             best = min(*(float(run.lowest[-1]) for run in runs), least_optimum(runs))
-            start = _of_half(_shares(groups).values())
+            start = _reached_by_half(_shares(groups).values())
             least_gain = EXACT_GAIN if is_exact else MEASURED_GAIN
             searches[space] = RandomSearch.from_draws(draws, best, self.horizon, start, least_gain)
         return searches
@@ -463,7 +463,7 @@ class WorkloadRuns:
         starts = []
         for groups in self._by_space.values():
             shares = {name: common for name, common in _shares(groups).items() if common}
-            if trials := _of_half(shares.values()):
+            if trials := _reached_by_half(shares.values()):
                 randoms = [group.strategy for group in groups if group.runs[0].is_random]
                 starts.append((trials, [*randoms, *(name for name, common in shares.items() if common >= trials)]))
         return min((trials for trials, _ in starts), default=0), sorted(name for _, names in starts for name in names)

@@ -55,7 +55,7 @@ class Interval:
         """Return the interval in brackets, or an empty string if there is none."""
         return "" if self.lower is None else f"[{self.lower:{sign}z.3f}, {self.upper:{sign}z.3f}]"
 
-    def within(self, lowest: float, highest: float) -> Interval:
+    def clip(self, lowest: float, highest: float) -> Interval:
         """Clip the ends to the range of the estimated quantity."""
         if self.lower is None or self.upper is None:
             return self
@@ -98,8 +98,8 @@ def mean_of_means_interval(sample: Sample) -> Interval:
         runs = "2 runs" if len(sample) == 1 else "2 runs on each workload"
         return Interval(value, note=f"An interval for a mean needs {runs}.")
     # The mean of equal numbers may differ from them in its last bit, although their variance is 0.
-    round_to_largest = [np.round(runs, DECIMALS) for runs in sample]
-    variances = np.array([np.var(runs, ddof=1) if np.ptp(runs) else 0.0 for runs in round_to_largest]) / counts
+    rounded_sample = [np.round(runs, DECIMALS) for runs in sample]
+    variances = np.array([np.var(runs, ddof=1) if np.ptp(runs) else 0.0 for runs in rounded_sample]) / counts
     if not variances.any():
         return Interval(value, note="All runs of a workload give the same number, so they do not show how runs vary.")
     return t_interval(value, float(variances.sum()) / len(sample) ** 2, satterthwaite(variances, counts - 1))
@@ -124,12 +124,11 @@ def median_interval(values: Floats) -> Interval:
     surplus = max(0.0, float((coverage[k - 1] - LEVEL) / (coverage[k - 1] - inner)))
     weight = (number - k) * surplus / (k + (number - 2 * k) * surplus)
 
-    def interpolate(end: float, inside: float) -> float:
-        return end + weight * (inside - end) if math.isfinite(end) and math.isfinite(inside) else end
+    def interpolate(end: float, neighbour: float) -> float:
+        return end + weight * (neighbour - end) if math.isfinite(end) and math.isfinite(neighbour) else end
 
-    lower, above = float(sorted_values[k - 1]), float(sorted_values[k])
-    upper, below = float(sorted_values[number - k]), float(sorted_values[number - k - 1])
-    return Interval(value, interpolate(lower, above), interpolate(upper, below))
+    lower, lower_neighbour, upper_neighbour, upper = map(float, sorted_values[[k - 1, k, number - k - 1, number - k]])
+    return Interval(value, interpolate(lower, lower_neighbour), interpolate(upper, upper_neighbour))
 
 
 def improvement(first: Sample, second: Sample) -> float:
@@ -140,8 +139,8 @@ def improvement(first: Sample, second: Sample) -> float:
     chances = []
     for runs, opponents in zip(first, second, strict=True):
         sorted_values = np.sort(opponents)
-        below, level_too = (np.searchsorted(sorted_values, runs, side).sum() for side in ("left", "right"))
-        chances.append((below + level_too) / 2 / (len(runs) * len(opponents)))
+        wins, wins_and_ties = (np.searchsorted(sorted_values, runs, side).sum() for side in ("left", "right"))
+        chances.append((wins + wins_and_ties) / 2 / (len(runs) * len(opponents)))
     return float(np.mean(chances))
 
 
