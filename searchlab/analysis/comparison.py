@@ -22,7 +22,6 @@ from .charts.vegalite import Chart, Format, Spec, altair_chart, save_charts, tit
 from .measures import AREA, Tables, make_table
 from .model import Summary, WorkloadSummary
 from .page.render import render_page
-from .programs import BestProgram, run_programs
 from .read import group_runs, planned_claims, read_runs
 from .runs import By, ComparedRuns, strategy_order
 from .summary import summarize
@@ -149,11 +148,6 @@ class Comparison:
         """All charts, by workload and key. The workload of charts over all workloads is ""."""
         return all_charts(self.summary, self.runs)
 
-    @cached_property
-    def programs(self) -> list[BestProgram]:
-        """The best program of each run that has one."""
-        return run_programs(self.runs)
-
     @property
     def workloads(self) -> list[str]:
         return list(self.runs)
@@ -226,7 +220,7 @@ class Comparison:
         return self._frame("importances")
 
     def _frame(self, name: str) -> pd.DataFrame:
-        return number_tables(self.summary, self.runs, self.programs)[name].frame()
+        return number_tables(self.summary, self.runs)[name].frame()
 
     def plot_convergence(self, workload: object = None, *, by: str = "trials") -> alt.LayerChart | alt.ConcatChart:
         """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds.
@@ -304,7 +298,7 @@ class Comparison:
         """
         out = Path(out)
         write_file(out / "summary.json", msgspec.json.encode(self.summary.to_json()) + b"\n", under=out)
-        for name, (columns, generated) in number_tables(self.summary, self.runs, self.programs).items():
+        for name, (columns, generated) in number_tables(self.summary, self.runs).items():
             if rows := list(generated):
                 write_csv(out / f"{name}.csv{'.gz' if name in COMPRESSED else ''}", columns, rows, under=out)
         if figures:

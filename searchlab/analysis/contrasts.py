@@ -13,13 +13,12 @@ to spare (rank-sum test). This depends only on numbers of seeds, strategies and 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, count
 from math import comb
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -36,20 +35,19 @@ Runs = Mapping[int, float]
 """The numbers of a strategy's runs, by seed. Higher is better."""
 Level = Callable[[str, str], float]
 """A function that returns the significance level for two strategies; see :meth:`PageTests.level`."""
-Pair = frozenset[str]
 K = TypeVar("K")
 Key = tuple[str, str, str, str]
 """The key of a test: the workload (empty for all workloads), the name of the test, and the two strategies."""
 
 
 def compare_pairs(
-    runs: Mapping[str, Runs], untested: Mapping[Pair, str], level: Level, workload: str = ""
+    runs: Mapping[str, Runs], untested: Mapping[tuple[str, str], str], level: Level, workload: str = ""
 ) -> list[Contrast]:
     """Compare every pair of strategies with the test described above, without correcting p-values.
 
     Args:
         runs: The numbers of each strategy.
-        untested: Why some pairs of strategies are not tested.
+        untested: Why some pairs of strategies, in the order of ``runs``, are not tested.
         level: See :meth:`PageTests.level`.
         workload: The name of the workload.
     """
@@ -59,35 +57,27 @@ def compare_pairs(
     contrasts = []
     for first, second in combinations(runs, 2):
         difference = paired_difference(*pair_by_seed(runs[first], runs[second])[:, np.newaxis])
-        if reason := untested.get(frozenset((first, second))):
+        if reason := untested.get((first, second)):
             difference = replace(difference, on_these=no_answer(difference.value, reason))
-            result = RankTest(reason, min(len(runs[first]), len(runs[second])))
+            result = {"test": reason, "runs": min(len(runs[first]), len(runs[second]))}
         else:
             result = compare_ranks(runs[first], runs[second], level(first, second))
-        contrasts.append(
-            Contrast(workload=workload, first=first, second=second, difference=difference, **result._asdict())
-        )
+        contrasts.append(Contrast(workload=workload, first=first, second=second, difference=difference, **result))
     return contrasts
 
 
-class RankTest(NamedTuple):
-    """The result of a rank test of two strategies. The fields are those of :class:`~.model.Contrast`."""
+def compare_ranks(first: Runs, second: Runs, level: float) -> dict[str, Any]:
+    """Return the name of the rank test for two strategies, its number of runs, the effect and the p-value.
 
-    test: str
-    runs: int
-    effect: float = 0.0
-    p: float | None = None
-
-
-def compare_ranks(first: Runs, second: Runs, level: float) -> RankTest:
-    """Apply the signed-rank test or, if the strategies share too few seeds for ``level``, the rank-sum test."""
+    It is the signed-rank test or, if the strategies share too few seeds for ``level``, the rank-sum test.
+    """
     common = sorted(first.keys() & second.keys())
     if 2.0 ** (2 - len(common)) <= level:
         effect, p = signed_rank(*(np.array([runs[seed] for seed in common]) for runs in (first, second)))
-        return RankTest(SIGNED_RANK, len(common), effect, p)
+        return {"test": SIGNED_RANK, "runs": len(common), "effect": effect, "p": p}
     samples = [np.array([runs[seed] for seed in sorted(runs)]) for runs in (first, second)]
-    effect = 2 * improvement(*([sample] for sample in samples)) - 1
-    return RankTest(RANK_SUM, min(len(first), len(second)), effect, rank_sum_test(*samples))
+    effect, p = 2 * improvement(*samples) - 1, rank_sum_test(*samples)
+    return {"test": RANK_SUM, "runs": min(map(len, samples)), "effect": effect, "p": p}
 
 
 def pair_by_seed(first: Runs, second: Runs) -> Floats:
@@ -102,42 +92,43 @@ def seeds_needed(level: float) -> int:
 
 @dataclass(frozen=True)
 class PageTests:
-    """The tests in a report, before their p-values are known."""
+    """The tests in a report, before their p-values are known.
 
-    registered: Sequence[tuple[str, str]]  # in the order of the study
-    on_workloads: Mapping[Pair, int]  # number of tests on single workloads
-    over_all: Mapping[Pair, int]  # number of tests over all workloads: 0, 1 or 2
+    Attributes:
+        on_workloads: The pair of strategies of each test on a single workload.
+        over_all: The pair of strategies of each test over all workloads, of which a pair has at most two.
+        registered: The registered contrasts, in the order of the study.
+    """
 
-    @classmethod
-    def from_pairs(
-        cls,
-        on_workloads: Iterable[tuple[str, str]],
-        over_all: Iterable[tuple[str, str]],
-        registered: Iterable[tuple[str, str]],
-    ) -> PageTests:
-        """Count the tests of each pair. ``on_workloads`` and ``over_all`` contain one pair for each test."""
-        return cls(list(registered), Counter(map(frozenset, on_workloads)), Counter(map(frozenset, over_all)))
+    on_workloads: Sequence[tuple[str, str]]
+    over_all: Sequence[tuple[str, str]]
+    registered: Sequence[tuple[str, str]]
 
     @cached_property
-    def pairs(self) -> set[Pair]:
-        """The pairs in registered contrasts."""
+    def _registered(self) -> set[frozenset[str]]:
         return set(map(frozenset, self.registered))
 
     def is_registered(self, first: str, second: str) -> bool:
         """Return whether two strategies, in either order, form a registered contrast."""
-        return frozenset((first, second)) in self.pairs
+        return frozenset((first, second)) in self._registered
+
+    @cached_property
+    def _corrections(self) -> dict[bool, int]:
+        """The number of tests that a test on one workload is corrected for, by whether its contrast is registered."""
+        groups = {
+            is_registered: [
+                [pair for pair in pairs if self.is_registered(*pair) == is_registered]
+                for pairs in (self.on_workloads, self.over_all)
+            ]
+            for is_registered in (True, False)
+        }
+        on_workloads, over_all = groups[True]
+        shares = 1 + (len(over_all) > len(set(over_all)))  # tests on other workloads have half of the level
+        return {True: shares * len(on_workloads), False: sum(map(len, groups[False]))}
 
     def correction(self, first: str, second: str) -> int:
         """Return the number of tests that a test of this pair on one workload is corrected for, if all others fail."""
-        if self.is_registered(first, second):
-            halved = any(self.over_all.get(pair, 0) > 1 for pair in self.pairs)
-            return sum(self.on_workloads.get(pair, 0) for pair in self.pairs) * (1 + halved)
-        return sum(
-            number
-            for tests in (self.on_workloads, self.over_all)
-            for pair, number in tests.items()
-            if pair not in self.pairs
-        )
+        return self._corrections[self.is_registered(first, second)]
 
     def level(self, first: str, second: str) -> float:
         """Return the significance level for a test of this pair on one workload, if it is the first to be rejected.
@@ -154,7 +145,7 @@ class PageTests:
 
     def correct_p(self, p: Mapping[Key, float]) -> dict[Key, float]:
         """Return the p-values of all tests, corrected as described above."""
-        registered = {key: value for key, value in p.items() if frozenset(key[2:]) in self.pairs}
+        registered = {key: value for key, value in p.items() if self.is_registered(*key[2:])}
         first = {key: value for key, value in registered.items() if key[1] == PAIRED_T}
         on_others = {key: value for key, value in registered.items() if not key[0] and key not in first}
         on_workloads = {key: value for key, value in registered.items() if key[0]}

@@ -325,8 +325,8 @@ def _estimate(name: str, title: str = "", digits: int | None = None, **fields: A
 
 def _to_target(runs: StrategyRuns, *, seconds: bool) -> TargetTimes:
     """Summarise the trials, or the ``seconds``, that runs needed to reach the target."""
-    hits = hitting_times(runs.curves, np.array([runs.workload.target]))
-    return TargetTimes.from_values((seconds_of_hits(hits, runs.elapsed) if seconds else hits)[:, 0])
+    hits = hitting_times(runs.curves, runs.workload.target)
+    return TargetTimes.from_values(seconds_of_hits(hits, runs.elapsed) if seconds else hits)
 
 
 def _area(runs: StrategyRuns) -> SeedMean:

@@ -16,6 +16,7 @@ from ..arrays import Array, Floats
 from ..log.columns import Columns
 from ..log.format import Header
 from ..log.plan import Budget
+from ..log.result import find_best_trial
 from ..stats.curves import Band, area_over_seconds, band_over_seconds, band_over_trials, gflops
 from ..stats.random_search import EXACT_GAIN, RandomDraws, RandomSearch
 from .knobs import MeasuredSpace, measured_spaces
@@ -48,6 +49,25 @@ class BestKnown(msgspec.Struct, frozen=True):
     trial: int | None = None  # index in the log, from 0
     config: dict[str, Any] | None = None
     log: str | None = None
+
+
+class BestProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """A run's best program, as in :attr:`searchlab.log.result.Result.best`.
+
+    It is that of the fastest trial or, if the fastest trials were measured again at the end of the run, of the winner.
+    """
+
+    workload: str
+    strategy: str
+    seed: int
+    trial: int  # index in the log, from 0
+    gflops: float  # from its last measurement
+    seconds: float  # from its last measurement
+    gflops_as_trial: float  # from its measurement as a trial
+    unit: str  # of the throughputs
+    tied: list[int] | None  # trials that were equally fast when measured again; None if no trials were
+    config: dict[str, Any]
+    log: str
 
 
 @dataclass(frozen=True)
@@ -93,6 +113,27 @@ class LoggedRun:
         if self.log.ended:
             return self.log.ended.reason
         return "the imported file has no more" if self.log.header.measure.get("kind") == "imported" else ""
+
+    @cached_property
+    def program(self) -> BestProgram | None:
+        """The best program, or None if no trial has succeeded."""
+        log = self.log
+        if not np.isfinite(log.costs).any():
+            return None
+        index, seconds, tied = find_best_trial(log.costs, log.final)
+        return BestProgram(
+            workload=self.workload,
+            strategy=self.strategy,
+            seed=self.seed,
+            trial=index,
+            gflops=log.flops / seconds / 1e9,
+            seconds=seconds,
+            gflops_as_trial=log.flops / float(log.costs[index]) / 1e9,
+            unit=log.unit,
+            tied=tied,
+            config=log.config(index),
+            log=self.file,
+        )
 
     def reaches(self, trials: int) -> bool:
         """Return whether the run has at least this many trials, or has ended and so keeps its best."""

@@ -50,7 +50,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     rankings = {workload: _rank_strategies(item) for workload, item in comparison.items()}
     strategies, contrasts = compare_over_all(comparison, rankings)
     is_registered = find_registered(comparison)
-    tests = PageTests.from_pairs(
+    tests = PageTests(
         [pair for ranking in rankings.values() for pair, reason in _reasons_for_no_test(ranking).items() if not reason],
         [(first, second) for _, _, first, second in p_values(contrasts)],
         [pair for pair, in_time in is_registered.items() if in_time],
@@ -102,9 +102,8 @@ def _is_finished(item: WorkloadRuns, ranking: Ranking) -> bool:
 
 def _compare_strategies(workload: str, ranking: Ranking, tests: PageTests) -> list[Contrast]:
     """Return the contrasts of all pairs of strategies, with uncorrected p-values."""
-    untested = {frozenset(pair): reason for pair, reason in _reasons_for_no_test(ranking).items() if reason}
     areas = {name: row.by_seed(AREA) for name, row in ranking.items()}
-    return compare_pairs(areas, untested, tests.level, workload)
+    return compare_pairs(areas, _reasons_for_no_test(ranking), tests.level, workload)
 
 
 def _reasons_for_no_test(ranking: Ranking) -> dict[tuple[str, str], str]:

@@ -14,8 +14,7 @@ from ..log.plan import Claim
 from ..units import VALUES, convert_throughput
 from .measures import OverallStrategy, StrategySummary
 from .model import Comparand, Contrast, Summary
-from .programs import BestProgram
-from .runs import ComparedRuns
+from .runs import BestProgram, ComparedRuns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,13 +86,14 @@ CLAIM_COLUMNS = tuple(name for name in Claim.__struct_fields__ if name != "again
 COMPRESSED = ("runs", "contrasts", "programs")  # the tables with a row for each run or pair
 
 
-def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable[BestProgram] = ()) -> dict[str, Rows]:
+def number_tables(summary: Summary, comparison: ComparedRuns) -> dict[str, Rows]:
     """Return the tables that a report writes, by name; see :func:`~searchlab.analysis.report.report`."""
     items, overall = summary.workloads, summary.overall
     strategies = ((item.workload, row.strategy, *row.cells, item.unit) for item in items for row in item.strategies)
     over_all = (
         [(row.strategy, overall.ranks[row.strategy], *row.cells) for row in overall.strategies] if overall else []
     )
+    programs = [run.program for item in comparison.values() for run in item.runs if run.program]
     contrasts = [contrast for item in [*items, *([overall] if overall else [])] for contrast in item.contrasts]
     return {
         "summary": _in_units(Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies)),

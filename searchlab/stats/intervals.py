@@ -131,17 +131,15 @@ def median_interval(values: Floats) -> Interval:
     return Interval(value, interpolate(lower, lower_neighbour), interpolate(upper, upper_neighbour))
 
 
-def improvement(first: Sample, second: Sample) -> float:
-    """Return the probability that a run of ``first`` beats one of ``second``, averaged over workloads. Ties count half.
+def improvement(first: Floats, second: Floats) -> float:
+    """Return the probability that a run of ``first`` beats one of ``second`` on a workload. Ties count half.
 
-    On one workload, it equals U / (m n), where U is the Mann-Whitney statistic (Agarwal et al., 2021).
+    It equals U / (m n), where U is the Mann-Whitney statistic (Agarwal et al., "Deep reinforcement learning at the edge
+    of the statistical precipice", NeurIPS 2021).
     """
-    chances = []
-    for runs, opponents in zip(first, second, strict=True):
-        sorted_values = np.sort(opponents)
-        wins, wins_and_ties = (np.searchsorted(sorted_values, runs, side).sum() for side in ("left", "right"))
-        chances.append((wins + wins_and_ties) / 2 / (len(runs) * len(opponents)))
-    return float(np.mean(chances))
+    opponents = np.sort(second)
+    wins, wins_and_ties = (np.searchsorted(opponents, first, side).sum() for side in ("left", "right"))
+    return float((wins + wins_and_ties) / 2 / (len(first) * len(second)))
 
 
 def number_phrase(number: int) -> str:

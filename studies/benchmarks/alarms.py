@@ -67,7 +67,7 @@ def tests_of(page: Page) -> dict[Key, float]:
 def adjusted(tests: Mapping[Key, float], registered: Sequence[tuple[str, str]]) -> dict[Key, float]:
     """Return the p-values adjusted as in a report."""
     alone, overall = ([key[2:] for key in tests if bool(key[0]) == single] for single in (True, False))
-    return PageTests.from_pairs(alone, overall, registered).correct_p(tests)
+    return PageTests(alone, overall, registered).correct_p(tests)
 
 
 def each_verdict(tests: Mapping[Key, float]) -> dict[Key, float]:

@@ -40,7 +40,7 @@ def keys(strategies: int, workloads: int) -> list[Key]:
 def page_tests(tests: list[Key], registered: list[tuple[str, str]]) -> PageTests:
     """What a report knows of its tests before it performs them."""
     alone = [key[2:] for key in tests if key[0]]
-    return PageTests.from_pairs(alone, [key[2:] for key in tests if not key[0]], registered)
+    return PageTests(alone, [key[2:] for key in tests if not key[0]], registered)
 
 
 def corrected(p: dict[Key, float], family: list[Key]) -> list[float]:

@@ -27,8 +27,7 @@ from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..knobs import MeasuredSpace
 from ..measures import Cell, Head, Row, Table, Tables, make_table
 from ..model import Contrast, WorkloadSummary, find_contrast
-from ..programs import BestProgram, best_programs
-from ..runs import RANDOM, ComparedRuns, LoggedRun, WorkloadRuns
+from ..runs import RANDOM, BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
 from ..verdict import SO_FAR, answer_word
 from ..words import area_text, counted, listed, number_ranges, number_text, percent
 
@@ -54,9 +53,8 @@ def render_page(comparison: Comparison, version: str = "") -> str:
         "several": len(summary.workloads) > 1,
         "so_far": SO_FAR,
     }
-    programs = best_programs(comparison.programs)
     sections = [
-        _section(item, comparison.runs[item.workload], charts[item.workload], programs, f"w{number}")
+        _section(item, comparison.runs[item.workload], charts[item.workload], f"w{number}")
         for number, item in enumerate(summary.workloads)
     ]
     section_template = templates.get_template("section.html.jinja")
@@ -127,21 +125,29 @@ def _asset(name: str) -> str:
     return (files(__package__) / "assets" / name).read_text("utf-8")
 
 
-def _section(
-    item: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Chart], programs: Sequence[BestProgram], name: str
-) -> dict[str, Any]:
+def _section(item: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Chart], name: str) -> dict[str, Any]:
     """Return the values that a section's template needs."""
     return {
         "id": name,
         "item": item,
         "charts": charts,
-        "programs": [program for program in programs if program.workload == item.workload],
+        "programs": best_programs(runs),
         "strategies": ranking(item.strategies, item.contrasts, item.words) if item.strategies else None,
         "costs": make_table(item.strategies, Tables.COSTS),
         "facts": facts(runs.runs),
         "knobs": important_knobs(runs.spaces),
         "data": compress_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
     }
+
+
+def best_programs(runs: WorkloadRuns) -> list[BestProgram]:
+    """Return the fastest program of each strategy, the fastest first.
+
+    If several programs are equally fast, the one with the lowest seed is chosen.
+    """
+    groups = ([run.program for run in group if run.program] for group in runs.by_strategy.values())
+    best = [min(programs, key=lambda program: (-program.gflops, program.seed)) for programs in groups if programs]
+    return sorted(best, key=lambda program: (-program.gflops, program.strategy))
 
 
 def ranking(
