@@ -450,13 +450,13 @@ class StrategySummary(Row):
         "Median trials to the target, and how many seeds reached it if not all did.",
         partial(_to_target, seconds=False),
         Column("seeds_that_reached_target", path="reached"),
-        *_target_columns("trials_to_target", "trials\nto {goal}", suffix=lambda reached, _: reached.censored),
+        *_target_columns("trials_to_target", "trials\nto {goal}", suffix=lambda times, _: times.censored),
         unit="trials",
     )
     seconds_to_target = OnWorkload(
         "Median seconds to the target.",
         partial(_to_target, seconds=True),
-        *_target_columns("seconds_to_target", "seconds\nto {goal}", detail=lambda reached: reached.censored),
+        *_target_columns("seconds_to_target", "seconds\nto {goal}", detail=lambda times: times.censored),
         unit="s",
     )
     area_by_seconds = OnWorkload(
@@ -514,7 +514,7 @@ class StrategySummary(Row):
 
 def values_by_seed(seeds: Sequence[int], value: Any) -> dict[int, float]:
     """Return the ``value`` of a measure for each seed, or infinity if its run did not reach the target."""
-    return {seed: math.inf if own is None else own for seed, own in zip(seeds, value.by_seed, strict=True)}
+    return {seed: math.inf if number is None else number for seed, number in zip(seeds, value.by_seed, strict=True)}
 
 
 class OverAll(Measure[Sequence[StrategySummary], V]):

@@ -74,7 +74,7 @@ def render_page(comparison: Comparison, version: str = "") -> str:
         charts=charts,
         shared=compress_json(share_data(over_all, "all")),
         knob=knob_that_matters_most(comparison.runs),
-        made=strategies(comparison.runs),
+        strategy_settings=describe_settings(comparison.runs),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
             for path, text in read_study_copies(run.log.path for item in comparison.runs.values() for run in item.runs)
@@ -234,7 +234,7 @@ class Settings(NamedTuple):
     warm_start: str
 
 
-def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
+def describe_settings(comparison: ComparedRuns) -> list[dict[str, Any]]:
     """Return a row for each way in which a strategy was run, with the workloads if it was run in several ways."""
     by_settings: dict[Settings, dict[str, list[LoggedRun]]] = {}
     for item in comparison.values():
