@@ -193,6 +193,18 @@ class Table(NamedTuple):
         heads = ["strategy", *(head.title.replace("\n", " ") for head in self.heads)]
         return heads, [[name, *(cell.text + cell.suffix for cell in cells)] for name, cells in self.rows]
 
+    def insert(self, position: int, columns: Mapping[Head, Mapping[str, Cell]]) -> Table:
+        """Return the table with further columns, which contain the cells of each strategy, or a dash without any."""
+        heads = [*self.heads[:position], *columns, *self.heads[position:]]
+        rows = [
+            (
+                name,
+                [*cells[:position], *(column.get(name, Cell("-")) for column in columns.values()), *cells[position:]],
+            )
+            for name, cells in self.rows
+        ]
+        return Table(heads, rows)
+
 
 def make_table(rows: Sequence[Row], tables: Tables, **words: str) -> Table:
     """Return the human-readable table that ``tables`` selects for ``rows``, which must all have the same class.

@@ -71,11 +71,9 @@ def overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableTyp
     overall = summary.overall
     if overall is None:
         return []
-    table = make_table(overall.strategies, Tables.TERMINAL)
-    ranks = overall.ranks
-    table.heads.append(Head("average\nrank"))
-    for name, cells in table.rows:
-        cells.append(Cell(f"{ranks[name]:.2f}"))
+    ranks = {name: Cell(f"{rank:.2f}") for name, rank in overall.ranks.items()}
+    measures = make_table(overall.strategies, Tables.TERMINAL)
+    table = measures.insert(len(measures.heads), {Head("average\nrank"): ranks})
     title = f"across {len(overall.workloads)} workloads"
     sizes = [Text(explanation.size) for explanation in overall.explanations[:1]]
     return [*_ranking(title, table, summary, full=full), Text(overall.verdict), *sizes]

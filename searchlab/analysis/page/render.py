@@ -154,7 +154,6 @@ def ranking(
     rows: Sequence[Row], contrasts: Sequence[Contrast], words: Mapping[str, str] = {}, ranks: Mapping[str, float] = {}
 ) -> Table:
     """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
-    measures = make_table(rows, Tables.PAGE, **words)
     names = [row.strategy for row in rows]
     random = {
         name: Cell(answer_word(contrast)) for name in names if (contrast := find_contrast(contrasts, name, RANDOM))
@@ -171,12 +170,7 @@ def ranking(
     columns[Head("average\nrank", "The mean rank by area on each workload; 1 if it is best on all.")] = {
         name: Cell(number_text(rank, 2)) for name, rank in ranks.items()
     }
-    columns = {head: cells for head, cells in columns.items() if cells}
-    table_rows = [
-        (name, [cells[0], *(column.get(name, Cell("-")) for column in columns.values()), *cells[1:]])
-        for name, cells in measures.rows
-    ]
-    return Table([measures.heads[0], *columns, *measures.heads[1:]], table_rows)
+    return make_table(rows, Tables.PAGE, **words).insert(1, {head: cells for head, cells in columns.items() if cells})
 
 
 def knob_that_matters_most(comparison: ComparedRuns) -> str:
