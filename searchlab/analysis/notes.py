@@ -15,7 +15,7 @@ from .words import counted, listed, number_text
 
 DRIFT = 0.1  # a report mentions runs during which the sentinel's time changed by more than this fraction
 
-FOOTING = ("target", "measure")
+MEASUREMENT = ("target", "measure")
 """The fields of the header that describe how programs were measured."""
 
 _CONDITIONS = ("host", "workers", "versions")
@@ -113,7 +113,7 @@ def measurement_notes(runs: Sequence[LoggedRun]) -> list[str]:
     They report differences between the logs, machine drift, differences that the machine cannot resolve, whether the
     fastest trials were measured again, and for how many trials a table used the nearest config.
     """
-    notes = [f"{note}." for note in [footing_note(runs)] if note]
+    notes = [f"{note}." for note in [measurement_difference(runs)] if note]
     notes += [*_header_note(runs), *_drift_note(runs), *_resolution_note(runs)]
     if retimed := sum(run.log.final is not None for run in runs):
         notes.append(
@@ -133,13 +133,13 @@ def header_difference(runs: Sequence[LoggedRun], fields: Iterable[str]) -> tuple
     return None
 
 
-def footing_note(runs: Sequence[LoggedRun]) -> str:
+def measurement_difference(runs: Sequence[LoggedRun]) -> str:
     """Return a sentence on how two runs of a workload were measured differently, or "" if all were measured alike."""
     header = runs[0].log.header
     for run in runs[1:]:
         differences = [
             f"{field}.{name} is {first!r} in the first and {second!r} in the second"
-            for field in FOOTING
+            for field in MEASUREMENT
             for name, (first, second) in _differences(getattr(header, field), getattr(run.log.header, field)).items()
         ]
         if differences:

@@ -13,14 +13,14 @@ from ..log.columns import Columns, Texts, read_logs
 from ..log.format import LOGS, Log, find_logs, workload_name
 from ..log.lease import is_locked
 from ..log.plan import PLAN, UNLIMITED, Budget, Claim, read_plan
-from .notes import FOOTING, footing_note, header_difference
+from .notes import MEASUREMENT, header_difference, measurement_difference
 from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
 from .words import counted
 
 REPORT = "report"
 """The name of a report's directory, next to its logs. Logs in such a directory are read only if passed explicitly."""
 
-_STRATEGY = ("space", "fingerprint", "policy", "cost_model", "features", "batch", "warm_start", *FOOTING)
+_STRATEGY = ("space", "fingerprint", "policy", "cost_model", "features", "batch", "warm_start", *MEASUREMENT)
 """The fields of the header that are the same in all runs of a strategy on a workload."""
 
 
@@ -129,7 +129,7 @@ def group_runs(
         for strategy, runs in strategies.items():
             _check_strategy(runs)
             strategies[strategy] = _one_log_per_seed(runs)
-        if note := footing_note([run for runs in strategies.values() for run in runs]):
+        if note := measurement_difference([run for runs in strategies.values() for run in runs]):
             warn(note)
     return {
         workload: WorkloadRuns(workload, strategies, by=by, not_started=not_started)
