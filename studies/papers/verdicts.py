@@ -25,7 +25,7 @@ from rich.console import Console
 from searchlab.analysis.claims import claim_verdicts
 from searchlab.analysis.model import ClaimVerdict
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.report import claim_texts
+from searchlab.analysis.terminal import claim_texts
 from searchlab.analysis.words import counted
 from searchlab.run.study import PolicyEntry, Study
 from searchlab.suite.compare import study_runs
