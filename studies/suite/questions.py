@@ -286,7 +286,7 @@ def reality(
     """
     runs = read_runs(*places)
     if trials is not None:
-        runs = {name: item.within(Budget(trials), item.by_strategy) for name, item in runs.items()}
+        runs = {name: item.truncate(Budget(trials), item.by_strategy) for name, item in runs.items()}
     summary = summarize(runs)
     by_seed = {
         name: [item.by_strategy[name].area.by_seed for item in summary.workloads]
