@@ -618,7 +618,7 @@ def scan(path: Path, data: bytes) -> Iterator[Line]:
 def _scan_table(path: Path, data: bytes) -> Iterator[Line]:
     try:
         first, notes, trials = decode_table(path, data)
-        header, batch = _header(first), -1
+        header, batch = header_line(first), -1
         yield header
         records = msgspec.convert(trials, list[Record])
         for record in records:
@@ -640,7 +640,7 @@ def _scan_lines(data: bytes) -> Iterator[Line]:
     batch = minor = -1
     for number, line in enumerate(complete, 1):
         if number == 1:
-            header = _header(line)
+            header = header_line(line)
             if isinstance(header.item, Header):
                 minor = minor_version(header.item.searchlab_log) or 0
             yield header
@@ -670,7 +670,7 @@ def _scan_lines(data: bytes) -> Iterator[Line]:
     if rest:
         number = 1 + len(complete)
         remedy = "resuming the run discards it" if number > 1 else "the run rewrites it"
-        torn_header = None if number > 1 else _header(rest).item
+        torn_header = None if number > 1 else header_line(rest).item
         yield Line(number, rest, torn_header, f"it is incomplete: its end is missing; {remedy}", torn=True)
 
 
@@ -697,7 +697,8 @@ def _decode_known_fields(line: bytes, kind: Any, minor: int) -> tuple[Any, tuple
     return msgspec.convert(known_fields, kind), unknown
 
 
-def _header(line: bytes) -> Line:
+def header_line(line: bytes) -> Line:
+    """Return the first line of a log, whose bytes are ``line``, with its problem if it has one."""
     try:
         fields = msgspec.json.decode(line)
         version = fields.get("searchlab_log") if isinstance(fields, dict) else None
@@ -817,7 +818,7 @@ def read_header(path: str | Path) -> Header:
     path = Path(path)
     data = read_log_bytes(path)
     if path.suffix == PARQUET:
-        return _collect(path, [_header(decode_header(path, data))], 0).header
+        return _collect(path, [header_line(decode_header(path, data))], 0).header
     first, ending, _ = data.partition(b"\n")
     return decode_log(path, first + ending).header
 

@@ -31,6 +31,7 @@ from .format import (
     Record,
     UnknownLine,
     computation_of,
+    header_line,
     is_newer,
     read_existing_log,
     read_log,
@@ -99,7 +100,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         self._changes, self._end = log.changes, log.size
         if existing is None:
             line = encode_line(self.path, header)
-            if problem := next(scan(self.path, line + b"\n")).problem:
+            if problem := header_line(line).problem:
                 raise SearchlabError(f"cannot write the log {self.path}, because it could not be read again: {problem}")
             self._lines.append(line)
             self.sync()
