@@ -30,8 +30,9 @@ from ..plugins import Plugin, PluginSpec
 from ..run.execute import MeasurerCache, warn_of_a_busy_machine
 from ..run.loop import RunLoop
 from ..run.open import open_runs
-from ..run.plan import SPACES_TRIED, OnChargedTrial, Run, SpaceChoice, Strategy, plan_run
+from ..run.plan import SPACES_TRIED, OnChargedTrial, Run, plan_run
 from ..run.progress import RunProgress, open_progress
+from ..run.strategy import SpaceChoice, Strategy
 from ..run.warm_start import EarlierRuns, Source
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_models

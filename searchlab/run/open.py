@@ -105,8 +105,7 @@ def _original_warm_start(run: Run, header: Header) -> WarmStart:
     runs += [
         earlier for digest, earlier in runs_by_digest.items() if earlier.directory is None and digest not in digests
     ]
-    transfers = run.strategy.policy_class.traits.transfers
-    warm_start = select_runs(runs, run.space_choice.plugin, run.space, run.strategy.features, transfers)
+    warm_start = select_runs(runs, run.space_choice, run.strategy)
     return replace(warm_start, directories=run.warm_start.directories, default=run.warm_start.default)
 
 

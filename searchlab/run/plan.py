@@ -1,4 +1,4 @@
-"""Plan runs: their spaces, strategies, budgets and warm starts.
+"""Plan runs: their strategies, budgets and warm starts.
 
 All runs are planned by :func:`plan_run`, which is called by ``tune``, studies and tables.
 """
@@ -9,15 +9,12 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..console import one_line
-from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
-from ..costmodel.features import make_features
-from ..errors import SearchlabError, UnsupportedWorkload, warn
+from ..costmodel import COST_MODELS, BoundCostModel
+from ..errors import SearchlabError, warn
 from ..log.format import BUILTIN_KINDS, FORMAT, Computation, Header, Log
 from ..log.plan import Budget
 from ..log.programs import version_changes
@@ -25,14 +22,14 @@ from ..machine.host import host_model, library_versions, machine_facts
 from ..machine.noise import resolution_facts
 from ..measure.contract import Conditions, conditions
 from ..measure.settings import LocalSettings, Settings, TableSettings
-from ..plugins import Plugin, PluginKind, PluginSpec, functions_in, names_from
+from ..plugins import Plugin, PluginKind, PluginSpec, functions_in
 from ..policy import POLICIES, Policy
 from ..records import Trial
 from ..source import core_digest, source_digest
 from ..space import PARAMETERS, SPACES, Space
 from ..stats.random_search import RandomDraws
-from ..target import Target
 from ..workload import WORKLOADS, Function, Kernel, Workload, kind_of
+from .strategy import SpaceChoice, Strategy
 from .warm_start import EarlierRuns, WarmStart
 
 DEFAULT_POLICY = "gp-prior"
@@ -85,137 +82,6 @@ def space_spec(
             '{"x": [1, 2, 4]}'
         )
     return space
-
-
-@dataclass(frozen=True)
-class SpaceChoice:
-    """A space to search.
-
-    Attributes:
-        label: Its name in figures and tables, if it differs from the plug-in's name.
-        size: The number of configs, if they were counted.
-    """
-
-    space: Space
-    plugin: Plugin
-    label: str = ""
-    size: int | None = None
-
-    @classmethod
-    def from_spec(
-        cls,
-        spec: PluginSpec | Space,
-        workload: Workload,
-        target: Target | None,
-        label: str = "",
-        *,
-        settings: Settings | None = None,
-        base: Path = Path(),
-    ) -> SpaceChoice:
-        """Create the space specified by ``spec``.
-
-        Args:
-            spec: A plug-in specification, or a Space object.
-            workload: The workload.
-            target: The target. It may be None if ``spec`` is a Space object, whose own target is then used.
-            label: The name to use in figures and tables, if it differs from the plug-in's name.
-            settings: How to measure. If the space has no programs and is specified without options, it uses the options
-                recorded in the table that supplies the measurements.
-            base: The directory that relative paths start from.
-
-        Raises:
-            SearchlabError: If ``spec`` is a Space object with a different workload or target.
-            UnsupportedWorkload: If the specified space has no programs for the workload.
-        """
-        if isinstance(spec, Space):
-            if str(spec.workload) != str(workload):
-                raise SearchlabError(f"the space is for {spec.workload}; create one for {workload}")
-            if target is not None and target != spec.target:
-                raise SearchlabError(f"the space is for the target {spec.target}, not for {target}; omit the target")
-            return cls(spec, Plugin(SPACES.name_of(type(spec)), dict(spec.made_with)), label)
-        assert target is not None
-        plugin, space_class = SPACES.resolve(spec)
-        without_programs = not getattr(space_class, "has_programs", True)
-        recorded_space = None
-        if isinstance(settings, TableSettings) and not plugin.options and without_programs:
-            recorded_space = settings.space_of(plugin.name, str(workload), base)
-        with names_from(base) if recorded_space else nullcontext():
-            return cls(SPACES.make(recorded_space or plugin, workload, target), recorded_space or plugin, label)
-
-    @classmethod
-    def from_specs(
-        cls,
-        specs: Sequence[PluginSpec | Space],
-        workload: Workload,
-        target: Target | None,
-        *,
-        settings: Settings | None = None,
-    ) -> SpaceChoice:
-        """Create the first of the specified spaces that has programs for the workload; see :meth:`from_spec`."""
-        reasons = []
-        for spec in specs:
-            try:
-                return cls.from_spec(spec, workload, target, settings=settings)
-            except UnsupportedWorkload as error:
-                reasons.append(str(error))
-        raise UnsupportedWorkload("; ".join(reasons))
-
-    @property
-    def name(self) -> str:
-        return one_line(self.label or self.plugin.title)
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """A policy, together with a cost model and its features if the policy uses one.
-
-    Attributes:
-        label: Its name in figures and tables, if it differs from the policy's name.
-        without_programs: The features to use if configs have no programs and the user chose no features.
-    """
-
-    policy: Plugin
-    policy_class: type[Policy]
-    cost_model: Plugin | None = None
-    features: str = ""
-    label: str = ""
-    without_programs: str = ""
-
-    @classmethod
-    def from_specs(
-        cls, policy: PluginSpec, cost_model: PluginSpec | None = None, features: str | None = None, label: str = ""
-    ) -> Strategy:
-        """Return the specified strategy. For the defaults, see :meth:`~searchlab.policy.Traits.model`.
-
-        Raises SearchlabError if the policy or cost model cannot be found, or a cost model is specified for a policy
-        that uses none.
-        """
-        plugin, policy_class = POLICIES.resolve(policy)
-        POLICIES.check_class(plugin.name, policy_class)
-        if not policy_class.traits.takes_cost_model:
-            for name, value in (("cost_model", cost_model), ("features", features)):
-                if value:
-                    raise SearchlabError(f"policy {plugin.name!r} does not use a cost model; omit {name} = {value!r}")
-            return cls(plugin, policy_class, label=label)
-        own_model = policy_class.traits.own_model
-        instead = own_model.without_programs if own_model and not features else ""
-        model, features = policy_class.traits.model(cost_model, features)
-        return cls(plugin, policy_class, COST_MODELS.resolve(model)[0], features, label, instead)
-
-    @property
-    def name(self) -> str:
-        return one_line(self.label or self.policy.title)
-
-    def start(self, space: Space, seed: int) -> tuple[Policy, BoundCostModel | None]:
-        """Create the policy, and its cost model if it uses one. Raises SearchlabError if an option is unknown."""
-        options = dict(self.policy.options)
-        POLICIES.check_options(self.policy.name, self.policy_class, options)
-        cost_model = None
-        if self.cost_model is not None:
-            model = make_cost_model(self.cost_model, seed)
-            cost_model = options["cost_model"] = BoundCostModel(model, make_features(self.features, space))
-        with POLICIES.convert_errors(self.policy_class, "its constructor"):
-            return self.policy_class(space, seed=seed, **options), cost_model
 
 
 @dataclass(frozen=True)
@@ -398,12 +264,11 @@ def plan_run(
         strategy = replace(strategy, features=strategy.without_programs)
     earlier = earlier or EarlierRuns()
     machine = settings.machine(space.target, base) if earlier.directories else ""
-    transfers = strategy.policy_class.traits.transfers
-    warm_start = earlier.warm_start(plugin, space, strategy.features, transfers, machine)
+    warm_start = earlier.warm_start(space_choice, strategy, machine)
     run = Run(space_choice, strategy, seed, batch, budget, settings, log, warm_start)
     policy, _ = run.start()
     learned_trials = len(warm_start.trials) + (run.trials - 1) // batch * batch  # before the last batch
-    if learned_trials < policy.n_startup and not warm_start.others:
+    if learned_trials < policy.n_startup and not warm_start.other_spaces:
         warn(
             f"policy {strategy.policy.name!r} does not use what it has learned until after {policy.n_startup} trials "
             f"(n_startup), but the run has only {run.trials} trials, in batches of {batch}; increase the number of "

@@ -35,8 +35,9 @@ from ..stats.random_search import difficulty_trials
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_results
-from .plan import OnRun, Run, SpaceChoice, Strategy, plan_run, select_shard, space_spec
+from .plan import OnRun, Run, plan_run, select_shard, space_spec
 from .progress import show_progress
+from .strategy import SpaceChoice, Strategy
 from .warm_start import EarlierRuns, WarmStart
 
 SUITE_KEYS = ("workloads", "spaces", "target", "measure")

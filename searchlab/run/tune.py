@@ -19,8 +19,9 @@ from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
-from .plan import DEFAULT_POLICY, OnTrial, SpaceChoice, Strategy, default_spaces, plan_run, space_spec
+from .plan import DEFAULT_POLICY, OnTrial, default_spaces, plan_run, space_spec
 from .progress import show_progress
+from .strategy import SpaceChoice, Strategy
 from .study import budget_of
 from .warm_start import EarlierRuns, Source
 

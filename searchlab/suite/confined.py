@@ -37,7 +37,8 @@ from ..measure.table import TableSettings
 from ..plugins import Plugin, search_path, trust_plugins, trusts
 from ..records import Measurement, Trial
 from ..run.loop import PolicyDriver
-from ..run.plan import Run, SpaceChoice
+from ..run.plan import Run
+from ..run.strategy import SpaceChoice
 from ..space import SPACES, Config
 from ..target import resolve_target
 from ..workload import parse_workload

@@ -35,7 +35,8 @@ from ..measure.suite import MANIFEST, Suite, digest_of, find_suite, split_of
 from ..plugins import functions_in, names_from, search_path, trust_plugins, trusts, unregistered_code
 from ..policy import POLICIES
 from ..run.loop import search
-from ..run.plan import SpaceChoice, Strategy, plan_run
+from ..run.plan import plan_run
+from ..run.strategy import SpaceChoice, Strategy
 from ..run.study import choose_table_space
 from ..schema import UNREADABLE
 from ..source import source_digest

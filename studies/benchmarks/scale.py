@@ -33,7 +33,8 @@ from searchlab.measure.settings import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.run.loop import search
-from searchlab.run.plan import Run, SpaceChoice, Strategy
+from searchlab.run.plan import Run
+from searchlab.run.strategy import SpaceChoice, Strategy
 from searchlab.space import Config, Space
 
 

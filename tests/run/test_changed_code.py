@@ -27,7 +27,8 @@ from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.run.execute import MeasurerCache
 from searchlab.run.loop import RunLoop, search
-from searchlab.run.plan import Budget, SpaceChoice, Strategy, plan_run
+from searchlab.run.plan import Budget, plan_run
+from searchlab.run.strategy import SpaceChoice, Strategy
 from searchlab.source import source_digest
 from searchlab.workload import program_hash
 
