@@ -43,7 +43,7 @@ class RunStatus:
         times = [log.header.created, *(record.time for record in log.records)]
         waits = [after - before for before, after in pairwise(times) if 0 <= after - before < PAUSE]
         charged = float(log.elapsed[-1]) if log.records else 0.0
-        return cls(run, len(log.records), charged, math.fsum(waits), len(waits), run.budget.complete(log))
+        return cls(run, len(log.records), charged, math.fsum(waits), len(waits), run.budget.is_complete(log))
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -56,7 +56,7 @@ class Budget(msgspec.Struct, frozen=True):
             log = replace(log, records=log.records[:trials])
         return self._reason_to_end(log, len(log.records)) if log.records else None
 
-    def complete(self, log: Log) -> bool:
+    def is_complete(self, log: Log) -> bool:
         """Return whether ``log`` shows that a run with this budget is complete.
 
         Even if it does not, the run may be complete, because only the policy knows where the last batch ends.

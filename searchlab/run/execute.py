@@ -142,7 +142,7 @@ def _announce_logs(runs: Sequence[Run]) -> None:
     """Announce how many trials are in existing logs, so that they are not measured again."""
     logs = [run.existing_log for run in runs if run.existing_log and run.existing_log.records]
     trials = sum(len(log.records) for log in logs)
-    complete = sum(bool(run.existing_log and run.budget.complete(run.existing_log)) for run in runs)
+    complete = sum(bool(run.existing_log and run.budget.is_complete(run.existing_log)) for run in runs)
     if len(runs) == 1 and logs:
         announce(f"{runs[0].log} {'is complete' if complete else 'continues'} after {trials} trials")
     elif logs:
@@ -297,7 +297,7 @@ class PendingRun:
     def complete_log(self) -> Log | None:
         """The log if the run is complete, or None. Runs that measure never are, since finalists may be unmeasured."""
         run, log = self.run, self.run.existing_log
-        if log is None or not (run.settings.replays and run.budget.complete(log) and run.is_current(log)):
+        if log is None or not (run.settings.replays and run.budget.is_complete(log) and run.is_current(log)):
             return None
         return log
 

@@ -116,7 +116,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
     @property
     def is_complete(self) -> bool:
         """Whether the log contains all trials, so that there is nothing to propose or measure."""
-        return self.is_current and self._run.budget.complete(self.log)
+        return self.is_current and self._run.budget.is_complete(self.log)
 
     def step(self, limit: int | None = None) -> Sequence[Trial]:
         """Advance by one batch, and return its trials, or an empty sequence if the run has ended.

@@ -5,13 +5,14 @@ For a single run, use :func:`~searchlab.run.tune.tune`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -353,6 +354,19 @@ def _space(space: Space, entry: dict[str, Any], objects: UserObjects) -> dict[st
     return {**entry, "name": name} if len(spaces) == 1 else None
 
 
+class PlannedSpace(NamedTuple):
+    """A space that a study searches.
+
+    Attributes:
+        directory: The directory for its logs, relative to the results directory.
+        settings: How to measure its configs.
+    """
+
+    directory: Path
+    choice: SpaceChoice
+    settings: Settings
+
+
 @dataclass
 class Study:
     """A set of runs: every combination of workloads, spaces, policies, cost models and seeds.
@@ -465,49 +479,65 @@ class Study:
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
         _check_distinct("policy", [file_name(strategy.label) for _, strategy in strategies])
         self._check_references(strategies)
-        left_out: list[str] = []
         runs: list[Run] = []
+        skipped: list[str] = []
         earlier: dict[tuple[str, ...], EarlierRuns] = {}  # by the sources of a warm start
-        warm_starts: dict[tuple[str, ...], list[WarmStart]] = {}
-        for group in self._space_groups(left_out):
+        warm_starts: dict[tuple[str, ...], list[WarmStart]] = defaultdict(list)
+        for group in self._space_groups(skipped):
             group_runs: list[Run] = []
-            for folder, space_choice, settings in group:
-                all_costs = cache(partial(self._all_costs, space_choice, settings))
-                for entry, strategy in strategies:
-                    if entry.spaces and space_choice.name not in entry.spaces:
-                        continue
-                    sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
-                    if sources not in earlier:
-                        earlier[sources] = EarlierRuns.from_sources(sources, settings.statistic, self.base)
-                    log = folder / file_name(strategy.label)
-                    try:
-                        run = plan_run(
-                            space_choice,
-                            strategy,
-                            settings,
-                            spec.budget(entry, all_costs),
-                            seed=spec.seed_list[0],
-                            batch=entry.batch or spec.batch,
-                            log=log,
-                            earlier=earlier[sources],
-                            base=self.base,
-                        )
-                    except UnsupportedSpace as error:
-                        left_out.append(f"{log} is not searched: {error}")
-                        continue
-                    starts = strategy.name if spec.starts == "own" else ""
-                    group_runs.append(replace(run, contrasts=tuple(spec.contrasts), starts=starts))
-                    warm_starts.setdefault(sources, []).append(run.warm_start)
+            for space in group:
+                for sources, run in self._runs_in(space, strategies, earlier, skipped):
+                    group_runs.append(run)
+                    warm_starts[sources].append(run.warm_start)
             runs += [
                 replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl")
                 for seed in spec.seed_list
                 for run in group_runs
             ]
         if not runs and spec.policies:
-            raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(left_out))
+            raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(skipped))
         for sources, run_warm_starts in warm_starts.items():
             earlier[sources].check_used(run_warm_starts)
-        return runs, left_out
+        return runs, skipped
+
+    def _runs_in(
+        self,
+        space: PlannedSpace,
+        strategies: Sequence[tuple[PolicyEntry, Strategy]],
+        earlier: dict[tuple[str, ...], EarlierRuns],
+        skipped: list[str],
+    ) -> Iterator[tuple[tuple[str, ...], Run]]:
+        """Yield a run for each strategy that can search ``space``, with the sources of its warm start.
+
+        The runs have the first seed, and their logs are directories. Sources that are read for the first time are added
+        to ``earlier``, and the reasons for skipping strategies to ``skipped``.
+        """
+        spec = self.spec
+        all_costs = cache(partial(self._all_costs, space))
+        for entry, strategy in strategies:
+            if entry.spaces and space.choice.name not in entry.spaces:
+                continue
+            sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
+            if sources not in earlier:
+                earlier[sources] = EarlierRuns.from_sources(sources, space.settings.statistic, self.base)
+            log = space.directory / file_name(strategy.label)
+            try:
+                run = plan_run(
+                    space.choice,
+                    strategy,
+                    space.settings,
+                    spec.budget(entry, all_costs),
+                    seed=spec.seed_list[0],
+                    batch=entry.batch or spec.batch,
+                    log=log,
+                    earlier=earlier[sources],
+                    base=self.base,
+                )
+            except UnsupportedSpace as error:
+                skipped.append(f"{log} is not searched: {error}")
+                continue
+            starts = strategy.name if spec.starts == "own" else ""
+            yield sources, replace(run, contrasts=tuple(spec.contrasts), starts=starts)
 
     def _check_references(self, strategies: Sequence[tuple[PolicyEntry, Strategy]]) -> None:
         """Raise SearchlabError if a contrast or claim refers to a strategy that is not in the study."""
@@ -531,22 +561,22 @@ class Study:
                     hint = did_you_mean(name, choices)
                     raise SearchlabError(f"{key} refer to the strategy {name!r}, which is not in the study{hint}")
 
-    def _all_costs(self, space_choice: SpaceChoice, settings: Settings) -> SpaceCosts | None:
-        if not settings.replays:
+    def _all_costs(self, space: PlannedSpace) -> SpaceCosts | None:
+        if not space.settings.replays:
             return None
-        with settings.make(space_choice.space.target, {}, self.base) as measurer:
-            return measurer.all_costs(space_choice.space)
+        with space.settings.make(space.choice.space.target, {}, self.base) as measurer:
+            return measurer.all_costs(space.choice.space)
 
-    def _space_groups(self, left_out: list[str]) -> Iterator[list[tuple[Path, SpaceChoice, Settings]]]:
-        """Yield groups of spaces, each space with the directory for its logs and the settings for measuring.
+    def _space_groups(self, skipped: list[str]) -> Iterator[list[PlannedSpace]]:
+        """Yield groups of spaces; in a suite, each table is a separate group.
 
-        In a suite, each table is a separate group. The reasons for skipping spaces are added to ``left_out``.
+        The reasons for skipping spaces are added to ``skipped``.
         """
         spec = self.spec
         if self.suite is not None:
             for table in self.suite.tables:
                 noise = spec.suite_selection is not None and spec.suite_selection.noise
-                yield [(Path(table.entry.name), choose_table_space(table), table.settings(noise))]
+                yield [PlannedSpace(Path(table.entry.name), choose_table_space(table), table.settings(noise))]
             return
         target = None if spec.target is None else resolve_target(spec.target)
         if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
@@ -556,14 +586,14 @@ class Study:
         _check_distinct("space", [file_name(entry.title) for entry in entries])
         _check_distinct("workload", [str(workload) for workload in workloads])
         measurable = spec.measure.measurable(self.base) if spec.measure else None
-        choices: list[tuple[Path, SpaceChoice, Settings]] = []
-        missing: list[str] = []
+        planned_spaces: list[PlannedSpace] = []
+        not_in_tables: list[str] = []
         for workload in workloads:
             for entry in entries:
                 name = entry.title
                 spaces = self.objects.spaces.get(name)
                 if spaces is not None and str(workload) not in spaces:
-                    left_out.append(f"{workload} is not searched in {name}: this space is for {', '.join(spaces)}")
+                    skipped.append(f"{workload} is not searched in {name}: this space is for {', '.join(spaces)}")
                     continue
                 try:
                     space_choice = SpaceChoice.from_spec(
@@ -575,17 +605,17 @@ class Study:
                         base=self.base,
                     )
                 except UnsupportedWorkload as error:
-                    left_out.append(f"{workload} is not searched in {name}: {error}")
+                    skipped.append(f"{workload} is not searched in {name}: {error}")
                     continue
                 if measurable is not None and (str(workload), space_choice.space.fingerprint) not in measurable:
-                    missing.append(f"{workload} is not searched in {name}: no table contains it for this target")
+                    not_in_tables.append(f"{workload} is not searched in {name}: no table contains it for this target")
                 else:
-                    settings = settings_for(workload, spec.measure)
-                    choices.append((Path(file_name(str(workload)), file_name(name)), space_choice, settings))
-        left_out += missing
-        if not choices:
-            raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(left_out))
-        yield choices
+                    directory = Path(file_name(str(workload)), file_name(name))
+                    planned_spaces.append(PlannedSpace(directory, space_choice, settings_for(workload, spec.measure)))
+        skipped += not_in_tables
+        if not planned_spaces:
+            raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(skipped))
+        yield planned_spaces
 
     def _strategies(self, entry: PolicyEntry) -> Iterator[Strategy]:
         """Yield a policy's labelled strategies, one for each cost model that the policy is to use."""
@@ -670,10 +700,10 @@ class Study:
                 measures this machine.
             RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
-        planned, _ = self.plan()
-        logs_in_shard = {run.log for run in select_shard(planned, *shard)}
-        all_runs = [replace(run, log=Path(out) / run.log, discard=discard) for run in planned]
-        runs = [run for run, relative in zip(all_runs, planned, strict=True) if relative.log in logs_in_shard]
+        planned_runs, _ = self.plan()
+        all_runs = [replace(run, log=Path(out) / run.log, discard=discard) for run in planned_runs]
+        logs_in_shard = {Path(out) / run.log for run in select_shard(planned_runs, *shard)}
+        runs = [run for run in all_runs if run.log in logs_in_shard]
         for run in runs:
             resolve_inside(run.log, Path(out))
 
@@ -692,7 +722,7 @@ class Study:
                 exclusive = any(run.settings.exclusive for run in runs)
                 run_executor = stack.enter_context(start(plugin, exclusive, Path(out)))
             on_each = stack.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
-            if not planned:  # the study's claims are only about the suite's baselines
+            if not planned_runs:  # the study's claims are only about the suite's baselines
                 write_files()
             logs = execute(runs, self.base, on_each, run_executor, write_files, all_runs) if runs else {}
         warn_of_results(runs, logs)

@@ -180,7 +180,7 @@ def test_the_log_of_a_smaller_budget_is_a_prefix(
         assert len(small_part.records) <= len(large_part.records) <= len(log.records)
         assert small.truncate(small_part) is small_part and (small_part is log or len(small_part.records) % size == 0)
         if small_part is not log:
-            assert small.complete(small_part)
+            assert small.is_complete(small_part)
             ended = small_part.ended
             assert ended and ended.trials == len(small_part.records)
             if ended.stop_after:
