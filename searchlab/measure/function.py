@@ -95,8 +95,8 @@ class _CallRunner(JobBatch[int]):
         self.measurements: dict[int, Measurement] = {}
 
     def assign(self) -> Sequence[Any]:
-        while self.waiting and self.idle:
-            process, index = self.idle.pop(), self.waiting.popleft()
+        while self.queue and self.idle_processes:
+            process, index = self.idle_processes.pop(), self.queue.popleft()
             process.send(Call(self.configs[index], self.settings.repeat))
             self.mark_busy(process, index, self.settings.run_timeout)
         return ()

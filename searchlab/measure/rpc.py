@@ -161,7 +161,7 @@ class _Batch(JobBatch[_Task]):
         self.done: dict[str, Measurement] = {}  # by program hash
         self.tracker: Tracker | None = None
         self.request_count = 0
-        self.missing_since: float | None = None  # when the tracker or its last device vanished, by time.monotonic()
+        self.unavailable_since: float | None = None  # when the tracker or its last device vanished, by time.monotonic()
         self.last_check = time.monotonic()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -177,16 +177,16 @@ class _Batch(JobBatch[_Task]):
 
     def assign(self) -> list[Tracker]:
         """Request the devices that can be used now. Raises SearchlabError if none has been available for too long."""
-        needed = min(len(self.waiting), len(self.idle))
+        needed = min(len(self.queue), len(self.idle_processes))
         now = time.monotonic()
-        is_running = any(assignment.job for assignment in self.busy.values())
+        is_running = any(assignment.job for assignment in self.assignments.values())
         absent = ""
         try:
             if now - self.last_check > POLL_SECONDS and self.request_count and not is_running:
                 self.last_check = now
                 devices = registered_devices(self.settings.tracker)
                 if self.settings.key in devices:
-                    self.missing_since = None
+                    self.unavailable_since = None
                 else:
                     absent = _describe_devices(self.settings, devices)
             if needed and self.tracker is None:
@@ -210,9 +210,9 @@ class _Batch(JobBatch[_Task]):
         except (OSError, SearchlabError) as error:
             self._handle_lost_tracker(error)
             return
-        self.missing_since = None
+        self.unavailable_since = None
         self.request_count -= 1
-        task, process = self.waiting.popleft(), self.idle.pop()
+        task, process = self.queue.popleft(), self.idle_processes.pop()
         task.address, task.connect_seconds = address, None
         process.send(RunOn(address, task.built.code, self.best))
         self.mark_busy(process, task, self.settings.connect_timeout)
@@ -230,15 +230,15 @@ class _Batch(JobBatch[_Task]):
 
     def _fail_if_missing(self, text: str) -> None:
         now = time.monotonic()
-        if self.missing_since is None:
-            self.missing_since = now
-        if now - self.missing_since > self.settings.device_timeout:
+        if self.unavailable_since is None:
+            self.unavailable_since = now
+        if now - self.unavailable_since > self.settings.device_timeout:
             raise SearchlabError(text)
 
     def receive(self, process: MeasuringWorker, task: _Task) -> None:
         has_connected = task.connect_seconds is not None
         answer = process.recv(Failed, *((Ran,) if has_connected else (InputsReceived,)), DeviceLost, DeviceUnfit)
-        seconds = self.busy[process].limit.used_seconds
+        seconds = self.assignments[process].limit.used_seconds
         if isinstance(answer, InputsReceived):
             task.connect_seconds = seconds
             self.mark_busy(process, task, self.settings.run_timeout)
@@ -269,7 +269,7 @@ class _Batch(JobBatch[_Task]):
         if has_connected and not is_suspect and reachable(host, port):
             message = text if failure == "run_timeout" else f"it crashed its process on {host}:{port}: {text}"
         elif task.lost_devices <= self.settings.retries:
-            self.waiting.appendleft(task)
+            self.queue.appendleft(task)
             return
         else:
             message = f"given up after {task.lost_devices} devices were lost, the last one at {host}:{port}: {text}"

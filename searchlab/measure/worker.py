@@ -547,12 +547,12 @@ class Workbench:
             self.send(self.answer(message))
         else:
             limit_memory(self.memory_limit_mb)
-            watch = StateComparison()
+            comparison = StateComparison()
             answer = self.answer(message)
-            self.send(answer, watch.describe_changes())
+            self.send(answer, comparison.describe_changes())
 
-    def send(self, answer: Answer, changed: str = "") -> None:
-        self.channel.send(msgspec.msgpack.encode(Reply(self.received_messages, answer, changed)))
+    def send(self, answer: Answer, changed_state: str = "") -> None:
+        self.channel.send(msgspec.msgpack.encode(Reply(self.received_messages, answer, changed_state)))
 
     def recv(self) -> Any:
         """Return the next message. Raises EOFError if the other end is closed."""
