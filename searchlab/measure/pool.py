@@ -151,10 +151,10 @@ class JobBatch(Generic[Job]):
         """Assign jobs, wait for an answer for a short time, and return the objects that can be read."""
         other_sources = self.assign()
         limits = [assignment.limit for assignment in self.assignments.values()]
-        ready = wait_for_answers([*(process.channel for process in self.assignments), *other_sources], limits)
+        sources = wait_for_answers([*(process.channel for process in self.assignments), *other_sources], limits)
         for process, assignment in list(self.assignments.items()):
             try:
-                if process.channel in ready:
+                if process.channel in sources:
                     self._receive(process, assignment)
                 elif assignment.limit.is_over and not process.channel.poll():  # still no answer
                     raise WorkerTimeout(f"took longer than {assignment.limit.seconds:g} s")
@@ -164,7 +164,7 @@ class JobBatch(Generic[Job]):
                 self._replace(process)
                 if assignment.job is not None:
                     self.on_worker_died(assignment.job, death, assignment.limit.used_seconds)
-        return ready
+        return sources
 
     def mark_busy(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
         """Mark ``process`` as busy, and give it ``limit`` seconds to send its next answer."""

@@ -375,9 +375,7 @@ class MeasuringWorker(Worker):
         self._has_started = False  # whether it has finished its imports
         self.imported_features: set[str] = set()  # the features whose modules it has imported
         self.is_used = False  # whether it has been sent any candidate
-        self.changed_state = (
-            ""  # the parts of its state that a candidate has changed; if any, it runs no more candidates
-        )
+        self.changed_state = ""  # what a candidate has changed; if anything, it runs no more candidates
         self._sent = 0
 
     def send(self, message: Any) -> None:
