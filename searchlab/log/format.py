@@ -303,15 +303,16 @@ class Record(
     def from_trial(
         cls,
         trial: Trial,
-        propose_seconds: float,
-        train_seconds: float,
+        *,
+        batch: int | None = None,
+        fill_in: bool = False,
+        propose_seconds: float = 0.0,
+        train_seconds: float = 0.0,
+        feature_seconds: float = 0.0,
         model: ModelQuality | None = None,
         sentinel: float | None = None,
-        batch: int | None = None,
-        *,
-        fill_in: bool = False,
-        feature_seconds: float = 0.0,
     ) -> Self:
+        """Return the record of ``trial``, which was measured just now. The other arguments are its fields."""
         config = trial.config.to_json()
         config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # the same as when read back
         return cls(

@@ -186,13 +186,13 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             self._log.append(
                 Record.from_trial(
                     trial,
-                    driver.propose_seconds * share,
-                    driver.train_seconds * share,
-                    quality,
-                    sentinel_seconds,
-                    driver.batches - 1,
+                    batch=driver.batches - 1,
                     fill_in=config in driver.policy.fill_ins,
+                    propose_seconds=driver.propose_seconds * share,
+                    train_seconds=driver.train_seconds * share,
                     feature_seconds=driver.feature_seconds * share,
+                    model=quality,
+                    sentinel=sentinel_seconds,
                 )
             )
             sentinel_seconds = None

@@ -47,7 +47,7 @@ def written(path: Path, *lines: Record | Final) -> Path:
 
 def record(index: int, *seconds: float, sentinel: float | None = None, pruned: bool = False) -> Record:
     measured = Measurement(seconds, None if seconds else "crash", program=f"p{index}", pruned=pruned)
-    return Record.from_trial(Trial(index, Config({"x": index}), measured), 0.0, 0.0, sentinel=sentinel)
+    return Record.from_trial(Trial(index, Config({"x": index}), measured), sentinel=sentinel)
 
 
 def test_noise_is_the_median_spread_of_repeats(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_nearest_answers_are_marked_and_warned_of_once(tmp_path: Path) -> None:
 def test_a_log_says_nearest_only_where_it_is(tmp_path: Path) -> None:
     every_other(tmp_path / "half.jsonl")
     assert "nearest" not in (tmp_path / "half.jsonl").read_text()
-    record = Record.from_trial(Trial(0, Config(), Measurement((1e-3,), nearest=True)), 0.0, 0.0)
+    record = Record.from_trial(Trial(0, Config(), Measurement((1e-3,), nearest=True)))
     assert record.nearest and record.measurement.nearest
 
 

@@ -169,7 +169,7 @@ def test_the_log_of_a_smaller_budget_is_a_prefix(
     records = []
     for index, cost in enumerate(throughputs):
         measured = Measurement(() if cost is None else (cost,), None if cost else "crash", run_seconds=1.0)
-        records.append(Record.from_trial(Trial(index, Config({"a": index}), measured), 0.0, 0.0, batch=index // size))
+        records.append(Record.from_trial(Trial(index, Config({"a": index}), measured), batch=index // size))
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=size), tuple(records))
     for small, large in (
         (Budget(1000, seconds, None), Budget(1000, 1.5 * seconds, None)),

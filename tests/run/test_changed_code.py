@@ -138,7 +138,7 @@ def write_table(path: Path) -> None:
     with LogWriter(path, header, durable=False) as writer:
         for index, config in enumerate(space.enumerate()):
             measurement = msgspec.structs.replace(
-                Record.from_trial(Trial(index, config, smooth(config)), 0, 0), program=program
+                Record.from_trial(Trial(index, config, smooth(config))), program=program
             )
             writer.append(measurement)
 
