@@ -27,8 +27,9 @@ from ..measure.pool import can_flush
 from ..measure.settings import Settings, settings_for
 from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
-from ..run.execute import MeasurerCache, warn_of_a_busy_machine
+from ..run.execute import warn_of_a_busy_machine
 from ..run.loop import RunLoop
+from ..run.measurers import MeasurerCache
 from ..run.open import open_runs
 from ..run.plan import SPACES_TRIED, OnChargedTrial, Run, plan_run
 from ..run.progress import RunProgress, open_progress

@@ -25,8 +25,8 @@ from searchlab.log.writer import LogWriter, OtherRun
 from searchlab.measure.table import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
-from searchlab.run.execute import MeasurerCache
 from searchlab.run.loop import RunLoop, search
+from searchlab.run.measurers import MeasurerCache
 from searchlab.run.plan import Budget, plan_run
 from searchlab.run.strategy import SpaceChoice, Strategy
 from searchlab.source import source_digest
