@@ -16,7 +16,7 @@ from ..target import Target
 from ..workload import Function, pickle_with_code
 from .contract import MeasurementsByProgram, Measurer, MeasureSettings
 from .messages import Call, Failed, Ran, SetUpFunction
-from .pool import JobBatch, WorkerPool
+from .pool import JobBatch, WorkerPool, measurement_of
 from .process import MeasuringWorker, WorkerDied, failure_of
 
 
@@ -102,17 +102,8 @@ class _CallRunner(JobBatch[int]):
         return ()
 
     def receive(self, process: MeasuringWorker, index: int) -> None:
-        match process.recv(Ran, Failed):
-            case Ran(seconds, _, run_seconds):
-                self.measurements[index] = Measurement(
-                    seconds, run_seconds=run_seconds, statistic=self.settings.statistic
-                )
-            case Failed() as failed:
-                self._fail(index, failed)
+        self.measurements[index] = measurement_of(process.recv(Ran, Failed), self.settings.statistic)
         self.mark_idle(process)
 
     def on_worker_died(self, index: int, death: WorkerDied, seconds: float) -> None:
-        self._fail(index, failure_of(death, "running", seconds))
-
-    def _fail(self, index: int, failed: Failed) -> None:
-        self.measurements[index] = Measurement((), failed.failure, failed.message, run_seconds=failed.seconds)
+        self.measurements[index] = measurement_of(failure_of(death, "running", seconds), self.settings.statistic)

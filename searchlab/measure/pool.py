@@ -18,7 +18,7 @@ from ..arrays import Floats
 from ..errors import SearchlabError, warn
 from ..machine.host import available_memory
 from ..machine.scratch import ScratchFolder
-from ..records import Measurement
+from ..records import Measurement, Statistic
 from ..space import Config, Space
 from ..target import Target, architecture
 from ..workload import pickle_with_code
@@ -545,14 +545,18 @@ class BuildingMeasurer(Measurer):
         self, program: str, built: Built, answer: Ran | Failed, connect_seconds: float = 0.0
     ) -> Measurement:
         """Return the measurement of a program that has run or failed."""
-        if isinstance(answer, Failed):
-            measurement = Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
-        else:
-            measurement = Measurement(
-                answer.seconds,
-                run_seconds=answer.run_seconds,
-                pruned=answer.pruned,
-                statistic=self.settings.statistic,
-                check_seconds=answer.check_seconds,
-            )
+        measurement = measurement_of(answer, self.settings.statistic)
         return replace(measurement, build_seconds=built.seconds, program=program, connect_seconds=connect_seconds)
+
+
+def measurement_of(answer: Ran | Failed, statistic: Statistic) -> Measurement:
+    """Return the measurement of a program or function that has run or failed, without the time for building it."""
+    if isinstance(answer, Failed):
+        return Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
+    return Measurement(
+        answer.seconds,
+        run_seconds=answer.run_seconds,
+        pruned=answer.pruned,
+        statistic=statistic,
+        check_seconds=answer.check_seconds,
+    )

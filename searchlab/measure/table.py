@@ -127,8 +127,8 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         for other_path, other_space in other_matches:
             if other_space != space:
                 raise SearchlabError(
-                    f"{path} and {other_path} contain {workload} in the {name} space with different options; choose one "
-                    "of them"
+                    f"{path} and {other_path} contain {workload} in the {name} space with different options; choose "
+                    "one of them"
                 )
         return space
 
