@@ -360,7 +360,7 @@ def plan_tasks(
             seed=seed,
             batch=batch,
             log=folder / _log_name(task),
-            earlier=earlier,
+            earlier_runs=earlier,
         )
         runs += open_runs([run], [run])
         tunable.append(task)

@@ -139,11 +139,11 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         run, log, trials = self._run, self._log, self._trials
         driver = self._driver = self._driver or PolicyDriver(run, self._measurer.extract_seconds)
         is_replaying = not self.is_current and len(trials) < len(log.records)
-        if not is_replaying and (ended := run.budget.reason_to_end(log.log, len(trials))):
+        if not is_replaying and (reason := run.budget.reason_to_end(log.log, len(trials))):
             if len(trials) < len(log.records):  # the run previously had a larger budget
                 self.replay_rest()
             else:
-                self._end(ended)
+                self._end(reason)
             return
         configs = driver.ask(run.batch)
         if not configs:
@@ -202,8 +202,8 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         self._log.sync()
         self._warn_of_failures(len(configs))
 
-    def _warn_of_failures(self, new: int) -> None:
-        """Issue a warning with the reason if all of the first trials have failed, of which the last ``new`` are new.
+    def _warn_of_failures(self, new_trials: int) -> None:
+        """Issue a warning with the reason if all of the first trials have failed, the last ``new_trials`` just now.
 
         If a function works for other configs, the first one for which it raises an exception or returns no cost is
         enough, because its author may not expect that.
@@ -213,11 +213,11 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         measurements = [trial.measurement for trial in self._trials]
         if isinstance(self._run.space.workload, Function) and math.isfinite(self._best):
             errors = [measurement.failure == "run_error" for measurement in measurements]
-            if any(errors[-new:]) and not any(errors[:-new]):
+            if any(errors[-new_trials:]) and not any(errors[:-new_trials]):
                 index = errors.index(True)
                 warn(f"trial {index} of {self._log.path} failed: {measurements[index].message}")
-        count, required = len(measurements), min(FAILURES_SUFFICE, self._run.trials)
-        if math.isinf(self._best) and count - new < required <= count:
+        count, threshold = len(measurements), min(FAILURES_SUFFICE, self._run.trials)
+        if math.isinf(self._best) and count - new_trials < threshold <= count:
             failures = describe_failures((measurement.failure, measurement.message) for measurement in measurements)
             warn(f"all {count} trials of {self._log.path} failed: {failures}")
 
@@ -230,20 +230,20 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         self._best = min(self._best, trial.cost)
         self._on_trial(trial, is_replayed, self._charged)
 
-    def _end(self, ended: Ended) -> None:
+    def _end(self, reason: Ended) -> None:
         self._has_ended = True
-        self._log.append(msgspec.structs.replace(ended, time=round(time.time(), 3)))
+        self._log.append(msgspec.structs.replace(reason, time=round(time.time(), 3)))
 
     def _sentinel(self, batch: int) -> float | None:
         """Time the run's first working program again, and return the seconds, or None if it fails or is not due."""
         measurer = self._measurer
         if not isinstance(measurer, Remeasurer) or not measurer.sentinel_every or batch % measurer.sentinel_every:
             return None
-        first = sentinel_trial(self._trials)
-        if first is None:
+        trial = sentinel_trial(self._trials)
+        if trial is None:
             return None
         try:
-            return statistics.median(measurer.remeasure(self._run.space, [first], SENTINEL_ROUNDS)[0])
+            return statistics.median(measurer.remeasure(self._run.space, [trial], SENTINEL_ROUNDS)[0])
         except CannotMeasure:
             return None
 
@@ -287,10 +287,10 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         programs = self._measurer.program_hashes(self._run.space, configs)
         if programs is None and records:
             warn(f"{self._log.path} was written by other code, and its programs cannot be compared with today's")
-        for record, current in zip(records, programs or (), strict=False):
-            if current != record.program:
+        for record, program in zip(records, programs or (), strict=False):
+            if program != record.program:
                 raise self._make_trial_error(
-                    record, f"yields the program {current or '(none)'} instead of {record.program}"
+                    record, f"yields the program {program or '(none)'} instead of {record.program}"
                 )
 
     def finish(self) -> None:
@@ -298,8 +298,8 @@ class RunLoop(AbstractContextManager["RunLoop"]):
 
         Raises OtherRun if code has changed since the log was written, and does not reproduce all its trials.
         """
-        while not self.is_current and (rest := len(self._log.records) - len(self._trials)) > 0:
-            self.step(rest)  # the run was told to end before the end of its log
+        while not self.is_current and (count := len(self._log.records) - len(self._trials)) > 0:
+            self.step(count)  # the run was told to end before the end of its log
         self._log_change()
         measurer, final = self._measurer, self._log.final
         if not isinstance(measurer, Remeasurer) or not measurer.finalists:
@@ -422,9 +422,9 @@ class PolicyDriver:
         cost_model = self.cost_model
         if cost_model is None or not cost_model.fitted:
             return None
-        before = cost_model.feature_seconds
+        start = cost_model.feature_seconds
         predicted = cost_model.predict([trial.config for trial in batch])
-        self._feature_total += cost_model.feature_seconds - before  # this is not charged
+        self._feature_total += cost_model.feature_seconds - start  # this is not charged
         return model_quality(
             predicted,
             scores_of(batch, cost_model.best),
@@ -445,7 +445,7 @@ class PolicyDriver:
             raise SearchlabError(f"{complaint} a list of configs and returned {configs!r:.200}")
         if len(configs) > n:
             raise SearchlabError(f"{complaint} {n} configs and returned {len(configs)}")
-        new: set[Config] = set()
+        batch: set[Config] = set()
         for config in configs:
             try:
                 self._run.space.knobs(config)
@@ -454,6 +454,6 @@ class PolicyDriver:
                 raise SearchlabError(
                     f"{complaint} configs of its space and returned {config.to_json()}: {error}"
                 ) from None
-            if config in self._proposed_configs or config in new:
+            if config in self._proposed_configs or config in batch:
                 raise SearchlabError(f"{complaint} new configs and repeated {config.to_json()}")
-            new.add(config)
+            batch.add(config)

@@ -234,10 +234,10 @@ def plan_run(
     seed: int,
     batch: int,
     log: Path,
-    earlier: EarlierRuns | None = None,
+    earlier_runs: EarlierRuns | None = None,
     base: Path = Path(),
 ) -> Run:
-    """Plan a run that starts from the ``earlier`` runs that are usable. The plan is also valid for other seeds.
+    """Plan a run that starts from the usable ones of ``earlier_runs``. The plan is also valid for other seeds.
 
     Nothing is measured, but the policy is created once to detect invalid options. A table's relative path starts from
     ``base``.
@@ -262,9 +262,9 @@ def plan_run(
             f"{strategy.features!r}, which requires programs: configs in {plugin.name} have none"
         )
         strategy = replace(strategy, features=strategy.without_programs)
-    earlier = earlier or EarlierRuns()
-    machine = settings.machine(space.target, base) if earlier.directories else ""
-    warm_start = earlier.warm_start(space_choice, strategy, machine)
+    earlier_runs = earlier_runs or EarlierRuns()
+    machine = settings.machine(space.target, base) if earlier_runs.directories else ""
+    warm_start = earlier_runs.warm_start(space_choice, strategy, machine)
     run = Run(space_choice, strategy, seed, batch, budget, settings, log, warm_start)
     policy, _ = run.start()
     learned_trials = len(warm_start.trials) + (run.trials - 1) // batch * batch  # before the last batch
@@ -283,10 +283,10 @@ def code_of(run: Run, base: Path = Path()) -> dict[str, str]:
     The roles are ``core`` (searchlab itself), ``workload``, ``space``, ``policy``, ``cost_model`` and ``table``.
     A function that is passed as an option counts as part of its plug-in.
     """
-    digests = {
-        role: source_digest(cls, *functions_in({**plugin.options, **(run.space.made_with if role == "space" else {})}))
-        for role, (_, cls, plugin) in _plugins_of(run).items()
-    }
+    digests = {}
+    for role, (_, cls, plugin) in _plugins_of(run).items():
+        options = {**plugin.options, **run.space.made_with} if role == "space" else plugin.options
+        digests[role] = source_digest(cls, *functions_in(options))
     if isinstance(run.settings, TableSettings):
         digests["table"] = run.settings.content_digest(base)
     workload = run.space.workload

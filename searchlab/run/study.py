@@ -481,12 +481,12 @@ class Study:
         self._check_references(strategies)
         runs: list[Run] = []
         skipped: list[str] = []
-        earlier: dict[tuple[str, ...], EarlierRuns] = {}  # by the sources of a warm start
+        earlier_runs: dict[tuple[str, ...], EarlierRuns] = {}  # by the sources of a warm start
         warm_starts: dict[tuple[str, ...], list[WarmStart]] = defaultdict(list)
         for group in self._space_groups(skipped):
             group_runs: list[Run] = []
             for space in group:
-                for sources, run in self._runs_in(space, strategies, earlier, skipped):
+                for sources, run in self._runs_in(space, strategies, earlier_runs, skipped):
                     group_runs.append(run)
                     warm_starts[sources].append(run.warm_start)
             runs += [
@@ -497,20 +497,20 @@ class Study:
         if not runs and spec.policies:
             raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(skipped))
         for sources, run_warm_starts in warm_starts.items():
-            earlier[sources].check_used(run_warm_starts)
+            earlier_runs[sources].check_used(run_warm_starts)
         return runs, skipped
 
     def _runs_in(
         self,
         space: PlannedSpace,
         strategies: Sequence[tuple[PolicyEntry, Strategy]],
-        earlier: dict[tuple[str, ...], EarlierRuns],
+        earlier_runs: dict[tuple[str, ...], EarlierRuns],
         skipped: list[str],
     ) -> Iterator[tuple[tuple[str, ...], Run]]:
         """Yield a run for each strategy that can search ``space``, with the sources of its warm start.
 
         The runs have the first seed, and their logs are directories. Sources that are read for the first time are added
-        to ``earlier``, and the reasons for skipping strategies to ``skipped``.
+        to ``earlier_runs``, and the reasons for skipping strategies to ``skipped``.
         """
         spec = self.spec
         all_costs = cache(partial(self._all_costs, space))
@@ -518,8 +518,8 @@ class Study:
             if entry.spaces and space.choice.name not in entry.spaces:
                 continue
             sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
-            if sources not in earlier:
-                earlier[sources] = EarlierRuns.from_sources(sources, space.settings.statistic, self.base)
+            if sources not in earlier_runs:
+                earlier_runs[sources] = EarlierRuns.from_sources(sources, space.settings.statistic, self.base)
             log = space.directory / file_name(strategy.label)
             try:
                 run = plan_run(
@@ -530,7 +530,7 @@ class Study:
                     seed=spec.seed_list[0],
                     batch=entry.batch or spec.batch,
                     log=log,
-                    earlier=earlier[sources],
+                    earlier_runs=earlier_runs[sources],
                     base=self.base,
                 )
             except UnsupportedSpace as error:
@@ -751,10 +751,10 @@ class Study:
 
 
 def choose_executor(
-    own: str | Plugin | None, argument: str | Mapping[str, Any] | None, jobs: int | None
+    study_executor: str | Plugin | None, argument: str | Mapping[str, Any] | None, jobs: int | None
 ) -> Plugin | None:
-    """Return the executor (``argument``, or else the study's ``own``) with ``jobs``, or None to run in this process."""
-    plugin = default = parse_executor(own) if isinstance(own, str) else own
+    """Return the executor (``argument``, or else the study's) with ``jobs``, or None to run in this process."""
+    plugin = default = parse_executor(study_executor) if isinstance(study_executor, str) else study_executor
     if isinstance(argument, Mapping):
         plugin = EXECUTORS.resolve(argument)[0]
     elif argument is not None:

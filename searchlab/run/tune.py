@@ -119,7 +119,7 @@ def tune(
         target = settings.default_target()
     resolved_target = None if target is None else resolve_target(target)
     sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
-    earlier = EarlierRuns.from_sources(sources, settings.statistic)
+    earlier_runs = EarlierRuns.from_sources(sources, settings.statistic)
     specs = default_spaces(parsed_workload) if spec is None else [spec]
     with nullcontext() if log else ScratchFolder() as folder:
         run = plan_run(
@@ -130,9 +130,9 @@ def tune(
             seed=seed,
             batch=batch,
             log=Path(log or f"{folder}/log.jsonl"),
-            earlier=earlier,
+            earlier_runs=earlier_runs,
         )
-        earlier.check_used([run.warm_start])
+        earlier_runs.check_used([run.warm_start])
         run = replace(run, discard=discard)
         warn_of_a_busy_machine([run])
         with show_progress(progress, [run], lambda *_: on_trial) as on_run:

@@ -17,6 +17,7 @@ from ..errors import SearchlabError, warn
 from ..files import read_each, real_path
 from ..log.format import (
     DEFAULT_CONFIG,
+    Header,
     Log,
     decode_log,
     find_logs,
@@ -179,6 +180,23 @@ class WarmStart:
         same_space, other_spaces = (tuple(filter(is_kept, runs)) for runs in (self.same_space, self.other_spaces))
         return replace(self, same_space=same_space, other_spaces=other_spaces)
 
+    def restore(
+        self, header: Header, log: Path, space_choice: SpaceChoice, strategy: Strategy, statistic: Statistic
+    ) -> WarmStart:
+        """Return the warm start of an earlier run of the study, whose log has this ``header``.
+
+        Logs that were specified only now are added, and are rejected later, when the run's header is compared.
+
+        Raises:
+            SearchlabError: If the directories do not contain one of the logs; the message names ``log``, the run's log.
+        """
+        runs_by_digest = {run.digest: run for run in self.runs}
+        digests = [digest for digest in header.warm_start if digest != DEFAULT_CONFIG]
+        runs = [runs_by_digest.get(digest) or find_run(self.directories, digest, statistic, log) for digest in digests]
+        runs += [run for digest, run in runs_by_digest.items() if run.directory is None and digest not in digests]
+        warm_start = select_runs(runs, space_choice, strategy)
+        return replace(warm_start, directories=self.directories, default=self.default)
+
     def feed(self, policy: Policy, cost_model: BoundCostModel | None, trials: Sequence[Trial] = ()) -> None:
         """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.
 
@@ -322,8 +340,11 @@ def select_runs(runs: Sequence[EarlierRun], space_choice: SpaceChoice, strategy:
     )
 
 
-def find_run(directories: Sequence[Path], digest: str, statistic: Statistic) -> EarlierRun | None:
-    """Return the run whose log, or the beginning of whose log, has this digest; the log may have grown since."""
+def find_run(directories: Sequence[Path], digest: str, statistic: Statistic, log: Path) -> EarlierRun:
+    """Return the run whose log, or the beginning of whose log, has this digest; the log may have grown since.
+
+    Raises SearchlabError, which names the new run's ``log``, if there is no such run.
+    """
     for directory in directories:
         for path in find_logs(directory):
             data = read_log_bytes(path)
@@ -333,4 +354,7 @@ def find_run(directories: Sequence[Path], digest: str, statistic: Statistic) -> 
                 size += len(line)
                 if sha.hexdigest().startswith(digest):
                     return EarlierRun(decode_log(path, data[:size]), digest, statistic, directory)
-    return None
+    raise SearchlabError(
+        f"a run in {log.parent} started from a log that {', '.join(map(str, directories))} does not contain (digest "
+        f"{digest}); restore that log, or choose a different path for this run's log"
+    )
