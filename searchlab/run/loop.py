@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -25,19 +24,15 @@ from ..log.format import Changed, Ended, Final, Finalist, Log, Record
 from ..log.result import MARGIN, ROUNDS, sentinel_trial
 from ..log.writer import LogWriter, OtherRun
 from ..machine.host import library_versions
-from ..measure.contract import CannotMeasure, Measurer, Remeasurer, SpaceCosts
+from ..measure.contract import CannotMeasure, Measurer, Remeasurer
 from ..plugins import note_interrupts
 from ..policy import POLICIES
 from ..records import Trial, describe_failures, first_of_each_program
 from ..space import SPACES, Config, Space
-from ..stats.random_search import RandomDraws
 from ..workload import Function
 from .open import discard_log, reproduction_error
 from .plan import OnChargedTrial, Run
 from .progress import announce
-
-DIGITS = 9
-"""The number of decimal places to which the logarithms in a header are rounded."""
 
 FAILURES_SUFFICE = 16
 """The number of trials after which a run in which all trials failed issues a warning."""
@@ -69,17 +64,6 @@ def search(run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None)
     return search(replace(run, existing_log=None, discard=False), measurer, on_trial)
 
 
-@lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
-def random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | None:
-    """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
-    if all_costs is None:
-        return None
-    trials = min(trials, len(all_costs.costs))  # each config is drawn once
-    draws = RandomDraws.from_costs(all_costs.costs, trials, all_costs.weights)
-    expected = tuple(round(value, DIGITS) for value in draws.expected)
-    return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
-
-
 class RunLoop(AbstractContextManager["RunLoop"]):
     """A run that advances batch by batch. Its trials come first from the log, and then from the measurer.
 
@@ -88,9 +72,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
     """
 
     def __init__(self, run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None) -> None:
-        all_costs = measurer.all_costs(run.space)
-        optimum = all_costs.optimum if all_costs else None
-        header = run.header(measurer.workers, optimum, random_draws(all_costs, run.trials))
+        header = run.header(measurer.workers, measurer.all_costs(run.space))
         self._run = run
         self._measurer = measurer
         self._log = LogWriter(run.log, header, durable=not measurer.repeatable, existing=run.existing_log)

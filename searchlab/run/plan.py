@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..log.plan import Budget
 from ..log.programs import version_changes
 from ..machine.host import host_model, library_versions, machine_facts
 from ..machine.noise import resolution_facts
-from ..measure.contract import Conditions, conditions
+from ..measure.contract import Conditions, SpaceCosts, conditions
 from ..measure.settings import LocalSettings, Settings, TableSettings
 from ..plugins import Plugin, PluginKind, PluginSpec, functions_in
 from ..policy import POLICIES, Policy
@@ -37,6 +38,9 @@ DEFAULT_POLICY = "gp-prior"
 
 SPACES_TRIED = ("guided-conv2d", "guided-gemm", "sketch")
 """The default spaces of a run and of a model's tasks; those with the fastest known programs come first."""
+
+DIGITS = 9
+"""The number of decimal places to which the logarithms in a header are rounded."""
 
 OnTrial = Callable[[Trial, bool], object]
 """A callback that receives every trial in the log, in order, and whether the trial was in the log when the run began.
@@ -159,7 +163,7 @@ class Run:
         """The conditions of this run's measurements if it is executed on this machine."""
         return conditions(self.host, self.space.target.to_json(), self.settings.identity())
 
-    def header(self, workers: int = 1, optimum: float | None = None, random: RandomDraws | None = None) -> Header:
+    def header(self, workers: int = 1, all_costs: SpaceCosts | None = None) -> Header:
         """Return the header for the run's log. The arguments come from the measurer."""
         is_local = self.settings.exclusive  # this machine is measured
         target, workload = self.space.target, self.space.workload
@@ -191,8 +195,8 @@ class Run:
             label=strategy.label,
             space_label=self.space_choice.label,
             space_size=self.space_choice.size,
-            optimum=optimum,
-            random=random,
+            optimum=all_costs.optimum if all_costs else None,
+            random=random_draws(all_costs, self.trials),
             contrasts=self.contrasts,
             effective=dict(self.effective),
             workers=workers,
@@ -202,6 +206,17 @@ class Run:
             created=time.time(),
             computation=computation,
         )
+
+
+@lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
+def random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | None:
+    """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
+    if all_costs is None:
+        return None
+    trials = min(trials, len(all_costs.costs))  # each config is drawn once
+    draws = RandomDraws.from_costs(all_costs.costs, trials, all_costs.weights)
+    expected = tuple(round(value, DIGITS) for value in draws.expected)
+    return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
 
 
 OnRun = Callable[[Run, int, int, int], OnTrial | None]
