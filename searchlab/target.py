@@ -318,14 +318,14 @@ def _check(spec: dict[str, Any]) -> None:
     if kind == "llvm":
         _check_cpu(spec)
     if spec.get("host") is not None:
-        _check(_parts(spec["host"]))
+        _check(_parse_host(spec["host"]))
     try:
         TvmTarget(spec)
     except Exception as error:  # TVM may raise anything
         raise SearchlabError(f"target {json.dumps(spec)}: {first_line(error)}") from None
 
 
-def _parts(spec: Any) -> dict[str, Any]:
+def _parse_host(spec: Any) -> dict[str, Any]:
     """Return the target of the host, which may be a nested target or a name, in JSON form."""
     fields = parse_options(spec) if isinstance(spec, str) else spec
     if not isinstance(fields, Mapping) or "kind" not in fields:
@@ -412,12 +412,13 @@ def check_runs_here(target: Target) -> None:
             f"programs for {target_triple!r} do not run on this machine ({own_triple}); measure on a machine where "
             f"they do, for example through a fleet"
         )
-    has = {str(name): bool(value) for name, value in get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")().items()}
-    missing = sorted(name for name in _features(spec) if INSTRUCTIONS.match(name) and has.get(name) is False)
-    if missing:
+    features = get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")().items()
+    unsupported = {str(name) for name, is_supported in features if not is_supported}
+    missing_features = sorted(name for name in _features(spec) & unsupported if INSTRUCTIONS.match(name))
+    if missing_features:
         raise SearchlabError(
             f"programs for the CPU {spec.get('mcpu', 'generic')!r} do not run on this machine, whose CPU has no "
-            f"{', '.join(missing[:SHOWN])}; use the target native, or measure on a machine with that CPU"
+            f"{', '.join(missing_features[:SHOWN])}; use the target native, or measure on a machine with that CPU"
         )
     if target.cores > available_cores():
         raise SearchlabError(
