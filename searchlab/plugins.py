@@ -446,16 +446,16 @@ def convert_foreign_errors(blame: Callable[[BaseException], SearchlabError]) -> 
     interrupt remains one even if the code, or TVM, has replaced it.
     """
     with note_interrupts() as interrupts:
-        before = len(interrupts)
+        count = len(interrupts)
         try:
             yield
         except BaseException as error:
-            if len(interrupts) > before and not isinstance(error, KeyboardInterrupt):
+            if len(interrupts) > count and not isinstance(error, KeyboardInterrupt):
                 raise KeyboardInterrupt from error
             if isinstance(error, SearchlabError) or _stops(error):
                 raise
             raise blame(error) from error
-        if len(interrupts) > before:
+        if len(interrupts) > count:
             raise KeyboardInterrupt
 
 
@@ -520,8 +520,8 @@ def raised_at(error: BaseException) -> str:
     """Return the ``file:line`` where ``error`` was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{last.filename}:{last.lineno}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}:{frame.lineno}"
 
 
 def line_of(error: BaseException, cls: type[Any]) -> str:

@@ -114,8 +114,8 @@ class Result:
             raise SearchlabError(f"{self.log.path} has no successful trial: {failures}")
         index, seconds, tied = find_best_trial(self.log.costs, self.log.final)
         trials = self.log.trials
-        others = None if tied is None else tuple(trials[other] for other in tied)
-        return Best(trials[index], self.log.flops / seconds / 1e9, seconds, others, self)
+        tied_trials = None if tied is None else tuple(trials[i] for i in tied)
+        return Best(trials[index], self.log.flops / seconds / 1e9, seconds, tied_trials, self)
 
     @property
     def workload(self) -> Workload:
@@ -166,12 +166,12 @@ class Result:
             schedule = space.schedule(trial.config)
         check_program(self.log.path, trial, schedule, self.log.versions)
         if not recorded_program(trial) and trial.measurement.failure is None:
-            why = (
+            reason = (
                 "its time is that of the nearest config in a table, not of this program"
                 if trial.measurement.nearest
                 else "the log does not record the hash of the program that was measured"
             )
-            warn(f"{self.log.path}: the program is unverified, because {why}")
+            warn(f"{self.log.path}: the program is unverified, because {reason}")
         return schedule
 
     def check_programs(self) -> None:
@@ -203,13 +203,13 @@ class Result:
 
     def _repr_html_(self) -> str:
         log, header = self.log, self.log.header
-        trials, failed = _counts(log)
+        trials, failures = _counts(log)
         facts: dict[str, object] = {
             "workload": header.workload,
             "space": header.space_name,
             "cost model": f"{header.cost_model.name}, {header.features}" if header.cost_model else "",
             "seed": header.seed,
-            "trials": f"{trials}, {failed} failed" if failed else trials,
+            "trials": f"{trials}, {failures} failed" if failures else trials,
             "best": "no success yet",
             "seconds charged": f"{log.elapsed[-1]:.1f}" if log.records else "",
             "log": log.path,
@@ -252,10 +252,10 @@ class Results(list[Result]):
         for (workload, space, strategy), logs in list(groups.items())[:_MAX_ROWS]:
             lowest = min((float(log.costs.min()) for log in logs if log.records), default=np.inf)
             best = speed(logs[0].flops / lowest / 1e9, logs[0].unit) if np.isfinite(lowest) else "no success yet"
-            trials, failed = (sum(counts) for counts in zip(*map(_counts, logs), strict=True))
-            rows.append((workload, space, strategy, len(logs), trials, failed, best))
-        left = len(groups) - len(rows)
-        more = f"; {left} more rows are not shown; use to_frame()" if left else ""
+            trials, failures = (sum(counts) for counts in zip(*map(_counts, logs), strict=True))
+            rows.append((workload, space, strategy, len(logs), trials, failures, best))
+        hidden_rows = len(groups) - len(rows)
+        more = f"; {hidden_rows} more rows are not shown; use to_frame()" if hidden_rows else ""
         columns = ("workload", "space", "strategy", "runs", "trials", "failed", "best as trial")
         return html_table(columns, rows, caption=f"{len(self)} run{'s' * (len(self) != 1)}{more}")
 
@@ -408,8 +408,8 @@ def find_best_trial(costs: Floats, final: Final | None) -> tuple[int, float, lis
     if final is None:
         index = int(np.argmin(costs))
         return index, float(costs[index]), None
-    first, tied = winner(final)
-    return first.index, statistics.median(first.seconds), [finalist.index for finalist in tied]
+    best, tied = winner(final)
+    return best.index, statistics.median(best.seconds), [finalist.index for finalist in tied]
 
 
 def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
@@ -418,13 +418,13 @@ def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
     A finalist is outside this noise if the winner was faster in all rounds, except for at most :data:`LOST_ROUNDS`.
     """
 
-    def count_lost_rounds(other: Finalist) -> int:
-        return sum(a >= b for a, b in zip(first.seconds, other.seconds, strict=True))
-
-    first = min(final.finalists, key=lambda finalist: statistics.median(finalist.seconds))
-    return first, tuple(
-        other for other in final.finalists if other is not first and count_lost_rounds(other) > LOST_ROUNDS
-    )
+    best = min(final.finalists, key=lambda finalist: statistics.median(finalist.seconds))
+    tied = []
+    for rival in final.finalists:
+        lost_rounds = sum(a >= b for a, b in zip(best.seconds, rival.seconds, strict=True))
+        if rival is not best and lost_rounds > LOST_ROUNDS:
+            tied.append(rival)
+    return best, tuple(tied)
 
 
 def sentinel_trial(trials: Sequence[Trial]) -> Trial | None:
@@ -449,14 +449,14 @@ def disagreement(log: Log) -> str:
     """Return a warning if the best trial's time differed when it was measured again, or "" if it did not."""
     if log.final is None:
         return ""
-    first, _ = winner(log.final)
-    trial, retimed = float(log.costs[first.index]), statistics.median(first.seconds)
-    if 1 / DISAGREES <= retimed / trial <= DISAGREES:
+    best, _ = winner(log.final)
+    seconds, retimed_seconds = float(log.costs[best.index]), statistics.median(best.seconds)
+    if 1 / DISAGREES <= retimed_seconds / seconds <= DISAGREES:
         return ""
     return (
-        f"trial {first.index}, the best, took {1e3 * trial:.4g} ms during the search but {1e3 * retimed:.4g} ms when "
-        f"it was measured again at the end: the machine was busy or unsteady, so neither time is reliable; repeat the "
-        f"run on an idle machine, with a new log"
+        f"trial {best.index}, the best, took {1e3 * seconds:.4g} ms during the search but "
+        f"{1e3 * retimed_seconds:.4g} ms when it was measured again at the end: the machine was busy or unsteady, so "
+        f"neither time is reliable; repeat the run on an idle machine, with a new log"
     )
 
 
@@ -464,16 +464,18 @@ def describe_reliability(log: Log) -> list[str]:
     """Return sentences that describe the reliability of the best trial's times."""
     texts = []
     if log.final is not None:
-        first, tied = winner(log.final)
-        others = len(log.final.finalists) - 1
-        retimed = f"measured again {len(first.seconds)} times"
-        if not others:
-            texts.append(f"{retimed}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
+        best, tied = winner(log.final)
+        rivals = len(log.final.finalists) - 1
+        retiming = f"measured again {len(best.seconds)} times"
+        if not rivals:
+            texts.append(f"{retiming}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
         elif tied:
             names = ", ".join(str(finalist.index) for finalist in tied)
-            texts.append(f"{retimed} in turn with {others} others; equally fast within the noise: trials {names}")
+            texts.append(f"{retiming} in turn with {rivals} others; equally fast within the noise: trials {names}")
         else:
-            texts.append(f"{retimed} in turn with {others} others, and faster than each of them by more than the noise")
+            texts.append(
+                f"{retiming} in turn with {rivals} others, and faster than each of them by more than the noise"
+            )
     if doubt := disagreement(log):
         texts.append(doubt)
     if (spread := noise(log)) is not None:
