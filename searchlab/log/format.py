@@ -636,10 +636,10 @@ def _scan_table(path: Path, data: bytes) -> Iterator[Line]:
 
 
 def _scan_lines(data: bytes) -> Iterator[Line]:
-    *complete, rest = data.split(b"\n")
+    *lines, torn_line = data.split(b"\n")
     expected, damaged = 0, 0  # the next trial's index; the number of damaged lines since, each of which may be a trial
     batch = minor = -1
-    for number, line in enumerate(complete, 1):
+    for number, line in enumerate(lines, 1):
         if number == 1:
             header = header_line(line)
             if isinstance(header.item, Header):
@@ -668,11 +668,11 @@ def _scan_lines(data: bytes) -> Iterator[Line]:
             problem = "; ".join((problem, *unknown))
         expected, damaged, batch = item.index + 1, 0, max(batch, item.batch or 0)
         yield Line(number, line, item, problem, unknown=unknown)
-    if rest:
-        number = 1 + len(complete)
+    if torn_line:
+        number = 1 + len(lines)
         remedy = "resuming the run discards it" if number > 1 else "the run rewrites it"
-        torn_header = None if number > 1 else header_line(rest).item
-        yield Line(number, rest, torn_header, f"it is incomplete: its end is missing; {remedy}", torn=True)
+        torn_header = None if number > 1 else header_line(torn_line).item
+        yield Line(number, torn_line, torn_header, f"it is incomplete: its end is missing; {remedy}", torn=True)
 
 
 def _problem(record: Record, batch: int) -> str:

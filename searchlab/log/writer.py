@@ -72,7 +72,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         self.path = Path(path)
         self._durable = durable
         self._lines: list[bytes] = []
-        self._added: list[Record] = []
+        self._new_records: list[Record] = []
         self._process = os.getpid()
         if self.path.suffix != WRITABLE:
             unpack = ", or unpack the log with gunzip" if self.path.suffix == ".gz" else ""
@@ -112,7 +112,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
     @property
     def log(self) -> Log:
         """The complete log, including all appended records."""
-        records = (*self.records, *self._added)
+        records = (*self.records, *self._new_records)
         return Log(self.path, self.header, records, self.final, self.ended, self._changes, self._end)
 
     def append(self, record: Record | Final | Ended | Changed) -> None:
@@ -128,7 +128,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             self._changes = (*self._changes, record)
         else:
             self.final, self.ended = None, None
-            self._added.append(record)
+            self._new_records.append(record)
         if not isinstance(record, Record):
             self.sync()
         elif self._durable:
@@ -177,7 +177,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             self._file.close()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind and self._created and not (self._added or self.ended) and os.getpid() == self._process:
+        if kind and self._created and not (self._new_records or self.ended) and os.getpid() == self._process:
             self._file.remove()  # while it is still locked
         self.close()
 

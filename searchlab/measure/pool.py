@@ -430,11 +430,11 @@ def check_size(workload: Workload) -> None:
                 f"indices with 32-bit integers; choose sizes with at most {MAX_ELEMENTS:,} elements"
             )
     inputs, results = arguments[: -workload.results], arguments[-workload.results :]
-    needed = 2 * sum(array.bytes for array in inputs) + 3 * sum(array.bytes for array in results)
-    if needed > (available := available_memory()):
+    required_bytes = 2 * sum(array.bytes for array in inputs) + 3 * sum(array.bytes for array in results)
+    if required_bytes > (available := available_memory()):
         raise SearchlabError(
-            f"{workload} needs at least {needed:,} bytes of memory for its arguments, their copies and the expected "
-            f"result, but this machine or this process's control group has {available:,}; choose smaller sizes, or "
+            f"{workload} needs at least {required_bytes:,} bytes of memory for its arguments, their copies and the "
+            f"expected result, but this machine or this process's control group has {available:,}; choose smaller sizes, or "
             f"measure on a larger machine"
         )
 

@@ -217,11 +217,11 @@ def wait_for_answers(
     buffered = [source for source in sources if isinstance(source, Channel) and source.poll()]
     seconds = 0.0 if buffered else min([longest, *(limit.seconds_left for limit in limits)])
     start = time.monotonic()
-    ready: list[Any] = wait(sources, seconds)
+    readable: list[Any] = wait(sources, seconds)
     elapsed = min(time.monotonic() - start, seconds)
     for limit in limits:
         limit.count(elapsed)
-    return [s for s in sources if s in buffered or (s in ready and not (isinstance(s, Channel) and not s.poll()))]
+    return [s for s in sources if s in buffered or (s in readable and not (isinstance(s, Channel) and not s.poll()))]
 
 
 # --- workers ------------------------------------------------------------------------------------------------------

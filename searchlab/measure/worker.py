@@ -195,7 +195,7 @@ class Runner:
             self.overhead += DEVICE_SECONDS + 4 * min(self._seconds(device.sync) for _ in range(3))
         start_tvm_threads()  # so that the time for starting them is not charged to the first program
         # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
-        self.loaded: list[tvm.runtime.Module] = []
+        self.modules: list[tvm.runtime.Module] = []
 
     def run(self, program: LoadableProgram, best: float = math.inf) -> Ran | Failed:
         """Pack the arguments that a program takes packed, check the program's result, and time the program.
@@ -220,7 +220,7 @@ class Runner:
     def _run(self, program: LoadableProgram, best: float) -> Ran | Failed:
         start = time.perf_counter()
         slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
-        (module,) = self.loaded = [program.load()]
+        (module,) = self.modules = [program.load()]
         self.packed_inputs = []
         inputs = self._prepare_arguments(module, program.packed, self.cases.timing)
         cold = 0.0
@@ -283,19 +283,19 @@ class Runner:
         Results are checked after the first round.
         """
         try:
-            modules = self.loaded = [program.load() for program in programs]
+            self.modules = [program.load() for program in programs]
             self.packed_inputs = []
             inputs = [
                 self._prepare_arguments(module, program.packed, self.cases.timing)
-                for module, program in zip(modules, programs, strict=True)
+                for module, program in zip(self.modules, programs, strict=True)
             ]
-            readings: list[list[float]] = [[] for _ in modules]
+            readings: list[list[float]] = [[] for _ in self.modules]
             for number in range(rounds):
-                for i in range(len(modules)):
-                    index = (number + i) % len(modules)
+                for i in range(len(self.modules)):
+                    index = (number + i) % len(self.modules)
                     if number == 0:
                         self._fill(self.results, self.wrong_values)
-                    readings[index] += self.time(modules[index], inputs[index], 1)
+                    readings[index] += self.time(self.modules[index], inputs[index], 1)
                     if number == 0 and (wrong := self._wrong_result(self.results, self.cases.timing)):
                         return Failed("wrong_answer", wrong)
         except Exception as error:

@@ -138,8 +138,9 @@ class RunProgress:
             return
         self._next_line = time.monotonic() + LINE_SECONDS
         self._line = bar, self._done_text(bar)
-        left = self._task(bar).time_remaining
-        self._console.print(self._line[1] + (f", about {format_duration(left)} left" if left else ""), soft_wrap=True)
+        seconds = self._task(bar).time_remaining
+        remainder = f", about {format_duration(seconds)} left" if seconds else ""
+        self._console.print(self._line[1] + remainder, soft_wrap=True)
 
     def _done_text(self, bar: TaskID) -> str:
         """Return what is done, and the best result."""

@@ -480,13 +480,13 @@ class Study:
         _check_distinct("policy", [file_name(strategy.label) for _, strategy in strategies])
         self._check_references(strategies)
         runs: list[Run] = []
-        skipped: list[str] = []
+        skip_reasons: list[str] = []
         earlier_runs: dict[tuple[str, ...], EarlierRuns] = {}  # by the sources of a warm start
         warm_starts: dict[tuple[str, ...], list[WarmStart]] = defaultdict(list)
-        for group in self._space_groups(skipped):
+        for group in self._space_groups(skip_reasons):
             group_runs: list[Run] = []
             for space in group:
-                for sources, run in self._runs_in(space, strategies, earlier_runs, skipped):
+                for sources, run in self._runs_in(space, strategies, earlier_runs, skip_reasons):
                     group_runs.append(run)
                     warm_starts[sources].append(run.warm_start)
             runs += [
@@ -495,22 +495,22 @@ class Study:
                 for run in group_runs
             ]
         if not runs and spec.policies:
-            raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(skipped))
+            raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(skip_reasons))
         for sources, run_warm_starts in warm_starts.items():
             earlier_runs[sources].check_used(run_warm_starts)
-        return runs, skipped
+        return runs, skip_reasons
 
     def _runs_in(
         self,
         space: PlannedSpace,
         strategies: Sequence[tuple[PolicyEntry, Strategy]],
         earlier_runs: dict[tuple[str, ...], EarlierRuns],
-        skipped: list[str],
+        skip_reasons: list[str],
     ) -> Iterator[tuple[tuple[str, ...], Run]]:
         """Yield a run for each strategy that can search ``space``, with the sources of its warm start.
 
         The runs have the first seed, and their logs are directories. Sources that are read for the first time are added
-        to ``earlier_runs``, and the reasons for skipping strategies to ``skipped``.
+        to ``earlier_runs``, and the reasons for skipping strategies to ``skip_reasons``.
         """
         spec = self.spec
         all_costs = cache(partial(self._all_costs, space))
@@ -534,7 +534,7 @@ class Study:
                     base=self.base,
                 )
             except UnsupportedSpace as error:
-                skipped.append(f"{log} is not searched: {error}")
+                skip_reasons.append(f"{log} is not searched: {error}")
                 continue
             starts = strategy.name if spec.starts == "own" else ""
             yield sources, replace(run, contrasts=tuple(spec.contrasts), starts=starts)
@@ -567,10 +567,10 @@ class Study:
         with space.settings.make(space.choice.space.target, {}, self.base) as measurer:
             return measurer.all_costs(space.choice.space)
 
-    def _space_groups(self, skipped: list[str]) -> Iterator[list[PlannedSpace]]:
+    def _space_groups(self, skip_reasons: list[str]) -> Iterator[list[PlannedSpace]]:
         """Yield groups of spaces; in a suite, each table is a separate group.
 
-        The reasons for skipping spaces are added to ``skipped``.
+        The reasons for skipping spaces are added to ``skip_reasons``.
         """
         spec = self.spec
         if self.suite is not None:
@@ -593,7 +593,7 @@ class Study:
                 name = entry.title
                 spaces = self.objects.spaces.get(name)
                 if spaces is not None and str(workload) not in spaces:
-                    skipped.append(f"{workload} is not searched in {name}: this space is for {', '.join(spaces)}")
+                    skip_reasons.append(f"{workload} is not searched in {name}: this space is for {', '.join(spaces)}")
                     continue
                 try:
                     space_choice = SpaceChoice.from_spec(
@@ -605,16 +605,16 @@ class Study:
                         base=self.base,
                     )
                 except UnsupportedWorkload as error:
-                    skipped.append(f"{workload} is not searched in {name}: {error}")
+                    skip_reasons.append(f"{workload} is not searched in {name}: {error}")
                     continue
                 if measurable is not None and (str(workload), space_choice.space.fingerprint) not in measurable:
                     not_in_tables.append(f"{workload} is not searched in {name}: no table contains it for this target")
                 else:
                     directory = Path(file_name(str(workload)), file_name(name))
                     planned_spaces.append(PlannedSpace(directory, space_choice, settings_for(workload, spec.measure)))
-        skipped += not_in_tables
+        skip_reasons += not_in_tables
         if not planned_spaces:
-            raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(skipped))
+            raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(skip_reasons))
         yield planned_spaces
 
     def _strategies(self, entry: PolicyEntry) -> Iterator[Strategy]:

@@ -297,14 +297,14 @@ class EarlierRuns:
 
         Suites may be unused. A directory that is not used causes a SearchlabWarning.
         """
-        used = {digest for warm_start in warm_starts for digest in warm_start.digests}
+        used_digests = {digest for warm_start in warm_starts for digest in warm_start.digests}
         for path in self.directories:
             digests = {run.digest for run in self.runs if run.directory == path}
-            if used.isdisjoint(digests):
+            if used_digests.isdisjoint(digests):
                 text = f"no run can learn from any of the {len(digests)} logs in {path}, so it starts without them"
                 warn(text)
         for run in self.runs:
-            if run.directory is None and not run.is_from_suite and run.digest not in used:
+            if run.directory is None and not run.is_from_suite and run.digest not in used_digests:
                 header = run.log.header
                 raise SearchlabError(
                     f"{run.log.path} cannot be used as a warm start: it searched {header.workload} in a different "
