@@ -434,8 +434,8 @@ def check_size(workload: Workload) -> None:
     if required_bytes > (available := available_memory()):
         raise SearchlabError(
             f"{workload} needs at least {required_bytes:,} bytes of memory for its arguments, their copies and the "
-            f"expected result, but this machine or this process's control group has {available:,}; choose smaller sizes, or "
-            f"measure on a larger machine"
+            f"expected result, but this machine or this process's control group has {available:,}; choose smaller "
+            f"sizes, or measure on a larger machine"
         )
 
 
