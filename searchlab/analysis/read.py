@@ -18,7 +18,7 @@ from ..log.columns import Columns, Texts, read_logs
 from ..log.format import LOGS, Log, find_logs, workload_name
 from ..log.lease import is_locked
 from ..log.plan import PLAN, UNLIMITED, Budget, Claim, read_plan
-from ..log.result import largest_drift
+from ..log.reliability import largest_drift
 from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
 from .words import counted, listed, number_text
 

@@ -22,7 +22,7 @@ from ..errors import SearchlabError
 from ..files import resolve_inside, write_csv, write_file
 from ..log.format import LOGS, read_header
 from ..log.plan import Claim
-from ..log.result import find_best_trial
+from ..log.reliability import find_best_trial
 from ..units import VALUES, convert_throughput
 from . import measures
 from .charts.figures import all_charts

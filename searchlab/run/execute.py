@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import RunsFailed, SearchlabError, warn
 from ..executors.contract import RunExecutor
 from ..log.format import Log
-from ..log.result import disagreement
+from ..log.reliability import disagreement
 from ..machine.host import observe_load
 from ..units import VALUES
 from .dispatch import Dispatch, Outcomes

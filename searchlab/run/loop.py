@@ -21,7 +21,7 @@ from ..costmodel.features import use_extractor
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, warn
 from ..log.format import Changed, Ended, Final, Finalist, Log, Record
-from ..log.result import MARGIN, ROUNDS, sentinel_trial
+from ..log.reliability import MARGIN, ROUNDS, sentinel_trial
 from ..log.writer import LogWriter, OtherRun
 from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer

@@ -22,10 +22,11 @@ from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_
 from ..executors.contract import EXECUTORS, PlainExecutor, RunExecutor, parse_executor, start
 from ..files import MAX_NAME, file_name, read_text, resolve_inside
 from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, write_plan, write_study_copy
-from ..log.result import Result, Results, html_facts
+from ..log.result import Result, Results
 from ..measure.contract import SpaceCosts
 from ..measure.settings import FunctionSettings, LocalSettings, Settings, add_kind, settings_for
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
+from ..notebook import html_facts
 from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checks_arguments
 from ..options import plain as plain_value
 from ..plugins import Plugin, PluginKind, names_from, reference_of
