@@ -40,7 +40,8 @@ class Best:
         gflops: The latest throughput, in the log's unit, or the inverse cost of a value. If :attr:`retimed`, the trial
             was measured as a finalist.
         seconds: The latest median time of one execution, in seconds.
-        tied: The other finalists within the winner's noise (see :func:`~searchlab.log.reliability.find_winner`), or None if there are no finalists.
+        tied: The other finalists within the winner's noise, or None if there are no finalists; see
+            :func:`~searchlab.log.reliability.find_winner`.
         result: The run.
     """
 
