@@ -10,8 +10,9 @@ from typing import Self
 import numpy as np
 
 from ..arrays import Floats
+from .budget import UNLIMITED
 from .format import Log
-from .plan import UNLIMITED, PlannedRun
+from .plan import PlannedRun
 
 PAUSE = 600.0
 """The time between two trials, in seconds, above which the run is assumed to have been interrupted in between."""

@@ -389,8 +389,8 @@ class Ended(
 ):
     """The line that records why a run ended after ``trials`` trials, possibly fewer than its budget allowed.
 
-    ``seconds`` or ``stop_after`` is the limit that was reached; see :class:`~searchlab.log.plan.Budget`. If neither is
-    set, the policy had nothing more to propose: the space is exhausted, or the strategy stops by itself.
+    ``seconds`` or ``stop_after`` is the limit that was reached; see :class:`~searchlab.log.budget.Budget`. If neither
+    is set, the policy had nothing more to propose: the space is exhausted, or the strategy stops by itself.
     """
 
     trials: Number

@@ -17,7 +17,7 @@ from ..apply.verify import Untuned
 from ..console import milliseconds, speed
 from ..errors import SearchlabError, UnsupportedWorkload, warn
 from ..files import file_name
-from ..log.plan import UNLIMITED, Budget
+from ..log.budget import UNLIMITED, Budget
 from ..log.result import Result
 from ..log.writer import OtherRun
 from ..machine.lock import machine_alone

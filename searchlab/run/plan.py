@@ -16,8 +16,8 @@ from typing import Any
 
 from ..costmodel import COST_MODELS, BoundCostModel
 from ..errors import SearchlabError, warn
+from ..log.budget import Budget
 from ..log.format import BUILTIN_KINDS, FORMAT, Computation, Header, Log
-from ..log.plan import Budget
 from ..log.programs import version_changes
 from ..machine.host import host_model, library_versions, machine_facts
 from ..machine.noise import resolution_facts

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from ..console import PATIENCE, Terminal, one_line, speed, unless_quick
 from ..errors import SearchlabError
+from ..log.budget import UNLIMITED
 from ..log.forecast import format_duration
-from ..log.plan import UNLIMITED
 from ..records import Trial
 from ..workload import Workload
 from .plan import OnChargedRun, OnChargedTrial, OnRun, OnTrial, Run

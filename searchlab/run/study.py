@@ -21,7 +21,8 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean, shorten_text
 from ..executors.contract import EXECUTORS, PlainExecutor, RunExecutor, parse_executor, start
 from ..files import MAX_NAME, file_name, read_text, resolve_inside
-from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, write_plan, write_study_copy
+from ..log.budget import UNLIMITED, Budget
+from ..log.plan import JSON, TOML, Claim, PlannedRun, write_plan, write_study_copy
 from ..log.result import Result, Results
 from ..measure.contract import SpaceCosts
 from ..measure.settings import FunctionSettings, LocalSettings, Settings, add_kind, settings_for

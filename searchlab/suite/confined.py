@@ -28,7 +28,7 @@ from ..arrays import Ints
 from ..console import one_line
 from ..errors import SearchlabError, describe
 from ..files import write_file
-from ..log.plan import Budget
+from ..log.budget import Budget
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.isolation import become_subreaper, confine, kill_children

@@ -25,8 +25,8 @@ import platformdirs
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..files import FileMissing, read_text, write_file
+from ..log.budget import Budget
 from ..log.format import RESULT
-from ..log.plan import Budget
 from ..log.programs import version_changes
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder

@@ -16,8 +16,8 @@ import msgspec
 from rich.console import Console
 
 from ..errors import SearchlabError
+from ..log.budget import Budget
 from ..log.format import LOGS, TABLE, WRITABLE, Log, read_log
-from ..log.plan import Budget
 from ..log.result import Result
 from ..log.writer import check_identity, compress, write_log
 from ..measure.settings import LocalSettings, Settings, add_kind
