@@ -25,6 +25,7 @@ from ..options import Count, Natural
 from ..plugins import execute_file
 from ..schema import UNREADABLE
 from ..survival import find_crash
+from ..units import RUNS
 from .base import UNKNOWN_FLOPS, Argument, Workload, arguments_of
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class Tir(Workload):
 
     @property
     def unit(self) -> str:
-        return "GFLOPS" if self.operations else "runs/s"
+        return "GFLOPS" if self.operations else RUNS
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         """Return the function. Raises SearchlabError if :attr:`program` is damaged or does not match :attr:`digest`."""
