@@ -314,7 +314,7 @@ def _measure_untuned(
             continue
         space = SpaceChoice.from_spec({"name": Untuned}, task.workload, target)
         log = folder / _log_name(task)
-        run = plan_run(space, strategy, settings, Budget(1), seed=0, batch=1, log=log)
+        run = plan_run(Run(space, strategy, 0, 1, Budget(1), settings, log))
         with RunLoop(run, measurers.for_run(run), on_trial) as loop:
             loop.step()
             costs.append(loop.log.records[0].trial.cost)
@@ -352,16 +352,9 @@ def plan_tasks(
         except UnsupportedWorkload as error:
             left_out[task.name] = str(error)
             continue
-        run = plan_run(
-            space_choice,
-            strategy,
-            settings,
-            Budget(UNLIMITED, stop_after=stop_after),
-            seed=seed,
-            batch=batch,
-            log=folder / _log_name(task),
-            earlier_runs=earlier,
-        )
+        budget = Budget(UNLIMITED, stop_after=stop_after)
+        log = folder / _log_name(task)
+        run = plan_run(Run(space_choice, strategy, seed, batch, budget, settings, log), earlier)
         runs += open_runs([run], [run])
         tunable.append(task)
     earlier.check_used([run.warm_start for run in runs])

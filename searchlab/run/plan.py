@@ -240,22 +240,16 @@ def own_seed(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
 
 
-def plan_run(
-    space_choice: SpaceChoice,
-    strategy: Strategy,
-    settings: Settings,
-    budget: Budget,
-    *,
-    seed: int,
-    batch: int,
-    log: Path,
-    earlier_runs: EarlierRuns | None = None,
-    base: Path = Path(),
-) -> Run:
-    """Plan a run that starts from the usable ones of ``earlier_runs``. The plan is also valid for other seeds.
+def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base: Path = Path()) -> Run:
+    """Complete a run: its warm start, the options with which its policy runs, and what its log records of code.
 
-    Nothing is measured, but the policy is created once to detect invalid options. A table's relative path starts from
-    ``base``.
+    Nothing is measured, but the policy is created once to detect invalid options. The plan is also valid for other
+    seeds.
+
+    Args:
+        run: The run, without the fields that are planned here.
+        earlier_runs: The runs from which it starts, as far as they are usable.
+        base: The directory that a table's relative path starts from.
 
     Raises:
         SearchlabError: If an option is invalid.
@@ -264,7 +258,7 @@ def plan_run(
     Warns:
         SearchlabWarning: If the budget is too small for the policy to use what it learns.
     """
-    space, plugin = space_choice.space, space_choice.plugin
+    space, plugin, strategy, settings = run.space, run.space_choice.plugin, run.strategy, run.settings
     if not (space.has_programs or settings.replays or isinstance(space.workload, Function)):
         raise SearchlabError(
             f"the {plugin.name} space has no programs for {space.workload}: pass its option schedule, a function of a "
@@ -279,14 +273,14 @@ def plan_run(
         strategy = replace(strategy, features=strategy.without_programs)
     earlier_runs = earlier_runs or EarlierRuns()
     machine = settings.machine(space.target, base) if earlier_runs.directories else ""
-    warm_start = earlier_runs.warm_start(space_choice, strategy, machine)
-    run = Run(space_choice, strategy, seed, batch, budget, settings, log, warm_start)
+    warm_start = earlier_runs.warm_start(run.space_choice, strategy, machine)
+    run = replace(run, strategy=strategy, warm_start=warm_start)
     policy, _ = run.start()
-    learned_trials = len(warm_start.trials) + (run.trials - 1) // batch * batch  # before the last batch
+    learned_trials = len(warm_start.trials) + (run.trials - 1) // run.batch * run.batch  # before the last batch
     if learned_trials < policy.n_startup and not warm_start.other_spaces:
         warn(
             f"policy {strategy.policy.name!r} does not use what it has learned until after {policy.n_startup} trials "
-            f"(n_startup), but the run has only {run.trials} trials, in batches of {batch}; increase the number of "
+            f"(n_startup), but the run has only {run.trials} trials, in batches of {run.batch}; increase the number of "
             "trials, or reduce n_startup"
         )
     return replace(run, effective=policy.effective, code=code_of(run, base), defaults=defaults_of(run))

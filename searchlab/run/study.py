@@ -522,24 +522,21 @@ class Study:
             sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
             if sources not in earlier_runs:
                 earlier_runs[sources] = EarlierRuns.from_sources(sources, space.settings.statistic, self.base)
-            log = space.directory / file_name(strategy.label)
+            run = Run(
+                space.choice,
+                strategy,
+                spec.seed_list[0],
+                entry.batch or spec.batch,
+                spec.budget(entry, all_costs),
+                space.settings,
+                space.directory / file_name(strategy.label),
+                contrasts=tuple(spec.contrasts),
+                starts=strategy.name if spec.starts == "own" else "",
+            )
             try:
-                run = plan_run(
-                    space.choice,
-                    strategy,
-                    space.settings,
-                    spec.budget(entry, all_costs),
-                    seed=spec.seed_list[0],
-                    batch=entry.batch or spec.batch,
-                    log=log,
-                    earlier_runs=earlier_runs[sources],
-                    base=self.base,
-                )
+                yield sources, plan_run(run, earlier_runs[sources], self.base)
             except UnsupportedSpace as error:
-                skip_reasons.append(f"{log} is not searched: {error}")
-                continue
-            starts = strategy.name if spec.starts == "own" else ""
-            yield sources, replace(run, contrasts=tuple(spec.contrasts), starts=starts)
+                skip_reasons.append(f"{run.log} is not searched: {error}")
 
     def _check_references(self, strategies: Sequence[tuple[PolicyEntry, Strategy]]) -> None:
         """Raise SearchlabError if a contrast or claim refers to a strategy that is not in the study."""

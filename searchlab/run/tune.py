@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
-from .plan import DEFAULT_POLICY, OnTrial, default_spaces, plan_run, space_spec
+from .plan import DEFAULT_POLICY, OnTrial, Run, default_spaces, plan_run, space_spec
 from .progress import show_progress
 from .strategy import SpaceChoice, Strategy
 from .study import budget_of
@@ -122,18 +121,18 @@ def tune(
     earlier_runs = EarlierRuns.from_sources(sources, settings.statistic)
     specs = default_spaces(parsed_workload) if spec is None else [spec]
     with nullcontext() if log else ScratchFolder() as folder:
-        run = plan_run(
+        run = Run(
             SpaceChoice.from_specs(specs, parsed_workload, resolved_target, settings=settings),
             Strategy.from_specs(policy, cost_model, features),
-            settings,
+            seed,
+            batch,
             budget_of(trials, seconds, stop_after),
-            seed=seed,
-            batch=batch,
-            log=Path(log or f"{folder}/log.jsonl"),
-            earlier_runs=earlier_runs,
+            settings,
+            Path(log or f"{folder}/log.jsonl"),
+            discard=discard,
         )
+        run = plan_run(run, earlier_runs)
         earlier_runs.check_used([run.warm_start])
-        run = replace(run, discard=discard)
         warn_of_a_busy_machine([run])
         with show_progress(progress, [run], lambda *_: on_trial) as on_run:
             complete_log = execute_one(run, Path(), on_run)

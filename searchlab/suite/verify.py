@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -35,7 +35,7 @@ from ..measure.suite import MANIFEST, Suite, digest_of, find_suite, split_of
 from ..plugins import functions_in, names_from, search_path, trust_plugins, trusts, unregistered_code
 from ..policy import POLICIES
 from ..run.loop import search
-from ..run.plan import plan_run
+from ..run.plan import Run, plan_run
 from ..run.strategy import SpaceChoice, Strategy
 from ..run.study import choose_table_space
 from ..schema import UNREADABLE
@@ -341,16 +341,17 @@ class Replayer:
         log.unlink(missing_ok=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchlabWarning)  # the original run already issued these warnings
-            run = plan_run(
+            run = Run(
                 space_choice,
                 strategy_of(trajectories),
-                table.table.settings(),
+                seed,
+                trajectories.batch,
                 Budget(trajectories.trials),
-                seed=seed,
-                batch=trajectories.batch,
-                log=log,
+                table.table.settings(),
+                log,
+                starts=trajectories.starts,
             )
-            replayed_log = search(replace(run, starts=trajectories.starts), measurer)
+            replayed_log = search(plan_run(run), measurer)
         return Trajectory(seed, table.indices_of(replayed_log), bool(replayed_log.ended))
 
     def replay_without_avx512(self, cases: Sequence[Case], features: Sequence[str]) -> list[str] | None:

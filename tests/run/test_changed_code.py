@@ -27,7 +27,7 @@ from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.run.loop import RunLoop, search
 from searchlab.run.measurers import MeasurerCache
-from searchlab.run.plan import Budget, plan_run
+from searchlab.run.plan import Budget, Run, plan_run
 from searchlab.run.strategy import SpaceChoice, Strategy
 from searchlab.source import source_digest
 from searchlab.workload import program_hash
@@ -212,7 +212,7 @@ def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path,
     )
     settings = TableSettings(path=str(tmp_path / "table.jsonl"))
     path = tmp_path / "log.jsonl"
-    run = plan_run(searched, Strategy.from_specs("random"), settings, Budget(10), seed=0, batch=4, log=path)
+    run = plan_run(Run(searched, Strategy.from_specs("random"), 0, 4, Budget(10), settings, path))
     with closing(MeasurerCache({}, Path())) as measurers:
         search(run, measurers.for_run(run))
         lines = path.read_text().splitlines()
