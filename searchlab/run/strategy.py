@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..console import one_line
@@ -12,11 +12,12 @@ from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import SearchlabError, UnsupportedWorkload
 from ..measure.settings import Settings, TableSettings
+from ..measure.suite import SuiteTable, check_table
 from ..plugins import Plugin, PluginSpec, names_from
 from ..policy import POLICIES, Policy
 from ..space import SPACES, Space
 from ..target import Target
-from ..workload import Workload
+from ..workload import Workload, parse_workload
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,14 @@ class SpaceChoice:
             except UnsupportedWorkload as error:
                 reasons.append(str(error))
         raise UnsupportedWorkload("; ".join(reasons))
+
+    @classmethod
+    def from_table(cls, table: SuiteTable) -> SpaceChoice:
+        """Create the space of a suite's table. Raises SearchlabError if the table was not measured in this space."""
+        with names_from(table.directory):
+            choice = cls.from_spec(table.plugin, parse_workload(table.entry.workload), table.target())
+        check_table(table, choice.space)
+        return replace(choice, size=table.header.space_size)
 
     @property
     def name(self) -> str:

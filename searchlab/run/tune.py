@@ -20,8 +20,8 @@ from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
 from .plan import DEFAULT_POLICY, OnTrial, Run, default_spaces, plan_run, space_spec
 from .progress import show_progress
+from .spec import budget_of
 from .strategy import SpaceChoice, Strategy
-from .study import budget_of
 from .warm_start import EarlierRuns, Source
 
 

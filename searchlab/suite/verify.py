@@ -37,7 +37,6 @@ from ..policy import POLICIES
 from ..run.loop import search
 from ..run.plan import Run, plan_run
 from ..run.strategy import SpaceChoice, Strategy
-from ..run.study import choose_table_space
 from ..schema import UNREADABLE
 from ..source import source_digest
 from ..tables.info import unsteady
@@ -232,7 +231,7 @@ def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
 
 def _table_problems(recorded_table: RecordedTable) -> list[str]:
     table, records = recorded_table.table, recorded_table.log.records
-    space = choose_table_space(table).space
+    space = SpaceChoice.from_table(table).space
     problems = [f"{table.name} is not steady: {text}"] if (text := unsteady(recorded_table.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads instead of {table.entry.threads}")
@@ -368,7 +367,7 @@ class Replayer:
     def _table(self, name: str) -> tuple[SpaceChoice, Measurer]:
         if name not in self._tables:
             table = self._recorded_tables[name].table
-            space_choice = choose_table_space(table)
+            space_choice = SpaceChoice.from_table(table)
             measurer = self._exit_stack.enter_context(table.settings().make(space_choice.space.target, {}))
             self._tables[name] = space_choice, measurer
         return self._tables[name]

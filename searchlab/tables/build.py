@@ -27,7 +27,8 @@ from ..records import first_of_each_program
 from ..run.execute import execute_one
 from ..run.plan import OnChargedRun, Run, space_spec
 from ..run.progress import show_progress
-from ..run.study import PolicyEntry, Study
+from ..run.spec import PolicyEntry
+from ..run.study import Study
 from ..schema import convert
 from ..space import Space
 from ..target import Target
