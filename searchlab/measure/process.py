@@ -202,20 +202,17 @@ class Deadline:
             self._unchecked_seconds = 0.0
 
 
-def wait_for_answers(
-    sources: Sequence[Any], limits: Sequence[Deadline] = (), longest: float = SLICE_SECONDS
-) -> list[Any]:
+def wait_for_answers(sources: Sequence[Any], limits: Sequence[Deadline] = ()) -> list[Any]:
     """Wait for answers for a short time, and return the sources that have one. All waits for workers end here.
 
     Args:
         sources: Channels and other objects with a ``fileno()``. A channel has an answer once a complete frame has
             arrived or the other end is closed.
         limits: The time limits that count this wait.
-        longest: The maximum number of seconds to wait. If it is 0, return immediately.
     """
     # The operating system does not report data that a channel has already read.
     buffered = [source for source in sources if isinstance(source, Channel) and source.poll()]
-    seconds = 0.0 if buffered else min([longest, *(limit.seconds_left for limit in limits)])
+    seconds = 0.0 if buffered else min([SLICE_SECONDS, *(limit.seconds_left for limit in limits)])
     start = time.monotonic()
     readable: list[Any] = wait(sources, seconds)
     elapsed = min(time.monotonic() - start, seconds)
