@@ -629,7 +629,7 @@ def _scan_table(path: Path, data: bytes) -> Iterator[Line]:
         for number, note in enumerate(msgspec.json.decode(notes, type=list[msgspec.Raw]), len(records) + 2):
             item, unknown = _decode_known_fields(bytes(note), Final | Ended | Changed, minor or 0)
             if not isinstance(item, UnknownLine):
-                check_follows(item, min(item.trials, len(records)))
+                _check_follows(item, min(item.trials, len(records)))
             yield Line(number, bytes(note), item, unknown=unknown)
     except UNREADABLE as error:
         raise SearchlabError(f"cannot read the table {path}: it is damaged ({error}); download it again") from None
@@ -654,7 +654,7 @@ def _scan_lines(data: bytes) -> Iterator[Line]:
                 item, unknown = _decode_known_fields(line, _LINES, minor)
             if not isinstance(item, Record):
                 if not isinstance(item, UnknownLine):
-                    check_follows(item, expected)
+                    _check_follows(item, expected)
                 yield Line(number, line, item, unknown=unknown)
                 continue
         except UNREADABLE as error:
@@ -710,12 +710,12 @@ def header_line(line: bytes) -> Line:
         if minor_version(version) is None:
             return Line(1, line, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x")
         known_fields, unknown = drop_unknown_keys(fields, Header)
-        return Line(1, line, check_bounds(msgspec.convert(known_fields, Header)), unknown=unknown)
+        return Line(1, line, _check_bounds(msgspec.convert(known_fields, Header)), unknown=unknown)
     except UNREADABLE as error:
         return Line(1, line, None, f"the header is damaged: {error}")
 
 
-def check_bounds(header: Header) -> Header:
+def _check_bounds(header: Header) -> Header:
     """Return ``header``. Raises msgspec.ValidationError if a name or number in it is too large, or it is too deep."""
     _check_plain(msgspec.structs.replace(header, computation=None, random=None))
     if header.computation:
@@ -742,7 +742,7 @@ def _check_plain(value: Any, depth: int = 0) -> None:
             _check_plain(item, depth + 1)
 
 
-def check_follows(item: Final | Ended | Changed, trials: int) -> None:
+def _check_follows(item: Final | Ended | Changed, trials: int) -> None:
     """Raise msgspec.ValidationError if ``item`` cannot follow ``trials`` trials."""
     if item.trials != trials:
         raise msgspec.ValidationError(f"it follows {trials} trials, but refers to {item.trials} trials")

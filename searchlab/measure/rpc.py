@@ -17,7 +17,7 @@ from ..records import Failure, Measurement
 from ..space import Space
 from ..target import Target
 from .contract import MeasurementsByProgram, RunSettings
-from .fleet import Address, Tracker, greets_clients, reachable, registered_devices
+from .fleet import Address, Tracker, greets_clients, is_reachable, registered_devices
 from .messages import Built, DeviceLost, DeviceUnfit, Failed, InputsReceived, Ran, RunOn, SetUpRunner
 from .pool import BuildingMeasurer, JobBatch
 from .process import MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
@@ -266,7 +266,7 @@ class _Batch(JobBatch[_Task]):
         is_suspect = failure == "run_timeout" and not task.has_hung and not greets_clients(host, port)
         task.has_hung |= is_suspect
         task.lost_devices += 1
-        if has_connected and not is_suspect and reachable(host, port):
+        if has_connected and not is_suspect and is_reachable(host, port):
             message = text if failure == "run_timeout" else f"it crashed its process on {host}:{port}: {text}"
         elif task.lost_devices <= self.settings.retries:
             self.queue.appendleft(task)
