@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -120,7 +120,8 @@ def _space(space: Space, entry: dict[str, Any], objects: UserObjects) -> dict[st
     return {**entry, "name": name} if len(spaces) == 1 else None
 
 
-class PlannedSpace(NamedTuple):
+@dataclass(frozen=True)
+class PlannedSpace:
     """A space that a study searches.
 
     Attributes:
