@@ -64,30 +64,31 @@ def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObje
     """
     if not isinstance(data, Mapping):
         raise SearchlabError(f"a study must be a mapping with the keys of a study file, not {data!r:.200}")
-    plain, objects = {name: plain_value(value) for name, value in data.items()}, UserObjects()
+    plain_data, objects = {name: plain_value(value) for name, value in data.items()}, UserObjects()
     for key in ("policies", "cost_models", "spaces"):
-        if isinstance(plain.get(key), list | tuple):
-            plain[key] = [entry for item in plain[key] if (entry := _entry(key, item, objects)) is not None]
-    if objects.spaces and "workloads" not in plain and "suite" not in plain:
+        if isinstance(plain_data.get(key), list | tuple):
+            entries = [_replace_objects(key, item, objects) for item in plain_data[key]]
+            plain_data[key] = [entry for entry in entries if entry is not None]
+    if objects.spaces and "workloads" not in plain_data and "suite" not in plain_data:
         space_objects = [space for spaces in objects.spaces.values() for space in spaces.values()]
-        plain["workloads"] = list({str(space.workload): space.workload for space in space_objects}.values())
-    if isinstance(plain.get("workloads"), list | tuple):
-        workloads = [parse_workload(item) if callable(item) else item for item in plain["workloads"]]
+        plain_data["workloads"] = list({str(space.workload): space.workload for space in space_objects}.values())
+    if isinstance(plain_data.get("workloads"), list | tuple):
+        workloads = [parse_workload(item) if callable(item) else item for item in plain_data["workloads"]]
         objects.workloads.update({str(item): item for item in workloads if isinstance(item, Workload)})
-        plain["workloads"] = [str(item) if isinstance(item, Workload) else item for item in workloads]
-    if isinstance(plain.get("target"), Target):
-        plain["target"] = plain["target"].to_json()
-    if isinstance(plain.get("measure"), msgspec.Struct):
-        plain["measure"] = msgspec.to_builtins(plain["measure"])
-    return plain, objects
+        plain_data["workloads"] = [str(item) if isinstance(item, Workload) else item for item in workloads]
+    if isinstance(plain_data.get("target"), Target):
+        plain_data["target"] = plain_data["target"].to_json()
+    if isinstance(plain_data.get("measure"), msgspec.Struct):
+        plain_data["measure"] = msgspec.to_builtins(plain_data["measure"])
+    return plain_data, objects
 
 
-def _entry(key: str, item: Any, objects: UserObjects) -> Any:
-    """Return an entry in the list ``key`` as plain data, or None for a space that an earlier entry already covers."""
+def _replace_objects(key: str, item: Any, objects: UserObjects) -> Any:
+    """Return an entry in the list ``key`` with names, or None for a space that an earlier entry already covers."""
     entry = dict(item) if isinstance(item, Mapping) else {"name": item}
     name = entry.get("name")
     if isinstance(name, Space):
-        return _space(name, entry, objects)
+        return _replace_space(name, entry, objects)
     if not isinstance(name, type):
         return item
     if key == "policies":
@@ -104,11 +105,7 @@ def _entry(key: str, item: Any, objects: UserObjects) -> Any:
     return entry
 
 
-def _has_knobs(item: Any) -> bool:
-    return isinstance(item, Mapping) and not any(isinstance(value, str | Mapping) for value in item.values())
-
-
-def _space(space: Space, entry: dict[str, Any], objects: UserObjects) -> dict[str, Any] | None:
+def _replace_space(space: Space, entry: dict[str, Any], objects: UserObjects) -> dict[str, Any] | None:
     if "options" in entry:
         raise SearchlabError(f"the {space} space already has options; omit options = {entry['options']!r}")
     name = SPACES.name_of(type(space))
@@ -118,6 +115,10 @@ def _space(space: Space, entry: dict[str, Any], objects: UserObjects) -> dict[st
         raise SearchlabError(f"two spaces for {space.workload} are called {label!r}; give one of them a unique label")
     spaces[str(space.workload)] = space
     return {**entry, "name": name} if len(spaces) == 1 else None
+
+
+def _has_knobs(item: Any) -> bool:
+    return isinstance(item, Mapping) and not any(isinstance(value, str | Mapping) for value in item.values())
 
 
 @dataclass(frozen=True)
@@ -189,13 +190,12 @@ class Study:
         """
 
         def name_of(value: object) -> str:
-            what: Any = value if hasattr(value, "__qualname__") else type(value)
-            return reference_of(what)
+            return reference_of(value if hasattr(value, "__qualname__") else type(value))
 
-        plain, objects = names_for_objects(data)
-        study = cls._from_data(plain, Path(base), "the study")
+        plain_data, objects = names_for_objects(data)
+        study = cls._from_data(plain_data, Path(base), "the study")
         try:
-            text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=name_of), indent=2).decode() + "\n"
+            text = msgspec.json.format(msgspec.json.encode(plain_data, enc_hook=name_of), indent=2).decode() + "\n"
         except UnicodeEncodeError as error:
             text = shorten_text(repr(error.object), MAX_NAME)
             raise SearchlabError(
