@@ -158,12 +158,12 @@ class Target:
         # The features are used instead.
         features = self._features
         if "sse2" in features:
-            return 64 if "avx512f" in features else 32 if "avx" in features else 16
+            register_bytes = {"avx512f": 64, "avx": 32}
+            return next((width for name, width in register_bytes.items() if name in features), 16)
         if widths := [int(match[1]) for name in features if (match := re.fullmatch(r"zvl(\d+)b", name))]:
             return max(widths) // 8
-        if architecture(str(self.spec.get("mtriple"))).startswith("riscv") or features & {"mclass", "mve"} == {
-            "mclass"
-        }:
+        is_riscv = architecture(str(self.spec.get("mtriple"))).startswith("riscv")
+        if is_riscv or ("mclass" in features and "mve" not in features):
             return 4
         return int(codegen.llvm_get_vector_width(self.tvm)) // 8
 
@@ -286,8 +286,10 @@ def parse_options(text: str) -> dict[str, Any]:
             equals, value = "=", words.pop(0)
         if name in ("keys", "libs", "mattr"):
             target[name] = value.split(",")
+        elif not equals:
+            target[name] = True
         else:
-            target[name] = int(value) if value.isdecimal() and value.isascii() else value if equals else True
+            target[name] = int(value) if value.isdecimal() and value.isascii() else value
     return target
 
 

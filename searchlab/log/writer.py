@@ -278,14 +278,20 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
     for name in IDENTITY:
         old_value, new_value = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
         if old_value != new_value:
-            of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
-            entry = "policy" if name in of_policy else "space" if name == "space" else ""
+            entry = _ENTRIES.get(name)
             remedies = f"give that {entry} a new label, " if new.label and entry else "start the same run as before, "
             raise OtherRun(
                 f"{path} belongs to a different run: its {name} is {_format_value(old_value)}, not "
                 f"{_format_value(new_value)}",
                 remedies + describe_remedies(new),
             )
+
+
+_ENTRIES = {
+    **dict.fromkeys(("policy", "cost_model", "features", "batch", "warm_start", "starts"), "policy"),
+    "space": "space",
+}
+"""The kind of entry in a study file that determines a field of the header."""
 
 
 def _format_value(value: Any) -> str:
