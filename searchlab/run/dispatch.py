@@ -294,10 +294,11 @@ class Dispatch:
             for file in Path(self._shared_folder.name).glob(f"*{WARNING_SUFFIX}"):
                 warn(file.read_text())
                 file.unlink()
+        submitted_runs = [pending_run for batch in self._calls.values() for pending_run in batch]
+        # Even if no run is reported, an executor whose workers cannot be reached any more raises an error here.
+        free_jobs = self._jobs() - sum(pending_run.job >= 0 for pending_run in submitted_runs)
         if self._replays:
             return
-        submitted_runs = [pending_run for batch in self._calls.values() for pending_run in batch]
-        free_jobs = self._jobs() - sum(pending_run.job >= 0 for pending_run in submitted_runs)
         for pending_run in submitted_runs:
             size = _size(pending_run.run.log)
             needs_job = pending_run.job < 0
