@@ -40,7 +40,8 @@ from .options import Between, Seed, SeedCount, Trials, check_option, checks_argu
 from .policy import POLICIES
 from .run.loop import search
 from .run.plan import Run
-from .run.study import PolicyEntry, Study
+from .run.spec import PolicyEntry
+from .run.study import Study
 from .stats.intervals import Interval, mean_of_means_interval
 from .stats.random_search import RandomDraws, RandomSearch
 from .workload import parse_workload

@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 
 from ..arrays import Floats
-from ..log.plan import UNLIMITED, Budget, Claim
+from ..log.budget import UNLIMITED, Budget
+from ..log.plan import Claim
 from ..stats.inference import Answer, Difference, paired_difference
 from ..stats.ranks import ALPHA
 from .contrasts import correct_family, pair_by_seed

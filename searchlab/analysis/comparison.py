@@ -14,8 +14,10 @@ import msgspec
 from ..errors import SearchlabError, did_you_mean, encodable
 from ..files import real_path, write_csv, write_file
 from ..log.columns import Columns, Texts
+from ..log.frames import study_frame
 from ..log.plan import Claim
-from ..log.result import Result, html_paragraphs, html_table, study_frame
+from ..log.result import Result
+from ..notebook import html_paragraphs, html_table
 from ..options import checks_arguments
 from .charts.figures import all_charts
 from .charts.vegalite import Chart, Format, Spec, altair_chart, save_charts, titled

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..log.result import largest_drift
+from ..log.reliability import largest_drift
 from .runs import LoggedRun, StrategyRuns, WorkloadRuns
 from .words import counted, listed, number_text
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from ..errors import SearchlabError, encodable, warn
 from ..files import find_files
+from ..log.budget import UNLIMITED, Budget
 from ..log.columns import Columns, Texts, read_logs
 from ..log.format import LOGS, Log, find_logs, workload_name
 from ..log.lease import is_locked
-from ..log.plan import PLAN, UNLIMITED, Budget, Claim, read_plan
+from ..log.plan import PLAN, Claim, read_plan
 from .notes import MEASUREMENT, header_difference, measurement_difference
 from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
 from .words import counted

@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats
+from ..log.budget import Budget
 from ..log.columns import Columns
 from ..log.format import Header
-from ..log.plan import Budget
-from ..log.result import find_best_trial
+from ..log.reliability import find_best_trial
 from ..stats.curves import Band, area_over_seconds, band_over_seconds, band_over_trials, gflops
 from ..stats.random_search import EXACT_GAIN, RandomDraws, RandomSearch
 from .knobs import MeasuredSpace, measured_spaces

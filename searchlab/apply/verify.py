@@ -21,7 +21,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from ..errors import SearchlabError, warn
 from ..log.format import Log
 from ..log.programs import describe_program_change, recorded_program
-from ..log.result import ROUNDS, Result, load_log, noise
+from ..log.reliability import ROUNDS, noise
+from ..log.result import Result, load_log
 from ..machine.cuda import check_can_measure, gpu_name
 from ..machine.host import available_cores, cpu_model, observe_load
 from ..measure.contract import CannotMeasure, RunSettings

@@ -17,7 +17,8 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.columns import read_logs
 from ..log.format import find_logs, no_logs, read_log, read_logs_in
-from ..log.result import Best, describe_reliability, drift, find_best_trial, load_log, noise
+from ..log.reliability import describe_reliability, drift, find_best_trial, noise
+from ..log.result import Best, load_log
 from ..log.writer import check_log
 from ..options import Seed, Trials
 from .terminal import (

@@ -273,7 +273,7 @@ def _kind_and_name(words: list[str]) -> tuple[Contract, str]:
 
 def schema() -> None:
     """Print the JSON Schema of study files, with the options of all installed plug-ins."""
-    from ..run.study import schema_of_studies  # imported here because importing it takes longer than running `list`
+    from ..run.spec import schema_of_studies  # imported here because importing it takes longer than running `list`
 
     schema = schema_of_studies()
     kinds: dict[str, list[PluginKind[Any]]] = {

@@ -17,7 +17,7 @@ from ..analysis.runs import ComparedRuns
 from ..analysis.watch import StudyProgress, WatchServer
 from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
-from ..executors.contract import EXECUTORS, count_jobs
+from ..executors.contract import EXECUTORS, choose_executor, count_jobs
 from ..log.forecast import Forecast, RunStatus, forecast, format_duration, sum_forecasts
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
@@ -26,7 +26,7 @@ from ..options import Jobs, Seed, Trials
 from ..plugins import unregistered_code
 from ..run.open import open_runs
 from ..run.plan import DEFAULT_POLICY, SPACES_TRIED, Run, parse_shard, select_shard
-from ..run.study import Study, choose_executor
+from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
 from ..workload.parse import kind_of

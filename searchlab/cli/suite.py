@@ -24,7 +24,7 @@ from ..machine.scratch import ScratchFolder
 from ..measure.suite import find_suite, installed_suites, read_suite
 from ..options import Jobs, SeedCount
 from ..policy import POLICIES
-from ..run.study import parse_trials
+from ..run.spec import parse_trials
 from ..suite.compare import (
     SuiteAnswer,
     compare,

@@ -19,15 +19,15 @@ from tvm.ir import Var
 from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
-from tvm_ffi import structural_equal, structural_map
+from tvm.s_tir.schedule.trace import Trace
+from tvm_ffi import Map, structural_equal, structural_map
 
-from ..errors import SearchlabError, first_line
+from ..errors import SearchlabError, first_line, last_line
 from ..log.format import Log, Record
 from ..log.programs import ChangedProgram
 from ..log.result import Result
-from ..measure.code import explain_replay_failure
 from ..space import Space
-from ..workload import Conv2d, Fused, Gemm, Workload
+from ..workload import Conv2d, Fused, Gemm, Workload, program_hash
 from .metaschedule import FAILED, NOTE, Note, files_of
 
 COPY = "copy"
@@ -144,9 +144,33 @@ def _schedule(result: Result, record: Record) -> Schedule | None:
         if record.failure is None:
             raise SearchlabError(f"{result.log.path}, trial {record.index}: {error}") from None
         return None
-    if why := explain_replay_failure(schedule, result.space.workload):
+    if why := _explain_replay_failure(schedule, result.space.workload):
         raise SearchlabError(f"{result.log.path}, trial {record.index} cannot be stored in a database of traces: {why}")
     return schedule
+
+
+def _explain_replay_failure(schedule: Schedule, workload: Workload) -> str:
+    """Return why replaying the trace of ``schedule`` does not reproduce the scheduled module, or "" if it does.
+
+    The trace is replayed on the workload's module. Databases of traces require that the modules are the same.
+    """
+    if schedule.trace is None:
+        return "it was created without a trace"
+    instructions = list(schedule.trace.insts)
+    # TVM records annotations whose values are maps, but does not replay them.
+    replayable = [
+        instruction
+        for instruction in instructions
+        if not (instruction.kind.name == "Annotate" and isinstance(instruction.inputs[1], Map))
+    ]
+    replayed_schedule = Schedule(workload.module)
+    try:
+        Trace(replayable, schedule.trace.decisions).apply_to_schedule(replayed_schedule, remove_postproc=False)
+    except Exception as error:  # the trace belongs to another module
+        return f"its trace cannot be replayed on the module for {workload} ({last_line(error)})"
+    if len(replayable) == len(instructions) and program_hash(replayed_schedule.mod) != program_hash(schedule.mod):
+        return f"replaying its trace on the module for {workload} yields a different program"
+    return ""
 
 
 def _times(log: Log) -> dict[int, float]:

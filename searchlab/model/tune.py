@@ -17,7 +17,7 @@ from ..apply.verify import Untuned
 from ..console import milliseconds, speed
 from ..errors import SearchlabError, UnsupportedWorkload, warn
 from ..files import file_name
-from ..log.plan import UNLIMITED, Budget
+from ..log.budget import UNLIMITED, Budget
 from ..log.result import Result
 from ..log.writer import OtherRun
 from ..machine.lock import machine_alone
@@ -27,11 +27,13 @@ from ..measure.pool import can_flush
 from ..measure.settings import Settings, settings_for
 from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
-from ..run.execute import MeasurerCache, warn_of_a_busy_machine
+from ..run.execute import warn_of_a_busy_machine
 from ..run.loop import RunLoop
+from ..run.measurers import MeasurerCache
 from ..run.open import open_runs
-from ..run.plan import SPACES_TRIED, OnChargedTrial, Run, SpaceChoice, Strategy, plan_run
+from ..run.plan import SPACES_TRIED, OnChargedTrial, Run, plan_run
 from ..run.progress import RunProgress, open_progress
+from ..run.strategy import SpaceChoice, Strategy
 from ..run.warm_start import EarlierRuns, Source
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_models
@@ -312,7 +314,7 @@ def _measure_untuned(
             continue
         space = SpaceChoice.from_spec({"name": Untuned}, task.workload, target)
         log = folder / _log_name(task)
-        run = plan_run(space, strategy, settings, Budget(1), seed=0, batch=1, log=log)
+        run = plan_run(Run(space, strategy, 0, 1, Budget(1), settings, log))
         with RunLoop(run, measurers.for_run(run), on_trial) as loop:
             loop.step()
             costs.append(loop.log.records[0].trial.cost)
@@ -350,16 +352,9 @@ def plan_tasks(
         except UnsupportedWorkload as error:
             left_out[task.name] = str(error)
             continue
-        run = plan_run(
-            space_choice,
-            strategy,
-            settings,
-            Budget(UNLIMITED, stop_after=stop_after),
-            seed=seed,
-            batch=batch,
-            log=folder / _log_name(task),
-            earlier=earlier,
-        )
+        budget = Budget(UNLIMITED, stop_after=stop_after)
+        log = folder / _log_name(task)
+        run = plan_run(Run(space_choice, strategy, seed, batch, budget, settings, log), earlier)
         runs += open_runs([run], [run])
         tunable.append(task)
     earlier.check_used([run.warm_start for run in runs])

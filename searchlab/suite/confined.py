@@ -28,7 +28,7 @@ from ..arrays import Ints
 from ..console import one_line
 from ..errors import SearchlabError, describe
 from ..files import write_file
-from ..log.plan import Budget
+from ..log.budget import Budget
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.isolation import become_subreaper, confine, kill_children
@@ -37,7 +37,8 @@ from ..measure.table import TableSettings
 from ..plugins import Plugin, search_path, trust_plugins, trusts
 from ..records import Measurement, Trial
 from ..run.loop import PolicyDriver
-from ..run.plan import Run, SpaceChoice
+from ..run.plan import Run
+from ..run.strategy import SpaceChoice
 from ..space import SPACES, Config
 from ..target import resolve_target
 from ..workload import parse_workload

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -25,8 +25,8 @@ import platformdirs
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..files import FileMissing, read_text, write_file
+from ..log.budget import Budget
 from ..log.format import RESULT
-from ..log.plan import Budget
 from ..log.programs import version_changes
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
@@ -35,8 +35,8 @@ from ..measure.suite import MANIFEST, Suite, digest_of, find_suite, split_of
 from ..plugins import functions_in, names_from, search_path, trust_plugins, trusts, unregistered_code
 from ..policy import POLICIES
 from ..run.loop import search
-from ..run.plan import SpaceChoice, Strategy, plan_run
-from ..run.study import choose_table_space
+from ..run.plan import Run, plan_run
+from ..run.strategy import SpaceChoice, Strategy
 from ..schema import UNREADABLE
 from ..source import source_digest
 from ..tables.info import unsteady
@@ -231,7 +231,7 @@ def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
 
 def _table_problems(recorded_table: RecordedTable) -> list[str]:
     table, records = recorded_table.table, recorded_table.log.records
-    space = choose_table_space(table).space
+    space = SpaceChoice.from_table(table).space
     problems = [f"{table.name} is not steady: {text}"] if (text := unsteady(recorded_table.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads instead of {table.entry.threads}")
@@ -340,16 +340,17 @@ class Replayer:
         log.unlink(missing_ok=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchlabWarning)  # the original run already issued these warnings
-            run = plan_run(
+            run = Run(
                 space_choice,
                 strategy_of(trajectories),
-                table.table.settings(),
+                seed,
+                trajectories.batch,
                 Budget(trajectories.trials),
-                seed=seed,
-                batch=trajectories.batch,
-                log=log,
+                table.table.settings(),
+                log,
+                starts=trajectories.starts,
             )
-            replayed_log = search(replace(run, starts=trajectories.starts), measurer)
+            replayed_log = search(plan_run(run), measurer)
         return Trajectory(seed, table.indices_of(replayed_log), bool(replayed_log.ended))
 
     def replay_without_avx512(self, cases: Sequence[Case], features: Sequence[str]) -> list[str] | None:
@@ -366,7 +367,7 @@ class Replayer:
     def _table(self, name: str) -> tuple[SpaceChoice, Measurer]:
         if name not in self._tables:
             table = self._recorded_tables[name].table
-            space_choice = choose_table_space(table)
+            space_choice = SpaceChoice.from_table(table)
             measurer = self._exit_stack.enter_context(table.settings().make(space_choice.space.target, {}))
             self._tables[name] = space_choice, measurer
         return self._tables[name]

@@ -16,8 +16,8 @@ import msgspec
 from rich.console import Console
 
 from ..errors import SearchlabError
+from ..log.budget import Budget
 from ..log.format import LOGS, TABLE, WRITABLE, Log, read_log
-from ..log.plan import Budget
 from ..log.result import Result
 from ..log.writer import check_identity, compress, write_log
 from ..measure.settings import LocalSettings, Settings, add_kind
@@ -27,7 +27,8 @@ from ..records import first_of_each_program
 from ..run.execute import execute_one
 from ..run.plan import OnChargedRun, Run, space_spec
 from ..run.progress import show_progress
-from ..run.study import PolicyEntry, Study
+from ..run.spec import PolicyEntry
+from ..run.study import Study
 from ..schema import convert
 from ..space import Space
 from ..target import Target

@@ -23,7 +23,7 @@ from ..log.format import read_log, read_logs_in
 from ..log.result import Result
 from ..options import Between, Count, Seed, check_option, checks_arguments
 from ..plugins import Plugin
-from ..run.study import FeaturesName
+from ..run.spec import FeaturesName
 
 MIN_TRIALS = 8
 """The minimum number of successful trials in a log."""

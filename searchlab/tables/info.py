@@ -22,7 +22,7 @@ from ..analysis.words import counted
 from ..arrays import Floats
 from ..console import speed
 from ..log.format import TABLE, Log, Passes, version_spans
-from ..log.result import noise
+from ..log.reliability import noise
 from ..units import VALUES, convert_throughput
 from .landscape import Landscape, percent
 from .passes import MAX_DEVIATION

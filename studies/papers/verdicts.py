@@ -27,7 +27,8 @@ from searchlab.analysis.model import ClaimVerdict
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.terminal import claim_texts
 from searchlab.analysis.words import counted
-from searchlab.run.study import PolicyEntry, Study
+from searchlab.run.spec import PolicyEntry
+from searchlab.run.study import Study
 from searchlab.suite.compare import study_runs
 
 STUDIES = Path(__file__).parent

@@ -42,8 +42,8 @@ from searchlab.analysis.read import read_runs
 from searchlab.analysis.runs import ComparedRuns, WorkloadRuns
 from searchlab.arrays import Floats
 from searchlab.errors import SearchlabError
+from searchlab.log.budget import Budget
 from searchlab.log.format import read_log
-from searchlab.log.plan import Budget
 from searchlab.measure.suite import Suite, SuiteTable, find_suite
 from searchlab.records import Statistic, cost_of
 from searchlab.space import Config
