@@ -186,8 +186,8 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     ]
     notes = err if as_json else out
     if refusals:
-        others = f" ({len(refusals) - 1} other logs cannot be continued either)" if len(refusals) > 1 else ""
-        say(f"note: {refusals[0]}{others}", notes)
+        more = f" ({len(refusals) - 1} other logs cannot be continued either)" if len(refusals) > 1 else ""
+        say(f"note: {refusals[0]}{more}", notes)
     if unchecked:
         say(
             f"note: {counted(len(unchecked), 'log')} will first be compared with what today's code does, since these "
@@ -294,8 +294,8 @@ def tune(
         say_json(best_record(result.best))
         return
     trial_count, best = len(result.trials), result.best
-    if ended := result.log.ended:
-        say(f"the run ended after {trial_count}{f' of {trials}' if trials else ''} trials: {ended.reason}")
+    if end := result.log.ended:
+        say(f"the run ended after {trial_count}{f' of {trials}' if trials else ''} trials: {end.reason}")
     say(f"best of {trial_count}: {speed_and_time(best)} with {best.config.to_json()}")
     if best.tied:
         names = ", ".join(str(trial.index) for trial in best.tied)
@@ -329,10 +329,10 @@ def watch(
         study, paths = paths[0], paths[1:] or [logs_of(paths[0])]
         read = partial(read_study_runs, Study.load(study))
         may_begin = not (study.parent / paths[0]).is_dir()
-    if (missing := [path for path in paths if not path.exists()]) and not may_begin:
+    if (absent_paths := [path for path in paths if not path.exists()]) and not may_begin:
         raise SearchlabError(
-            f"{missing[0]} does not exist; run the study first, or pass the study file, or the directory that contains "
-            f"its logs, such as results/STUDY"
+            f"{absent_paths[0]} does not exist; run the study first, or pass the study file, or the directory that "
+            f"contains its logs, such as results/STUDY"
         )
     with suppress(KeyboardInterrupt), WatchServer(*paths, read=read, port=port) as server:
         say(server.lines[0])

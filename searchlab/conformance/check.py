@@ -48,6 +48,10 @@ class OutOfTime(BaseException):
     """Raised inside a check that takes too long; an ``except Exception`` in a plug-in cannot catch it."""
 
 
+TIME_LIMIT = 120.0
+"""The default time limit of each check, in seconds."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """A plug-in to check, with everything needed to instantiate it in this or another process.
@@ -159,12 +163,12 @@ class CheckResult:
 
 
 def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
-    """Run checks in order and yield their outcomes. A check is not run if it needs one that failed or was not run."""
+    """Run checks in order and yield their results. A check is not run if it needs one that failed or was not run."""
     failed: set[str] = set()  # or not run
     for check in checks:
-        if missing := [name for name in check.rule.needs if name in failed]:
+        if broken_needs := [name for name in check.rule.needs if name in failed]:
             failed.add(check.name)
-            yield CheckResult(check.name, "not run", f"it requires {missing[0]!r} to pass")
+            yield CheckResult(check.name, "not run", f"it requires {broken_needs[0]!r} to pass")
             continue
         try:
             check()
@@ -283,8 +287,8 @@ def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any
     if process.returncode:
         lines = process.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
         raise Breach(f"in a new process, it ended with exit code {process.returncode}: {lines[-1]}")
-    other = json.loads(process.stdout.decode().strip().rpartition("\n")[2])
-    return json.loads(json.dumps(function(argument))), other
+    output = json.loads(process.stdout.decode().strip().rpartition("\n")[2])
+    return json.loads(json.dumps(function(argument))), output
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from ..space import SPACES, Config, Knob, Space, Value
 from ..target import Target, resolve_target
 from ..workload import PACK, Workload, packed_arguments, parse_workload
 from .check import (
+    TIME_LIMIT,
     Breach,
     Check,
     NotApplicable,
@@ -58,7 +59,7 @@ class SpaceSubject(Subject):
     def from_spec(cls, spec: PluginSpec, workload: Workload, target: Target, seed: int = 0) -> SpaceSubject:
         plugin, space_class = SPACES.resolve(spec)
         SPACES.check_options(plugin.name, space_class, plugin.options)
-        return cls(plugin, space_class, seed, 120.0, workload, target)
+        return cls(plugin, space_class, seed, TIME_LIMIT, workload, target)
 
     @classmethod
     def for_workload(

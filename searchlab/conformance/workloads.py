@@ -15,6 +15,7 @@ from ..errors import SearchlabError, UnsupportedWorkload, describe
 from ..plugins import Plugin
 from ..workload import Argument, Workload, kind_of, parse_workload, program_hash
 from .check import (
+    TIME_LIMIT,
     Breach,
     Check,
     NotApplicable,
@@ -299,5 +300,5 @@ def workload_checks(workload: str | Workload, *, seed: int = 0) -> list[Check]:
             "small workload, such as softmax:16x32"
         )
     workload = parse_workload(workload)
-    subject = WorkloadSubject(Plugin(str(workload)), type(workload), seed, 120.0, workload)
+    subject = WorkloadSubject(Plugin(str(workload)), type(workload), seed, TIME_LIMIT, workload)
     return [Check(rule, subject) for rule in RULES]

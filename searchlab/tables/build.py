@@ -194,8 +194,8 @@ def build_table(
     if measure is not None:
         study_keys["measure"] = measure
     study = Study.from_dict(study_keys)
-    planned, _ = plan_tables(study, limit, seed)
-    [table] = runs_for_tables(planned, Path(path), Path(), passes)
+    runs, _ = plan_tables(study, limit, seed)
+    [table] = runs_for_tables(runs, Path(path), Path(), passes)
     with show_progress(progress, [table.run], lambda *_: None) as on_run:
         build_tables(study, [table], on_run)
     return Result(read_log(table.path), table.run.space)
@@ -229,9 +229,9 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
         seconds=None,
         stop_after=None,
     )
-    planned, left_out = replace(study, spec=spec).plan()
+    study_runs, left_out = replace(study, spec=spec).plan()
     runs = []
-    for run in planned:
+    for run in study_runs:
         # If checking a config takes milliseconds, count only up to the limit.
         size = run.space.size(limit) if limit and run.space.builds_programs else run.space.size()
         if size is None and limit is None:
