@@ -53,7 +53,6 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _MAX_MESSAGE_BYTES = 64 << 20
 
-
 RANDOM = "random"
 
 MAX_BLIND_SHARE = 0.5
@@ -327,11 +326,8 @@ def main(has_no_network: bool) -> None:
     setup = msgspec.json.decode(inbox.readline())
     for name in setup["spaces"]:
         SPACES.load(name)  # once, for all forks, and with TVM
-    source, writable, hidden_directories = (
-        Path(setup["source"]),
-        Path(setup["writable"]),
-        [Path(path) for path in setup["hidden"]],
-    )
+    source, writable = Path(setup["source"]), Path(setup["writable"])
+    hidden_directories = [Path(path) for path in setup["hidden"]]
     libraries = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *_SYSTEM_FOLDERS]
     readable = [*map(Path, (*libraries, *_DEVICES)), *_packages(), source]
     is_confined = confine(

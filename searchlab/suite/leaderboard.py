@@ -12,7 +12,7 @@ import numpy as np
 
 from ..analysis.page.render import environment, page_assets
 from ..analysis.publish import LEADERBOARD, Publication
-from ..analysis.runs import TARGET, pad_curves
+from ..analysis.runs import TARGET
 from ..arrays import Floats
 from ..errors import SearchlabError
 from ..files import copy_file, read_text, write_csv, write_file
@@ -96,12 +96,10 @@ class Leaderboard:
         self._failed: dict[tuple[str, str], Floats] = {}
         recorded_tables = RecordedTables(part)
         for name in names:
-            costs = recorded_tables[name].log.costs
+            table = recorded_tables[name]
             for strategy, result in self._results.items():
-                runs = [costs[list(run.configs)] for run in result.runs_on(recorded_tables[name].table).runs]
-                best = [np.minimum.accumulate(run) for run in runs]
-                self._curves[strategy, name] = costs.min() / pad_curves(best, part.spec.trials)
-                self._failed[strategy, name] = np.array([np.isinf(run).mean() for run in runs])
+                self._curves[strategy, name] = table.curves(result, part.spec.trials)
+                self._failed[strategy, name] = np.array([np.isinf(costs).mean() for costs in table.costs_of(result)])
 
     def selections(self) -> dict[str, list[str]]:
         """Return the sets of tables to choose from: all of them, and those of each family and device."""

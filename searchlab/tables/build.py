@@ -16,7 +16,7 @@ import msgspec
 from rich.console import Console
 
 from ..errors import SearchlabError
-from ..log.format import LOGS, TABLE, WRITABLE, Log, read_log
+from ..log.format import LOGS, TABLE, WRITABLE, Log, Record, read_log
 from ..log.plan import Budget
 from ..log.result import Result
 from ..log.writer import check_identity, compress, write_log
@@ -32,7 +32,7 @@ from ..schema import convert
 from ..space import Space
 from ..target import Target
 from ..workload import Workload
-from .passes import OnBlock, TimedPasses
+from .passes import OnBlock, ProgramReadings, TimedPasses
 
 DEFAULT_PASSES = 3
 """The default number of passes over all programs."""
@@ -278,17 +278,19 @@ def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log
     )
     with settings.make(table.run.space.target, {}, base) as measurer:
         passes.time(measurer, on_block)
-    timed = passes.readings_by_program()
-    records = []
-    for record in log.records:
-        if timing := timed.get(record.program):  # a program that succeeded once but failed later counts as failed
-            changes: dict[str, Any] = {"seconds": (), "failure": "run_error", "message": timing.failed}
-            record = msgspec.structs.replace(
-                record, **(changes if timing.failed else {"seconds": timing.seconds, "at": timing.at})
-            )
-        records.append(record)
+    readings = passes.readings_by_program()
+    records = [_with_readings(record, readings.get(record.program)) for record in log.records]
     header = msgspec.structs.replace(log.header, passes=passes.facts())
     return replace(log, header=header, records=tuple(records), final=None, ended=None)
+
+
+def _with_readings(record: Record, readings: ProgramReadings | None) -> Record:
+    """Return ``record`` with the readings of its program, which counts as failed if it failed in any pass."""
+    if readings is None:
+        return record
+    if readings.failed:
+        return msgspec.structs.replace(record, seconds=(), failure="run_error", message=readings.failed)
+    return msgspec.structs.replace(record, seconds=readings.seconds, at=readings.at)
 
 
 def _complete(table: TableRun) -> bool:

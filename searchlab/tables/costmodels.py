@@ -139,8 +139,8 @@ def _by_task(recorded_trials: Sequence[_RecordedTrials], features: str) -> Itera
     kind = FEATURES[features]
     parts = [(trials, make_features(features, trials.result.space)(trials.configs)) for trials in recorded_trials]
     for workload in workloads:
-        others = [(rows, trials.scores) for trials, rows in parts if trials.workload != workload]
-        train = TrainingData.from_tasks(others, kind.absent)
+        tasks = [(rows, trials.scores) for trials, rows in parts if trials.workload != workload]
+        train = TrainingData.from_tasks(tasks, kind.absent)
         width = train.features.shape[1]
         held_out = [(trials, rows) for trials, rows in parts if trials.workload == workload]
         yield _Part(train, [(trials, lay_out(kind, rows, width), trials.scores) for trials, rows in held_out])

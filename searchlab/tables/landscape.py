@@ -168,23 +168,23 @@ def correlate(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[int
     for distance in range(1, int(distances.max(initial=0)) + 1):
         at_distance = distances == distance
         if at_distance.sum() >= MIN_PAIRS:
-            left, right = fitness[first[at_distance]], fitness[second[at_distance]]
-            values = np.concatenate([left, right])
+            first_fitness, second_fitness = fitness[first[at_distance]], fitness[second[at_distance]]
+            values = np.concatenate([first_fitness, second_fitness])
             variance = values.var()
-            covariance = (left * right).mean() - values.mean() ** 2
+            covariance = (first_fitness * second_fitness).mean() - values.mean() ** 2
             return distance, float(covariance / variance) if variance > 0 else 1.0
     return None, None
 
 
 def best_of_lines(fitness: Floats, groups: Sequence[Ints]) -> Array:
     """Return, for each config, whether it has neighbours, none of which is faster."""
-    optimum, alone = np.ones(len(fitness), bool), np.ones(len(fitness), bool)
+    optimum, isolated = np.ones(len(fitness), bool), np.ones(len(fitness), bool)
     for line in groups:
         fastest = np.full(int(line.max()) + 1, np.inf)
         np.minimum.at(fastest, line, fitness)
         optimum &= fitness <= fastest[line]
-        alone &= np.bincount(line)[line] == 1
-    return optimum & ~alone
+        isolated &= np.bincount(line)[line] == 1
+    return optimum & ~isolated
 
 
 def relative_spread(codes: Ints, fitness: Floats) -> float | None:
