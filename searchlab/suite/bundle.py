@@ -153,20 +153,14 @@ def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
     results: dict[Split, Trajectories] = {}
     for file in files:
         result = read_trajectories(file)
-        (split, *others) = {splits[name] for name in result.tables if name in splits} or {SPLITS[0]}
-        if others or split in results:
+        (split, *more_splits) = {splits[name] for name in result.tables if name in splits} or {SPLITS[0]}
+        if more_splits or split in results:
             raise SearchlabError(f"{file} is a second result of the split {split}; remove it from {directory}")
         results[split] = result
     result = next(iter(results.values()))
     registered = {name: value for group in project.entry_points.values() for name, value in group.items()}
     members = {f"{split}{RUNS}": read_bytes(file) for split, file in zip(results, files, strict=True)}
-    for file in find_files(directory, TEXT_SUFFIXES):
-        name = file.relative_to(directory)
-        is_code = file.suffix == ".py" or (file.parent / "__init__.py").is_file()
-        if (is_code or name.as_posix() in (PROJECT, README)) and not any(
-            part.startswith((".", "test_")) for part in name.parts
-        ):
-            members[SOURCE + name.as_posix()] = read_bytes(file, under=directory)
+    members |= {SOURCE + name: content for name, content in _read_source(directory)}
     submission = Submission(
         name=result.strategy,
         description=project.description,
@@ -210,6 +204,16 @@ def suite_digest(suite: Suite) -> str:
     tables = sorted((table.entry.name, table.entry.split, table.digest) for table in suite.tables)
     content = msgspec.json.encode([suite.spec.version, suite.spec.trials, suite.spec.seeds, tables])
     return hashlib.sha256(content).hexdigest()
+
+
+def _read_source(directory: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the relative path and the content of each file of a package's source, without hidden files and tests."""
+    for file in find_files(directory, TEXT_SUFFIXES):
+        path = file.relative_to(directory)
+        is_code = file.suffix == ".py" or (file.parent / "__init__.py").is_file()
+        is_omitted = any(part.startswith((".", "test_")) for part in path.parts)
+        if (is_code or path.as_posix() in (PROJECT, README)) and not is_omitted:
+            yield path.as_posix(), read_bytes(file, under=directory)
 
 
 def _read_project(directory: Path) -> tuple[_Project, _Options]:
@@ -347,10 +351,10 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
     title = f"its result on {split}"
     if (result.suite, result.strategy) != (spec.version, bundle.submission.name):
         yield f"{title} is of {one_line(result.strategy)} on {one_line(result.suite)}"
-    if missing := [name for name in names if name not in result.tables]:
-        yield f"{title} leaves out {listed(missing)}"
-    if foreign := [name for name in result.tables if name not in names]:
-        yield f"{title} contains {one_line(listed(foreign))}, which are not tables of {split}"
+    if omitted_tables := [name for name in names if name not in result.tables]:
+        yield f"{title} leaves out {listed(omitted_tables)}"
+    if foreign_tables := [name for name in result.tables if name not in names]:
+        yield f"{title} contains {one_line(listed(foreign_tables))}, which are not tables of {split}"
     areas = bundle.submission.areas.get(split, {})
     for name in names:
         if name not in result.tables:

@@ -210,14 +210,12 @@ def verify_result(
 
 def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
     files = files_of(suite)
-    missing = [f"{name} is missing; fetch it again" for name in manifest.files if name not in files]
-    foreign = [f"{name} is not in {MANIFEST}; remove it" for name in files if name not in manifest.files]
-    changed = [
-        f"{name} has changed: its SHA-256 is {now}, not {manifest.files[name]}; fetch it again"
-        for name, path in files.items()
-        if name in manifest.files and (now := digest_of(path)) != manifest.files[name]
-    ]
-    return missing + foreign + changed
+    problems = [f"{name} is missing; fetch it again" for name in manifest.files if name not in files]
+    problems += [f"{name} is not in {MANIFEST}; remove it" for name in files if name not in manifest.files]
+    for name, path in files.items():
+        if name in manifest.files and (digest := digest_of(path)) != manifest.files[name]:
+            problems.append(f"{name} has changed: its SHA-256 is {digest}, not {manifest.files[name]}; fetch it again")
+    return problems
 
 
 def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
