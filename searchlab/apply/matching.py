@@ -82,7 +82,8 @@ class FlatFunction:
         return _lowering_passes()(IRModule({"main": flattened}))["main"]
 
     @cached_property
-    def lowered(self) -> PrimFunc:
+    def loops(self) -> PrimFunc:
+        """The function lowered with its arguments in their own order."""
         return self.lower(range(len(self.func.params)))
 
 
@@ -125,7 +126,7 @@ def match_arguments(func: FlatFunction, reference: FlatFunction) -> tuple[int, .
             flat = func.lower(order)
         except (RuntimeError, ValueError, TypeError, LookupError):  # TVM cannot lower it, so it cannot be a workload
             return None
-        if structural_equal(flat, reference.lowered):
+        if structural_equal(flat, reference.loops):
             return order
     return None
 
