@@ -188,7 +188,7 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
         if len(functions) > 1:
             continue  # the epilogue is in other functions, which are not workloads
         form = tvm.IRModule({"main": _rename_to_match(functions[0], workload).with_attr("global_symbol", "main")})
-        if not any(structural_equal(form, other) for other in forms):
+        if not any(structural_equal(form, earlier_form) for earlier_form in forms):
             forms.append(form)
     return forms
 
