@@ -203,8 +203,8 @@ class GaussianProcess(ScikitLearn):
 
     def rows_to_train_on(self, scores: Floats) -> Ints:
         fastest = np.argsort(-scores, kind="stable")[: self.max_rows // 2]
-        others = np.setdiff1d(np.arange(len(scores)), fastest)
-        return np.sort(np.concatenate([fastest, others[-(self.max_rows - len(fastest)) :]]))
+        slower = np.setdiff1d(np.arange(len(scores)), fastest)
+        return np.sort(np.concatenate([fastest, slower[-(self.max_rows - len(fastest)) :]]))
 
     def regressor(self, rows: Floats) -> Any:
         # The typical distance between two rows is the square root of twice the number of scaled columns. The fit starts

@@ -100,10 +100,7 @@ class Copula(NeverTwice, transfers=True):
 
     def _good(self, space: Space, trials: Sequence[Trial]) -> list[Good]:
         """Return the fastest trials of a run: at least one, unless all failed."""
-        working = sorted(
-            (working_trial for working_trial in trials if math.isfinite(working_trial.cost)),
-            key=lambda working_trial: working_trial.cost,
-        )
+        working = sorted((trial for trial in trials if math.isfinite(trial.cost)), key=lambda trial: trial.cost)
         best = working[: math.ceil(self.quantile * len(working))]
         return [Good(_size(space), dict(_parts(trial.config))) for trial in best]
 

@@ -68,16 +68,16 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
             if start == "random":
                 return self.space.sample(private_rng(self.seed, "droplet: start"))
             return self.space.decide(lambda knob: knob.choices[0])
-        left = list(start)
+        positions = list(start)
 
         def choose(knob: Knob) -> Value:
-            if not left:
+            if not positions:
                 raise SearchlabError(f"option 'start' is {start}; it must include a position for knob {knob.name!r}")
-            position: int = check_option("start", left.pop(0), Annotated[int, Between(0, len(knob.choices) - 1)])
+            position: int = check_option("start", positions.pop(0), Annotated[int, Between(0, len(knob.choices) - 1)])
             return knob.choices[position]
 
         config = self.space.decide(choose)
-        if left:
+        if positions:
             raise SearchlabError(f"option 'start' is {start}; it must have {len(config)} positions, one for each knob")
         return config
 

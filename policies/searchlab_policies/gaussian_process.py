@@ -70,8 +70,8 @@ def select(ranked: Sequence[Trial], memory: int) -> list[Trial]:
         ranked: The trials, fastest first.
         memory: The maximum number of trials.
     """
-    others = sorted(ranked[memory // 2 :], key=lambda trial: trial.index)
-    return [*ranked[: memory // 2], *others[-(memory - memory // 2) :]]
+    slower = sorted(ranked[memory // 2 :], key=lambda trial: trial.index)
+    return [*ranked[: memory // 2], *slower[-(memory - memory // 2) :]]
 
 
 class _Coder:
@@ -185,10 +185,10 @@ class GaussianProcess:
             np.array([math.log(length * math.sqrt(count))] * count + [math.log(1e-2)]) for length in (0.5, 1.0, 2.0)
         ]
         start = min(starts, key=lambda parameters: self._loss(parameters)[0])
-        fitted = minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
-        self.loss = float(fitted.fun)
-        self.lengths = np.exp(fitted.x[:-1])
-        self.noise = float(np.exp(fitted.x[-1]))
+        optimum = minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+        self.loss = float(optimum.fun)
+        self.lengths = np.exp(optimum.x[:-1])
+        self.noise = float(np.exp(optimum.x[-1]))
         del self._distances
         self._scaled = rows / self.lengths[scales]
         covariance = matern(squared_distances(self._scaled, self._scaled)) + self.noise * np.eye(len(rows))

@@ -94,7 +94,7 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     def replace_options(self, options: Mapping[str, int]) -> None:
         """Record those of the ``options`` options whose values differ from the policy's attributes, which are used."""
-        self.effective = {name: used for name, value in options.items() if (used := getattr(self, name)) != value}
+        self.effective = {name: getattr(self, name) for name, value in options.items() if getattr(self, name) != value}
 
     def predict_scores(self, configs: Sequence[Config], predictions: dict[Config, float]) -> Floats:
         """Return the scores (n,) of ``configs``; see :func:`predict_scores`."""
@@ -170,9 +170,9 @@ class BestConfigs:
     """
 
     def __init__(self, n: int, exclude: Container[Config], order: Callable[[Config], int] | None = None) -> None:
-        met = count()
+        numbers = count()
         self._exclude = exclude
-        self._order = order or (lambda _: -next(met))
+        self._order = order or (lambda _: -next(numbers))
         self._heap: list[tuple[float, int, Config | None]] = [(-np.inf, -1 - i, None) for i in range(n)]
         heapq.heapify(self._heap)
         self._members: set[Config | None] = set()

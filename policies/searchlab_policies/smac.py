@@ -21,7 +21,7 @@ from searchlab.options import Between, Count, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space, Value
 
-from .optuna.adapter import Known, ParameterPolicy
+from .optuna.adapter import EncodedTrial, ParameterPolicy
 from .optuna.parameters import Part
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Smac(ParameterPolicy):
             for challenger in self._rank(self.trials_to_model(), rng):
                 yield self._config(challenger, rng)
 
-    def _rank(self, trials: Sequence[Known], rng: np.random.Generator) -> Iterator[Configuration]:
+    def _rank(self, trials: Sequence[EncodedTrial], rng: np.random.Generator) -> Iterator[Configuration]:
         """Return the results of the local searches, best first, interspersed with random challengers."""
         from smac.acquisition.function.expected_improvement import EI
         from smac.acquisition.maximizer.local_and_random_search import LocalAndSortedRandomSearch

@@ -136,12 +136,14 @@ def pick(configs: Sequence[Config], scores: Floats, n: int, diversity: float) ->
 
     This is the greedy selection for equation (2). By submodularity, its sum is at least 1 - 1/e times the maximum.
     """
-    left = list(range(len(configs)))
+    candidates = list(range(len(configs)))
     covered: set[tuple[str, Value]] = set()
     picked: list[Config] = []
-    while left and len(picked) < n:
-        i = max(left, key=lambda i: scores[i] + diversity * sum(item not in covered for item in configs[i].items()))
-        left.remove(i)
+    while candidates and len(picked) < n:
+        i = max(
+            candidates, key=lambda i: scores[i] + diversity * sum(item not in covered for item in configs[i].items())
+        )
+        candidates.remove(i)
         picked.append(configs[i])
         covered.update(configs[i].items())
     return picked

@@ -27,10 +27,9 @@ class Annealer:
         """Return up to ``n`` visited configs with predictions >= 0 that are not in ``exclude``, best first."""
         points = self._points or self.space.sample_new(rng, self.chains, ())
         # Trees predict many equal scores. AutoTVM breaks such ties by dropping the lowest index first.
-        met = count()
-        best = BestConfigs(
-            n, exclude, self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(met)
-        )
+        numbers = count()
+        order = self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(numbers)
+        best = BestConfigs(n, exclude, order)
         predictions: dict[Config, float] = {}
         knobs: dict[Config, Sequence[Knob]] = {}  # cached, because a chain stays at a point for many steps
         scores = predict_scores(model.predict, points, predictions)
