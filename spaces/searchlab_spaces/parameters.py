@@ -212,19 +212,19 @@ def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
         values = [tuple(value) if isinstance(value, list) else value for value in choices] if _is_list(choices) else []
         if not values:
             raise SearchlabError(f"parameters: {name!r} must be a list of at least one value, not {choices!r:.200}")
-        used_values: set[Value] = set()
+        distinct_values: set[Value] = set()
         for value in values:
             if not _is_value(value):
                 raise SearchlabError(
                     f"parameters: {name!r} contains {value!r:.100}; values must be strings, tiles, or finite "
                     "numbers, of which integers have at most 64 bits"
                 )
-            if value in used_values:
+            if value in distinct_values:
                 raise SearchlabError(
                     f"parameters: {name!r} contains {value!r:.100} twice; values must be distinct (1, 1.0 and true are "
                     "equal)"
                 )
-            used_values.add(value)
+            distinct_values.add(value)
         knobs.append(Knob(name, values))
     return knobs
 
@@ -426,9 +426,9 @@ class _Restricted(_Tree):
 
     def _why_empty(self, restrictions: Sequence[Restriction]) -> str:
         """Return a message that names the first restriction that excludes all configs that the previous ones allow."""
-        if others := restrictions[:-1]:
-            _Restricted(self.axes, others)  # raises the message about these if they exclude all configs
-        excluded = "all configs that the other restrictions allow" if others else "all configs"
+        if earlier := restrictions[:-1]:
+            _Restricted(self.axes, earlier)  # raises the message about these if they exclude all configs
+        excluded = "all configs that the other restrictions allow" if earlier else "all configs"
         return f"no config satisfies the restrictions: {restrictions[-1].text!r} excludes {excluded}"
 
     def node(self, depth: int, part: Part) -> _Node:

@@ -207,10 +207,10 @@ class Sketch(Space):
         if located := [i for i, inst in enumerate(sampling) if inst.kind.name == decisions.COMPUTE_LOCATION]:
             # Locations are deepest if the loops around the innermost ones have extent 1, which random draws rarely
             # produce.
-            met = [self._probe(number, decisions.DEEPEST, None)[1], self._probe(number, decisions.INLINE, rng)[1]]
-            met += [self._probe(number, decisions.DEEPEST, rng)[1] for _ in range(PROBES)]
+            probes = [self._probe(number, decisions.DEEPEST, None)[1], self._probe(number, decisions.INLINE, rng)[1]]
+            probes += [self._probe(number, decisions.DEEPEST, rng)[1] for _ in range(PROBES)]
             for i in located:
-                ends = [int(factors[i]) for factors in met]
+                ends = [int(decided[i]) for decided in probes]
                 knobs[i] = replace(knobs[i], choices=range(min(*ends, decisions.ROOT), max(ends) + 1))
         return tuple(knobs)
 
