@@ -42,7 +42,7 @@ from ..space import SPACES, Config
 from ..target import resolve_target
 from ..workload import parse_workload
 from .bundle import Bundle, bundle_problems, read_bundle
-from .trajectories import RecordedTables, TableRuns, Trajectories, Trajectory, baselines
+from .trajectories import RANDOM, RecordedTables, TableRuns, Trajectories, Trajectory, baselines
 from .verify import NUMPY_WITHOUT, Case, OnStep, Replayer, ReplayResult, replay_with, strategy_of
 
 RUN_SECONDS = 900.0
@@ -52,8 +52,6 @@ _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys", "/
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _MAX_MESSAGE_BYTES = 64 << 20
-
-RANDOM = "random"
 
 MAX_BLIND_SHARE = 0.5
 """The share of a strategy's lead over random search that must not remain if it is told shuffled measurements."""

@@ -23,8 +23,8 @@ from ..stats.intervals import Interval, mean_of_means_interval
 from ..stats.ranks import ALPHA, holm
 from .bundle import BUNDLE_SUFFIX, Bundle, bundle_problems, read_bundle
 from .compare import compare, default_baselines
-from .confined import RANDOM, BundleVerification
-from .trajectories import RecordedTables, Trajectories, baselines
+from .confined import BundleVerification
+from .trajectories import RANDOM, RecordedTables, Trajectories, baselines
 
 CITATION = "CITATION.cff"
 

@@ -35,6 +35,9 @@ from ..stats.random_search import RandomDraws
 FORMAT = 1
 _TYPES = {"table": ("string",), "seed": ("int64",), "configs": (INTEGERS,), "ended": ("bool",)}
 
+RANDOM = "random"
+"""The name of the baseline that learns nothing."""
+
 USES_FILE = "test-splits.jsonl"
 """The file, in the user's data directory, of strategies that were run on a test split."""
 
