@@ -124,7 +124,9 @@ class _Coder:
         if self._permutation:
             return [float(i) for i in np.argsort(value, kind="stable")]  # the position of each element
         parts: list[float] = list(value) if isinstance(value, tuple) else [value]  # type: ignore[list-item]
-        return [part if self._linear else math.log2(part) if part > 0 else -1.0 for part in parts]
+        if self._linear:
+            return parts
+        return [math.log2(part) if part > 0 else -1.0 for part in parts]
 
 
 def _are_permutations(choices: Sequence[Value]) -> bool:

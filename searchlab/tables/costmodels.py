@@ -201,10 +201,14 @@ def quality_rows(held_out: Sequence[HeldOut]) -> list[tuple[Text, ...]]:
     for column in COLUMNS:
         values = [row[column] for row in means.values()]
         finite = [value for value in values if value is not None]
-        seconds = column.endswith("seconds")
-        best = (min(finite) if seconds or column == "rmse" else max(finite)) if len(finite) > 1 else None
-        texts = ["-" if v is None else f"{1e3 * v:.1f}" if seconds else f"{v:.3f}" for v in values]
-        columns.append(
-            [Text(text, "bold" if v is not None and v == best else "") for v, text in zip(values, texts, strict=True)]
-        )
+        choose = min if column.endswith(("seconds", "rmse")) else max
+        best = choose(finite) if len(finite) > 1 else None
+        columns.append([_quality_text(column, value, is_best=value == best) for value in values])
     return list(zip(*columns, strict=True))
+
+
+def _quality_text(column: str, value: float | None, *, is_best: bool) -> Text:
+    if value is None:
+        return Text("-")
+    text = f"{1e3 * value:.1f}" if column.endswith("seconds") else f"{value:.3f}"
+    return Text(text, "bold" if is_best else "")

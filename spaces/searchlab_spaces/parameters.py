@@ -209,7 +209,8 @@ def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
                 f"parameters: {name!r} has {len(choices):,} values; choose at most {MAX_RANGE_LENGTH:,}, for example "
                 "by a larger step"
             )
-        values = [tuple(value) if isinstance(value, list) else value for value in choices] if _is_list(choices) else []
+        items = choices if _is_list(choices) else []
+        values = [tuple(item) if isinstance(item, list) else item for item in items]
         if not values:
             raise SearchlabError(f"parameters: {name!r} must be a list of at least one value, not {choices!r:.200}")
         distinct_values: set[Value] = set()
