@@ -32,7 +32,7 @@ from ..schema import convert
 from ..space import Space
 from ..target import Target
 from ..workload import Workload
-from .passes import OnBlock, ProgramReadings, TimedPasses
+from .passes import OnBlock, ProgramReadings, PassTimer
 
 DEFAULT_PASSES = 3
 """The default number of passes over all programs."""
@@ -273,7 +273,7 @@ def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log
     assert isinstance(settings, LocalSettings)
     if not trials:
         return log
-    passes = TimedPasses(
+    passes = PassTimer(
         table.run.space, trials, table.passes, settings.repeat, table.run.seed, table.run.log.with_name("passes.jsonl")
     )
     with settings.make(table.run.space.target, {}, base) as measurer:

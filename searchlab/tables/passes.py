@@ -91,7 +91,7 @@ class ProgramReadings:
 
 
 @dataclass
-class TimedPasses:
+class PassTimer:
     """The timing of programs in passes. Raises SearchlabError if the journal is damaged or is for other programs.
 
     Attributes:
