@@ -23,7 +23,7 @@ from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space
 
-from .model_guided import SLOW_PREDICTIONS
+from .model_guided import SLOW_PREDICTIONS, successes
 from .neighbours import draw_near, step_neighbours
 
 if TYPE_CHECKING:
@@ -147,11 +147,11 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
     def _generation(self, n: int, rng: np.random.Generator) -> list[Config]:
         """Return the configs to measure next: at least one, unless the search has ended."""
         if self._searches is None:
-            works = sorted((trial for trial in self.trials if math.isfinite(trial.cost)), key=lambda trial: trial.cost)
-            count = max(self.n_startup - len(self.trials), 0) or (0 if works else n)
+            ranked = successes(self.trials)
+            count = max(self.n_startup - len(self.trials), 0) or (0 if ranked else n)
             if random := self.space.sample_new(rng, count, self.seen):
                 return random
-            self._searches = [Copy(trial, self.patience) for trial in works[: self.copies]]
+            self._searches = [Copy(trial, self.patience) for trial in ranked[: self.copies]]
         else:
             self._searches = [copy for copy in self._searches if self._move(copy)]
             self.generation += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from abc import abstractmethod
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
@@ -108,9 +108,13 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     def starting_configs(self, size: int, measured: int, rng: np.random.Generator) -> list[Config]:
         """Return ``size`` configs to start from: at most ``measured`` of the best measured configs, and random ones."""
-        ranked = sorted((trial for trial in self.trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
-        best = list(dict.fromkeys(trial.config for trial in ranked))[:measured]
+        best = list(dict.fromkeys(trial.config for trial in successes(self.trials)))[:measured]
         return best + [self.space.sample(rng) for _ in range(size - len(best))]
+
+
+def successes(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the trials that succeeded, fastest first."""
+    return sorted((trial for trial in trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
 
 
 def predict_scores(
