@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,8 +60,7 @@ def inputs_of(function: Any) -> list[Input]:
                 f"the model's input {name} has the symbolic dimension {symbols[0]}; choose a size, for example with "
                 f"--shape {symbols[0]}=1 (in Python, with relax.transform.BindSymbolicVars)"
             )
-        dtype = str(parameter.ty.dtype.dtype if hasattr(parameter.ty.dtype, "dtype") else parameter.ty.dtype)
-        inputs.append(Input(name, tuple(int(extent) for extent in shape), dtype))
+        inputs.append(Input(name, tuple(int(extent) for extent in shape), str(_dtype_of(parameter))))
     return inputs
 
 
@@ -186,14 +186,24 @@ def describe_weights(lowered: tvm.IRModule) -> str:
     )
 
 
-def _bytes_of(variable: Any) -> int:
+def elements_of(variable: Any) -> int:
+    """Return the number of elements of a tensor variable; 0 if it is no tensor of a fixed shape."""
     from tvm.tirx import IntImm
 
     shape = getattr(variable.ty, "shape", None)
     if shape is None or not all(isinstance(extent, IntImm) for extent in shape):
         return 0
-    dtype = variable.ty.dtype.dtype if hasattr(variable.ty.dtype, "dtype") else variable.ty.dtype
-    return int(np.prod([int(extent) for extent in shape], dtype=int)) * int(dtype.itemsize)
+    return math.prod(int(extent) for extent in shape)
+
+
+def _bytes_of(variable: Any) -> int:
+    elements = elements_of(variable)
+    return elements * int(_dtype_of(variable).itemsize) if elements else 0
+
+
+def _dtype_of(variable: Any) -> Any:
+    """Return the dtype of a tensor variable, which has a type of its own in TensorIR."""
+    return getattr(variable.ty.dtype, "dtype", variable.ty.dtype)
 
 
 def _megabytes(size: int) -> str:
