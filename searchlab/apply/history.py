@@ -97,9 +97,9 @@ def apply_history_best(
             unmatched.append(workload)
     if unmatched:
         warn(_describe_unmatched(unmatched, functions))
-    applied = mod.clone()
+    new_module = mod.clone()
     if packed_functions:
-        applied, packed_every_call = with_packed_calls(applied, packed_functions)
+        new_module, packed_every_call = with_packed_calls(new_module, packed_functions)
         if packed_every_call:
             warn(
                 f"the programs for {', '.join(packed_every_call)} take packed weights, but the weights are not "
@@ -107,10 +107,10 @@ def apply_history_best(
                 f"FILE.npz (in Python, relax.transform.BindParams), or use logs of a space without weights='packed'"
             )
     for name, function in replacements.items():
-        applied.update_func(applied.get_global_var(name), function)
+        new_module.update_func(new_module.get_global_var(name), function)
     if replacements or packed_functions:
         use_threads_of(next(iter(best.values())).result.space.target)
-    return applied
+    return new_module
 
 
 def _match_functions(functions: Mapping[str, FlatFunction], workload: Workload) -> dict[str, tuple[int, ...]]:
@@ -208,9 +208,9 @@ def _describe_unmatched(workloads: Sequence[Workload], functions: Mapping[str, F
     )
     for workload in workloads:
         if isinstance(workload, Gemm):
-            transposed = replace(workload, nt=not workload.nt)  # B is stored in the other order
-            if matches := _match_functions(functions, transposed):
-                message += f"; {', '.join(matches)} stores B in the other order: tune {transposed} instead"
+            transposed_workload = replace(workload, nt=not workload.nt)  # B is stored in the other order
+            if matches := _match_functions(functions, transposed_workload):
+                message += f"; {', '.join(matches)} stores B in the other order: tune {transposed_workload} instead"
     return message
 
 

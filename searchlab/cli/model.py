@@ -188,8 +188,8 @@ def _say_tasks(rows: Sequence[TaskRow], with_times: bool) -> None:
     for text in _describe_refusals(rows):
         say(text)
     tunable = sum(bool(row.spaces) for row in rows)
-    recognised = sum(row.share for row in rows if row.task.workload is not None and row.task.workload.op != "tir")
-    in_time = f"; {recognised:.1%} of the measured time is in tasks with a known operator" if with_times else ""
+    recognised_share = sum(row.share for row in rows if row.task.workload is not None and row.task.workload.op != "tir")
+    in_time = f"; {recognised_share:.1%} of the measured time is in tasks with a known operator" if with_times else ""
     say(f"{len(rows)} tasks, {tunable} of which can be tuned{in_time}")
 
 
@@ -283,7 +283,7 @@ def tune(
     the exit code is 1.
     """
     with interruptible():
-        tuned = tune_model(
+        tuned_model = tune_model(
             read_model(name, shape, bind),
             out=directory,
             trials=trials,
@@ -316,21 +316,21 @@ def tune(
                 row["trials"],
                 "yes" if row["ended"] else "",
             )
-            for row in tuned.to_frame().to_dict("records")
+            for row in tuned_model.to_frame().to_dict("records")
         ),
         right=("occurs", "MFLOP", "GFLOPS", "untuned", "time", "total", "share", "trials"),
     )
-    for task, reason in tuned.left_out.items():
+    for task, reason in tuned_model.left_out.items():
         say(f"not tuned: {task}: {reason}")
-    if text := describe_weights(tuned.module):
+    if text := describe_weights(tuned_model.module):
         say(text)
-    if tuned.comparison is not None:
-        before, after = tuned.comparison.seconds
+    if tuned_model.comparison is not None:
+        before, after = tuned_model.comparison.seconds
         say(
             f"the model takes {time_text(after)} instead of {time_text(before)}, {before / after:.1f} times as "
-            f"fast; its outputs differ by at most {tuned.comparison.difference:.1e} of the largest element"
+            f"fast; its outputs differ by at most {tuned_model.comparison.difference:.1e} of the largest element"
         )
-    if tuned.library is not None:
-        say(f"the tuned model is {tuned.library}; run it with searchlab model run {tuned.library}")
-    if tuned.comparison is not None and tuned.comparison.is_slower and not force:
+    if tuned_model.library is not None:
+        say(f"the tuned model is {tuned_model.library}; run it with searchlab model run {tuned_model.library}")
+    if tuned_model.comparison is not None and tuned_model.comparison.is_slower and not force:
         raise typer.Exit(1)

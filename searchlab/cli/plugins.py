@@ -243,9 +243,11 @@ def check(
         _say_result(result)
         results.append(result)
     pass_count = sum(result.status == "pass" for result in results)
-    failed = [result.name for result in results if result.status == "FAIL"]
-    out.print(f"{pass_count} of {len(results)} checks pass" + (f"; {', '.join(failed)} failed" if failed else ""))
-    if failed:
+    failed_names = [result.name for result in results if result.status == "FAIL"]
+    out.print(
+        f"{pass_count} of {len(results)} checks pass" + (f"; {', '.join(failed_names)} failed" if failed_names else "")
+    )
+    if failed_names:
         raise typer.Exit(1)
 
 

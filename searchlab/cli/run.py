@@ -128,7 +128,7 @@ def run(
         return
     if not quiet and any(not run.settings.replays for run in runs):
         say(f"see the results so far in a browser: searchlab watch {directory}", err)
-    failed = summary = None
+    failure = summary = None
     with interruptible():
         try:
             results = loaded_study.run(
@@ -140,20 +140,20 @@ def run(
                 progress=progress_console(quiet, verbose, notes),
             )
         except RunsFailed as error:
-            failed = error
+            failure = error
         if parts == 1:
             try:
                 with nullcontext() if quiet else working("writing the report"):
                     summary = report_on_study(loaded_study, directory)
             except SearchlabError:
-                if failed is None:
+                if failure is None:
                     raise
     if summary is not None and as_json:
         say_json(summary.to_json())
     elif summary is not None:
         show_report(summary, directory / "report", full=full)
-    if failed is not None:
-        raise failed
+    if failure is not None:
+        raise failure
     if parts > 1:
         say(
             f"all {len(results)} runs of shard {part} of {parts} are complete in {directory}. "
@@ -179,7 +179,7 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     own_runs, all_runs = ([replace(run, log=directory / run.log) for run in group] for group in (runs, study.plan()[0]))
     opened_runs = open_runs(own_runs, all_runs, on_this_machine, refuse)
     logs = [(run, run.existing_log) for run in opened_runs]
-    unchecked = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]
+    changes = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]
     runs_by_log = {run.log: run for run in study.planned_runs()}
     statuses = [
         RunStatus.from_log(runs_by_log[run.log.as_posix()], log) for run, (_, log) in zip(runs, logs, strict=True)
@@ -188,10 +188,10 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     if refusals:
         more = f" ({len(refusals) - 1} other logs cannot be continued either)" if len(refusals) > 1 else ""
         say(f"note: {refusals[0]}{more}", notes)
-    if unchecked:
+    if changes:
         say(
-            f"note: {counted(len(unchecked), 'log')} will first be compared with what today's code does, since these "
-            f"have changed: {unchecked[0]}",
+            f"note: {counted(len(changes), 'log')} will first be compared with what today's code does, since these "
+            f"have changed: {changes[0]}",
             notes,
         )
     forecasts = forecast(statuses)

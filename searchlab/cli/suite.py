@@ -111,8 +111,8 @@ def suite_info(
     if as_json:
         say_json([card.to_json() for card in cards])
         return
-    mixed = len({card.info.log.unit for card in cards}) > 1
-    best = "best" if mixed else cards[0].info.log.unit
+    has_several_units = len({card.info.log.unit for card in cards}) > 1
+    best = "best" if has_several_units else cards[0].info.log.unit
     columns = ("table", "split", "configs", "failed", best, "noise", "after 100 draws", "draws to 5 %")
     rows = (
         (
@@ -120,7 +120,7 @@ def suite_info(
             card.table.entry.split,
             f"{card.info.configs:,}",
             f"{card.info.failed:,}",
-            f"{card.info.best:,.1f}" + (f" {card.info.log.unit}" if mixed else ""),
+            f"{card.info.best:,.1f}" + (f" {card.info.log.unit}" if has_several_units else ""),
             "" if card.info.noise is None else f"{100 * card.info.noise:.1f} %",
             f"+{100 * card.distances[100]:.1f} %" if card.draws else "",
             f"{card.draws[0]:.0f}, {card.draws[1]}" if card.draws else "",
@@ -238,10 +238,10 @@ def _protocol_notes(new: Trajectories, opponents: Sequence[str], directory: Path
             f"you have run {new.test_uses} variants of {new.policy.name} on the test split of {new.suite}; the "
             f"protocol allows only one, which is chosen on the dev split, and the result records this number"
         )
-    if unregistered := [name for name in opponents if (new.strategy, name) not in new.contrasts]:
+    if unregistered_names := [name for name in opponents if (new.strategy, name) not in new.contrasts]:
         yield (
-            f"the runs in {directory} began before the comparison with {', '.join(unregistered)} was registered; use "
-            f"a different --out to register it"
+            f"the runs in {directory} began before the comparison with {', '.join(unregistered_names)} was "
+            f"registered; use a different --out to register it"
         )
 
 

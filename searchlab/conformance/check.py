@@ -218,19 +218,19 @@ def time_limit(seconds: float) -> Iterator[None]:
 # --- observing a plug-in -----------------------------------------------------------------------------
 
 
-def check_constructor(cls: type[Any], fixed: int, *, seeded: bool) -> None:
+def check_constructor(cls: type[Any], positional: int, *, seeded: bool) -> None:
     """Raise Breach unless a constructor has ``fixed`` positional parameters, followed by named options with defaults.
 
     ``seed`` (required if ``seeded``) and ``cost_model`` need no defaults.
     """
     parameters = list(inspect.signature(cls).parameters.values())
     by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    for parameter in parameters[:fixed]:
+    for parameter in parameters[:positional]:
         if parameter.kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
             raise Breach(f"its constructor must accept {parameter.name!r} by position, but accepts it as {parameter}")
-    if len(parameters) < fixed:
+    if len(parameters) < positional:
         raise Breach(f"its constructor accepts too few arguments: {inspect.signature(cls)}")
-    for parameter in parameters[fixed:]:
+    for parameter in parameters[positional:]:
         if parameter.kind not in by_name:
             raise Breach(f"its constructor accepts {parameter}, so a misspelled option would be silently ignored")
         if parameter.default is inspect.Parameter.empty and parameter.name not in ("seed", "cost_model"):
@@ -248,12 +248,12 @@ def global_streams(seed: int, *, untouched: bool = False) -> Iterator[None]:
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)
-    seeded = _stream_states()
+    seeded_states = _stream_states()
     try:
         yield
-        changed = [name for name, state in _stream_states().items() if state != seeded[name]]
-        if untouched and changed:
-            raise Breach(f"it drew from or seeded the global random stream of {changed[0]}")
+        changed_streams = [name for name, state in _stream_states().items() if state != seeded_states[name]]
+        if untouched and changed_streams:
+            raise Breach(f"it drew from or seeded the global random stream of {changed_streams[0]}")
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])

@@ -454,10 +454,10 @@ def policy_checks(
     return [Check(rule, subject) for rule in RULES]
 
 
-def _small(space: PluginSpec, supported: SpaceSubject) -> dict[str, SpaceSubject]:
+def _small(space: PluginSpec, own_subject: SpaceSubject) -> dict[str, SpaceSubject]:
     """Return the given space if it is small; if not, the space for the first tiny workload that makes it small."""
-    tiny = (SpaceSubject.from_spec(space, parse_workload(text), supported.target) for text in TINY_WORKLOADS)
-    for subject in (supported, *tiny):
+    tiny = (SpaceSubject.from_spec(space, parse_workload(text), own_subject.target) for text in TINY_WORKLOADS)
+    for subject in (own_subject, *tiny):
         with suppress(SearchlabError):
             if (size := subject.space.size(MAX_SIZE_TO_EXHAUST)) is not None and size <= MAX_SIZE_TO_EXHAUST:
                 return {str(subject.workload): subject}

@@ -257,8 +257,8 @@ def enumerates(space: SpaceSubject) -> None:
         if len(set(configs)) < len(configs):
             twice = next(config for config, count in Counter(configs).items() if count > 1)
             raise Breach(f"the first {len(configs)} configs contain {twice.to_json()} twice")
-        if outside := [config for config in configs if config not in space.space]:
-            raise Breach(f"it yields {outside[0].to_json()}, which is not a member")
+        if foreign_configs := [config for config in configs if config not in space.space]:
+            raise Breach(f"it yields {foreign_configs[0].to_json()}, which is not a member")
         size = space.space.size(limit - 1)
         if ((size is not None and size < limit) or len(configs) < limit) and size != len(configs):
             raise Breach(f"it yields {len(configs)} configs, but size is {size}")

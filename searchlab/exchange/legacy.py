@@ -309,9 +309,9 @@ def _topi_conv2d(args: Sequence[Any], depthwise: bool) -> Workload:
         groups, co, inner = co, co * inner, 1
     if inner * groups != ci or weight_dtype != dtype or ACCUMULATED_IN[dtype] != out_dtype:
         raise ValueError("unsupported groups or dtypes")
-    dilated = _pair(dilation[0]) if dilation else (1, 1)
+    dilation_pair = _pair(dilation[0]) if dilation else (1, 1)
     sides: Any = _pair(padding) if type(padding) is int or len(padding) != 4 else tuple(padding)
-    return conv2d(n, h, w, co, ci, kh, kw, _pair(strides), sides, dilated, dtype, groups=groups)
+    return conv2d(n, h, w, co, ci, kh, kw, _pair(strides), sides, dilation_pair, dtype, groups=groups)
 
 
 def _topi_dense(args: Sequence[Any]) -> Workload:

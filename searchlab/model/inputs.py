@@ -75,8 +75,8 @@ def random_inputs(inputs: Sequence[Input], rng: np.random.Generator) -> Iterator
         if "float" not in dtype:
             yield rng.integers(0, 2, sizes).astype(dtype)
             continue
-        summed = max(1, int(np.prod(sizes[1:], dtype=int))) if len(sizes) > 1 else 1
-        yield (rng.standard_normal(sizes) / np.sqrt(summed)).astype(dtype)
+        terms = max(1, int(np.prod(sizes[1:], dtype=int))) if len(sizes) > 1 else 1
+        yield (rng.standard_normal(sizes) / np.sqrt(terms)).astype(dtype)
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
@@ -151,14 +151,14 @@ def bind_weights(module: tvm.IRModule, path: Path) -> tvm.IRModule:
     return relax.transform.BindParams(entry, arrays)(module)
 
 
-def describe_weights(lowered: tvm.IRModule) -> str:
+def describe_weights(module: tvm.IRModule) -> str:
     """Return what a lowered model computes from its weights in every run, or "" if none of them is a parameter.
 
     Parameters count as weights if they follow the inputs that the attribute ``num_input`` of the function counts.
     """
     from tvm import relax
 
-    function = lowered[entry_of(lowered)]
+    function = module[entry_of(module)]
     if not function.attrs or "num_input" not in function.attrs:
         return ""
     weights = list(function.params)[int(function.attrs["num_input"]) :]

@@ -191,8 +191,8 @@ def tune_model(
     plugin, scheduler_class = SCHEDULERS.resolve(scheduler)
     SCHEDULERS.check_class(plugin.name, scheduler_class)
     SCHEDULERS.check_options(plugin.name, scheduler_class, plugin.options)
-    settings, resolved = _settings_and_target(measure, target)
-    use_threads_of(resolved)  # before TVM starts its threads to fold constants
+    settings, resolved_target = _settings_and_target(measure, target)
+    use_threads_of(resolved_target)  # before TVM starts its threads to fold constants
     module = to_module(mod, "tune_model")
     untuned = lower(module)
     if compile:
@@ -201,7 +201,7 @@ def tune_model(
     with _naming_the_directory():
         tasks, runs, left_out = plan_tasks(
             tasks_of(untuned),
-            resolved,
+            resolved_target,
             Strategy.from_specs(policy, cost_model, features),
             spaces,
             settings,
@@ -224,10 +224,12 @@ def tune_model(
     faster = [
         result for result, cost in zip(results.values(), untuned_costs, strict=True) if _best_seconds(result) < cost
     ]
-    tuned_module = apply_history_best(untuned, faster, resolved) if faster else untuned
+    tuned_module = apply_history_best(untuned, faster, resolved_target) if faster else untuned
     comparison = library = None
     if compile:
-        comparison, library = _compare_and_export(module, tuned_module, resolved, Path(out) / LIBRARY, seed, force)
+        comparison, library = _compare_and_export(
+            module, tuned_module, resolved_target, Path(out) / LIBRARY, seed, force
+        )
     costs = dict(zip(results, untuned_costs, strict=True))
     return TunedModel(tuned_module, tasks, results, costs, left_out, decisions, comparison, library)
 
@@ -236,8 +238,8 @@ def _settings_and_target(
     measure: Settings | Mapping[str, Any] | None, target: str | Mapping[str, Any] | Target | None
 ) -> tuple[Settings, Target]:
     settings = settings_for(None, measure)
-    resolved = resolve_target(settings.default_target() if target is None else target)
-    return (default_settings(resolved) if measure is None else settings), resolved
+    resolved_target = resolve_target(settings.default_target() if target is None else target)
+    return (default_settings(resolved_target) if measure is None else settings), resolved_target
 
 
 def _check_trials(trials: int, batch: int, tasks: int, left_out: Mapping[str, str]) -> None:

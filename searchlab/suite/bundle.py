@@ -322,9 +322,9 @@ def bundle_problems(bundle: Bundle, suite: Suite) -> Iterator[str]:
 
 
 def _tuning_problems(submission: Submission, suite: Suite) -> Iterator[str]:
-    allowed = {f"{suite.spec.version}/{name}" for name, split in split_of(suite).items() if split == "dev"}
+    allowed_names = {f"{suite.spec.version}/{name}" for name, split in split_of(suite).items() if split == "dev"}
     for name in submission.tuned_on:
-        if name.partition("/")[0] == suite.spec.version and name not in (f"{suite.spec.version}/dev", *allowed):
+        if name.partition("/")[0] == suite.spec.version and name not in (f"{suite.spec.version}/dev", *allowed_names):
             yield f"it was tuned on {one_line(name)}; only tables of {suite.spec.version}/dev may be used"
     if bool(submission.tuned_on) == (submission.track == "as published"):
         names = f"lists {one_line(', '.join(submission.tuned_on))}" if submission.tuned_on else "lists none"
@@ -367,8 +367,8 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
                 continue
             for run in runs:
                 table.check(result, run)
-                required = min(spec.trials, len(table.log.records))
-                if len(run.configs) > spec.trials or (len(run.configs) < required and not run.ended):
+                trial_count = min(spec.trials, len(table.log.records))
+                if len(run.configs) > spec.trials or (len(run.configs) < trial_count and not run.ended):
                     yield f"its run on {name} with seed {run.seed} has {len(run.configs)} trials, not {spec.trials}"
         except SearchlabError as error:
             yield str(error)
@@ -376,5 +376,5 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
         area = float(table.areas(result).mean())
         if abs(area - areas.get(name, -1.0)) > 10**-DIGITS:
             yield f"its area on {name} is {areas.get(name)}, but {area:.{DIGITS}f} follows from its runs"
-    if unexpected := set(areas) - set(result.tables):
-        yield f"it states areas on {one_line(listed(sorted(unexpected)))}, where it has no runs"
+    if extra_tables := set(areas) - set(result.tables):
+        yield f"it states areas on {one_line(listed(sorted(extra_tables)))}, where it has no runs"

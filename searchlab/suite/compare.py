@@ -134,8 +134,8 @@ def compare(
     Raises:
         SearchlabError: If two results have the same name.
     """
-    registered = tuple(pair for result in new for pair in result.contrasts)
-    results = [*new, *(msgspec.structs.replace(result, contrasts=registered) for result in baseline_runs)]
+    contrasts = tuple(pair for result in new for pair in result.contrasts)
+    results = [*new, *(msgspec.structs.replace(result, contrasts=contrasts) for result in baseline_runs)]
     names = [result.strategy for result in results]
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
         raise SearchlabError(

@@ -153,13 +153,13 @@ class ConfinedReplayer(Replayer):
         try:
             answer = self._exchange(request)
             while answer.ended is None and not (problem := problem or answer.error):
-                proposed = [recorded_table.positions.get(Config(values), -1) for values in answer.configs]
-                if min(proposed, default=-1) < 0 or len({*positions, *proposed}) < len(positions) + len(proposed):
+                proposals = [recorded_table.positions.get(Config(values), -1) for values in answer.configs]
+                if min(proposals, default=-1) < 0 or len({*positions, *proposals}) < len(positions) + len(proposals):
                     problem = "it proposes a config that is not in the table, or one twice"
                     answer = self._exchange(None)  # ends the run
                     continue
-                positions += proposed
-                sources = proposed if order is None else order[proposed].tolist()
+                positions += proposals
+                sources = proposals if order is None else order[proposals].tolist()
                 measurements = measurer.measure(space_choice.space, [configs[position] for position in sources])
                 answer = self._exchange(list(measurements))
             self._receive()  # the run's processes have ended
@@ -369,8 +369,8 @@ def _without(path: Path, hidden_directories: Sequence[Path]) -> Iterator[Path]:
         if not any(path.is_relative_to(directory) for directory in hidden_directories):
             yield path
     elif path not in hidden_directories:
-        for inside in path.iterdir():
-            yield from _without(inside, hidden_directories)
+        for child in path.iterdir():
+            yield from _without(child, hidden_directories)
 
 
 def _perform(request: _Request, space_choice: SpaceChoice, inbox: IO[bytes], outbox: IO[bytes]) -> None:

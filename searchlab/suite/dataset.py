@@ -99,15 +99,15 @@ def _record_set(card: TableCard) -> dict[str, Any]:
     name = card.table.entry.name
     fields = []
     for column in parquet.read_schema(card.table.file):
-        repeated = pa.types.is_list(column.type)
-        kind = str(column.type.value_type if repeated else column.type)
+        is_list = pa.types.is_list(column.type)
+        kind = str(column.type.value_type if is_list else column.type)
         fields.append(
             {
                 "@type": "cr:Field",
                 "@id": f"{name}/{column.name}",
                 "name": column.name,
                 "dataType": _TYPES.get(kind, "sc:Text"),
-                **({"repeated": True} if repeated else {}),
+                **({"repeated": True} if is_list else {}),
                 "source": {"fileObject": {"@id": f"{name}.parquet"}, "extract": {"column": column.name}},
             }
         )

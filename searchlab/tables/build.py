@@ -32,7 +32,7 @@ from ..schema import convert
 from ..space import Space
 from ..target import Target
 from ..workload import Workload
-from .passes import OnBlock, ProgramReadings, PassTimer
+from .passes import OnBlock, PassTimer, ProgramReadings
 
 DEFAULT_PASSES = 3
 """The default number of passes over all programs."""

@@ -94,8 +94,8 @@ class _RecordedTrials:
     def __init__(self, path: Path) -> None:
         log = read_log(path)
         self.path, self.result, self.workload = path, Result(log), log.header.workload
-        measured = [trial for trial in log.trials if not trial.measurement.nearest]
-        self.configs, self.scores = [trial.config for trial in measured], scores_of(measured)
+        trials = [trial for trial in log.trials if not trial.measurement.nearest]
+        self.configs, self.scores = [trial.config for trial in trials], scores_of(trials)
         if (successful := int(np.count_nonzero(self.scores))) < MIN_TRIALS:
             raise SearchlabError(
                 f"{path} has {successful} successful trials, but at least {MIN_TRIALS} are needed to judge a cost model"
@@ -120,8 +120,8 @@ def _within_task(
     for number, trials in enumerate(recorded_trials):
         n = len(trials.configs)
         order = np.random.default_rng([seed, number]).permutation(n)
-        cut = min(max(round(fraction * n), 1), n - 1)
-        train, test = np.sort(order[:cut]), np.sort(order[cut:])
+        train_count = min(max(round(fraction * n), 1), n - 1)
+        train, test = np.sort(order[:train_count]), np.sort(order[train_count:])
         extract = make_features(features, trials.result.space)
         extract.learn([trials.configs[i] for i in train])
         rows = extract(trials.configs)
@@ -154,10 +154,10 @@ def _evaluate(model: Plugin, features: str, seed: int, k: int, part: _Part) -> I
     train_seconds = time.perf_counter() - start
     for trials, rows, scores in part.tests:
         start = time.perf_counter()
-        predicted = predictions(cost_model, rows)
+        predicted_scores = predictions(cost_model, rows)
         predict_seconds = time.perf_counter() - start
         quality = model_quality(
-            predicted, scores, min(k, len(scores)), train_seconds=train_seconds, predict_seconds=predict_seconds
+            predicted_scores, scores, min(k, len(scores)), train_seconds=train_seconds, predict_seconds=predict_seconds
         )
         yield HeldOut(model, trials.path, trials.workload, quality)
 
