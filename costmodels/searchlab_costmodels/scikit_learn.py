@@ -52,8 +52,8 @@ class Preparation:
 
     def __call__(self, features: Floats) -> Floats:
         absent = np.isnan(features)
-        filled = np.where(absent, self.fill, features)
-        return (np.concatenate([filled, absent[:, self.indicator_columns]], axis=1) - self.mean) / self.scale
+        imputed_features = np.where(absent, self.fill, features)
+        return (np.concatenate([imputed_features, absent[:, self.indicator_columns]], axis=1) - self.mean) / self.scale
 
 
 class ScikitLearn(CostModel):

@@ -302,8 +302,8 @@ class Posterior:
 
 def squared_distances(a: Floats, b: Floats) -> Floats:
     """Return the squared Euclidean distances between the rows of ``a`` and ``b``, of shape (len(a), len(b))."""
-    between = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b) - 2 * (a @ b.T)
-    distances: Floats = np.maximum(between, 0.0)
+    differences = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b) - 2 * (a @ b.T)
+    distances: Floats = np.maximum(differences, 0.0)
     return distances
 
 

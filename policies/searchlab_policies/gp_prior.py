@@ -235,8 +235,8 @@ class LearntPrior:
 
     def __call__(self, space: Space, configs: Sequence[Config]) -> Floats:
         """Return the predicted normal scores of ``configs``, of shape (n,); the lowest are the fastest."""
-        predicted: Floats = self._trees.predict(self._rows(_describe(space, configs)))
-        return predicted
+        predictions: Floats = self._trees.predict(self._rows(_describe(space, configs)))
+        return predictions
 
     def _rows(self, descriptions: Sequence[Mapping[object, float]]) -> Floats:
         return np.array([[row.get(part, -8.0) for part in self._parts] for row in descriptions])

@@ -165,9 +165,9 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
 
     def _move(self, copy: Copy) -> bool:
         """Move ``copy`` to the best config of its generation, and return whether it continues."""
-        measured = [self._by_config[config] for config in copy.selected if config in self._by_config]
+        trials = [self._by_config[config] for config in copy.selected if config in self._by_config]
         best = min(
-            [*([copy.current] if copy.keeps_current else []), *measured], key=lambda t: t.cost, default=copy.current
+            [*([copy.current] if copy.keeps_current else []), *trials], key=lambda t: t.cost, default=copy.current
         )
         change = best.cost / copy.current.cost - 1 if math.isfinite(copy.current.cost) else math.inf
         if best is copy.current or abs(change) < MIN_IMPROVEMENT:
@@ -218,21 +218,21 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
     def _train(self) -> RandomForestClassifier | None:
         """Return a forest trained on all trials, or None if all or none of them are good."""
         costs = np.array([self._label(trial) for trial in self.trials])
-        works = np.isfinite(costs)
-        if not works.any():
+        is_working = np.isfinite(costs)
+        if not is_working.any():
             return None
-        threshold = np.quantile(costs[works], self.quantile)
-        good = costs <= threshold
-        if good.all():
+        threshold = np.quantile(costs[is_working], self.quantile)
+        is_good = costs <= threshold
+        if is_good.all():
             return None
         from sklearn.ensemble import RandomForestClassifier
 
         weights = np.ones(len(costs))
-        distances: Floats = np.maximum(LEAST_WEIGHT, 1e3 * (threshold - costs[good]))
-        weights[good] = distances / distances.mean()
+        distances: Floats = np.maximum(LEAST_WEIGHT, 1e3 * (threshold - costs[is_good]))
+        weights[is_good] = distances / distances.mean()
         forest = RandomForestClassifier(criterion="log_loss", random_state=library_seed(self.seed), n_jobs=1)
         rows = np.array([self.space.features(trial.config) for trial in self.trials], dtype=np.float32)
-        return forest.fit(rows, good, sample_weight=weights)
+        return forest.fit(rows, is_good, sample_weight=weights)
 
     def _label(self, trial: Trial) -> float:
         if self.fixed or not math.isfinite(trial.cost):

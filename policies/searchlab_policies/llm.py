@@ -134,8 +134,8 @@ class Llm(NeverTwice):
 
     def prompt(self, n: int) -> str:
         """Return the request for ``n`` configs, which depends only on the trials and on what is being measured."""
-        measured = {trial.config for trial in self.trials}
-        pending = [config for config in self.seen if config not in measured]
+        measured_configs = {trial.config for trial in self.trials}
+        pending = [config for config in self.seen if config not in measured_configs]
         ranked = successes(self.trials)
         sections = [
             f"Computation: {self.space.workload}\nTarget: {self.space.target}",

@@ -88,8 +88,8 @@ class OnePlusOne(NeverTwice, needs_asks=True):
         mask = np.zeros(len(knobs), dtype=bool)
         while not mask.any():
             mask = rng.random(len(knobs)) <= rate
-        mutated = [knob for knob, is_mutated in zip(knobs, mask, strict=True) if is_mutated]
-        new_values = {knob.name: knob.redraw(self.parent[knob.name], rng) for knob in mutated}
+        redrawn_knobs = [knob for knob, is_mutated in zip(knobs, mask, strict=True) if is_mutated]
+        new_values = {knob.name: knob.redraw(self.parent[knob.name], rng) for knob in redrawn_knobs}
         return self.space.repair({**self.parent, **new_values}, rng)
 
     def tell(self, trials: Sequence[Trial]) -> None:

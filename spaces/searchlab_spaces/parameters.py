@@ -178,8 +178,8 @@ class Parameters(ProductSpace):
         from tvm.s_tir import Schedule
 
         schedule = Schedule(self.workload.module)
-        returned = call_with(partial(self._schedule, schedule), config)
-        return returned if isinstance(returned, Schedule) else schedule
+        result = call_with(partial(self._schedule, schedule), config)
+        return result if isinstance(result, Schedule) else schedule
 
     @cached_property
     def fingerprint(self) -> str:
@@ -429,8 +429,8 @@ class _Restricted(_Tree):
         """Return a message that names the first restriction that excludes all configs that the previous ones allow."""
         if earlier := restrictions[:-1]:
             _Restricted(self.axes, earlier)  # raises the message about these if they exclude all configs
-        excluded = "all configs that the other restrictions allow" if earlier else "all configs"
-        return f"no config satisfies the restrictions: {restrictions[-1].text!r} excludes {excluded}"
+        exclusion = "all configs that the other restrictions allow" if earlier else "all configs"
+        return f"no config satisfies the restrictions: {restrictions[-1].text!r} excludes {exclusion}"
 
     def node(self, depth: int, part: Part) -> _Node:
         if (depth, part) not in self._nodes:

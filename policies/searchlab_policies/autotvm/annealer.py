@@ -40,14 +40,15 @@ class Annealer:
             for point in points:
                 if point not in knobs:
                     knobs[point] = self.space.knobs(point)
-            moved = [walk(self.space, point, knobs[point], rng) for point in points]
-            new = predict_scores(model.predict, moved, predictions)
-            accepted = rng.random(len(points)) < np.exp(np.minimum((new - scores) / (temperature + 1e-5), 1))
+            neighbours = [walk(self.space, point, knobs[point], rng) for point in points]
+            new = predict_scores(model.predict, neighbours, predictions)
+            is_accepted = rng.random(len(points)) < np.exp(np.minimum((new - scores) / (temperature + 1e-5), 1))
             points = [
-                neighbour if yes else current for neighbour, current, yes in zip(moved, points, accepted, strict=True)
+                neighbour if accept else current
+                for neighbour, current, accept in zip(neighbours, points, is_accepted, strict=True)
             ]
-            scores = np.where(accepted, new, scores)
-            if best.offer(moved, new):
+            scores = np.where(is_accepted, new, scores)
+            if best.offer(neighbours, new):
                 changed = step
             step += 1
             temperature -= cooling

@@ -102,10 +102,10 @@ class AutoTVMGenetic(NeverTwice):
     def _child(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
         names = list(a)
         first = set(names[: int(rng.integers(max(1, len(names))))])
-        crossed = {**a, **{name: value for name, value in b.items() if name not in first}}
+        inherited = {**a, **{name: value for name, value in b.items() if name not in first}}
 
         def choose(knob: Knob) -> Value:
-            value = crossed.get(knob.name)
+            value = inherited.get(knob.name)
             if value is None or value not in knob.choices or rng.random() < self.mutation_prob:
                 return knob.choices[int(rng.integers(len(knob.choices)))]
             return value

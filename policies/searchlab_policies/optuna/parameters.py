@@ -120,8 +120,8 @@ def choose(knob: Knob, parts: Sequence[Part], suggest: Callable[[Part], Value]) 
     """Return the choice with the suggested parts, each replaced with the nearest value that earlier parts allow."""
     choices = list(knob.choices)
     for part in parts:
-        suggested = part.values.index(suggest(part))
+        suggestion = part.values.index(suggest(part))
         possible = {part.extract(value) for value in choices}
-        near = min(range(len(part.values)), key=lambda i: (part.values[i] not in possible, abs(i - suggested)))
+        near = min(range(len(part.values)), key=lambda i: (part.values[i] not in possible, abs(i - suggestion)))
         choices = [value for value in choices if part.extract(value) == part.values[near]]
     return choices[0]

@@ -247,14 +247,14 @@ class GuidedGemm(ProductSpace):
         With two multiply-adds per cycle and a latency of four cycles, eight independent sums hide the latency; that is
         half of the smallest register file.
         """
-        computed = {}
+        sizes = {}
         for nr in widths:
             vectors = nr // self.lanes
             highest = min((registers - 1) // vectors - 1, registers // 2)
             for mr in range(min(ceil(registers / 2 / vectors), rows), min(highest, rows) + 1):
-                computed[f"{mr}x{nr}"] = ceil(rows / mr) * mr * ceil(columns / nr) * nr
-        most = (1 + WASTE) * min(computed.values())
-        return (tile for tile, size in computed.items() if size <= most)
+                sizes[f"{mr}x{nr}"] = ceil(rows / mr) * mr * ceil(columns / nr) * nr
+        most = (1 + WASTE) * min(sizes.values())
+        return (tile for tile, size in sizes.items() if size <= most)
 
     def default_config(self) -> Config:
         """Return the config whose micro-tile fits in registers and does the most multiply-adds for each loaded element.

@@ -152,8 +152,8 @@ class Trace(Space):
         TVM's primitives. A trace whose decisions were changed keeps the steps that followed from the old decisions.
         """
         trace = schedule.trace
-        sampled = [inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING]
-        values = [decisions.as_value(inst.kind.name, inst.attrs, trace.get_decision(inst)) for inst in sampled]
+        samples = [inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING]
+        values = [decisions.as_value(inst.kind.name, inst.attrs, trace.get_decision(inst)) for inst in samples]
         pairs: list[tuple[str, Value]] = []
 
         def read(knob: Knob, position: int) -> Value:
