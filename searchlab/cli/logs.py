@@ -245,9 +245,9 @@ def table_build(
     study = table_study(
         source, space_plugin["name"], space_plugin["options"], target, json_object(measure, "--measure")
     )
-    planned, left_out = plan_tables(study, limit, seed)
+    runs, left_out = plan_tables(study, limit, seed)
     default = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
-    tables = runs_for_tables(planned, to, default, passes)
+    tables = runs_for_tables(runs, to, default, passes)
     for reason in left_out:
         say(f"note: {reason}")
     with interruptible(), RunProgress(out) as progress:

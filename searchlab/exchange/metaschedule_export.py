@@ -103,14 +103,14 @@ def _commit_log(database: JSONDatabase, result: Result) -> list[str]:
         trace = space.schedule(record.trial.config).trace
         for form in _relax_forms(space.workload):
             try:
-                replayed = _replay(trace, form)
+                form_schedule = _replay(trace, form)
             except (RuntimeError, ValueError, TypeError, LookupError) as error:
                 notes.append(
                     f"{log.path}: the best program was exported, but not for Relax, where its trace fails: "
                     f"{first_line(error)}"
                 )
             else:
-                _commit(database, log, space, record, form, replayed, seconds)
+                _commit(database, log, space, record, form, form_schedule, seconds)
     if left_out:
         notes.append(f"{log.path}: {left_out} trials without a measured program were omitted")
     return notes
@@ -202,17 +202,17 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
     if not isinstance(workload, Gemm | Conv2d) or isinstance(workload, Fused):
         return []
     passes = [relax.transform.FuseTransposeMatmul(), relax.transform.LegalizeOps()]
-    legal = tvm.ir.transform.Sequential(passes)(_graph(workload))
-    fused = tvm.ir.transform.Sequential(
+    legal_module = tvm.ir.transform.Sequential(passes)(_graph(workload))
+    fused_module = tvm.ir.transform.Sequential(
         [relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR()]
-    )(legal)
+    )(legal_module)
     forms: list[tvm.IRModule] = []
-    for module in (legal, fused):
+    for module in (legal_module, fused_module):
         functions = [function for function in module.functions.values() if isinstance(function, tvm.tirx.PrimFunc)]
         if len(functions) > 1:
             continue  # the epilogue is in other functions, which are not workloads
         form = tvm.IRModule({"main": _rename_to_match(functions[0], workload).with_attr("global_symbol", "main")})
-        if not any(structural_equal(form, other) for other in forms):
+        if not any(structural_equal(form, earlier_form) for earlier_form in forms):
             forms.append(form)
     return forms
 
@@ -236,7 +236,7 @@ def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
         relax.Var(argument.name, relax.TensorType(shapes[argument.name], argument.dtype))
         for argument in workload.arguments[:-1]
     ]
-    first, second, *added = operands
+    first, second, *addends = operands
     with builder.function("main", operands):
         with builder.dataflow():
             if isinstance(workload, Conv2d):
@@ -253,7 +253,7 @@ def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
                 if workload.nt:
                     second = builder.emit(relax.op.permute_dims(second))
                 result = relax.op.matmul(first, second, workload.out_dtype)
-            for operand in added:
+            for operand in addends:
                 result = relax.op.add(builder.emit(result), operand)
             if workload.relu:
                 result = relax.op.nn.relu(builder.emit(result))

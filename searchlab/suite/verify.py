@@ -110,16 +110,16 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
     split = split_of(suite)
     if (suite.directory / MANIFEST).exists():
         sealed_split = read_manifest(suite).split
-        if moved := sorted(name for name in sealed_split if name in split and split[name] != sealed_split[name]):
+        if moved_tables := sorted(name for name in sealed_split if name in split and split[name] != sealed_split[name]):
             raise SearchlabError(
-                f"the split of {suite.name} is frozen, but {', '.join(moved)} would move to the other side; create a "
-                f"new version of the suite"
+                f"the split of {suite.name} is frozen, but {', '.join(moved_tables)} would move to the other side; "
+                f"create a new version of the suite"
             )
     cards = suite.directory / "cards"
     try:
         cards.mkdir(exist_ok=True)
-        for old in cards.glob("*.md"):
-            old.unlink()
+        for card_path in cards.glob("*.md"):
+            card_path.unlink()
         table_cards = []
         for table in suite.tables:
             on_table(table.name)
@@ -203,21 +203,19 @@ def verify_result(
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
         return False
-    replayed = replay(suite, [result], digest=digest_of(directory / RESULT), seconds=seconds, trusted=trusted)
-    on_step(replayed.describe("runs"), replayed.problems)
-    return not replayed.problems
+    replay_result = replay(suite, [result], digest=digest_of(directory / RESULT), seconds=seconds, trusted=trusted)
+    on_step(replay_result.describe("runs"), replay_result.problems)
+    return not replay_result.problems
 
 
 def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
     files = files_of(suite)
-    missing = [f"{name} is missing; fetch it again" for name in manifest.files if name not in files]
-    foreign = [f"{name} is not in {MANIFEST}; remove it" for name in files if name not in manifest.files]
-    changed = [
-        f"{name} has changed: its SHA-256 is {now}, not {manifest.files[name]}; fetch it again"
-        for name, path in files.items()
-        if name in manifest.files and (now := digest_of(path)) != manifest.files[name]
-    ]
-    return missing + foreign + changed
+    problems = [f"{name} is missing; fetch it again" for name in manifest.files if name not in files]
+    problems += [f"{name} is not in {MANIFEST}; remove it" for name in files if name not in manifest.files]
+    for name, path in files.items():
+        if name in manifest.files and (digest := digest_of(path)) != manifest.files[name]:
+            problems.append(f"{name} has changed: its SHA-256 is {digest}, not {manifest.files[name]}; fetch it again")
+    return problems
 
 
 def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
@@ -241,14 +239,14 @@ def _table_problems(recorded_table: RecordedTable) -> list[str]:
     if space.builds_programs:
         rng = np.random.default_rng(int(table.digest[:16], 16))
         configs = list(recorded_table.positions)
-        unexpected = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
+        foreign_count = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
     else:
         members = set(space.enumerate())
-        unexpected = len(recorded_table.positions.keys() - members)
+        foreign_count = len(recorded_table.positions.keys() - members)
         if size != len(members):
             problems.append(f"{table.name} records that its space has {size} configs, but the space has {len(members)}")
-    if unexpected:
-        problems.append(f"{table.name} contains {unexpected} configs that are not in its space")
+    if foreign_count:
+        problems.append(f"{table.name} contains {foreign_count} configs that are not in its space")
     if size is None or len(recorded_table.positions) < size:
         problems.append(
             f"{table.name} contains only {len(recorded_table.positions)} of the {size} configs in its space"
@@ -325,8 +323,8 @@ class Replayer:
         if new_run == original:
             return ""
         run_title = f"{trajectories.strategy} over {table.table.name} with seed {original.seed}"
-        changed = version_changes(trajectories.versions)
-        note = f"; these versions have changed since: {', '.join(changed)}" if changed else ""
+        changes = version_changes(trajectories.versions)
+        note = f"; these versions have changed since: {', '.join(changes)}" if changes else ""
         for trial, (before, after) in enumerate(zip(original.configs, positions, strict=False)):
             if before != after:
                 return f"{run_title}: trial {trial} was config {before} of the table, but is now config {after}{note}"
@@ -443,11 +441,11 @@ def check_baselines(
         if marker.exists():
             continue
         say(f"checking that {baseline.strategy} still proposes what its recorded runs contain, once")
-        replayed = replay(suite.part(None), [baseline], digest=marker.name, seconds=CHECK_SECONDS)
-        if replayed.problems:
+        replay_result = replay(suite.part(None), [baseline], digest=marker.name, seconds=CHECK_SECONDS)
+        if replay_result.problems:
             raise SearchlabError(
                 f"the baseline {baseline.strategy} of {suite.spec.version} is not what its code does now: "
-                f"{replayed.problems[0]}; use the code that recorded it, or record it again (`searchlab suite "
+                f"{replay_result.problems[0]}; use the code that recorded it, or record it again (`searchlab suite "
                 f"baselines`); `searchlab suite verify {suite.directory}` shows all differences"
             )
         with suppress(OSError):  # it is replayed again next time
@@ -493,10 +491,10 @@ def _draw_runs(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
 def _check_trusted(trajectories: Trajectories, trusted: Collection[str]) -> None:
     """Raise SearchlabError if ``trajectories`` uses code that is neither registered nor ``trusted``."""
     code = unregistered_code([[plugin.name, plugin.options] for plugin in trajectories.plugins])
-    unknown = [name for name in code if name not in trusted]
-    if unknown and not trusts():
-        options = " ".join(f"--policy {name}" for name in dict.fromkeys([*trusted, *unknown]))
+    unknown_names = [name for name in code if name not in trusted]
+    if unknown_names and not trusts():
+        options = " ".join(f"--policy {name}" for name in dict.fromkeys([*trusted, *unknown_names]))
         raise SearchlabError(
-            f"{trajectories.strategy} uses {', '.join(unknown)}, which no installed package registers; install the "
-            f"package that provides it, or pass {options} if you trust it"
+            f"{trajectories.strategy} uses {', '.join(unknown_names)}, which no installed package registers; install "
+            f"the package that provides it, or pass {options} if you trust it"
         )
