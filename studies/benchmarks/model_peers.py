@@ -74,16 +74,19 @@ def inverted_residuals(
 
 
 Layer = tuple["Tensor", "Tensor"]
+"""The weight and the bias of a linear layer."""
+
+HEADS = 12
 
 
 def attention(x: Tensor, layers: Sequence[Layer], mask: Tensor | None = None) -> Tensor:
     from torch.nn.functional import linear, scaled_dot_product_attention
 
-    split = (*x.shape[:2], 12, -1)
-    *heads, out = layers
-    query, key, value = (linear(x, *layer).reshape(split).transpose(1, 2) for layer in heads)
-    mixed = scaled_dot_product_attention(query, key, value, mask)
-    return linear(mixed.transpose(1, 2).reshape(x.shape), *out)
+    *projections, output = layers
+    shape = (*x.shape[:2], HEADS, -1)
+    query, key, value = (linear(x, *layer).reshape(shape).transpose(1, 2) for layer in projections)
+    values = scaled_dot_product_attention(query, key, value, mask)
+    return linear(values.transpose(1, 2).reshape(x.shape), *output)
 
 
 def transformer(weights: Weights, x: Tensor) -> Tensor:
