@@ -306,7 +306,7 @@ class Comparison:
         if figures:
             save_charts(out, self.charts, figures)
         page = out / "report.html"
-        write_file(page, render_page(self), under=out)
+        write_file(page, render_page(self.summary, self.runs, self.charts), under=out)
         return page
 
     def __repr__(self) -> str:

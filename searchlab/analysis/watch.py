@@ -245,7 +245,8 @@ class WatchServer(ThreadingHTTPServer):
         with warnings.catch_warnings(record=True) as records:
             warnings.simplefilter("always", SearchlabWarning)
             try:
-                page = render_page(Comparison(self._read(*paths), planned_claims(*paths)), version)
+                comparison = Comparison(self._read(*paths), planned_claims(*paths))
+                page = render_page(comparison.summary, comparison.runs, comparison.charts, version)
                 self.page, self.version, problems = page.encode(), version, []
             except Exception as error:  # plug-ins and libraries may raise anything; the last page stays
                 problems = [str(error) if isinstance(error, SearchlabError) else describe(error)]

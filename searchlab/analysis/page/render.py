@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -26,24 +26,22 @@ from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..knobs import MeasuredSpace
 from ..measures import Cell, Head, Row, Table, Tables, make_table
-from ..model import Contrast, WorkloadSummary, find_contrast
+from ..model import Contrast, Summary, WorkloadSummary, find_contrast
 from ..runs import RANDOM, BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
 from ..verdict import SO_FAR, answer_word
 from ..words import area_text, counted, listed, number_ranges, number_text, percent
 
-if TYPE_CHECKING:
-    from ..comparison import Comparison
-
 WATCH = "watch.js"  # the script of pages that are served
 
 
-def render_page(comparison: Comparison, version: str = "") -> str:
-    """Render the page of a report. Equal comparisons yield equal pages.
+def render_page(
+    summary: Summary, runs: ComparedRuns, charts: Mapping[str, Mapping[str, Chart]], version: str = ""
+) -> str:
+    """Render the page of a report on ``runs``. Equal arguments yield equal pages.
 
     ``version`` is that of a page that is served, which follows its study; see :func:`waiting_page`.
     """
-    summary, charts = comparison.summary, comparison.charts
-    styles = LineStyles.from_summary(summary, comparison.runs)
+    styles = LineStyles.from_summary(summary, runs)
     templates = environment()
     templates.globals |= {
         "numbers": {name: number for number, name in enumerate(styles.names)},
@@ -54,7 +52,7 @@ def render_page(comparison: Comparison, version: str = "") -> str:
         "so_far": SO_FAR,
     }
     sections = [
-        _section(item, comparison.runs[item.workload], charts[item.workload], f"w{number}")
+        _section(item, runs[item.workload], charts[item.workload], f"w{number}")
         for number, item in enumerate(summary.workloads)
     ]
     section_template = templates.get_template("section.html.jinja")
@@ -73,11 +71,11 @@ def render_page(comparison: Comparison, version: str = "") -> str:
         strategies=ranking(overall.strategies, overall.contrasts, ranks=overall.ranks) if overall else None,
         charts=charts,
         shared=compress_json(share_data(over_all, "all")),
-        knob=knob_that_matters_most(comparison.runs),
-        strategy_settings=describe_settings(comparison.runs),
+        knob=knob_that_matters_most(runs),
+        strategy_settings=describe_settings(runs),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
-            for path, text in read_study_copies(run.log.path for item in comparison.runs.values() for run in item.runs)
+            for path, text in read_study_copies(run.log.path for item in runs.values() for run in item.runs)
         ],
     )
 
