@@ -222,9 +222,9 @@ def run(
     compiled_model = CompiledModel(library)
     if inputs is None:
         arrays = list(random_inputs(compiled_model.signature.inputs, np.random.default_rng(seed)))
-        names = [str(model_input) for model_input in compiled_model.signature.inputs]
-        more = len(names) - MAX_INPUTS
-        say(f"random inputs: {', '.join(names[:MAX_INPUTS])}" + (f", and {more} more" if more > 0 else ""))
+        inputs_text = ", ".join(map(str, compiled_model.signature.inputs[:MAX_INPUTS]))
+        more = len(compiled_model.signature.inputs) - MAX_INPUTS
+        say(f"random inputs: {inputs_text}" + (f", and {more} more" if more > 0 else ""))
     else:
         arrays = compiled_model.order_inputs(read_arrays(inputs), inputs)
     results = compiled_model.run(arrays)

@@ -145,7 +145,7 @@ class _Measurement(msgspec.Struct):
     unit: Any = None
 
 
-class _Result(msgspec.Struct):
+class _T4Result(msgspec.Struct):
     """A config in a T4 file."""
 
     configuration: dict[str, Any]
@@ -297,7 +297,7 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
     rows: list[_MeasuredConfig] = []
     for number, item in enumerate(results, 1):
         problem = f"{path}, record {number} is damaged"
-        result = _convert(item, _Result, problem)
+        result = _convert(item, _T4Result, problem)
         config: dict[str, Any] = {name: _value(value) for name, value in result.configuration.items()}
         if not config or None in config.values() or (rows and config.keys() != rows[0].record.config.keys()):
             raise SearchlabError(
