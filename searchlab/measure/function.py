@@ -102,7 +102,8 @@ class _CallRunner(JobBatch[int]):
         return ()
 
     def receive(self, process: MeasuringWorker, index: int) -> None:
-        answer: Ran | Failed = process.recv(Ran, Failed)
+        answer = process.recv(Ran, Failed)
+        assert isinstance(answer, Ran | Failed)
         self.measurements[index] = measurement_of(answer, self.settings.statistic)
         self.mark_idle(process)
 
