@@ -156,6 +156,7 @@ def test_analysis_imports_only_the_log_and_its_parts() -> None:
         "options",
         "workload",
         "errors",
+        "notebook",
         "console",
         "units",
         "arrays",

@@ -121,9 +121,8 @@ class _Walk:
 
     def __init__(self) -> None:
         self.loops: list[Loop] = []
-        self._open_loops: dict[
-            int, Loop
-        ] = {}  # the loops around the current statement by variable, outermost loop first
+        # The loops around the current statement by variable, outermost loop first:
+        self._open_loops: dict[int, Loop] = {}
         self._accesses: Counter[str] = Counter()
 
     def statement(self, node: Any) -> None:
@@ -195,9 +194,8 @@ def _leave(loop: Loop, outer_loops: list[Loop]) -> None:
                 ancestor.touches[name].reuse *= loop.length
     loop.bottomup = max((touch.count * touch.reuse for touch in loop.touches.values()), default=-1)
     level = loop.parallel_level + 1
-    if (
-        outer_loops and outer_loops[-1].parallel_level == level
-    ):  # the body of parallel loops is their threads' reference
+    if outer_loops and outer_loops[-1].parallel_level == level:
+        # The body of parallel loops is their threads' reference.
         for ancestor in (ancestor for ancestor in outer_loops if ancestor.parallel_level == level):
             for name, touch in loop.touches.items():
                 ancestor.touches[name].thread_count, ancestor.touches[name].thread_reuse = -touch.count, -touch.reuse

@@ -13,8 +13,9 @@ from typing import Any, BinaryIO, TypeVar
 
 from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
+from ..measure.channel import Channel
 from ..measure.isolation import die_with
-from ..measure.process import Channel, Environment, Worker, WorkerDied, start_module
+from ..measure.process import Environment, Worker, WorkerDied, start_module
 from ..options import Count
 from .contract import RunExecutor, count_jobs
 

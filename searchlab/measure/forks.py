@@ -20,9 +20,10 @@ from collections.abc import Callable
 
 from threadpoolctl import threadpool_limits
 
+from .channel import Channel
 from .isolation import become_subreaper, isolate, kill_children
 from .messages import End, Fork, HasEnded
-from .process import MAX_MESSAGE_BYTES, Channel
+from .process import MAX_MESSAGE_BYTES
 
 _forks: set[int] = set()
 """The process IDs of the workers that are not known to have ended."""

@@ -102,7 +102,9 @@ class _CallRunner(JobBatch[int]):
         return ()
 
     def receive(self, process: MeasuringWorker, index: int) -> None:
-        self.measurements[index] = measurement_of(process.recv(Ran, Failed), self.settings.statistic)
+        answer = process.recv(Ran, Failed)
+        assert isinstance(answer, Ran | Failed)
+        self.measurements[index] = measurement_of(answer, self.settings.statistic)
         self.mark_idle(process)
 
     def on_worker_died(self, index: int, death: WorkerDied, seconds: float) -> None:

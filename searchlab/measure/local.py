@@ -16,11 +16,12 @@ from ..records import Failure, Measurement, Trial
 from ..space import Space
 from ..target import Target, check_runs_here
 from . import messages
+from .channel import Deadline
 from .code import Code, CodeFolder
 from .contract import CannotMeasure, MeasurementsByProgram, Remeasurer, RunSettings
 from .messages import Built, Failed, Ran, SetUpRunner, Work
 from .pool import BuildingMeasurer
-from .process import AnswerMismatch, AnswerT, Deadline, MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
+from .process import AnswerMismatch, AnswerT, MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
 
 
 class LocalSettings(RunSettings, frozen=True, tag="local"):
@@ -175,7 +176,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
 
     def _receive_answer(self, runner: MeasuringWorker, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
         """Return the next answer, or Failed if none arrives. A runner that cannot run another program is killed."""
-        limit = Deadline(timeout, runner)
+        limit = Deadline(timeout, runner.is_stopped)
         is_usable = False
         try:
             if not runner.answers_within(limit):

@@ -24,17 +24,16 @@ from ..target import Target, architecture
 from ..workload import pickle_with_code
 from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
+from .channel import Deadline, wait_for_answers
 from .contract import MeasurementsByProgram, Measurer, RunSettings
 from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
 from .process import (
     START_SECONDS,
-    Deadline,
     MeasuringWorker,
     WorkerDied,
     WorkerTimeout,
     failure_of,
     fork_server,
-    wait_for_answers,
 )
 
 FLUSHABLE_CPUS = ("x86_64", "aarch64")
@@ -168,7 +167,7 @@ class JobBatch(Generic[Job]):
 
     def mark_busy(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
         """Mark ``process`` as busy, and give it ``limit`` seconds to send its next answer."""
-        self.assignments[process] = Assignment(job, Deadline(limit, process))
+        self.assignments[process] = Assignment(job, Deadline(limit, process.is_stopped))
 
     def mark_idle(self, process: MeasuringWorker) -> None:
         """Make ``process`` idle, or replace it if a candidate has changed it."""

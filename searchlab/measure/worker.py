@@ -36,12 +36,12 @@ from ..units import RUNS, cost_of_value
 from ..workload import Packed, Workload, call_with, program_hash
 from ..workload.base import results_of
 from . import messages
+from .channel import Channel
 from .code import Code, Objects, device_name, device_of, error_text, link, load_objects, packed_inputs, to_code
 from .contract import RunSettings
 from .fleet import LOADER_FUNCTION, Address
 from .isolation import StateComparison, add_memory_limit, limit_memory
 from .messages import Answer, DeviceLost, DeviceUnfit, Done, Failed, Ran, Remeasured, Reply, SetUp, SetUpRunner, Work
-from .process import Channel
 
 COLD_SECONDS = 0.01
 """The time below which executions are timed by TVM's evaluator, which warms up and has no overhead."""

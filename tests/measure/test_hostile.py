@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from searchlab.errors import MAX_TEXT, shorten_text
+from searchlab.measure.channel import Channel, Deadline, wait_for_answers
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.measure.process import Channel, Deadline, wait_for_answers
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
