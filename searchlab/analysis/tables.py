@@ -94,7 +94,7 @@ def number_tables(summary: Summary, comparison: ComparedRuns) -> dict[str, Rows]
         [(row.strategy, overall.ranks[row.strategy], *row.cells) for row in overall.strategies] if overall else []
     )
     programs = [run.program for item in comparison.values() for run in item.runs if run.program]
-    contrasts = [contrast for item in [*items, *([overall] if overall else [])] for contrast in item.contrasts]
+    contrasts = [contrast for item in items for contrast in item.contrasts] + (overall.contrasts if overall else [])
     return {
         "summary": _in_units(Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies)),
         "runs": _in_units(Rows(RunRow._fields, run_rows(summary, comparison))),
