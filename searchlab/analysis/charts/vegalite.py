@@ -212,7 +212,8 @@ class LineChart:
 
     @cached_property
     def first(self) -> float:
-        return min(row["x"] for row in self.rows)
+        first: float = min(row["x"] for row in self.rows)
+        return first
 
     @cached_property
     def is_logarithmic(self) -> bool:
