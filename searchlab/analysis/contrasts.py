@@ -59,7 +59,7 @@ def compare_pairs(
         difference = paired_difference(*pair_by_seed(runs[first], runs[second])[:, np.newaxis])
         if reason := untested.get((first, second)):
             difference = replace(difference, on_these=no_answer(difference.value, reason))
-            result = {"test": reason, "runs": min(len(runs[first]), len(runs[second]))}
+            result: dict[str, Any] = {"test": reason, "runs": min(len(runs[first]), len(runs[second]))}
         else:
             result = compare_ranks(runs[first], runs[second], level(first, second))
         contrasts.append(Contrast(workload=workload, first=first, second=second, difference=difference, **result))

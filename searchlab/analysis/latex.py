@@ -37,7 +37,8 @@ def latex_tables(summary: Summary) -> str:
     """Return the ranking and the contrasts over all workloads, or on the only workload, as ``tabular`` environments."""
     if (main := summary.main) is None:
         return "% There are no tables, because no two strategies share a seed on every workload.\n"
-    words, where = {}, f"across {len(summary.workloads)} workloads"
+    words: dict[str, str] = {}
+    where = f"across {len(summary.workloads)} workloads"
     if isinstance(main, WorkloadSummary):
         words, where = main.words, f"on {main.workload}"
     ranking = make_table(main.strategies, Tables.TERMINAL, **words).texts

@@ -128,8 +128,8 @@ def power_plan(
 def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
     """Return the differences in area for the seeds that both strategies have."""
     minuends, subtrahends = pair_by_seed(first.by_seed(AREA), second.by_seed(AREA))
-    differences = np.asarray(minuends - subtrahends)
-    return differences[~np.isnan(differences)]
+    differences = minuends - subtrahends
+    return np.asarray(differences[~np.isnan(differences)])
 
 
 def variation(differences: Sequence[Floats]) -> Variation | None:

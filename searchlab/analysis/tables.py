@@ -94,7 +94,7 @@ def number_tables(summary: Summary, comparison: ComparedRuns) -> dict[str, Rows]
         [(row.strategy, overall.ranks[row.strategy], *row.cells) for row in overall.strategies] if overall else []
     )
     programs = [run.program for item in comparison.values() for run in item.runs if run.program]
-    contrasts = [contrast for item in [*items, *([overall] if overall else [])] for contrast in item.contrasts]
+    contrasts = [contrast for item in items for contrast in item.contrasts] + (overall.contrasts if overall else [])
     return {
         "summary": _in_units(Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies)),
         "runs": _in_units(Rows(RunRow._fields, run_rows(summary, comparison))),
@@ -147,6 +147,7 @@ def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[RunRow]:
             positions = {seed: position for position, seed in enumerate(row.seeds)}
             for run in group.runs:
                 position, log = positions.get(run.seed), run.log
+                by_seconds = row.area_by_seconds.by_seed if row.area_by_seconds else None
                 yield RunRow(
                     workload=item.workload,
                     space=run.space,
@@ -155,7 +156,7 @@ def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[RunRow]:
                     trials=log.trials,
                     compared=position is not None,
                     area=_number_at(position, row.area.by_seed),
-                    area_by_seconds=_number_at(position, row.area_by_seconds and row.area_by_seconds.by_seed),
+                    area_by_seconds=_number_at(position, by_seconds),
                     score=_number_at(position, row.score_by_seed),
                     best_gflops=_round(float(run.curve[: item.horizon][-1])),
                     trials_to_target=_number_at(position, row.trials_to_target.by_seed),

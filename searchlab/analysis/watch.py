@@ -74,8 +74,9 @@ class StudyProgress:
             )
         self.paths = paths
         folders = [path.parent if path.is_file() else path for path in paths]
-        common = folders[0] if len(paths) == 1 else os.path.commonpath(map(os.path.abspath, folders))
-        self.directory = Path(common)
+        self.directory = folders[0]
+        if len(folders) > 1:
+            self.directory = Path(os.path.commonpath(map(os.path.abspath, folders)))
         self.plan: StudyPlan | None = None
         self.problem = ""  # why the plan cannot be read
         self.log_states: dict[str, _LogState] = {}  # by log

@@ -89,8 +89,9 @@ class LineStyles:
     def from_summary(cls, summary: Summary, comparison: ComparedRuns) -> LineStyles:
         names = strategy_order(comparison)
         registered = [name for answer in summary.answers for name in (answer.first, answer.second)]
-        items = [*([summary.overall] if summary.overall else []), *summary.workloads]
-        ranking = list(dict.fromkeys([*(row.strategy for item in items for row in item.strategies), *names]))
+        ranking = [row.strategy for row in summary.overall.strategies] if summary.overall else []
+        ranking += [row.strategy for item in summary.workloads for row in item.strategies]
+        ranking = list(dict.fromkeys([*ranking, *names]))
         highlighted = list(dict.fromkeys([*registered, *ranking]))[:MAX_HIGHLIGHTED]
         subject = registered[0] if registered else None
         names.sort(key=lambda name: (name != subject, name))
@@ -211,7 +212,8 @@ class LineChart:
 
     @cached_property
     def first(self) -> float:
-        return min(row["x"] for row in self.rows)
+        first: float = min(row["x"] for row in self.rows)
+        return first
 
     @cached_property
     def is_logarithmic(self) -> bool:
