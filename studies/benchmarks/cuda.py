@@ -112,7 +112,7 @@ def gpu_tests(end: float, out: Path) -> dict[str, Any]:
         words += ["-n", "4"]
     with (out / "tests.txt").open("w") as printed:
         try:
-            subprocess.run(words, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, timeout=left(end))
+            subprocess.run(words, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, timeout=seconds_left(end))
         except subprocess.TimeoutExpired:
             raise TimeOver from None
     if not report.exists():
@@ -151,7 +151,7 @@ def build_table(end: float, space: str, out: Path) -> dict[str, Any]:
     began = time.monotonic()
     with subprocess.Popen(words) as process:
         try:
-            status = process.wait(left(end))
+            status = process.wait(seconds_left(end))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
             raise TimeOver from None
@@ -163,14 +163,14 @@ def build_table(end: float, space: str, out: Path) -> dict[str, Any]:
 def searches(end: float, workload: str, options: argparse.Namespace) -> dict[str, Any]:
     """Search each space, and time the best programs and the library in turn, for which each search leaves time."""
     latest = end - TIMING_SECONDS
-    left(latest)
+    seconds_left(latest)
     results = []
     for number, space in enumerate(FAMILIES):
         now = time.monotonic()
         results.append(search(space, workload, options, now + max(0.0, latest - now) / (len(FAMILIES) - number)))
     configs = {result["space"]: result.pop("config") for result in results if result["config"]}
-    timed = beside({"kind": "compare", "workload": workload, "configs": configs, "rounds": options.rounds}, end)
-    return {"workload": workload, "searches": results, **timed}
+    comparison = beside({"kind": "compare", "workload": workload, "configs": configs, "rounds": options.rounds}, end)
+    return {"workload": workload, "searches": results, **comparison}
 
 
 def search(space: str, workload: str, options: argparse.Namespace, end: float) -> dict[str, Any]:
@@ -214,14 +214,14 @@ def search(space: str, workload: str, options: argparse.Namespace, end: float) -
 def beside(task: dict[str, Any], end: float) -> dict[str, Any]:
     """Return cuda_timing.py's result for ``task``. It runs in a separate process, because a kernel may crash it."""
     try:
-        return in_process(str(HERE / "cuda_timing.py"), {**task, "threads": available_cores()}, left(end))
+        return in_process(str(HERE / "cuda_timing.py"), {**task, "threads": available_cores()}, seconds_left(end))
     except subprocess.TimeoutExpired:
         raise TimeOver from None
     except subprocess.CalledProcessError as error:
         raise SearchlabError(f"cuda_timing.py ended with exit code {error.returncode}; see above") from None
 
 
-def left(end: float) -> float:
+def seconds_left(end: float) -> float:
     """Return the seconds left until ``end``. Raises TimeOver if the time is up."""
     if (seconds := end - time.monotonic()) <= 0:
         raise TimeOver
@@ -239,7 +239,7 @@ def run_parts(parts: Sequence[tuple[str, Part]], out: Path, end: float) -> tuple
         file = out / f"{name}.json"
         if not file.exists():
             try:
-                left(end)
+                seconds_left(end)
                 print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
                 answer = part(end)
             except TimeOver:
@@ -274,12 +274,12 @@ def table(results: dict[str, Any], missing: Sequence[str]) -> str:
     for result in results.values():
         if "cached" in result:
             lines.append(", ".join(f"{name} {value}" for name, value in result.items()))
-    compared = [result for result in results.values() if "searches" in result]
-    if compared:
+    comparisons = [result for result in results.values() if "searches" in result]
+    if comparisons:
         heads = ("workload", "side", "ms (quartiles)", "GFLOPS", "ratio", "aim", "failures")
         lines += ["", "ratio: time of the library / time of the side", ""]
-        lines += aligned([heads, *(row for result in compared for row in rows(result))])
-    for result in compared:
+        lines += aligned([heads, *(row for result in comparisons for row in rows(result))])
+    for result in comparisons:
         problems = {**result["problems"]}
         for outcome in result["searches"]:
             problems |= {f"{outcome['space']}, {kind}": message for kind, message in outcome["messages"].items()}
@@ -292,10 +292,10 @@ def table(results: dict[str, Any], missing: Sequence[str]) -> str:
 def rows(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Return the rows for one workload: the spaces and the library."""
     library, least = AIMS[parse_workload(result["workload"]).op]
-    timed = {row["side"]: row for row in result["rows"]}
+    rows_by_side = {row["side"]: row for row in result["rows"]}
     outcomes = {outcome["space"]: outcome for outcome in result["searches"]}
-    for side in [*outcomes, *(side for side in timed if side not in outcomes)]:
-        outcome, row = outcomes.get(side), timed.get(side)
+    for side in [*outcomes, *(side for side in rows_by_side if side not in outcomes)]:
+        outcome, row = outcomes.get(side), rows_by_side.get(side)
         ms = gflops = ratio = aim = "-"
         if row:
             low, high = row["ms_quartiles"]

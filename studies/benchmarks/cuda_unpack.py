@@ -112,8 +112,8 @@ def main() -> None:
     target = Path(os.path.abspath(options.target))
     unpack(options.parts, manifest, target)
     write_environment(target)
-    for what, there, otherwise in surroundings(target):
-        print(f"{what}: {'there' if there else 'missing; ' + otherwise}")
+    for what, exists, otherwise in surroundings(target):
+        print(f"{what}: {'there' if exists else 'missing; ' + otherwise}")
     print(f"unpacked {manifest['commit'][:10]}; now:")
     print(
         f". {shlex.quote(str(target / 'env.sh'))} && cd {shlex.quote(str(target / 'tree'))} && "

@@ -61,26 +61,26 @@ def pytorch(model: str, library: str, threads: int) -> Callable[[], Any]:
     return forward
 
 
-def resnet18(x: Any, left: Iterator[Any]) -> Any:
+def resnet18(x: Any, weights: Iterator[Any]) -> Any:
     from torch.nn.functional import conv2d, linear, max_pool2d, relu
 
     def convolution(x: Any, stride: int, padding: int) -> Any:
-        return conv2d(x, next(left), next(left), stride, padding)
+        return conv2d(x, next(weights), next(weights), stride, padding)
 
     x = max_pool2d(relu(convolution(x, 2, 3)), 3, 2, 1)
     for number in range(8):
         stride = 2 if number in (2, 4, 6) else 1
         y = convolution(relu(convolution(x, stride, 1)), 1, 1)
         x = relu(y + (convolution(x, stride, 0) if stride == 2 else x))
-    return linear(x.mean((2, 3)), next(left), next(left))
+    return linear(x.mean((2, 3)), next(weights), next(weights))
 
 
-def transformer(x: Any, left: Iterator[Any]) -> Any:
+def transformer(x: Any, weights: Iterator[Any]) -> Any:
     from torch.nn.functional import gelu, layer_norm, linear, scaled_dot_product_attention
 
     batch, length, width = x.shape
     heads = 12
-    layers = [(next(left), next(left)) for _ in range(8)]
+    layers = [(next(weights), next(weights)) for _ in range(8)]
     query, key, value, out, wide, narrow, *norms = layers
 
     def split(layer: Any) -> Any:
@@ -118,8 +118,10 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     pipes = {}
     for side in SIDES:
-        pipes[side], other = context.Pipe()
-        context.Process(target=serve, args=(side, args.model, args.library, args.threads, other), daemon=True).start()
+        pipes[side], worker_end = context.Pipe()
+        context.Process(
+            target=serve, args=(side, args.model, args.library, args.threads, worker_end), daemon=True
+        ).start()
     outputs = {side: pipe.recv() for side, pipe in pipes.items()}
     scale = float(np.abs(outputs["PyTorch"]).max())
     difference = float(np.abs(outputs["tuned"] - outputs["PyTorch"]).max()) / scale

@@ -168,7 +168,7 @@ def work(side: str, table: Path, runs: int, trials: int, folder: Path) -> dict[s
 
 def compare(table: Path, args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     write_cache(table, folder / "cache.json")
-    seen: dict[tuple[str, str], list[float]] = {(side, strategy): [] for strategy in STRATEGIES for side in SIDES}
+    speeds: dict[tuple[str, str], list[float]] = {(side, strategy): [] for strategy in STRATEGIES for side in SIDES}
     for _ in range(args.rounds):
         for side in SIDES:
             words = [
@@ -183,16 +183,16 @@ def compare(table: Path, args: argparse.Namespace, folder: Path) -> list[dict[st
                 "--trials",
                 args.trials,
             ]
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, __file__, *map(str, words)], stdout=subprocess.PIPE, text=True, check=True
             )
-            for strategy, speed in json.loads(done.stdout.splitlines()[-1]).items():
-                seen[side, strategy].append(speed)
+            for strategy, speed in json.loads(process.stdout.splitlines()[-1]).items():
+                speeds[side, strategy].append(speed)
     return [
         {
             "strategy": strategy,
-            **{side: statistics.median(seen[side, strategy]) for side in SIDES},
-            "range": {side: [min(seen[side, strategy]), max(seen[side, strategy])] for side in SIDES},
+            **{side: statistics.median(speeds[side, strategy]) for side in SIDES},
+            "range": {side: [min(speeds[side, strategy]), max(speeds[side, strategy])] for side in SIDES},
         }
         for strategy in STRATEGIES
     ]

@@ -129,11 +129,11 @@ def decided(log: Path) -> list[Any]:
 
 def change_code(log: Path) -> None:
     """Let all lines of a log that name its code name other code, as if the code had changed since."""
-    if data := whole(log):
+    if data := complete_lines(log):
         log.write_bytes(re.sub(rb'"core":"[0-9a-f]+"', b'"core":"0123456789abcdef"', data))
 
 
-def whole(log: Path) -> bytes:
+def complete_lines(log: Path) -> bytes:
     data = log.read_bytes() if log.exists() else b""
     return data[: data.rfind(b"\n") + 1]
 
@@ -260,11 +260,11 @@ def begin(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
 def strays(folder: Path) -> list[int]:
     """Return the processes started in ``folder`` that are still alive after ``ORPHANED`` seconds."""
     end = time.monotonic() + ORPHANED
-    while found := [process.pid for process in psutil.process_iter() if _belongs(process, folder)]:
+    while pids := [process.pid for process in psutil.process_iter() if _belongs(process, folder)]:
         if time.monotonic() > end:
             break
         time.sleep(0.1)
-    return found
+    return pids
 
 
 def _belongs(process: psutil.Process, folder: Path) -> bool:
@@ -274,22 +274,22 @@ def _belongs(process: psutil.Process, folder: Path) -> bool:
         return False
 
 
-def left(command: Command, folder: Path) -> dict[str, Any]:
+def files_left(command: Command, folder: Path) -> dict[str, Any]:
     """Return the files that the command left behind, without times."""
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for path in sorted(path for files in command.files for path in folder.glob(files)):
         if path.name.endswith(RUNS):
-            found[path.name] = _timeless(msgspec.to_builtins(read_trajectories(path)), folder)
+            contents[path.name] = _timeless(msgspec.to_builtins(read_trajectories(path)), folder)
             continue
         if not path.name.endswith((".jsonl", ".gz")):
-            found[str(path.relative_to(folder))] = path.read_bytes()
+            contents[str(path.relative_to(folder))] = path.read_bytes()
             continue
         lines = _text(path).splitlines()
         if command.measures:
-            found[path.name] = [json.loads(line).get("config") for line in lines]
+            contents[path.name] = [json.loads(line).get("config") for line in lines]
         else:
-            found[str(path.relative_to(folder))] = [_timeless(json.loads(line), folder) for line in lines]
-    return found
+            contents[str(path.relative_to(folder))] = [_timeless(json.loads(line), folder) for line in lines]
+    return contents
 
 
 def _text(path: Path) -> str:
@@ -310,11 +310,11 @@ COSTS = {"own_seconds", "ask", "tell"}
 """The keys, in a suite's files, for the seconds that a policy took."""
 
 
-def interrupted(command: Command, folder: Path, kills: int, moments: random.Random) -> Row:
+def interrupt(command: Command, folder: Path, kills: int, moments: random.Random) -> Row:
     """Run ``command`` repeatedly in new folders until ``kills`` signals have been sent."""
-    begun = time.monotonic()
+    start_time = time.monotonic()
     whole_run = folder / "whole"
-    goal = to_the_end(command, whole_run)
+    goal = run_to_end(command, whole_run)
     sent: Counter[str] = Counter()
     losses: list[str] = []
     runs = 0
@@ -322,57 +322,59 @@ def interrupted(command: Command, folder: Path, kills: int, moments: random.Rand
         runs += 1
         here = folder / f"run-{runs}"
         make(command, here)
-        ended = False
-        while not ended:
+        finished = False
+        while not finished:
             processes = [begin(words, here) for words in command.words]
-            chosen = moments.choice(processes)
+            victim = moments.choice(processes)
             try:
-                chosen.wait(moments.uniform(0.1, PAUSE))
+                victim.wait(moments.uniform(0.1, PAUSE))
             except subprocess.TimeoutExpired:
                 how = moments.choice(SIGNALS)
-                chosen.send_signal(how)
+                victim.send_signal(how)
                 sent[how.name] += 1
             for process in processes:
-                said = process.communicate(timeout=600)[1]
-                ignored = said.startswith(IGNORED) and process.returncode == 0
-                if ("Traceback" in said and not ignored) or (process.returncode not in ENDS and UNSTEADY not in said):
-                    losses.append(f"it ended with {process.returncode}: {said[-2000:]}")
-            if found := strays(here):
-                losses.append(f"{len(found)} processes were left")
-            ended = all(process.returncode == 0 for process in processes) or sent.total() >= kills
-        if left(command, here) != goal and to_the_end(command, here) != goal:
+                errors = process.communicate(timeout=600)[1]
+                ignored = errors.startswith(IGNORED) and process.returncode == 0
+                if ("Traceback" in errors and not ignored) or (
+                    process.returncode not in ENDS and UNSTEADY not in errors
+                ):
+                    losses.append(f"it ended with {process.returncode}: {errors[-2000:]}")
+            if pids := strays(here):
+                losses.append(f"{len(pids)} processes were left")
+            finished = all(process.returncode == 0 for process in processes) or sent.total() >= kills
+        if files_left(command, here) != goal and run_to_end(command, here) != goal:
             losses.append(f"what {here.name} left behind differs from what an uninterrupted run leaves")
         shutil.rmtree(here)
         print(f"\r{command.name}: {sent.total()} signals, {runs} runs, {len(losses)} losses", end="", flush=True)
     print("".join(f"\n  {loss}" for loss in losses), flush=True)
-    return Row("interrupted commands", command.name, sent.total(), losses, time.monotonic() - begun)
+    return Row("interrupted commands", command.name, sent.total(), losses, time.monotonic() - start_time)
 
 
-def to_the_end(command: Command, folder: Path) -> dict[str, Any]:
+def run_to_end(command: Command, folder: Path) -> dict[str, Any]:
     """Run ``command`` in ``folder`` until it succeeds, and return the files that it left behind."""
     make(command, folder)
     for words in command.words[:1]:
         for _ in range(100):
             process = begin(words, folder)
-            said = process.communicate()[1]
+            errors = process.communicate()[1]
             if process.returncode == 0:
                 break
-            if UNSTEADY not in said:
-                raise SystemExit(f"{command.name} ended with {process.returncode}: {said}")
-    return left(command, folder)
+            if UNSTEADY not in errors:
+                raise SystemExit(f"{command.name} ended with {process.returncode}: {errors}")
+    return files_left(command, folder)
 
 
 # --- the program ----------------------------------------------------------------------------------------------------
 
 
-def with_faults(arguments: Sequence[str]) -> None:
+def restart_with_faults(arguments: Sequence[str]) -> None:
     """Restart this program with ``faults.c`` preloaded."""
     compiler = shutil.which("cc") or sys.exit("--faults requires a C compiler, but cc is not on PATH")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "faults.so")
         subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, HERE / "faults.c", "-ldl"], check=True)
-        ours = {**os.environ, "LD_PRELOAD": str(library), PRELOADED: "1"}
-        sys.exit(subprocess.run([sys.executable, __file__, *arguments], env=ours).returncode)
+        environment = {**os.environ, "LD_PRELOAD": str(library), PRELOADED: "1"}
+        sys.exit(subprocess.run([sys.executable, __file__, *arguments], env=environment).returncode)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -394,7 +396,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed for the random moments (0)")
     options = parser.parse_args(arguments)
     if options.faults and PRELOADED not in os.environ:
-        with_faults(arguments)
+        restart_with_faults(arguments)
     moments = random.Random(options.seed)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -402,35 +404,35 @@ def main(arguments: Sequence[str]) -> None:
             all_of_them = commands(Path(folder))
             for command in all_of_them:
                 where = Path(folder, command.name.replace(" ", "-"))
-                rows.append(interrupted(command, where, -(-options.kills // len(all_of_them)), moments))
+                rows.append(interrupt(command, where, -(-options.kills // len(all_of_them)), moments))
             write_rows(rows, options.rows)
             return
         goals = searching(options.policies, options.tables, Path(folder), options.trials)
         for policy, goal in goals.items():
             kinds: Counter[str] = Counter()
             runs = lost = 0
-            step, begun = goal.size // 6, time.monotonic()
+            step, start_time = goal.size // 6, time.monotonic()
             while kinds.total() < options.kills:
                 log = Path(folder, f"{policy}-{runs}.jsonl")
                 runs += 1
-                again, kept = True, b""
+                again, complete = True, b""
                 while again:
                     if options.faults:
                         pid = start(policy, goal.table, log, options.trials, (20, moments.randrange(1 << 30)))
-                        ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                        lost += ended not in (0, REFUSED)
-                        again, kind = ended != 0, "failed write"
+                        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                        lost += code not in (0, REFUSED)
+                        again, kind = code != 0, "failed write"
                     else:
                         how = moments.choice(SIGNALS)
                         pid = start(policy, goal.table, log, options.trials, None)
-                        again, kind = kill_at(pid, log, len(kept) + moments.randrange(step), how), how.name
+                        again, kind = kill_at(pid, log, len(complete) + moments.randrange(step), how), how.name
                     kinds[kind] += again
-                    now = whole(log)
-                    lost += not now.startswith(kept)
+                    now = complete_lines(log)
+                    lost += not now.startswith(complete)
                     if options.changes and again:
                         change_code(log)
-                        now = whole(log)
-                    kept = now
+                        now = complete_lines(log)
+                    complete = now
                 lost += decided(log) != goal.log
                 log.unlink()
                 print(f"\r{policy}: {kinds.total()} interruptions in {runs} runs, {lost} losses", end="", flush=True)
@@ -438,7 +440,7 @@ def main(arguments: Sequence[str]) -> None:
             part = "failed writes" if options.faults else "interrupted runs"
             part += " of changing code" * options.changes
             losses = [f"{lost} losses"] if lost else []
-            rows.append(Row(part, policy, kinds.total(), losses, time.monotonic() - begun))
+            rows.append(Row(part, policy, kinds.total(), losses, time.monotonic() - start_time))
     write_rows(rows, options.rows)
 
 

@@ -116,8 +116,8 @@ def report_of(options: argparse.Namespace, folder: Path) -> tuple[str, Sides]:
 
 
 def help_of(options: argparse.Namespace, folder: Path) -> tuple[str, Sides]:
-    own, other = ("-m", "searchlab", "--help"), ("-c", "import typer")
-    return "searchlab --help", (lambda: run_python(*own), lambda: run_python(*other))
+    own_words, other_words = ("-m", "searchlab", "--help"), ("-c", "import typer")
+    return "searchlab --help", (lambda: run_python(*own_words), lambda: run_python(*other_words))
 
 
 ROWS = {
@@ -152,8 +152,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         for row in options.rows:
             name, sides = ROWS[row](options, Path(folder))
             times = [[seconds(side) for side in sides] for _ in range(options.rounds)]
-            own, other = (min(side) for side in zip(*times, strict=True))
-            ratios[name] = other / own
+            own_seconds, other_seconds = (min(side) for side in zip(*times, strict=True))
+            ratios[name] = other_seconds / own_seconds
             print(f"{name:40} {ratios[name]:8.3g}", flush=True)
     if options.json:
         options.json.write_text(json.dumps(ratios, indent=1) + "\n")

@@ -75,7 +75,9 @@ def floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, floa
     }
 
 
-def ours(settings: LocalSettings, space: Space, configs: Sequence[Config], size: int, cores: int) -> dict[str, float]:
+def searchlab_side(
+    settings: LocalSettings, space: Space, configs: Sequence[Config], size: int, cores: int
+) -> dict[str, float]:
     start = time.perf_counter()
     measurements = []
     best = math.inf
@@ -148,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sides: dict[str, Callable[[], dict[str, float]]] = {
         "floor": lambda: floor(space, configs, cores),
         **{
-            name: lambda settings=settings: ours(settings, space, configs, options.batch, cores)  # type: ignore[misc]
+            name: lambda settings=settings: searchlab_side(settings, space, configs, options.batch, cores)  # type: ignore[misc]
             for name, settings in SETTINGS.items()
         },
         "metaschedule": lambda: metaschedule(space, configs, options.batch, cores),
@@ -176,7 +178,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _ratio(row: dict[str, Any], rows: Sequence[dict[str, Any]], side: str) -> float:
     """Return the ratio of the row's seconds to those of ``side``, or NaN if that side was not run."""
-    return next((float(row["seconds"] / other["seconds"]) for other in rows if other["side"] == side), math.nan)
+    return next(
+        (float(row["seconds"] / peer["seconds"]) for peer in rows if peer["side"] == side),
+        math.nan,
+    )
 
 
 if __name__ == "__main__":

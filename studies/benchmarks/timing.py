@@ -77,11 +77,11 @@ def common_options(description: str | None, trials: int = 32) -> argparse.Argume
 
 def resnet50(op: str) -> list[str]:
     """Return the distinct layers of ResNet-50 v1.5 as ``"conv"`` or ``"gemm"`` workloads, each under its first name."""
-    named: dict[Workload, str] = {}
+    names: dict[Workload, str] = {}
     for name in preset_names():
         if f"/{op}" in name:
-            named.setdefault(parse_workload(name), name)
-    return list(named.values())
+            names.setdefault(parse_workload(name), name)
+    return list(names.values())
 
 
 def build(
@@ -142,7 +142,11 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
     # Clock drift exceeds the differences between programs, and other processes can slow a trial by half. The fastest
     # program may therefore be far from the first, so up to sixteen are timed again, in turn.
     again = np.median(
-        [[timer(*own).mean for timer, (_, own) in zip(timers, programs, strict=True)] for _ in range(21)], axis=0
+        [
+            [timer(*program_args).mean for timer, (_, program_args) in zip(timers, programs, strict=True)]
+            for _ in range(21)
+        ],
+        axis=0,
     )
     return {"config": front[int(np.argmin(again))].to_json(), **took}
 
@@ -168,9 +172,9 @@ def environment(threads: int, isa: str | None = None) -> dict[str, str]:
 
     With ``isa``, they use kernels for this instruction set. Freed memory stays with the process.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     forced = ISAS[isa][1] if isa else {}
-    return {**kept, **forced, **KEPT_MEMORY, **dict.fromkeys(THREADS, str(threads))}
+    return {**inherited, **forced, **KEPT_MEMORY, **dict.fromkeys(THREADS, str(threads))}
 
 
 def in_process(script: str, task: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:

@@ -45,11 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/walks"))
-    given = parser.parse_args(arguments)
-    spec = tomllib.loads(given.study.read_text(encoding="utf-8"))
-    kept = {key: spec[key] for key in ("workloads", "spaces", "target", "measure") if key in spec}
+    options = parser.parse_args(arguments)
+    spec = tomllib.loads(options.study.read_text(encoding="utf-8"))
+    settings = {key: spec[key] for key in ("workloads", "spaces", "target", "measure") if key in spec}
     walk = {"name": RandomWalk, "label": "random-walk", "batch": STEPS}
-    Study.from_dict({**kept, "policies": [walk], "trials": STEPS * WALKS}).run(given.out)
+    Study.from_dict({**settings, "policies": [walk], "trials": STEPS * WALKS}).run(options.out)
 
 
 if __name__ == "__main__":

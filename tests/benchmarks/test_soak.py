@@ -22,5 +22,5 @@ def test_interrupted_commands_leave_the_same_files(tmp_path: Path) -> None:
     soak = script("soak")
     commands = {command.name: command for command in soak.commands(tmp_path)}
     for name in ("suite build", "import"):
-        before = soak.to_the_end(commands[name], tmp_path / name)
-        assert before and soak.to_the_end(commands[name], tmp_path / name) == before
+        before = soak.run_to_end(commands[name], tmp_path / name)
+        assert before and soak.run_to_end(commands[name], tmp_path / name) == before

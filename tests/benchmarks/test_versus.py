@@ -222,8 +222,8 @@ def test_the_table_has_a_row_each_and_means_by_threads_and_batch() -> None:
 
 def test_operations_on_integers_are_no_floating_point_operations() -> None:
     measured = row("gemm:9x8x7", 1, 0, onednn=1.0)
-    assert "on 1: 90 GFLOPS (" in versus.line(measured)
-    assert "on 1: 90 GOPS (" in versus.line(measured | {"shape": "gemm:9x8x7:int8"})
+    assert "on 1: 90 GFLOPS (" in versus.format_row(measured)
+    assert "on 1: 90 GOPS (" in versus.format_row(measured | {"shape": "gemm:9x8x7:int8"})
 
 
 def test_the_reference_rows_make_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,8 +240,8 @@ def test_the_reference_rows_make_a_table(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_rows_replace_those_of_the_same_workload_and_threads(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
-    versus.keep(file, [row("a", 1, 0, mkl=1.0), row("b", 1, 0, mkl=1.0)])
-    kept = versus.keep(file, [row("a", 1, 0, mkl=2.0), row("a", 2, 0, mkl=3.0)])
+    versus.merge_rows(file, [row("a", 1, 0, mkl=1.0), row("b", 1, 0, mkl=1.0)])
+    kept = versus.merge_rows(file, [row("a", 1, 0, mkl=2.0), row("a", 2, 0, mkl=3.0)])
     assert [(r["workload"], r["threads"], r["peers"]["mkl"]["ratio"]) for r in kept] == [
         ("a", 1, 2.0),
         ("b", 1, 1.0),

@@ -72,7 +72,7 @@ def test_a_candidate_that_misbehaves_costs_no_other_trial(measurer: LocalMeasure
     assert not hostile.measure(measurer, mode, phase)
     assert time.monotonic() - start < 60
     if mode in WRITES:
-        assert hostile.said[mode] in ("crash", "build_timeout", "run_timeout")
+        assert hostile.outcomes[mode] in ("crash", "build_timeout", "run_timeout")
 
 
 def measured(measurer: LocalMeasurer, code: str, phase: str = "building") -> Measurement:

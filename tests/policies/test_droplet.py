@@ -13,7 +13,7 @@ from searchlab.space import Config, Knob, ProductSpace
 from searchlab_policies.droplet import Droplet
 from searchlab_policies.random import Random
 from tests.support import toys
-from tests.support.autotvm import again, recorded
+from tests.support.autotvm import read_recording, repeat_run
 
 
 class Valley(toys.Small):
@@ -36,8 +36,8 @@ def planted(config: Config) -> Measurement:
 def test_it_proposes_what_autotvms_does(batch: int) -> None:
     """From its default start and from thirty others, every one of 200 trials: it draws nothing at random."""
     for name in (f"droplet-b{batch}", f"droplet-starts-b{batch}"):
-        for seed, expected in recorded(name).items():
-            assert again(name, seed, 200) == expected
+        for seed, expected in read_recording(name).items():
+            assert repeat_run(name, seed, 200) == expected
 
 
 @pytest.mark.parametrize("start", ["first", "random", [3, 3, 3]])

@@ -16,14 +16,14 @@ from searchlab_policies.greedy_ils import GreedyIls
 from searchlab_policies.neighbours import distance
 from searchlab_policies.random import Random
 from tests.support import toys
-from tests.support.autotvm import again, recorded
+from tests.support.autotvm import read_recording, repeat_run
 
 
 @pytest.mark.parametrize("name", ["greedy-ils-b1", "greedy-ils-restarts-b1"])
 def test_it_proposes_what_kernel_tuners_does(name: str) -> None:
     """Trial by trial, with the original's random numbers; the second recording restarts often and walks two steps."""
-    for seed, expected in list(recorded(name).items())[:10]:
-        assert again(name, seed, 200) == expected
+    for seed, expected in list(read_recording(name).items())[:10]:
+        assert repeat_run(name, seed, 200) == expected
 
 
 def visited(batch: int, cost: toys.Cost, seed: int, trials: int = 48) -> tuple[list[Trial], dict[int, Config]]:

@@ -14,14 +14,14 @@ from searchlab.space import Config
 from searchlab_policies.hybrid_vndx import History, HybridVndx
 from searchlab_policies.random import Random
 from tests.support import toys
-from tests.support.autotvm import again, recorded
+from tests.support.autotvm import read_recording, repeat_run
 
 
 @pytest.mark.parametrize("name", ["hybrid-vndx-b1", "hybrid-vndx-cold-b1"])
 def test_it_proposes_what_the_original_does(name: str) -> None:
     """The cold runs reject many candidates and restart often."""
-    seed, expected = next(iter(recorded(name).items()))
-    assert again(name, seed, 200) == expected
+    seed, expected = next(iter(read_recording(name).items()))
+    assert repeat_run(name, seed, 200) == expected
 
 
 def proposed(unit: float, **options: Any) -> list[Config]:

@@ -13,14 +13,14 @@ from searchlab.space import Config
 from searchlab_policies.random import Random
 from searchlab_policies.tabu_grey_wolf import TabuGreyWolf, Wolf, recombine
 from tests.support import toys
-from tests.support.autotvm import again, recorded
+from tests.support.autotvm import read_recording, repeat_run
 
 
 @pytest.mark.parametrize("name", ["tabu-grey-wolf-b1", "tabu-grey-wolf-cold-b1"])
 def test_it_proposes_what_the_original_does(name: str) -> None:
     """In the cold runs, the temperature falls and the pack is restarted often."""
-    for seed, expected in list(recorded(name).items())[:2]:
-        assert again(name, seed, 200) == expected
+    for seed, expected in list(read_recording(name).items())[:2]:
+        assert repeat_run(name, seed, 200) == expected
 
 
 def test_a_batch_ends_with_the_iteration() -> None:

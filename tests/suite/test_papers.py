@@ -45,7 +45,7 @@ def verdicts() -> Iterator[ModuleType]:
 def test_each_study_has_claims_and_states_its_cost(file: Path, verdicts: ModuleType) -> None:
     study = Study.load(file)
     assert study.spec.claims and all(one.source for one in study.spec.claims)
-    assert verdicts.Costed.read(file).command.split()[2] == file.relative_to(ROOT).as_posix()
+    assert verdicts.StudyHead.read(file).command.split()[2] == file.relative_to(ROOT).as_posix()
     labels = [entry.title for entry in study.spec.policy_entries]
     known = {*labels, *(study.suite.baseline_files if study.suite else ())}
     named = {name for one in study.spec.claims for name in (one.strategy, *one.opponents)}
@@ -60,7 +60,7 @@ def test_the_page_and_the_readme_are_up_to_date(verdicts: ModuleType) -> None:
 
 def test_the_page_names_both_classes_of_strategies(verdicts: ModuleType) -> None:
     entries = Study.load(ROOT / "studies" / "papers" / "tuner.toml").spec.policy_entries
-    by_name = {one.title: verdicts.described(one) for one in entries}
+    by_name = {one.title: verdicts.describe_strategy(one) for one in entries}
     assert by_name["greedy-ils"] == "greedy-ils"
     tuned = by_name["greedy-ils-tuned"]
     assert tuned.startswith("greedy-ils-tuned (greedy-ils, no_improvement = ") and tuned.endswith(", hub-v1/dev)")
