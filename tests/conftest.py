@@ -91,5 +91,7 @@ def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def measurer(native: Target) -> Iterator[LocalMeasurer]:
-    with LocalMeasurer(LocalSettings(repeat=2, min_repeat_ms=0, build_timeout=5, run_timeout=2), native, {}, 2) as made:
-        yield made
+    with LocalMeasurer(
+        LocalSettings(repeat=2, min_repeat_ms=0, build_timeout=5, run_timeout=2), native, {}, 2
+    ) as local_measurer:
+        yield local_measurer

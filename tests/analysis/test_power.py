@@ -33,9 +33,9 @@ def test_variance_components_are_those_that_made_the_numbers() -> None:
 def test_what_the_runs_do_not_show_is_unknown() -> None:
     assert variation([]) is None and variation([np.array([1.0]), np.array([2.0])]) is None
     assert variation([np.array([0.5, 0.5]), np.array([0.7, 0.7])]) is None, "the seeds do not show how they vary"
-    alone = variation([np.array([1.0, 2.0])])
-    assert alone is not None and alone.workloads is None
-    assert workloads_for(alone, 0.02, 5, power=0.8, alpha=0.05) is None
+    one_workload = variation([np.array([1.0, 2.0])])
+    assert one_workload is not None and one_workload.workloads is None
+    assert workloads_for(one_workload, 0.02, 5, power=0.8, alpha=0.05) is None
     level = variation([np.array([1.0, 2.0]), np.array([2.0, 1.0])])
     assert level == Variation(0.5**0.5, 0.0)
 
@@ -43,8 +43,8 @@ def test_what_the_runs_do_not_show_is_unknown() -> None:
 @pytest.mark.parametrize("effect", [0.3, 0.8])
 def test_power_is_that_of_the_test(effect: float) -> None:
     draws = np.random.default_rng(2).normal(effect, 1, (4000, 12))
-    seen = (ttest_1samp(draws, 0, axis=1).pvalue <= 0.05).mean()
-    assert t_power(effect, 1 / np.sqrt(12), 11, 0.05) == pytest.approx(seen, abs=0.02)
+    rejected = (ttest_1samp(draws, 0, axis=1).pvalue <= 0.05).mean()
+    assert t_power(effect, 1 / np.sqrt(12), 11, 0.05) == pytest.approx(rejected, abs=0.02)
 
 
 def test_seeds_by_hand() -> None:

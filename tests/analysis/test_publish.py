@@ -63,10 +63,10 @@ def test_every_link_leads_to_a_file_of_the_site(site: Path) -> None:
         text = page.read_text("utf-8").replace(javascript(), "")
         assert not re.search(r"https?:", text) and "default-src &#39;none&#39;" in text and "<b>yours" not in text
         for link in Links(text).links:
-            path, _, place = link.partition("#")
+            path, _, anchor = link.partition("#")
             target = (page.parent / unquote(path)).resolve() if path else page
             assert target.is_relative_to(site.resolve()) and target.is_file(), (page, link)
-            assert not place or target.suffix != ".html" or f'id="{place}"' in target.read_text("utf-8")
+            assert not anchor or target.suffix != ".html" or f'id="{anchor}"' in target.read_text("utf-8")
             links += 1
     assert links > 50
 
@@ -95,8 +95,8 @@ def test_the_data_are_enough_to_make_it_again(site: Path, tmp_path: Path) -> Non
         "searchlab run logs/study-as-run.toml"
     )
     for command in commands[2:4]:
-        done = searchlab(*command.split()[1:], cwd=folder)
-        assert done.returncode == 0, done.stderr
+        result = searchlab(*command.split()[1:], cwd=folder)
+        assert result.returncode == 0, result.stderr
     again = json.loads((folder / "again" / "summary.json").read_text())
     assert again == json.loads((folder / "summary.json").read_text())
 
@@ -134,5 +134,5 @@ def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
 
 
 def test_the_command_refuses_what_does_not_go_together(tmp_path: Path) -> None:
-    done = searchlab("report", "--publish", tmp_path / "site", study(tmp_path / "one"), "--json")
-    assert done.returncode == 2 and "cannot be combined" in done.stderr and not (tmp_path / "site").exists()
+    result = searchlab("report", "--publish", tmp_path / "site", study(tmp_path / "one"), "--json")
+    assert result.returncode == 2 and "cannot be combined" in result.stderr and not (tmp_path / "site").exists()

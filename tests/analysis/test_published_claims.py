@@ -89,8 +89,8 @@ def test_three_verdicts(curve: Curve, measure: Any, verdict: str, tmp_path: Path
 )
 def test_claims_of_equality(level: float, spread: float, relation: Any, verdict: str, tmp_path: Path) -> None:
     study(tmp_path, a=about(level, spread), b=about(1.0, 0.0005, 1))
-    asked = claim(measure="best_gflops", relation=relation)
-    assert only(claim_verdicts(read_runs(tmp_path), [asked])).verdict == verdict
+    equality = claim(measure="best_gflops", relation=relation)
+    assert only(claim_verdicts(read_runs(tmp_path), [equality])).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -170,10 +170,10 @@ def test_each_opponent_must_be_beaten(tmp_path: Path) -> None:
 
 def test_many_claims_are_corrected_together(tmp_path: Path) -> None:
     study(tmp_path, a=about(1.02, 0.03), b=about(1.0, 0.0005, 1))
-    runs, asked = read_runs(tmp_path), claim(measure="best_gflops")
-    alone, among = claim_verdicts(runs, [asked])[0], claim_verdicts(runs, [asked] * 3)[0]
-    assert alone.against[0].p and among.against[0].p == pytest.approx(3 * alone.against[0].p)
-    assert among.against[0].lower == alone.against[0].lower
+    runs, faster = read_runs(tmp_path), claim(measure="best_gflops")
+    single, among = claim_verdicts(runs, [faster])[0], claim_verdicts(runs, [faster] * 3)[0]
+    assert single.against[0].p and among.against[0].p == pytest.approx(3 * single.against[0].p)
+    assert among.against[0].lower == single.against[0].lower
 
 
 def test_a_strategy_that_makes_the_same_run_from_every_seed(tmp_path: Path) -> None:
@@ -212,13 +212,13 @@ def test_every_measure_of_claims_has_a_number_for_each_seed(tmp_path: Path) -> N
 
 def test_reports_show_claims_everywhere(tmp_path: Path) -> None:
     study(tmp_path, 2, a=about(1.2, 0.01), b=about(1.0, 0.01, 1))
-    asked = claim(measure="best_gflops", published="1.3 times <faster>")
-    write_plan(tmp_path, [], [asked])
+    published = claim(measure="best_gflops", published="1.3 times <faster>")
+    write_plan(tmp_path, [], [published])
     summary = report(tmp_path, everything=True)
-    assert [verdict.verdict for verdict in summary.claims] == ["holds"] and summary.claims[0].claim == asked
+    assert [verdict.verdict for verdict in summary.claims] == ["holds"] and summary.claims[0].claim == published
     out = tmp_path / "report"
-    written = json.loads((out / "summary.json").read_text())["claims"]
-    assert written[0]["verdict"] == "holds" and written[0]["claim"]["source"] == "A et al., figure 1"
+    verdicts = json.loads((out / "summary.json").read_text())["claims"]
+    assert verdicts[0]["verdict"] == "holds" and verdicts[0]["claim"]["source"] == "A et al., figure 1"
     with (out / "published_claims.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert (row["claim"], row["against"], row["claim_verdict"], row["verdict"]) == ("1", "b", "holds", "holds")

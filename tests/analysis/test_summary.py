@@ -337,14 +337,14 @@ def test_json_is_plain_and_finite(tmp_path: Path) -> None:
     assert plain["target"] == 0.95 and plain["workloads"][0]["strategies"][1]["trials_to_target"]["median"] is None
 
 
-found = st.floats(0.1, 100) | st.sampled_from(FAILURES)
-runs = st.lists(st.lists(found, min_size=1, max_size=6), min_size=2, max_size=6)
+throughput = st.floats(0.1, 100) | st.sampled_from(FAILURES)
+runs = st.lists(st.lists(throughput, min_size=1, max_size=6), min_size=2, max_size=6)
 
 
 @settings(max_examples=25)
 @given(runs, st.randoms(use_true_random=False))
 def test_the_order_of_seeds_changes_nothing(
-    tmp_path_factory: pytest.TempPathFactory, made: list[list[float]], order: random.Random
+    tmp_path_factory: pytest.TempPathFactory, throughputs: list[list[float]], order: random.Random
 ) -> None:
     def numbers(runs: list[list[float]]) -> list[object]:
         directory = tmp_path_factory.mktemp("logs")
@@ -361,9 +361,9 @@ def test_the_order_of_seeds_changes_nothing(
             [row.strategy for row in item.strategies],
         ]
 
-    shuffled = list(made)
+    shuffled = list(throughputs)
     order.shuffle(shuffled)
-    assert numbers(made) == numbers(shuffled)
+    assert numbers(throughputs) == numbers(shuffled)
 
 
 def test_the_optimum_of_a_complete_table_is_the_best_known(tmp_path: Path) -> None:
@@ -377,10 +377,10 @@ def test_the_optimum_of_a_complete_table_is_the_best_known(tmp_path: Path) -> No
     assert item.best is not None and item.best.gflops == pytest.approx(20) and item.best.seconds == 5e-5
     assert (item.best.strategy, item.best.trial, item.best.log) == (None, None, None)
     assert item.target_gflops == pytest.approx(19)
-    other, randomly = item.strategies
-    assert other.area.by_seed == pytest.approx([0.5]) and other.trials_to_target.by_seed == [None]
-    assert randomly.score is not None and randomly.score.value < 0.5 and other.score is not None
-    assert other.score.value < 1, "it did not find the optimum of the space"
+    good, randomly = item.strategies
+    assert good.area.by_seed == pytest.approx([0.5]) and good.trials_to_target.by_seed == [None]
+    assert randomly.score is not None and randomly.score.value < 0.5 and good.score is not None
+    assert good.score.value < 1, "it did not find the optimum of the space"
 
 
 def test_a_run_that_found_the_optimum_is_named_despite_noise(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ OPTIONS = ("--kills", 2, "--policies", "random", "--trials", 24)
 
 @pytest.mark.parametrize("kind", [[], ["--changes"]], ids=["signals", "changes"])
 def test_interrupted_runs_lose_nothing(kind: list[str]) -> None:
-    done = run_python(BENCHMARKS / "soak.py", *kind, *OPTIONS)
-    assert done.returncode == 0 and "0 losses" in done.stdout, done.stdout + done.stderr
+    result = run_python(BENCHMARKS / "soak.py", *kind, *OPTIONS)
+    assert result.returncode == 0 and "0 losses" in result.stdout, result.stdout + result.stderr
 
 
 def test_interrupted_commands_leave_the_same_files(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ IN_TWO_PROCESSES = {"every-process", "fingerprint", "one-function"}
 SPACES_WITH_PROGRAMS = [name for name in SPACES.entry_points_by_name() if SPACES.load(name).has_programs]
 
 
-def held(checks: list[Check], everywhere: bool = True) -> None:
+def assert_checks_pass(checks: list[Check], everywhere: bool = True) -> None:
     outcomes = list(run_checks(check for check in checks if check.name not in IN_TWO_PROCESSES))
     failed = "\n\n".join(
         f"{outcome.name}\n{outcome.text}" for outcome in outcomes if outcome.status in ("FAIL", "not run")
@@ -56,7 +56,7 @@ def checks_of_policy(name: str) -> list[Check]:
 
 @pytest.mark.parametrize("name", strategies())
 def test_policy(name: str) -> None:
-    held(checks_of_policy(name))
+    assert_checks_pass(checks_of_policy(name))
 
 
 @pytest.mark.parametrize("name", IN_SKETCH)
@@ -69,12 +69,12 @@ def test_a_policy_that_refuses_toys_says_so(name: str) -> None:
 
 @pytest.mark.parametrize("name", SPACES_WITH_PROGRAMS)
 def test_space(name: str) -> None:
-    held(space_checks(name))
+    assert_checks_pass(space_checks(name))
 
 
 @pytest.mark.parametrize("name", COST_MODELS.entry_points_by_name())
 def test_cost_model(name: str) -> None:
-    held(cost_model_checks(name))
+    assert_checks_pass(cost_model_checks(name))
 
 
 WORKLOADS_OF = {
@@ -97,7 +97,7 @@ IN_FILES = ("tir", "fused-gemm", "fused-conv2d", "fused-batch-matmul")
 
 @pytest.mark.parametrize("kind", WORKLOADS.entry_points_by_name())
 def test_workload(kind: str) -> None:
-    held(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in (*WITHOUT_PROGRAM, *IN_FILES))
+    assert_checks_pass(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in (*WITHOUT_PROGRAM, *IN_FILES))
 
 
 def results(subjects: Sequence[tuple[Callable[[Any], Any], Subject]]) -> dict[str, Any]:

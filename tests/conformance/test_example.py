@@ -46,18 +46,18 @@ def test_it_searches(home: Path) -> None:
     words = ["tune", "gemm:64x64x64", "--space", "searchlab.conformance.toys:Small", "--measure", measure]
     for policy, options in (("acme-bandit", []), ("xgb", ["--cost-model", "acme-nearest"])):
         log = home / f"{policy}.jsonl"
-        done = python(home, "searchlab", *words, "--policy", policy, *options, "--log", str(log), "--trials", "24")
-        assert done.returncode == 0, done.stderr
+        result = python(home, "searchlab", *words, "--policy", policy, *options, "--log", str(log), "--trials", "24")
+        assert result.returncode == 0, result.stderr
         assert len(read_log(log).records) == 24
 
 
 def test_it_passes_the_check_of_the_command_line(home: Path) -> None:
-    done = python(home, "searchlab", "check", "policy", "acme-bandit", "--option", "explore=0.5")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "20 of 20 checks pass" in done.stdout
+    result = python(home, "searchlab", "check", "policy", "acme-bandit", "--option", "explore=0.5")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "20 of 20 checks pass" in result.stdout
 
 
 def test_its_own_tests_pass(home: Path) -> None:
-    done = python(home, "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-q", "source/tests")
-    assert done.returncode == 0, done.stdout
-    assert "failed" not in done.stdout and " passed" in done.stdout
+    result = python(home, "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-q", "source/tests")
+    assert result.returncode == 0, result.stdout
+    assert "failed" not in result.stdout and " passed" in result.stdout

@@ -21,12 +21,12 @@ LISTED = list(toys.Small().enumerate())
 class Endless(NeverTwice):
     """Proposes one config after the other, without end, and counts them."""
 
-    taken = 0
+    count = 0
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         while True:
-            self.taken += 1
-            yield LISTED[self.taken % len(LISTED)]
+            self.count += 1
+            yield LISTED[self.count % len(LISTED)]
 
 
 class Dictionaries(NeverTwice):
@@ -83,8 +83,8 @@ class Shorter(Short, own_model=OwnModel("ridge", "program"), uses_seed=True):
 def test_a_class_inherits_the_traits_of_its_base() -> None:
     assert Endless.traits == Traits()
     assert Short.traits == Traits(stops=True, uses_seed=False)
-    own = OwnModel("ridge", "program")
-    assert Shorter.traits == Traits(stops=True, takes_cost_model=True, own_model=own)
+    own_model = OwnModel("ridge", "program")
+    assert Shorter.traits == Traits(stops=True, takes_cost_model=True, own_model=own_model)
     assert Shorter.traits.model() == ("ridge", "program") and Shorter.traits.model("mlp") == ("mlp", "program")
     assert Short.traits.model() == ("xgboost", "knob")
 

@@ -191,7 +191,7 @@ class Skewed(toys.Dependent):
         return Config([("sketch", sketch), *digits])
 
 
-class Asked(toys.Large):
+class AskedForKnobs(toys.Large):
     """The same configs as Large, with a ``decide`` of its own: each knob is asked for."""
 
     def decide(self, choose: Choose) -> Config:
@@ -213,8 +213,8 @@ def test_a_product_draws_the_same_choices_by_either_method(seed: int) -> None:
         ]
         return [list(config.items()) for config in steps]
 
-    assert toys.Large().independent and not Asked().independent
-    assert walk(toys.Large()) == walk(Asked())
+    assert toys.Large().independent and not AskedForKnobs().independent
+    assert walk(toys.Large()) == walk(AskedForKnobs())
 
 
 def test_sample_new_finds_what_is_left_of_a_skewed_space_at_once() -> None:
@@ -312,8 +312,8 @@ class Widths(ProductSpace):
 def test_a_space_knows_what_it_was_made_with(native: Target) -> None:
     assert Widths(gemm(8, 8, 8), native).made_with == {}
     assert Widths(target=native, workload=gemm(8, 8, 8), width=2).made_with == {"width": 2}
-    given = Widths(gemm(8, 8, 8), native, 3, height=4)
-    assert given.made_with == pickle.loads(pickle.dumps(given)).made_with == {"width": 3, "height": 4}
+    space = Widths(gemm(8, 8, 8), native, 3, height=4)
+    assert space.made_with == pickle.loads(pickle.dumps(space)).made_with == {"width": 3, "height": 4}
 
 
 def test_a_config_is_frozen_and_a_knob_has_choices() -> None:

@@ -79,8 +79,8 @@ def test_known_cpus_can_be_built_for_and_bring_their_caches(cpu: str) -> None:
 
 
 def test_specified_caches_precede_recorded_and_generic_ones() -> None:
-    given = [[32768, 8], [262144, 4]]
-    assert resolve_target({"kind": "llvm", "mcpu": "znver4", "caches": given}).caches[1] == Cache(262144, 4)
+    caches = [[32768, 8], [262144, 4]]
+    assert resolve_target({"kind": "llvm", "mcpu": "znver4", "caches": caches}).caches[1] == Cache(262144, 4)
     assert resolve_target("nehalem").caches == GENERIC_CACHES
 
 

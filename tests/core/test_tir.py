@@ -120,13 +120,13 @@ def test_a_log_contains_it_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
         SearchlabError, match="verifying the log executes that function; if you trust this file, add --trust"
     ):
         searchlab.apply.verify.verify_log(log)
-    other = from_primfunc(product(size=4))
+    smaller = from_primfunc(product(size=4))
     for content, message in (
         ("", "is damaged"),
         (json.dumps(["?", 0, 1, 1]), "is damaged"),
         (json.dumps([workload.program[:-8], 0, 1, 1]), "is damaged"),
         (json.dumps([workload.program, 0, 0, 1]), "is damaged: Expected"),
-        (other.content(), f"is damaged: its digest is {other.digest}"),
+        (smaller.content(), f"is damaged: its digest is {smaller.digest}"),
     ):
         with pytest.raises(SearchlabError, match=message):
             Tir.from_log(workload.spelling, content).prim_func()
@@ -140,8 +140,8 @@ def hostile(node: dict[str, Any], twice: bool = False) -> str:
     graph["nodes"].append(node)
     text = json.dumps(graph)
     if twice:
-        named = f'"type": "{node["type"]}"'
-        text = text.replace(named, f'{named}, "type": "int"')
+        type_entry = f'"type": "{node["type"]}"'
+        text = text.replace(type_entry, f'{type_entry}, "type": "int"')
     return text
 
 

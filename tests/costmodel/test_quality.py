@@ -79,7 +79,7 @@ def test_definitions(data: st.DataObject) -> None:
 def test_without_ties_kendall_tau_gives_pairwise_accuracy() -> None:
     rng = np.random.default_rng(0)
     predicted, measured = rng.random((2, 40))
-    both = [(m.reshape(-1, 1) - m) > 0 for m in (predicted, measured)]  # as defined in metric.py of TenSet
-    reference = np.triu(both[0] == both[1], k=1).sum() / (40 * 39 / 2)
+    orders = [(m.reshape(-1, 1) - m) > 0 for m in (predicted, measured)]  # as defined in metric.py of TenSet
+    reference = np.triu(orders[0] == orders[1], k=1).sum() / (40 * 39 / 2)
     assert pairwise_accuracy(predicted, measured) == pytest.approx(reference)
     assert kendall_tau(predicted, measured) == pytest.approx(2 * reference - 1)

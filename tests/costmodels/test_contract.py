@@ -67,16 +67,16 @@ ANY_DATA = {
 def test_any_data_gives_finite_scores(name: str, kind: str, groups: int, capfd: pytest.CaptureFixture[str]) -> None:
     """Without a word, and whatever of the features is NaN in what is predicted then."""
     features, scores = ANY_DATA[kind]
-    given = [features.copy(), scores.copy(), tasks(scores, groups)]
-    before = copy.deepcopy(given)
+    inputs = [features.copy(), scores.copy(), tasks(scores, groups)]
+    before = copy.deepcopy(inputs)
     model = make(name)
-    model.fit(*given)
+    model.fit(*inputs)
     unseen = np.where(np.arange(features.shape[1]) % 2, NAN, np.where(np.isnan(features), 7.0, features))
     for rows in (features, unseen, np.full_like(features, NAN), features[:1], features[:0]):
         predicted = model.predict(rows)
         assert predicted.shape == (len(rows),) and predicted.dtype == np.float64
         assert np.isfinite(predicted).all()
-    for now, then in zip(given, before, strict=True):
+    for now, then in zip(inputs, before, strict=True):
         np.testing.assert_array_equal(now, then)
     assert capfd.readouterr() == ("", "")
 

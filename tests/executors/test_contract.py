@@ -79,7 +79,7 @@ def test_a_study_has_the_same_trials_with_an_executor(executor: RunExecutor, tmp
     study = Study.from_dict(STUDY)
     in_process = study.run(tmp_path / "in-process", progress=False)
     on_executor = study.run(tmp_path / "on-executor", executor=executor, progress=False)
-    for result, other in zip(in_process, on_executor, strict=True):
-        assert [(trial.config, trial.cost) for trial in result.trials] == [
-            (trial.config, trial.cost) for trial in other.trials
+    for expected_run, run in zip(in_process, on_executor, strict=True):
+        assert [(trial.config, trial.cost) for trial in expected_run.trials] == [
+            (trial.config, trial.cost) for trial in run.trials
         ]

@@ -131,10 +131,10 @@ def test_trust_imports_it(tmp_path: Path, mark: Path) -> None:
 
 def test_the_command_line_explains_how_to_trust_a_log(tmp_path: Path, mark: Path) -> None:
     log = log_of(tmp_path / "a.jsonl", IN_OPTIONS)
-    shown = command("best", log, "--show", "tir")
-    assert shown.returncode == 2 and "add --trust" in shown.stderr and not mark.exists()
-    shown = command("best", log, "--show", "tir", "--trust")
-    assert shown.returncode == 2 and "add --trust" not in shown.stderr and mark.exists()
+    result = command("best", log, "--show", "tir")
+    assert result.returncode == 2 and "add --trust" in result.stderr and not mark.exists()
+    result = command("best", log, "--show", "tir", "--trust")
+    assert result.returncode == 2 and "add --trust" not in result.stderr and mark.exists()
 
 
 def test_a_space_that_the_user_names_is_trusted(tmp_path: Path) -> None:

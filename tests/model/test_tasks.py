@@ -102,7 +102,7 @@ def test_models_are_loaded_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spelled", "message"),
+    ("text", "message"),
     [
         ("models.py", "module:function or FILE.py:function"),
         (f"{HERE}:mpl", "did you mean 'mlp'"),
@@ -113,6 +113,6 @@ def test_models_are_loaded_by_name() -> None:
         ("no_such_package:mlp", "cannot be loaded"),
     ],
 )
-def test_what_is_no_model_is_explained(spelled: str, message: str) -> None:
+def test_what_is_no_model_is_explained(text: str, message: str) -> None:
     with pytest.raises(SearchlabError, match=message):
-        load_model(spelled)
+        load_model(text)

@@ -56,9 +56,9 @@ def test_a_plan_ends_with_random_trials() -> None:
     model = BoundCostModel(AutoTVM(seed=0), make_features("autotvm-knob", space))
     policy = xgb.AutoTVMXgb(space, seed=0, cost_model=model, steps=5)
     search_table(policy, 64, 64)
-    planned = {space.index_of(config) for config in policy._plan[:61]}
+    plan_indices = {space.index_of(config) for config in policy._plan[:61]}
     batch = [space.index_of(config) for config in policy.ask(64)]
-    assert set(batch[:61]) == planned
+    assert set(batch[:61]) == plan_indices
     assert not set(batch[61:]) & {space.index_of(config) for config in policy._plan}
 
 
@@ -83,8 +83,8 @@ def test_a_walk_changes_one_knob_and_weighs_it_by_its_choices() -> None:
     knobs = space.knobs(config)
     changed: dict[str, int] = dict.fromkeys(config, 0)
     for _ in range(3000):
-        other = walk(space, config, knobs, rng)
-        (name,) = [name for name in config if config[name] != other[name]]
+        neighbour = walk(space, config, knobs, rng)
+        (name,) = [name for name in config if config[name] != neighbour[name]]
         changed[name] += 1
     share = {knob.name: 1 - 1 / len(knob.choices) for knob in knobs}
     for name, count in changed.items():

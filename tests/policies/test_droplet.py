@@ -79,13 +79,13 @@ def test_it_moves_where_the_difference_is_not_by_chance() -> None:
         policy.tell([to])
         return policy._best == to.config
 
-    other = Config({"a": 1, "b": 1, "c": 1})
-    assert not moves(repeats(other, 0.99, 1.09, 0.89, 1.04)), "faster, but within the noise"
-    assert moves(repeats(other, 0.99, 1.09, 0.89, 1.04), pvalue=1.0)
-    assert moves(repeats(other, 0.7, 0.72, 0.69, 0.71))
-    assert not moves(repeats(other, 1.7, 1.72, 1.69, 1.71)), "slower"
-    assert moves(repeats(other, 0.99)), "a single repeat has no spread to test"
-    assert not moves(Trial(0, other, toys.failed_measurement("crash", "made up")))
+    neighbour = Config({"a": 1, "b": 1, "c": 1})
+    assert not moves(repeats(neighbour, 0.99, 1.09, 0.89, 1.04)), "faster, but within the noise"
+    assert moves(repeats(neighbour, 0.99, 1.09, 0.89, 1.04), pvalue=1.0)
+    assert moves(repeats(neighbour, 0.7, 0.72, 0.69, 0.71))
+    assert not moves(repeats(neighbour, 1.7, 1.72, 1.69, 1.71)), "slower"
+    assert moves(repeats(neighbour, 0.99)), "a single repeat has no spread to test"
+    assert not moves(Trial(0, neighbour, toys.failed_measurement("crash", "made up")))
 
 
 def test_a_start_that_fails_is_left() -> None:

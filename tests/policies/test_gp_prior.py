@@ -24,15 +24,15 @@ def reverse(config: Config) -> Measurement:
 
 
 def earlier(measure: Measure = toys.smooth, n: int = 128) -> list[Trial]:
-    drawn = toys.run(Random(toys.Large(), seed=9), toys.smooth, n)
-    return toys.trials_of([trial.config for trial in drawn], measure)
+    trials = toys.run(Random(toys.Large(), seed=9), toys.smooth, n)
+    return toys.trials_of([trial.config for trial in trials], measure)
 
 
 def policy(*tasks: Sequence[Trial], seed: int = 0, **options: Any) -> GpPrior:
-    made = GpPrior(toys.Large(), seed=seed, **{"points": 100, "neighbours": 50, **options})
+    gp_prior = GpPrior(toys.Large(), seed=seed, **{"points": 100, "neighbours": 50, **options})
     if tasks:
-        made.transfer([(toys.Large(), trials) for trials in tasks])
-    return made
+        gp_prior.transfer([(toys.Large(), trials) for trials in tasks])
+    return gp_prior
 
 
 def typical(trials: Sequence[Trial]) -> float:
@@ -47,9 +47,9 @@ def test_what_it_has_learnt_is_faster_than_what_is_random() -> None:
 def test_other_workloads_choose_three_of_four_first_trials() -> None:
     at_random = typical(toys.run(policy(), toys.smooth, 8))
     first = toys.run(policy(earlier()), toys.smooth, 8)
-    chosen, drawn = [trial for i, trial in enumerate(first) if i % 4 < 3], first[3::4]
-    assert typical(chosen) < 0.7 * at_random
-    assert typical(drawn) > typical(chosen)
+    from_tournament, random_trials = [trial for i, trial in enumerate(first) if i % 4 < 3], first[3::4]
+    assert typical(from_tournament) < 0.7 * at_random
+    assert typical(random_trials) > typical(from_tournament)
 
 
 def test_own_trials_outweigh_misleading_ones() -> None:

@@ -16,7 +16,7 @@ from tests.support import toys
 from tests.support.spaces.products import Product
 
 
-def told(policy: NeverTwice, configs: list[Config]) -> None:
+def tell(policy: NeverTwice, configs: list[Config]) -> None:
     policy.tell([Trial(i, config, toys.smooth(config)) for i, config in enumerate(configs)])
 
 
@@ -35,8 +35,8 @@ def test_no_config_is_random(seed: int) -> None:
     """A quarter of the space, where every fourth point is a duplicate at the end; before, some twenty were random."""
     space = Counted()
     policy = Qmc(space, seed=seed)
-    asked = [config for _ in range(150) for config in policy.ask(8)]
-    assert len(set(asked)) == 1200
+    configs = [config for _ in range(150) for config in policy.ask(8)]
+    assert len(set(configs)) == 1200
     assert space.filled == 0
 
 
@@ -53,13 +53,13 @@ def test_its_place_is_a_function_of_what_is_known(space: Space, strangers: int) 
     """One that was only told goes on as the one that asked, whatever a batch was, and after trials of another log."""
     lived = Qmc(space, seed=1)
     seen_configs = space.sample_new(np.random.default_rng(5), strangers, ())
-    told(lived, seen_configs)
+    tell(lived, seen_configs)
     for n in (8, 1, 30):
         batch = list(lived.ask(n))
-        told(lived, batch)
+        tell(lived, batch)
         seen_configs += batch
     only_told = Qmc(space, seed=1)
-    told(only_told, seen_configs)
+    tell(only_told, seen_configs)
     for _ in range(4):
         assert lived.ask(8) == only_told.ask(8)
 

@@ -75,12 +75,12 @@ def test_each_trial_is_predicted_from_the_others() -> None:
     full = process(ROWS, VALUES)
     scaled = ROWS / full.lengths
     covariance = matern(squared_distances(scaled, scaled))
-    others = np.arange(len(ROWS)) != 4
-    noisy = covariance[np.ix_(others, others)] + full.noise * np.eye(8)
-    weights = np.linalg.solve(noisy, covariance[others, 4])
+    is_other = np.arange(len(ROWS)) != 4
+    noisy = covariance[np.ix_(is_other, is_other)] + full.noise * np.eye(8)
+    weights = np.linalg.solve(noisy, covariance[is_other, 4])
     mean, deviation = full.leave_one_out()
-    assert mean[4] == pytest.approx(full.mean + weights @ (VALUES[others] - full.mean), abs=1e-6)
-    variance = 1 + full.noise - weights @ covariance[others, 4]
+    assert mean[4] == pytest.approx(full.mean + weights @ (VALUES[is_other] - full.mean), abs=1e-6)
+    variance = 1 + full.noise - weights @ covariance[is_other, 4]
     assert deviation[4] ** 2 == pytest.approx(full.variance * variance, rel=1e-3)
 
 

@@ -77,14 +77,14 @@ def test_parameters_that_a_config_lacks_are_modelled_too() -> None:
 def test_every_proposal_may_be_random() -> None:
     """With epsilon = 1, what is told does not matter, except that known configs are not proposed again."""
     earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 20)
-    told = [smac(epsilon=1.0), smac(epsilon=1.0)]
-    told[0].tell(earlier_trials)
-    told[1].tell(toys.trials_of([trial.config for trial in earlier_trials], toys.flaky))
-    assert told[0].ask(8) == told[1].ask(8)
-    told = [smac(epsilon=0.0), smac(epsilon=0.0)]
-    told[0].tell(earlier_trials)
-    told[1].tell(toys.trials_of([trial.config for trial in earlier_trials], toys.flaky))
-    assert told[0].ask(8) != told[1].ask(8)
+    policies = [smac(epsilon=1.0), smac(epsilon=1.0)]
+    policies[0].tell(earlier_trials)
+    policies[1].tell(toys.trials_of([trial.config for trial in earlier_trials], toys.flaky))
+    assert policies[0].ask(8) == policies[1].ask(8)
+    policies = [smac(epsilon=0.0), smac(epsilon=0.0)]
+    policies[0].tell(earlier_trials)
+    policies[1].tell(toys.trials_of([trial.config for trial in earlier_trials], toys.flaky))
+    assert policies[0].ask(8) != policies[1].ask(8)
 
 
 @pytest.mark.filterwarnings("error")

@@ -42,9 +42,9 @@ def test_options_are_tried_once_for_all_seeds(study: Study, monkeypatch: pytest.
     started: list[str] = []
     start = Strategy.start
 
-    def counted(strategy: Strategy, *given: Any) -> Any:
+    def counted(strategy: Strategy, *args: Any) -> Any:
         started.append(strategy.name)
-        return start(strategy, *given)
+        return start(strategy, *args)
 
     monkeypatch.setattr(Strategy, "start", counted)
     runs, left_out = study.plan()
@@ -90,8 +90,8 @@ def test_options_that_the_policy_replaces_are_in_the_log(study: Study, tmp_path:
     small = Study.from_dict({**_spec(study), "policies": [{"name": "xgb", "options": options}], "seeds": 1}, tmp_path)
     small.run(tmp_path / "small")
     study.run(tmp_path / "out")
-    (used,) = [read_header(path).effective for path in (tmp_path / "small").rglob("*.jsonl")]
-    assert used == {"chains": 5, "steps": 9}
+    (effective,) = [read_header(path).effective for path in (tmp_path / "small").rglob("*.jsonl")]
+    assert effective == {"chains": 5, "steps": 9}
     assert [read_header(path).effective for path in (tmp_path / "out").rglob("*.jsonl")] == [{}] * 2 * SEEDS
 
 

@@ -37,7 +37,7 @@ products = st.dictionaries(st.text("xyz", min_size=1, max_size=3), values, min_s
 @st.composite
 def listings(draw: st.DrawFn) -> tuple[dict[str, list[Any]], list[dict[str, Any]]]:
     parameters = draw(products)
-    every = [dict(zip(parameters, chosen, strict=True)) for chosen in itertools.product(*parameters.values())]
+    every = [dict(zip(parameters, values, strict=True)) for values in itertools.product(*parameters.values())]
     return parameters, draw(st.lists(st.sampled_from(every), min_size=1, unique_by=lambda c: tuple(c.items())))
 
 
@@ -46,18 +46,23 @@ def test_the_list_is_the_space(listing: tuple[dict[str, list[Any]], list[dict[st
     parameters, configs = listing
     space, rng = space_of(parameters, configs), np.random.default_rng(0)
     listed = {Config(config) for config in configs}
-    for found in (space.enumerate(), space.enumerate(rng), Space.enumerate(space), Space.enumerate(space, rng)):
-        configs_found = list(found)
+    for configs_listed in (
+        space.enumerate(),
+        space.enumerate(rng),
+        Space.enumerate(space),
+        Space.enumerate(space, rng),
+    ):
+        configs_found = list(configs_listed)
         assert len(configs_found) == len(listed) == space.size() and set(configs_found) == listed
-    for chosen in itertools.product(*parameters.values()):
-        config = Config(dict(zip(parameters, chosen, strict=True)))
+    for values in itertools.product(*parameters.values()):
+        config = Config(dict(zip(parameters, values, strict=True)))
         assert (config in space) == (config in listed)
         if config in listed:
             assert space.config_at(space.index_of(config)) == config
             assert {space.mutate(config, rng), *space.neighbours(config, rng)} <= listed
     assert {space.sample(rng) for _ in range(5)} <= listed
-    for chosen in itertools.product(*parameters.values()):
-        expected = dict(zip(parameters, chosen, strict=True))
+    for values in itertools.product(*parameters.values()):
+        expected = dict(zip(parameters, values, strict=True))
         own_rng, other_rng = (np.random.default_rng(1) for _ in range(2))
         assert space.repair(expected, own_rng) == Space.repair(space, expected, other_rng)
         assert own_rng.random() == other_rng.random()
@@ -76,7 +81,7 @@ def test_all_configs_are_equally_likely() -> None:
 
 def test_another_list_is_another_space() -> None:
     parameters = {"x": [0, 1, 2]}
-    spaces = [space_of(parameters, [{"x": x} for x in given]) for given in ((0,), (0, 1), (0, 1, 2))]
+    spaces = [space_of(parameters, [{"x": x} for x in values]) for values in ((0,), (0, 1), (0, 1, 2))]
     assert len({space.fingerprint for space in spaces}) == 3
     with pytest.raises(InvalidConfig, match="knob 'x' cannot be 2"):
         spaces[1].knobs({"x": 2})

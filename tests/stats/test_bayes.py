@@ -18,14 +18,14 @@ def test_it_gives_what_baycomp_gave() -> None:
     ``SignedRankTest.probs(one, other, rope, nsamples=200000, random_state=0)``, whose order is one, same, other.
 
     It is not installed for the tests: it brings a package that is called ``tests``, too."""
-    scores = np.random.default_rng(0).beta(4, 2, 14).round(3)
-    other = (scores + np.random.default_rng(1).normal(0.006, 0.02, 14)).round(3)
+    first = np.random.default_rng(0).beta(4, 2, 14).round(3)
+    second = (first + np.random.default_rng(1).normal(0.006, 0.02, 14)).round(3)
     for rope, expected in (
         (0.0, (0.010165, 0.0, 0.989835)),
         (0.01, (0.000015, 0.41952, 0.580465)),
         (0.02, (0.0, 0.99998, 0.00002)),
     ):
-        assert bayesian_signed_rank(scores - other, rope) == pytest.approx(expected, abs=0.015)
+        assert bayesian_signed_rank(first - second, rope) == pytest.approx(expected, abs=0.015)
 
 
 @settings(max_examples=20)

@@ -88,9 +88,9 @@ def test_area_lies_between_0_and_1(values: Floats) -> None:
 
 
 @given(filled, st.floats(1e-3, 1e6), st.floats(1e-3, 1e6))
-def test_a_higher_target_takes_no_fewer_trials(values: Floats, target: float, other: float) -> None:
+def test_a_higher_target_takes_no_fewer_trials(values: Floats, target: float, second_target: float) -> None:
     curves = gflops(np.minimum.accumulate(values), 10**9)[np.newaxis]
-    ((low, high),) = hitting_times(curves, np.array(sorted((target, other))))
+    ((low, high),) = hitting_times(curves, np.array(sorted((target, second_target))))
     assert low <= high
 
 
@@ -118,7 +118,7 @@ def test_bands_do_not_depend_on_the_order_of_seeds(runs: Floats, order: random.R
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.floats(-9, 9)), min_size=1, max_size=20))
 def test_a_band_over_places_has_the_quartiles_of_each(values: list[tuple[int, float]]) -> None:
-    band = band_at(np.array([float(place) for place, _ in values]), np.array([value for _, value in values]))
-    assert band.x.tolist() == sorted({place for place, _ in values})
-    for place, *edges in zip(band.x, band.lower, band.median, band.upper, strict=True):
-        assert edges == quartiles(np.array([value for at, value in values if at == place])).tolist()
+    band = band_at(np.array([float(position) for position, _ in values]), np.array([value for _, value in values]))
+    assert band.x.tolist() == sorted({position for position, _ in values})
+    for position, *edges in zip(band.x, band.lower, band.median, band.upper, strict=True):
+        assert edges == quartiles(np.array([value for x, value in values if x == position])).tolist()

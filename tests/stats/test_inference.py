@@ -98,16 +98,16 @@ def test_the_answers_turn_over_with_the_strategies(first: Floats, second: Floats
 def test_it_covers_new_workloads_and_these(workloads: int, seeds: int) -> None:
     """A simulation by hand: differences on workloads are skewed, a third of them 0; 1,000 suites."""
     random = np.random.default_rng([workloads, seeds])
-    others = these = 0
+    covered_others = covered_these = 0
     for _ in range(1000):
         true = random.exponential(0.03, workloads) * (random.random(workloads) < 2 / 3)
         second = random.beta(4, 2, (workloads, seeds))
         first = second + true[:, np.newaxis] + random.normal(0, 0.05, (workloads, seeds))
         difference = paired_difference(first, second)
-        others += ends(difference.on_others)[0] <= 0.02 <= ends(difference.on_others)[1]
-        these += ends(difference.on_these)[0] <= true.mean() <= ends(difference.on_these)[1]
-    assert 0.92 <= others / 1000 <= 0.98, "three standard deviations of 95 %"
-    assert 0.92 <= these / 1000 <= 0.98
+        covered_others += ends(difference.on_others)[0] <= 0.02 <= ends(difference.on_others)[1]
+        covered_these += ends(difference.on_these)[0] <= true.mean() <= ends(difference.on_these)[1]
+    assert 0.92 <= covered_others / 1000 <= 0.98, "three standard deviations of 95 %"
+    assert 0.92 <= covered_these / 1000 <= 0.98
 
 
 def test_members_of_a_cluster_tell_about_its_other_members() -> None:
@@ -118,10 +118,10 @@ def test_members_of_a_cluster_tell_about_its_other_members() -> None:
     first = [shifts[cluster] + rng.normal(0, 0.01) + rng.normal(0, 0.005, 30) for cluster in clusters]
     second = [np.zeros(30) for _ in clusters]
     difference = paired_difference(first, second, clusters)
-    alone = paired_difference(first, second)
-    assert (difference.clusters, alone.clusters, alone.on_these) == (4, 0, difference.on_these)
-    assert difference.on_others.p is not None and alone.on_others.p is not None
-    assert difference.on_others.p < 1e-3 < alone.on_others.p
+    without_clusters = paired_difference(first, second)
+    assert (difference.clusters, without_clusters.clusters, without_clusters.on_these) == (4, 0, difference.on_these)
+    assert difference.on_others.p is not None and without_clusters.on_others.p is not None
+    assert difference.on_others.p < 1e-3 < without_clusters.on_others.p
     means = np.array([values.mean() for values in first])
     parts = [means[np.array(clusters) == name] for name in "abcd"]
     variance = sum(len(part) * part.var(ddof=1) for part in parts) / len(means) ** 2
@@ -131,7 +131,7 @@ def test_members_of_a_cluster_tell_about_its_other_members() -> None:
     assert 1.96 * np.sqrt(variance) < half < 2.4 * np.sqrt(variance)
     lone = paired_difference(first, second, [*clusters[:-1], "e"])
     assert lone.on_others.p is None and "1 ran on only one" in lone.on_others.difference.note
-    assert paired_difference(first, second, [""] * len(clusters)) == alone
+    assert paired_difference(first, second, [""] * len(clusters)) == without_clusters
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.05])
@@ -142,9 +142,9 @@ def test_the_interval_of_other_members_covers(spread: float) -> None:
     clusters = np.repeat(list("abcd"), counts).tolist()
     covered = 0
     for _ in range(400):
-        own = rng.normal(0, 0.1, 4)
-        truth = np.repeat(own, counts).mean()
-        first = [mean + rng.normal(0, spread) + rng.normal(0, 0.05, 10) for mean in np.repeat(own, counts)]
+        means = rng.normal(0, 0.1, 4)
+        truth = np.repeat(means, counts).mean()
+        first = [mean + rng.normal(0, spread) + rng.normal(0, 0.05, 10) for mean in np.repeat(means, counts)]
         interval = paired_difference(first, [np.zeros(10)] * len(first), clusters).on_others.difference
         assert interval.lower is not None and interval.upper is not None
         covered += interval.lower <= truth <= interval.upper

@@ -84,7 +84,7 @@ def test_ends_are_kept_to_where_the_quantity_can_be() -> None:
     assert Interval(0.5, note="why").within(0, 1) == Interval(0.5, None, None, "why")
 
 
-Made = Callable[[np.random.Generator], tuple[Interval, float]]
+Experiment = Callable[[np.random.Generator], tuple[Interval, float]]
 
 
 def skewed(random: np.random.Generator, seeds: int) -> Floats:
@@ -96,7 +96,7 @@ def skewed(random: np.random.Generator, seeds: int) -> Floats:
 @pytest.mark.parametrize("name", ["mean", "means", "median"])
 def test_intervals_cover_what_they_say(name: str, seeds: int) -> None:
     """A small version of studies/benchmarks/coverage.py, on made-up runs: 600 of each."""
-    experiments: dict[str, Made] = {
+    experiments: dict[str, Experiment] = {
         "mean": lambda random: (mean_interval(skewed(random, seeds)), 2 / 3),
         "means": lambda random: (mean_of_means_interval([skewed(random, seeds) for _ in range(3)]), 2 / 3),
         "median": lambda random: (median_interval(skewed(random, seeds)), float(beta(4, 2).median())),

@@ -80,8 +80,8 @@ def test_unequal_draws_are_the_mean_over_all_orders(costs: Floats, trials: int, 
     filled = np.where(np.isfinite(costs), costs, costs[np.isfinite(costs)].max())
     exact = np.zeros(trials)
     for order in permutations(range(len(costs))):
-        left = weights[list(order)][::-1].cumsum()[::-1]
-        chance = float(np.prod(weights[list(order)] / left))
+        remaining = weights[list(order)][::-1].cumsum()[::-1]
+        chance = float(np.prod(weights[list(order)] / remaining))
         lowest = np.minimum.accumulate(filled[list(order)])
         exact += chance * np.pad(lowest, (0, trials), "edge")[:trials]
     np.testing.assert_allclose(expected_best(costs, trials, weights=weights), exact, atol=1e-6)
@@ -132,8 +132,8 @@ def test_a_score_covers_as_many_trials_as_random_search_takes() -> None:
     costs = np.exp(np.arange(100.0))
     draws = RandomDraws.from_costs(costs, 60)
     assert draws.median == pytest.approx(49.5) and draws.expected[0] == pytest.approx(49.5)
-    alone = RandomSearch.from_draws(draws, 1.0, 60)
-    assert (alone.first, alone.last) == (1, 33), "the first t with 101 / (t + 1) - 1 <= 0.04 * 49.5"
+    from_start = RandomSearch.from_draws(draws, 1.0, 60)
+    assert (from_start.first, from_start.last) == (1, 33), "the first t with 101 / (t + 1) - 1 <= 0.04 * 49.5"
     late = RandomSearch.from_draws(draws, 1.0, 60, start=8)
     assert (late.first, late.last) == (9, 41)
     assert RandomSearch.from_draws(draws, 1.0, 36, start=8).last == 36, "at most the budget"

@@ -31,7 +31,7 @@ def replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return replayed
 
 
-def swapped(trajectories: Trajectories) -> Trajectories:
+def swap_first_trials(trajectories: Trajectories) -> Trajectories:
     """Return runs whose first two trials are in the other order."""
 
     def swap(run: Any) -> Any:
@@ -68,7 +68,7 @@ def test_baselines_that_their_code_does_not_repeat_are_refused(sealed: Path, rep
     (baseline,) = baselines(suite, ["evolutionary"])
     for code in ({}, {"policy": "another"}):
         with pytest.raises(SearchlabError, match="evolutionary .*trial 0 was config .*suite verify"):
-            check_baselines(suite, [msgspec.structs.replace(swapped(baseline), code=code)])
+            check_baselines(suite, [msgspec.structs.replace(swap_first_trials(baseline), code=code)])
 
 
 def test_foreign_code_is_not_imported_for_a_check(sealed: Path, replays: list[str]) -> None:

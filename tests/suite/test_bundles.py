@@ -55,8 +55,8 @@ def follow(commands: Sequence[Sequence[str]], suite: Path, cwd: Path) -> None:
         for words in commands:
             new = [str(suite) if word == "v1" else word for word in words]
             more = ["--against", "random"] if "run" in words else [] if "new" in words else ["--suite", suite]
-            done = searchlab(*new, *more, cwd=cwd)
-            assert done.returncode == 0, done.stdout + done.stderr
+            result = searchlab(*new, *more, cwd=cwd)
+            assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +64,11 @@ def bundle(package: Path) -> Path:
     return package / "hill-climb.zip"
 
 
-def verified(bundle: Path, sealed: Path) -> tuple[list[str], BundleVerification]:
+def verify_trusting(bundle: Path, sealed: Path) -> tuple[list[str], BundleVerification]:
     """The sentences of an honest reader who trusts the code."""
     steps: list[str] = []
     with trust_plugins():
-        verification = verify_submission(bundle, lambda text, found: steps.append(text), None, str(sealed))
+        verification = verify_submission(bundle, lambda text, problems: steps.append(text), None, str(sealed))
     return steps, verification
 
 
@@ -136,11 +136,11 @@ def submission(**changes: Any) -> Callable[[Members], None]:
     return lambda members: with_submission(members, **changes)
 
 
-def cut(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
+def cut_runs(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
     return [msgspec.structs.replace(run, configs=run.configs[:4]) for run in runs]
 
 
-def repeated(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
+def repeat_first_trial(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
     return [msgspec.structs.replace(run, configs=(*run.configs[:-1], run.configs[0])) for run in runs]
 
 
@@ -152,8 +152,8 @@ DISHONEST: dict[str, tuple[Callable[[Members], None], str]] = {
         with_result("test", tables=lambda tables: dict(list(tables.items())[1:])),
         "its result on test leaves out gemm-16x16x16-guided-1t",
     ),
-    "short runs": (with_runs(cut), "with seed 0 has 4 trials, not 12"),
-    "repeated configs": (with_runs(repeated), "repeats a config"),
+    "short runs": (with_runs(cut_runs), "with seed 0 has 4 trials, not 12"),
+    "repeated configs": (with_runs(repeat_first_trial), "repeats a config"),
     "tuned on the test split": (
         submission(track="tuned on dev", tuned_on=["mini/test"]),
         "it was tuned on mini/test; only tables of mini/dev may be used",
@@ -209,7 +209,7 @@ def test_a_dishonest_bundle_is_refused_unread(
     change(members)
     (tmp_path / "bad.zip").write_bytes(pack(members))
     try:
-        says = "; ".join(verified(tmp_path / "bad.zip", sealed)[1].problems)
+        says = "; ".join(verify_trusting(tmp_path / "bad.zip", sealed)[1].problems)
     except SearchlabError as error:
         says = str(error)
     assert reason in says
@@ -227,10 +227,10 @@ def test_links_and_files_that_occur_twice_are_refused(bundle: Path, sealed: Path
             warnings.simplefilter("ignore")
             archive.writestr(info, "/etc/passwd")
         with pytest.raises(SearchlabError, match=reason):
-            verified(tmp_path / "bad.zip", sealed)
+            verify_trusting(tmp_path / "bad.zip", sealed)
     (tmp_path / "bad.zip").write_bytes(b"no archive")
     with pytest.raises(SearchlabError, match="not a ZIP archive"):
-        verified(tmp_path / "bad.zip", sealed)
+        verify_trusting(tmp_path / "bad.zip", sealed)
 
 
 # --- what only its code shows -----------------------------------------------------------------------------------------
@@ -282,8 +282,8 @@ def test_a_policy_that_does_not_search_is_refused(
     constants = f"TABLE = {str(table.path)!r}\nBEST = {best!r}\n"
     (tmp_path / "package" / "hill_climb.py").write_text(constants + HEAD + body)
     follow([words for words in COMMANDS if words[-1] == "dev"], sealed, tmp_path / "package")
-    made = submit(tmp_path / "package", tmp_path / "bad.zip", str(sealed))
-    verification = verified(made.path, sealed)[1]
+    submission = submit(tmp_path / "package", tmp_path / "bad.zip", str(sealed))
+    verification = verify_trusting(submission.path, sealed)[1]
     if any("Landlock" in limit for limit in verification.unchecked) and body == READS_OR_REMEMBERS:
         pytest.skip("without Landlock, the policy can read the table")
     problems = verification.problems
@@ -296,18 +296,18 @@ def test_an_altered_trial_is_refused(
     """Even if its area and its digest were computed again."""
     monkeypatch.setattr(verify, "avx512", list)
 
-    def altered(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
+    def alter(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
         run = runs[-1]
-        other = next(config for config in range(144) if config not in run.configs)
-        return [*runs[:-1], msgspec.structs.replace(run, configs=(*run.configs[:-1], other))]
+        new_config = next(config for config in range(144) if config not in run.configs)
+        return [*runs[:-1], msgspec.structs.replace(run, configs=(*run.configs[:-1], new_config))]
 
     with zipfile.ZipFile(bundle) as archive:
         members = {name: archive.read(name) for name in archive.namelist() if not name.startswith("test.")}
-    with_runs(altered)(members)
+    with_runs(alter)(members)
     result = decode_trajectories(Path("dev"), members["dev.runs.parquet"])
     with_submission(members, areas={"dev": mean_areas(find_suite(sealed), result)})
     (tmp_path / "bad.zip").write_bytes(pack(members))
-    (problem,) = verified(tmp_path / "bad.zip", sealed)[1].problems
+    (problem,) = verify_trusting(tmp_path / "bad.zip", sealed)[1].problems
     assert "hill-climb over mini/gemm-4x5x6-knob-1t with seed 2: trial 11 was config" in problem
 
 
@@ -348,8 +348,8 @@ def test_only_what_is_accepted_is_published(bundle: Path, sealed: Path, tmp_path
     with_digests(members)
     (tmp_path / "mine.zip").write_bytes(pack(members))
     words = ("report", "--publish", "site", "mine.zip", "--suite", sealed)
-    done = searchlab(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    result = searchlab(*words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     page = (tmp_path / "site" / "hill-climb-on-mini" / "index.html").read_text()
     assert "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
     assert "its runs have not been replayed" in page

@@ -22,14 +22,14 @@ HEAVY = ("tvm", "xgboost", "lightgbm", "sklearn", "optuna", "pandas", "altair", 
 def searchlab(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """What the command prints and exits with, run in this process: it need not import everything once more."""
     command = ["searchlab", *map(str, words)]
-    written = io.BytesIO(), io.BytesIO()
-    out, text = (io.TextIOWrapper(into, "utf-8", "backslashreplace", write_through=True) for into in written)
+    streams = io.BytesIO(), io.BytesIO()
+    out, text = (io.TextIOWrapper(into, "utf-8", "backslashreplace", write_through=True) for into in streams)
     with _restoring_process_state(cwd), mock.patch.multiple(sys, argv=command, stdout=out, stderr=text):
         try:
             main()
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else 1
-    return subprocess.CompletedProcess(command, code, *(into.getvalue().decode() for into in written))
+        except SystemExit as exit_error:
+            code = exit_error.code if isinstance(exit_error.code, int) else 1
+    return subprocess.CompletedProcess(command, code, *(into.getvalue().decode() for into in streams))
 
 
 @contextlib.contextmanager
@@ -64,7 +64,7 @@ def run_python(*words: object) -> subprocess.CompletedProcess[str]:
 
 def imported_packages(*words: object) -> set[str]:
     """The top-level packages that a command imports, by ``python -X importtime``."""
-    done = run_python("-X", "importtime", *words)
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    result = run_python("-X", "importtime", *words)
+    assert result.returncode == 0, result.stderr
+    lines = [line for line in result.stderr.splitlines() if line.startswith("import time:")]
     return {line.rpartition("|")[2].strip().split(".")[0] for line in lines}

@@ -39,7 +39,7 @@ def table_study(folder: Path, **changes: Any) -> Study:
     return Study.from_dict({**data, **changes}, folder)
 
 
-def decided_in(out: Path) -> dict[str, list[dict[str, Any]]]:
+def read_deterministic_parts(out: Path) -> dict[str, list[dict[str, Any]]]:
     """What the logs in ``out`` hold but for the clock, by their place there."""
     return {str(log.relative_to(out)): read_deterministic_part(log) for log in sorted(out.rglob("*.jsonl"))}
 
@@ -67,10 +67,10 @@ class Elsewhere(Executor):
     """Calls at once, as if on a machine that does not see the directory of the logs."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        context, *others = args
+        context, *arguments = args
         assert isinstance(context, StudyContext)
         future: Future[Any] = Future()
-        future.set_result(fn(replace(context, shared_folder=Path("/nowhere/shared")), *others))
+        future.set_result(fn(replace(context, shared_folder=Path("/nowhere/shared")), *arguments))
         return future
 
 
@@ -80,15 +80,15 @@ class Refuses(RunExecutor):
     jobs = 4
 
     def __init__(self) -> None:
-        self.left = self.most = 0
+        self.running = self.most = 0
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Sequence[RunOutcome]]:
-        self.left += 1
-        self.most = max(self.most, self.left)
+        self.running += 1
+        self.most = max(self.most, self.running)
         future: Future[Sequence[RunOutcome]] = Future()
 
         def end() -> None:
-            self.left -= 1
+            self.running -= 1
             future.set_result([RunOutcome("no", "no")])
 
         threading.Timer(0.05, end).start()

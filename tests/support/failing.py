@@ -77,7 +77,7 @@ MODEL_FAULTS = (
 )
 
 
-class Own(BaseException):
+class NotAnException(BaseException):
     """No ``except Exception`` catches it."""
 
 
@@ -106,7 +106,7 @@ class BadPolicy(Policy):
                 case "exit":
                     raise SystemExit(0)
                 case "own":
-                    raise Own("own")
+                    raise NotAnException("own")
                 case "length":
                     return Negative()
                 case "forks":

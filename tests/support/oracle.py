@@ -26,9 +26,9 @@ class Oracle(CostModel):
 class ByCost(Features):
     """The cost itself.
 
-    asked: all configs that features were asked for, in order.
+    requested: all configs whose features were requested, in order.
     """
 
     def __call__(self, configs: Any) -> Any:
-        self.asked: list[Config] = [*getattr(self, "asked", []), *configs]
+        self.requested: list[Config] = [*getattr(self, "requested", []), *configs]
         return np.array([[min(toys.smooth(config).cost, 1.0)] for config in configs])

@@ -138,15 +138,15 @@ def test_bad_input_is_named(
 
 def test_the_command_prints_a_table_or_json(toy_logs: Path) -> None:
     words = ["costmodel", "eval", toy_logs, "--model", "ridge", "--model", "xgboost,objective=rank,rounds=20"]
-    shown = searchlab(*words, "--trust")
-    assert shown.returncode == 0, shown.stderr
-    assert "within-task, knob features" in shown.stdout
-    rows = [line.split() for line in shown.stdout.splitlines()]
+    result = searchlab(*words, "--trust")
+    assert result.returncode == 0, result.stderr
+    assert "within-task, knob features" in result.stdout
+    rows = [line.split() for line in result.stdout.splitlines()]
     assert [row[0] for row in rows if len(row) == 8] == ["ridge", "xgboost,objective=rank,rounds=20"]
-    given = json.loads(searchlab(*words, "--trust", "--json").stdout)
-    assert given["means"]["ridge"]["pairwise_accuracy"] > 0.5
-    assert {row["log"] for row in given["logs"]} == {str(path) for path in toy_logs.glob("*.jsonl")}
-    assert given["logs"][-1]["model"] == {"name": "xgboost", "options": {"objective": "rank", "rounds": 20}}
+    data = json.loads(searchlab(*words, "--trust", "--json").stdout)
+    assert data["means"]["ridge"]["pairwise_accuracy"] > 0.5
+    assert {row["log"] for row in data["logs"]} == {str(path) for path in toy_logs.glob("*.jsonl")}
+    assert data["logs"][-1]["model"] == {"name": "xgboost", "options": {"objective": "rank", "rounds": 20}}
     refused = searchlab("costmodel", "eval", toy_logs, "--model", "xgboost,rank=1")
     assert refused.returncode == 2 and "has no option 'rank'" in refused.stderr
     assert searchlab("costmodel", "eval", toy_logs).returncode == 2

@@ -31,7 +31,7 @@ def log() -> Log:
 def near(log: Log) -> list[list[int]]:
     """The neighbours of each config, one pair at a time."""
     configs = [record.trial.config for record in log.records]
-    return [[j for j, other in enumerate(configs) if distance(config, other) == 1] for config in configs]
+    return [[j for j, second in enumerate(configs) if distance(config, second) == 1] for config in configs]
 
 
 def test_local_optima_are_those_of_brute_force(log: Log, near: list[list[int]]) -> None:
@@ -73,8 +73,8 @@ def test_a_sample_has_no_optima_but_a_correlation(log: Log) -> None:
 
 def test_a_single_config_has_no_landscape(tmp_path: Path) -> None:
     write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth, counted=True)
-    whole = TableInfo(read_log(tmp_path / "a.jsonl")).landscape
-    assert whole.failures == 0 and whole.autocorrelation is not None and whole.autocorrelation > 0.3
+    complete = TableInfo(read_log(tmp_path / "a.jsonl")).landscape
+    assert complete.failures == 0 and complete.autocorrelation is not None and complete.autocorrelation > 0.3
     records = read_log(tmp_path / "a.jsonl")
     few = Landscape.from_log(replace(records, records=records.records[:1]), complete=False)
     assert few.autocorrelation is None and few.rows() == {}

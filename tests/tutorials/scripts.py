@@ -24,14 +24,14 @@ def run_tutorial(name: str, *arguments: str, cwd: Path | None = None) -> subproc
 
 def printed(name: str, *arguments: str, cwd: Path | None = None) -> str:
     """What it prints. Raises AssertionError, with its errors, where it fails."""
-    done = run_tutorial(name, *arguments, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    result = run_tutorial(name, *arguments, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def refusal(name: str, *arguments: str) -> str:
     """The one sentence in which it refuses to run. Raises AssertionError where it runs, or ends otherwise."""
-    done = run_tutorial(name, *arguments)
-    assert done.returncode == 1 and not done.stdout, done.stdout
-    (sentence,) = done.stderr.splitlines()
+    result = run_tutorial(name, *arguments)
+    assert result.returncode == 1 and not result.stdout, result.stdout
+    (sentence,) = result.stderr.splitlines()
     return sentence

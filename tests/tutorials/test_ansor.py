@@ -18,8 +18,8 @@ def test_small_run(tmp_path: Path) -> None:
     assert "Sketch 0 of 3:" in text and "Sketch 2 of 3:" in text and "sample_perfect_tile" in text
     assert "The result is what numpy computes." in text
 
-    shown = text.partition("\nTensorIR:\n")[2]
-    assert "@T.prim_func" in shown and " lines of its innermost loop, in assembly:\n.L" in shown
+    program = text.partition("\nTensorIR:\n")[2]
+    assert "@T.prim_func" in program and " lines of its innermost loop, in assembly:\n.L" in program
 
     assert "11 trials in the log: 6 as they were, 5 new." in text
     for index in range(11):

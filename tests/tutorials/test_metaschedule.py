@@ -30,8 +30,8 @@ def text(folder: Path) -> str:
 def test_traces_by_hand_and_drawn(text: str) -> None:
     by_hand = text[text.index("\nIts trace:") :].partition("\n\n")[0]
     assert "factors=[None, 4]" in by_hand and "sample_perfect_tile" not in by_hand and "decompose_reduction" in by_hand
-    drawn = text[text.index("drawn twice:") :].partition("\n\n")[0]
-    assert len(set(re.findall(r"decision=\[\d+, \d+\]", drawn))) == 2
+    draws = text[text.index("drawn twice:") :].partition("\n\n")[0]
+    assert len(set(re.findall(r"decision=\[\d+, \d+\]", draws))) == 2
     after = text[text.index("After sampling, the program is the same.") :].partition("\nAs a space")[0]
     assert re.search(r"range\(\d+\)|T\.grid\(64, \d+, \d+, 64\)", after)
     assert "As a space it has 7 configs, from Config({'tile_j': (1, 64)}) to Config({'tile_j': (64, 1)})" in text

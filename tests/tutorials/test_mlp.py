@@ -31,8 +31,8 @@ def test_small_run(tmp_path: Path) -> None:
     assert [name for name, *_ in lines] == MODELS
     assert len({(right, digits) for _, right, digits in lines}) == 1 and float(lines[0][1]) > 90
 
-    timed = re.findall(r"^(.*): the model takes \S+ us, linear0 alone \S+ us$", text, re.MULTILINE)
-    assert timed == MODELS
+    timed_models = re.findall(r"^(.*): the model takes \S+ us, linear0 alone \S+ us$", text, re.MULTILINE)
+    assert timed_models == MODELS
     assert '"tirx.is_scheduled": True' in text and 'R.call_dps_packed("numpy.relu"' in text
     assert f"the tuned model sees: {lines[0][2].split()[0]}\n" in text
 

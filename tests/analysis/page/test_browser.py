@@ -33,12 +33,12 @@ SHARED = 5  # trials of the random start
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("study")
     for workload in ("gemm:100x100x50", "conv2d:1x14x14x64x64x3x3:p1"):
-        for place, name in enumerate(NAMES):
+        for index, name in enumerate(NAMES):
             for seed in range(3):
-                found = np.random.default_rng(seed).exponential(1 + place, 40).tolist()
-                policy = "random" if name == "random" else f"policy-{place}"
-                start = [f"start {seed} {trial}" for trial in range(SHARED if place > 1 else 0)]
-                path = write(directory, policy, seed, ["build_error", *found], workload=workload, shared=start)
+                throughputs = np.random.default_rng(seed).exponential(1 + index, 40).tolist()
+                policy = "random" if name == "random" else f"policy-{index}"
+                start = [f"start {seed} {trial}" for trial in range(SHARED if index > 1 else 0)]
+                path = write(directory, policy, seed, ["build_error", *throughputs], workload=workload, shared=start)
                 # A label such as these is no name of a file.
                 path.write_text(path.read_text().replace('"label":""', f'"label":"{name}"', 1))
     (directory / TOML).write_text("# The question.\npolicies = ['random']\n")
@@ -67,7 +67,7 @@ def view(browser: Browser, page: Path) -> Iterator[Browser]:
 
 
 LINES = ".mark-line.role-mark path"
-DRAWN = "[...document.querySelectorAll('[data-chart]')].filter(f => f.querySelector('.plot svg')).map(f => f.id)"
+DRAWN_CHARTS = "[...document.querySelectorAll('[data-chart]')].filter(f => f.querySelector('.plot svg')).map(f => f.id)"
 
 
 def until(browser: Browser, condition: str) -> None:
@@ -97,13 +97,13 @@ def test_every_chart_is_drawn(view: Browser) -> None:
     assert {"all-trials", "all-budget", "all-differences", "w0-convergence", "w1-convergence"} <= set(charts)
     for chart in charts:
         see(view, chart)
-        drawn = view.run(f"document.querySelector('#{chart} .plot svg').outerHTML")
-        assert not re.search("NaN|Infinity|undefined", drawn), chart
+        svg = view.run(f"document.querySelector('#{chart} .plot svg').outerHTML")
+        assert not re.search("NaN|Infinity|undefined", svg), chart
         names = ["gemm:100x100x50", "conv2d:1x14x14"] if chart == "all-workloads" else NAMES
         names = [name for name in NAMES if name != "random"] if chart == "all-differences" else names
         names = ["tile", "of"] if chart.endswith("importances") else names
         names = ["GFLOPS"] if chart.endswith(("values", "pairs")) else names
-        assert all(name.replace("<", "&lt;").replace(">", "&gt;")[:9] in drawn for name in names), chart
+        assert all(name.replace("<", "&lt;").replace(">", "&gt;")[:9] in svg for name in names), chart
     assert set(lines(view).values()) == {1}
 
 
@@ -174,8 +174,8 @@ def test_highlighted_values_are_shown_where_the_mouse_is(view: Browser) -> None:
     )
     assert next(iter(rows)) == "trials" and len(rows) == 4
     assert all(re.fullmatch(r"[\d.]+", value) for value in rows.values())
-    shown = [float(value) for value in list(rows.values())[1:]]
-    assert shown == sorted(shown, reverse=True)
+    values = [float(value) for value in list(rows.values())[1:]]
+    assert values == sorted(values, reverse=True)
 
 
 def test_a_chart_is_saved(view: Browser, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_charts_are_drawn_as_they_come_into_sight(view: Browser) -> None:
     view.size(500, 600)
     view.open(Path(unquote(view.run("location.pathname"))))
     charts = set(view.run("[...document.querySelectorAll('[data-chart]')].map(f => f.id)"))
-    assert set(view.run(DRAWN)) < charts, "a page of hundreds of charts opens at once"
+    assert set(view.run(DRAWN_CHARTS)) < charts, "a page of hundreds of charts opens at once"
     heights = view.run(
         "[...document.querySelectorAll('figure .plot')].map(plot => plot.getBoundingClientRect().height)"
     )
@@ -226,43 +226,45 @@ def test_charts_follow_the_width_and_the_colour_scheme(view: Browser) -> None:
     assert widths[0] > 800 and widths[1] < 500 and colours[0] != colours[1]
 
 
-def place(browser: Browser, title: str) -> int:
+def column_index(browser: Browser, title: str) -> int:
     """The place of the column with this head in the first ranking, from 0."""
     heads = browser.run("[...document.querySelectorAll('#w0-ranking > .scroll thead th')].map(h => h.textContent)")
     return [" ".join(head.split()) for head in heads].index(title)
 
 
-def column(browser: Browser, number: int) -> list[str]:
-    found: list[str] = browser.run(
+def column_texts(browser: Browser, number: int) -> list[str]:
+    texts: list[str] = browser.run(
         "[...document.querySelectorAll('#w0-ranking > .scroll tbody tr')]"
         f".map(r => r.cells[{number}].firstChild.textContent.trim())"
     )
-    return found
+    return texts
 
 
 @pytest.mark.parametrize("width", [500, 1400])
 def test_tables_are_sorted_with_the_mouse_and_the_keyboard(view: Browser, width: int) -> None:
     view.size(width)
     see(view)
-    area, trials = place(view, "mean area"), place(view, "trials to 95 %")
+    area, trials = column_index(view, "mean area"), column_index(view, "trials to 95 %")
     head = f"#w0-ranking > .scroll thead th:nth-child({area + 1})"
     state = f"document.querySelector('{head}').getAttribute('aria-sort')"
-    given = column(view, area)
+    original = column_texts(view, area)
     assert view.run(state) == "none"
     view.run(f"document.querySelector('{head} button').scrollIntoView({{ inline: 'center', block: 'center' }})")
     view.click(f"{head} button")
     assert (
-        view.run(state) == "descending" and column(view, area) == sorted(given, key=float, reverse=True) and area == 1
+        view.run(state) == "descending"
+        and column_texts(view, area) == sorted(original, key=float, reverse=True)
+        and area == 1
     )
     view.run(f"document.querySelector('{head} button').focus()")
     view.press("Enter")
-    assert view.run(state) == "ascending" and column(view, area) == sorted(given, key=float)
+    assert view.run(state) == "ascending" and column_texts(view, area) == sorted(original, key=float)
     view.press("Enter")
-    assert view.run(state) == "none" and column(view, area) == given
+    assert view.run(state) == "none" and column_texts(view, area) == original
     # Some never reached the target: after all that did, and a name is a text.
     view.run(f"document.querySelector('#w0-ranking > .scroll thead th:nth-child({trials + 1}) button').focus()")
     view.press("Enter")
-    numbers = [float("inf") if text == "not reached" else float(text) for text in column(view, trials)]
+    numbers = [float("inf") if text == "not reached" else float(text) for text in column_texts(view, trials)]
     assert numbers == sorted(numbers) and view.run(state) == "none"
     assert view.run("document.querySelectorAll('table.sortable').length") == 6
 
@@ -391,13 +393,13 @@ def test_another_reference_is_chosen_for_the_differences(view: Browser) -> None:
 def test_a_strategy_is_not_compared_with_itself(view: Browser) -> None:
     see(view, "all-workloads")
     strategy, reference = (f"#all-workloads .vega-bind select[name={name}]" for name in ("strategy", "reference"))
-    mine, other = (view.run(f"document.querySelector('{select}').value") for select in (strategy, reference))
+    mine, reference_value = (view.run(f"document.querySelector('{select}').value") for select in (strategy, reference))
     assert view.run(f"document.querySelector(\"{reference} option[value='{mine}']\").disabled")
     see(view, "all-differences")
     view.choose("#all-differences .vega-bind select", mine)
     see(view, "all-workloads")
     until(view, f"document.querySelector('{reference}').value !== '{mine}'")
-    assert view.run(f"document.querySelector('{strategy}').value") == mine != other
+    assert view.run(f"document.querySelector('{strategy}').value") == mine != reference_value
     assert view.run("document.querySelectorAll('#all-workloads .mark-symbol.role-mark path').length") > 0
 
 
@@ -420,11 +422,11 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with many workloads and a registered contrast."""
     directory = tmp_path_factory.mktemp("large")
     for workload in range(LARGE):
-        for place, name in enumerate(("random", "mine", *(f"other-{i}" for i in range(10)))):
+        for index, name in enumerate(("random", "mine", *(f"other-{i}" for i in range(10)))):
             for seed in range(3):
-                found = np.random.default_rng([seed, workload]).exponential(2 + place, 30).tolist()
+                throughputs = np.random.default_rng([seed, workload]).exponential(2 + index, 30).tolist()
                 contrasts = (("mine", "random"),)
-                write(directory, name, seed, found, workload=f"gemm:8x8x{8 + workload}", contrasts=contrasts)
+                write(directory, name, seed, throughputs, workload=f"gemm:8x8x{8 + workload}", contrasts=contrasts)
     report(directory)
     return directory / "report" / "report.html"
 
@@ -432,7 +434,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_places_on_a_large_page_are_gone_to(browser: Browser, large: Path) -> None:
     browser.size(1400)
     browser.open(large)
-    assert len(browser.run(DRAWN)) < LARGE, "charts are drawn as they come into view"
+    assert len(browser.run(DRAWN_CHARTS)) < LARGE, "charts are drawn as they come into view"
     opened = "[...document.querySelectorAll('details.workload[open]')].map(d => d.id)"
     assert browser.run(opened) == [] and browser.run("document.body.scrollHeight") < 5000
     browser.click("#toc a[href='#w3']")
@@ -487,7 +489,7 @@ def test_a_site_of_results_opens_from_a_web_server(browser: Browser, page: Path,
         assert set(lines(browser)) == set(NAMES)
         assert all(url.startswith(f"http://127.0.0.1:{server.server_port}/") for url in browser.requests)
         server.shutdown()
-    browser.messages[:] = [said for said in browser.messages if "404" not in said]  # it asks for an icon
+    browser.messages[:] = [message for message in browser.messages if "404" not in message]  # it asks for an icon
     assert browser.messages == []
 
 

@@ -91,8 +91,8 @@ def test_a_report_is_watched_to_the_end_of_its_study(
             browser.size(1400)
             browser.open(f"http://localhost:{server.server_port}/prefix/")
             wait_for(browser, "document.querySelectorAll('.plot svg').length > 0", True)
-            begun = "2 of 4 runs finished, 1 running, 1 not started; 56 trials done, at most 40 left"
-            wait_for(browser, f"{PROGRESS}?.startsWith('{begun}')", True)
+            start = "2 of 4 runs finished, 1 running, 1 not started; 56 trials done, at most 40 left"
+            wait_for(browser, f"{PROGRESS}?.startsWith('{start}')", True)
             for width in (1400, 500, 360):
                 browser.size(width)
                 assert browser.run("document.documentElement.scrollWidth") == width

@@ -151,19 +151,19 @@ class ProposesTheKnown(Policy):
 
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)
-        self.own: dict[Config, None] = {}
+        self.proposed: dict[Config, None] = {}
         self.best: Trial | None = None
 
     def ask(self, n: int) -> Sequence[Config]:
-        rng = np.random.default_rng([self.seed, len(self.own)])
-        first = [self.best.config] if self.best and self.best.config not in self.own and n else []
-        batch = first + self.space.sample_new(rng, n - len(first), {*self.own, *first})
-        self.own.update(dict.fromkeys(batch))
+        rng = np.random.default_rng([self.seed, len(self.proposed)])
+        first = [self.best.config] if self.best and self.best.config not in self.proposed and n else []
+        batch = first + self.space.sample_new(rng, n - len(first), {*self.proposed, *first})
+        self.proposed.update(dict.fromkeys(batch))
         return batch
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        known = [trial for trial in trials if trial.config in self.space]
-        self.best = min([*known, *([self.best] if self.best else [])], key=lambda trial: trial.cost, default=None)
+        members = [trial for trial in trials if trial.config in self.space]
+        self.best = min([*members, *([self.best] if self.best else [])], key=lambda trial: trial.cost, default=None)
 
 
 class ForgetsOtherRuns(Sound):
@@ -265,8 +265,8 @@ class MissesSome(Sound):
 
     def ask(self, n: int) -> Sequence[Config]:
         size = self.space.size(1000)
-        left = n if size is None or size > 1000 else max(0, min(n, size - 3 - len(self.seen)))
-        return super().ask(left)
+        count = n if size is None or size > 1000 else max(0, min(n, size - 3 - len(self.seen)))
+        return super().ask(count)
 
 
 class ComparesAll(Sound):

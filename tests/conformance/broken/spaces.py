@@ -45,11 +45,11 @@ class Sound(ProductSpace):
     def program(self, config: Config) -> Schedule:
         from tvm.s_tir import Schedule
 
-        made = Schedule(self.workload.module)
+        schedule = Schedule(self.workload.module)
         if config["unroll"]:
-            loop, *_ = made.get_loops(made.get_sblock("gemm"))
-            made.annotate(loop, "pragma_auto_unroll_max_step", int(config["unroll"]))  # type: ignore[arg-type]
-        return made
+            loop, *_ = schedule.get_loops(schedule.get_sblock("gemm"))
+            schedule.annotate(loop, "pragma_auto_unroll_max_step", int(config["unroll"]))  # type: ignore[arg-type]
+        return schedule
 
 
 class AnyOption(Sound):
@@ -81,12 +81,12 @@ class Words(Sound):
 class Counts(Sound):
     """Offers its choices in another order every second time."""
 
-    asked = 0
+    calls = 0
 
     def decide(self, choose: Choose) -> Config:
-        self.asked += 1
+        self.calls += 1
         last = self.axes[-1]
-        axes = [*self.axes[:-1], Knob(last.name, last.choices[:: 1 if self.asked % 2 else -1])]
+        axes = [*self.axes[:-1], Knob(last.name, last.choices[:: 1 if self.calls % 2 else -1])]
         return Config([(knob.name, choose(knob)) for knob in axes])
 
 
@@ -154,11 +154,11 @@ class TakesAnything(Sound):
 
 
 class Alternates(Sound):
-    made = 0
+    schedules = 0
 
     def program(self, config: Config) -> Schedule:
-        self.made += 1
-        return super().program(Config({**config, "unroll": 1 + self.made}))
+        self.schedules += 1
+        return super().program(Config({**config, "unroll": 1 + self.schedules}))
 
 
 class OtherShape(Sound):

@@ -131,22 +131,22 @@ def test_micro_kernel_is_vector_multiply_adds_on_registers(cpu: str, dtype: str,
 @pytest.mark.parametrize("spelling", ["gemm:61x67x71:bias:relu", "gemm:64x64x64"])
 def test_trace_replays_on_a_fresh_schedule(spelling: str) -> None:
     space = GuidedGemm(parse_workload(spelling), native(2))
-    made = space.schedule(tile(space, 6, 2))
+    schedule = space.schedule(tile(space, 6, 2))
     fresh = Schedule(space.workload.module)
-    made.trace.apply_to_schedule(fresh, remove_postproc=False)
-    assert structural_equal(made.mod, fresh.mod)
+    schedule.trace.apply_to_schedule(fresh, remove_postproc=False)
+    assert structural_equal(schedule.mod, fresh.mod)
 
 
 def test_trace_survives_a_metaschedule_database(tmp_path: Path) -> None:
     space = GuidedGemm(gemm(61, 67, 71, bias=True), native(2))
-    made = space.schedule(tile(space, 6, 2))
-    written = ms.database.JSONDatabase(work_dir=str(tmp_path))
-    workload = written.commit_workload(space.workload.module)
-    written.commit_tuning_record(ms.database.TuningRecord(made.trace, workload, [1e-3], space.target.tvm))
+    schedule = space.schedule(tile(space, 6, 2))
+    database = ms.database.JSONDatabase(work_dir=str(tmp_path))
+    workload = database.commit_workload(space.workload.module)
+    database.commit_tuning_record(ms.database.TuningRecord(schedule.trace, workload, [1e-3], space.target.tvm))
     (record,) = ms.database.JSONDatabase(work_dir=str(tmp_path)).get_all_tuning_records()
     fresh = Schedule(space.workload.module)
     record.trace.apply_to_schedule(fresh, remove_postproc=False)
-    assert structural_equal(made.mod, fresh.mod)
+    assert structural_equal(schedule.mod, fresh.mod)
 
 
 def test_space_is_a_product_of_tiles() -> None:
@@ -235,7 +235,7 @@ def test_nc_is_for_the_block_of_b_that_is_packed(m: int, n: int, k: int, mr: int
     assert cut.nc >= n or 2 * column * (cut.nc + nr) > ways  # no narrower than it must be
 
 
-def allocated(schedule: Schedule) -> dict[str, int]:
+def allocated_elements(schedule: Schedule) -> dict[str, int]:
     """The elements of each buffer that the program allocates, cut down to what is in use at once."""
     module = schedule.mod
     for step in ("LowerInitBlock", "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque"):
@@ -252,7 +252,7 @@ def test_what_is_packed_stays_in_its_cache(algorithm: str, kc: str, order: str) 
     small = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(64 << 10, 8))
     space = GuidedGemm(gemm(100, 512, 256), replace(native(), caches=small), algorithm=algorithm, kc=kc, order=order)
     scalars, vectors = space.axes
-    sizes = allocated(space.schedule(Config({scalars.name: 4, vectors.name: vectors.choices[0]})))
+    sizes = allocated_elements(space.schedule(Config({scalars.name: 4, vectors.name: vectors.choices[0]})))
     outer, inner, _ = ALGORITHMS[algorithm].operands
     for operand, cache in ((outer, small[2]), (inner, small[1])):
         packed = sizes.get(f"{operand}_global", 0) if operand != "C" else 0
@@ -265,11 +265,11 @@ def test_result_is_right_with_the_paper_s_kc(spelling: str, cores: int) -> None:
     small = (Cache(4 << 10, 4), *GENERIC_CACHES[1:])
     workload, target = parse_workload(spelling), replace(native(cores), caches=small)
     space = GuidedGemm(workload, target, kc="paper")
-    whole, paper = (cut_up(workload, target, 6, 2 * space.lanes, kc).kc for kc in get_args(KC))
-    assert paper < workload.reduction <= whole
-    default, chosen = (GuidedGemm(workload, target, **options) for options in ({}, {"kc": "whole"}))
-    assert structural_equal(default.schedule(tile(space, 6, 2)).mod, chosen.schedule(tile(space, 6, 2)).mod)
-    assert default.fingerprint == chosen.fingerprint == space.fingerprint
+    whole_kc, paper = (cut_up(workload, target, 6, 2 * space.lanes, kc).kc for kc in get_args(KC))
+    assert paper < workload.reduction <= whole_kc
+    default, explicit = (GuidedGemm(workload, target, **options) for options in ({}, {"kc": "whole"}))
+    assert structural_equal(default.schedule(tile(space, 6, 2)).mod, explicit.schedule(tile(space, 6, 2)).mod)
+    assert default.fingerprint == explicit.fingerprint == space.fingerprint
     assert_right(workload, target, 6, 2, kc="paper")
 
 

@@ -52,10 +52,10 @@ def assert_right(measurer: LocalMeasurer, space: GuidedGemm, count: int = 1) -> 
     configs = samples(space, count)
     for result in measurer.measure(space, configs):
         assert result.failure is None, result.message
-    made = space.schedule(configs[0])
+    schedule = space.schedule(configs[0])
     fresh = Schedule(space.workload.module)
-    made.trace.apply_to_schedule(fresh, remove_postproc=False)
-    assert structural_equal(made.mod, fresh.mod)
+    schedule.trace.apply_to_schedule(fresh, remove_postproc=False)
+    assert structural_equal(schedule.mod, fresh.mod)
 
 
 def test_the_names_say_who_is_resident_and_which_loops_there_are() -> None:
@@ -178,8 +178,8 @@ def test_blocks_can_be_searched_too(algorithm: str, measurer: LocalMeasurer, nat
     assert [knob.choices[-1] for knob in space.axes][2:] == [70, 140, 129]
     assert all(space.config_at(space.index_of(config)) == config for config in samples(space, 20))
     cut = {**space.config_at(0), **{knob.name: knob.choices[0] for knob in space.axes[2:]}}
-    whole = {**cut, **{knob.name: knob.choices[-1] for knob in space.axes[2:]}}
-    assert not structural_equal(space.schedule(Config(cut)).mod, space.schedule(Config(whole)).mod)
+    uncut = {**cut, **{knob.name: knob.choices[-1] for knob in space.axes[2:]}}
+    assert not structural_equal(space.schedule(Config(cut)).mod, space.schedule(Config(uncut)).mod)
     assert_right(measurer, space, 3)
 
 
@@ -198,9 +198,9 @@ def test_packing_can_be_searched_too(algorithm: str, native: Target) -> None:
     (config,) = samples(space)
     for packing in PACKINGS:
         fixed = GuidedGemm(workload, native, **options, **packing, blocks="knobs")
-        left = {name: value for name, value in config.items() if name not in packing}
-        made = space.schedule(Config({**config, **packing}))
-        assert structural_equal(made.mod, fixed.schedule(Config(left)).mod)
+        remaining = {name: value for name, value in config.items() if name not in packing}
+        schedule = space.schedule(Config({**config, **packing}))
+        assert structural_equal(schedule.mod, fixed.schedule(Config(remaining)).mod)
 
 
 OPEN: dict[str, Any] = {"kc": "knob", "tiles": "fitting"}
@@ -235,8 +235,8 @@ def test_a_task_packs_the_panels_that_it_uses() -> None:
 def test_open_choices_hold_the_programs_of_the_default(cpu: str, mr: int, nr: int) -> None:
     workload, target = gemm(44, 159, 61), resolve_target(cpu)
     space, default = GuidedGemm(workload, target, pack_b="places", **OPEN), GuidedGemm(workload, target)
-    chosen = Config({"tile": f"{mr}x{nr}", "pack_b": "block", "kc": 61})
-    assert structural_equal(space.schedule(chosen).mod, default.schedule(Config({"mr": mr, "nr": nr})).mod)
+    config = Config({"tile": f"{mr}x{nr}", "pack_b": "block", "kc": 61})
+    assert structural_equal(space.schedule(config).mod, default.schedule(Config({"mr": mr, "nr": nr})).mod)
 
 
 def test_fitting_tiles_do_not_spill_and_kc_is_cut_evenly() -> None:

@@ -25,7 +25,7 @@ SMALL = (Cache(32 << 10, 8), Cache(64 << 10, 8), Cache(1 << 20, 8))
 X86 = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 1}
 
 
-def able(target: Target, dtype: str) -> Target:
+def skip_unless_supported(target: Target, dtype: str) -> Target:
     if why := missing_instruction(dtype, target):
         pytest.skip(why)
     return target
@@ -59,7 +59,7 @@ def test_result_is_right(
     spelling: str, options: dict[str, Any], dtype: str, cores: int, native: Target, measurer: LocalMeasurer
 ) -> None:
     workload = parse_workload(spelling.replace("int8", dtype))
-    target = resolve_target({**able(native, dtype).spec, "num-cores": cores})
+    target = resolve_target({**skip_unless_supported(native, dtype).spec, "num-cores": cores})
     space = GuidedGemm(workload, target, dot=True, **options)
     results = list(measurer.measure(space, programs(space, 2)))
     assert [result.failure for result in results] == [None] * 2, [result.message for result in results]
@@ -82,7 +82,7 @@ def test_result_is_right(
 def test_a_convolution_is_right(
     spelling: str, options: dict[str, Any], lowering: str, dtype: str, native: Target, measurer: LocalMeasurer
 ) -> None:
-    target = resolve_target({**able(native, dtype).spec, "num-cores": 2})
+    target = resolve_target({**skip_unless_supported(native, dtype).spec, "num-cores": 2})
     space = GuidedConv2d(parse_workload(f"{spelling}:{dtype}"), target, dot=True, **options)
     rng = np.random.default_rng(0)
     configs = [config for config in (space.sample(rng) for _ in range(99)) if config["lowering"] == lowering][:1]
@@ -97,7 +97,7 @@ EXTREMES = [-128, 127]
 @pytest.mark.parametrize("right", EXTREMES)
 @pytest.mark.parametrize("left", EXTREMES)
 def test_the_extremes_of_int8_are_exact(left: int, right: int, native: Target) -> None:
-    able(native, "int8")
+    skip_unless_supported(native, "int8")
     lanes = native.simd_bytes // 4
     product, image = parse_workload("gemm:5x40x300:int8"), parse_workload("conv2d:1x3x3x40x9x3x3:int8:p1")
     programs: list[tuple[Space, dict[str, Any]]] = [

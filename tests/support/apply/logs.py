@@ -31,14 +31,14 @@ def write_log(
 ) -> Path:
     """A log that says of every config that it ran, each faster than the one before it."""
     plugin, resolved = Plugin(space), resolve_target(target)
-    made = SPACES.make(plugin, parse_workload(workload), resolved)
+    log_space = SPACES.make(plugin, parse_workload(workload), resolved)
     fields: dict[str, Any] = {"measure": MEASURE, **header}
     writer = LogWriter(
         path,
         Header(
             workload=workload,
             space=plugin,
-            fingerprint=made.fingerprint,
+            fingerprint=log_space.fingerprint,
             policy=Plugin("grid"),
             seed=0,
             batch=1,
@@ -55,10 +55,10 @@ def write_log(
 
 def invoke(*words: object) -> tuple[int, str]:
     """Exit code and output of a ``searchlab`` command, in this process; 2 and the sentence where it refuses."""
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    if isinstance(done.exception, SearchlabError):
-        return 2, str(done.exception)
-    return done.exit_code, done.stdout
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if isinstance(result.exception, SearchlabError):
+        return 2, str(result.exception)
+    return result.exit_code, result.stdout
 
 
 def scale_times(log: Path, path: Path, seconds: float) -> Path:

@@ -87,13 +87,13 @@ def result_on_cpu(space: Space, config: Config, folder: Path) -> np.ndarray:
         extents[("g" if kind == "block" else "b") + axis] = int(extent)
     (signature,) = set(re.findall(r"main_kernel\((.*)\)", source))
     parameters = re.findall(r"(\w+ ?\w*)\* __restrict__ (\w+)_ptr", signature)
-    used = [arrays.get(name, result) for _, name in parameters]
+    operands = [arrays.get(name, result) for _, name in parameters]
     call = ", ".join(f"({kind}*)arguments[{i}]" for i, (kind, _) in enumerate(parameters))
 
     (folder / "cuda.h").touch()
     (folder / "kernel.cpp").write_text(SHIM + source + LAUNCH % {"call": call, **extents})
     command = ["g++", "-w", "-O1", "-shared", "-fPIC", f"-I{folder}", "-o", "kernel.so", "kernel.cpp"]
     subprocess.run(command, cwd=folder, check=True)
-    pointers = (ctypes.c_void_p * len(used))(*[array.ctypes.data for array in used])
+    pointers = (ctypes.c_void_p * len(operands))(*[array.ctypes.data for array in operands])
     ctypes.CDLL(str(folder / "kernel.so")).launch(pointers)
     return result
