@@ -99,7 +99,7 @@ def test_frames_are_joined_by_workload_strategy_and_seed(tmp_path: Path) -> None
     assert len(comparison.programs_frame().merge(runs, on=key)) == 4
 
 
-def test_numbers_are_numbers_also_where_none_is_known(tmp_path: Path) -> None:
+def test_columns_without_any_value_are_numeric(tmp_path: Path) -> None:
     """One workload has no overall rows, and no score."""
     comparison = compare(study(tmp_path, seeds=1))
     assert comparison.overall_frame().empty
@@ -232,7 +232,7 @@ def test_bad_input_is_one_sentence(directory: Path, call: Any, message: str) -> 
 
 
 @pytest.mark.parametrize("throughputs", [[], ["crash", "crash"]])
-def test_what_has_not_succeeded_is_said(tmp_path: Path, throughputs: list[Any]) -> None:
+def test_a_comparison_without_a_success_says_so(tmp_path: Path, throughputs: list[Any]) -> None:
     for name in ("a", "b"):
         write(tmp_path, name, 0, throughputs)
     comparison = compare(tmp_path)

@@ -48,7 +48,7 @@ def test_a_registered_pair_may_have_fewer_seeds_than_others() -> None:
     assert contrasts_of_all[0].p is not None and adjusted[0].adjusted == contrasts_of_all[0].p
 
 
-def test_who_is_ahead() -> None:
+def test_the_strategy_with_the_better_runs_is_ahead() -> None:
     (contrast,) = contrasts({"a": runs(*range(8)), "b": runs(*range(20, 28))})
     assert contrast.significant and contrast.ahead("a", "b")
     assert not contrast.ahead("b", "a") and not contrast.ahead("a", "c") and not contrast.ahead("c", "a")
@@ -109,7 +109,7 @@ def test_sums_in_another_order_tie() -> None:
     assert signed_rank_test(*pairs) == signed_rank_test(*whole_numbers)
 
 
-def test_a_strategy_that_is_one_run_is_in_no_test() -> None:
+def test_a_strategy_with_a_single_run_is_not_tested() -> None:
     values = {"a": runs(*range(9)), "b": runs(*range(5, 14)), "grid": runs(100)}
     pairs = contrasts(values, untested={frozenset((name, "grid")): ONE_RUN for name in "ab"})
     assert [(c.test, c.p is None) for c in pairs] == [(SIGNED_RANK, False), (ONE_RUN, True), (ONE_RUN, True)]

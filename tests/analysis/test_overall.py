@@ -100,7 +100,7 @@ def test_answers_are_provisional_while_runs_are_missing(tmp_path: Path) -> None:
     assert summary.answers[0].says.endswith(SO_FAR) and SO_FAR in summary.workloads[0].verdict
 
 
-def test_one_thin_strategy_leaves_the_others_their_seeds(tmp_path: Path) -> None:
+def test_a_strategy_with_few_seeds_costs_the_others_none(tmp_path: Path) -> None:
     study(tmp_path)
     for workload in WORKLOADS:
         write(tmp_path, "thin", 0, [1, 1, 1, 1], workload=workload)
@@ -143,7 +143,7 @@ def test_eleven_workloads_carry_a_claim_on_others(tmp_path: Path) -> None:
     assert rows["others_adjusted_p"].notna().tolist() == rows["workload"].isna().tolist()
 
 
-def test_it_is_written(tmp_path: Path) -> None:
+def test_rows_over_all_workloads_are_written(tmp_path: Path) -> None:
     summary = report(study(tmp_path))
     out = tmp_path / "report"
     assert json.loads((out / "summary.json").read_text())["overall"] == summary.to_json()["overall"]

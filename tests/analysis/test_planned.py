@@ -40,7 +40,9 @@ def study(tmp_path: Path) -> dict[tuple[str, int], Path]:
     }
 
 
-def test_fewer_policies_seeds_and_trials(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
+def test_only_the_policies_seeds_and_trials_of_the_plan_count(
+    study: dict[tuple[str, int], Path], tmp_path: Path
+) -> None:
     runs = [plan_of(path, tmp_path, *of, trials=4) for of, path in study.items() if of != ("b", 1)]
     write_plan(tmp_path, runs)
     with pytest.warns(SearchlabWarning) as warnings:

@@ -47,14 +47,16 @@ def test_power_is_that_of_the_test(effect: float) -> None:
     assert t_power(effect, 1 / np.sqrt(12), 11, 0.05) == pytest.approx(rejected, abs=0.02)
 
 
-def test_seeds_by_hand() -> None:
+def test_seeds_needed_are_those_of_the_table_of_cohen() -> None:
     """Cohen's table: an effect of half a standard deviation takes 34 pairs for 80 %, at 5 % on two sides."""
     assert seeds_for(Variation(2.0, None), 1.0, 1, power=0.8, alpha=0.05) == 34
 
 
 @settings(max_examples=30)
 @given(st.floats(0.01, 0.2), st.floats(0.0, 0.1), st.integers(1, 20), st.floats(0.01, 0.1))
-def test_numbers_are_the_least(seeds: float, workloads: float, count: int, difference: float) -> None:
+def test_seeds_and_workloads_needed_are_the_least_sufficient(
+    seeds: float, workloads: float, count: int, difference: float
+) -> None:
     varies = Variation(seeds, workloads)
     number = seeds_for(varies, difference, count, power=0.8, alpha=0.05)
     assert number is not None
@@ -70,6 +72,6 @@ def test_numbers_are_the_least(seeds: float, workloads: float, count: int, diffe
     assert finer is not None and finer >= more
 
 
-def test_nobody_runs_that_many() -> None:
+def test_numbers_too_large_to_run_are_none() -> None:
     assert seeds_for(Variation(1.0, 1.0), 1e-4, 1, power=0.8, alpha=0.05) is None
     assert workloads_for(Variation(1.0, 1.0), 1e-4, 9, power=0.8, alpha=0.05) is None

@@ -78,7 +78,7 @@ def test_a_card_answers_and_says_when_and_where(site: Path) -> None:
     assert "2 strategies, 1 workload, 12 runs" in index
 
 
-def test_the_data_are_enough_to_make_it_again(site: Path, tmp_path: Path) -> None:
+def test_a_result_can_be_reproduced_from_its_published_data(site: Path, tmp_path: Path) -> None:
     folder = site / "one-study"
     text = (folder / SUMS).read_text()
     sums = dict(reversed(line.split("  ", 1)) for line in text.splitlines())
@@ -116,7 +116,7 @@ def test_a_report_in_the_directory_is_no_data(tmp_path: Path) -> None:
     assert not (tmp_path / "site" / "one" / "logs" / "report").exists()
 
 
-def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
+def test_files_that_prevent_a_publication_are_named(tmp_path: Path) -> None:
     result = study_result(study(tmp_path / "a" / "one"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("mine")
@@ -133,6 +133,6 @@ def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
     assert WORKLOAD in (tmp_path / "site" / "one" / "summary.json").read_text()
 
 
-def test_the_command_refuses_what_does_not_go_together(tmp_path: Path) -> None:
+def test_the_command_refuses_conflicting_options(tmp_path: Path) -> None:
     result = searchlab("report", "--publish", tmp_path / "site", study(tmp_path / "one"), "--json")
     assert result.returncode == 2 and "cannot be combined" in result.stderr and not (tmp_path / "site").exists()

@@ -66,7 +66,7 @@ def only(verdicts: list[ClaimVerdict]) -> ClaimVerdict:
         *((about(1.2, 0.5), measure, "undecided") for measure in ("best_gflops", "area")),
     ],
 )
-def test_three_verdicts(curve: Curve, measure: Any, verdict: str, tmp_path: Path) -> None:
+def test_a_claim_holds_fails_or_is_undecided(curve: Curve, measure: Any, verdict: str, tmp_path: Path) -> None:
     study(tmp_path, a=curve, b=about(1.0, 0.0005, 1))
     result = only(claim_verdicts(read_runs(tmp_path), [claim(measure=measure)]))
     assert result.verdict == verdict, result.says
@@ -176,7 +176,7 @@ def test_many_claims_are_corrected_together(tmp_path: Path) -> None:
     assert among.against[0].lower == single.against[0].lower
 
 
-def test_a_strategy_that_makes_the_same_run_from_every_seed(tmp_path: Path) -> None:
+def test_equal_runs_from_every_seed_can_support_a_claim(tmp_path: Path) -> None:
     for workload in range(12):
         for seed in SEEDS:
             where = f"gemm:100x100x{50 + workload}"

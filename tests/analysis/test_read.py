@@ -54,7 +54,7 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     assert f"{path}, line 3: it is damaged" in read_error(tmp_path)
 
 
-def test_a_time_that_is_none_is_damage(tmp_path: Path) -> None:
+def test_an_invalid_time_is_damage(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [1])
     path.write_text(path.read_text().replace('"seconds":[0.001]', '"seconds":[0.0]'))
     assert f"{path}, line 2: it is damaged: Expected `float` > 1e-15" in read_error(tmp_path)

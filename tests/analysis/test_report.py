@@ -48,7 +48,7 @@ def render(summary: Summary) -> str:
     return console.file.getvalue()
 
 
-def test_files(tmp_path: Path) -> None:
+def test_a_report_writes_its_files(tmp_path: Path) -> None:
     summary = report(study(tmp_path))
     out = tmp_path / "report"
     assert sorted(path.name for path in out.iterdir()) == FILES
@@ -173,7 +173,7 @@ def test_a_log_and_its_directory_are_one_log(tmp_path: Path) -> None:
     assert not (tmp_path / "logs" / "report").exists()
 
 
-def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_directory_of_a_report_follows_from_its_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     log = write(tmp_path / "a", "a", 0, [1])
     packed = write(tmp_path / "b", "b", 0, [2])
@@ -203,7 +203,9 @@ def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ([], "pass a directory of logs, or a log"),
     ],
 )
-def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: list[str], message: str) -> None:
+def test_bad_input_is_named_in_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: list[str], message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "logs", "a", 0, [1])
     (tmp_path / "empty").mkdir()

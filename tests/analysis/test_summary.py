@@ -259,7 +259,7 @@ def test_if_all_runs_ended_early_the_longest_is_the_budget(tmp_path: Path) -> No
     assert item.by_strategy["a"].area.by_seed == pytest.approx([(1 + 2 * 3) / 32])
 
 
-def test_runs_that_have_yet_to_begin_are_told_in_one_sentence(tmp_path: Path) -> None:
+def test_runs_without_trials_are_named_in_one_sentence(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 2])
     for seed in range(1, 6):
         write(tmp_path, "a", seed, [])
@@ -273,7 +273,7 @@ def test_seconds_that_were_not_recorded_are_missing(tmp_path: Path) -> None:
     assert (row.seconds.propose, row.seconds.train, row.seconds.run, row.seconds.total) == (None, None, 4, 4)
 
 
-def test_all_failed(tmp_path: Path) -> None:
+def test_a_workload_without_a_success_has_a_verdict(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, ["crash", "run_timeout"])
     write(tmp_path, "b", 0, [])
     item = only(tmp_path)
@@ -284,7 +284,7 @@ def test_all_failed(tmp_path: Path) -> None:
     assert item.verdict == "No trials have succeeded: see the failures."
 
 
-def test_one_strategy_that_only_fails_beside_one_that_does_not(tmp_path: Path) -> None:
+def test_a_strategy_that_only_fails_has_zero_throughput(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, ["crash", "crash"])
     write(tmp_path, "b", 0, [1, 2])
     assert [row.best_gflops.median for row in only(tmp_path).strategies] == pytest.approx([2, 0])
@@ -406,7 +406,7 @@ def test_a_lucky_draw_of_noise_is_no_target(tmp_path: Path) -> None:
     assert (best := only(tmp_path).best) is not None and best.gflops == pytest.approx(20)
 
 
-def test_what_was_measured_again_is_said_not_to_count(tmp_path: Path) -> None:
+def test_a_note_says_that_finalists_were_measured_again(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [5, 10])
     writer = LogWriter(path, read_log(path).header)
     writer.append(Final(trials=2, finalists=(Finalist(1, (1e-4,)), Finalist(0, (2e-4,)))))

@@ -74,7 +74,7 @@ def test_each_text_shows_the_best_program(real_log: Path, cuda_log: Path) -> Non
     assert "threadIdx" in program_text(best, "lowered")
 
 
-def test_ptx_where_there_is_a_compiler_of_it(cuda_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ptx_requires_a_compiler(cuda_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     best = searchlab.load_log(cuda_log).best
     if shutil.which("nvcc"):
         assert ".visible .entry main_kernel" in program_text(best, "asm")
@@ -85,7 +85,7 @@ def test_ptx_where_there_is_a_compiler_of_it(cuda_log: Path, monkeypatch: pytest
             program_text(best, "asm")
 
 
-def test_show_of_the_command_line(real_log: Path) -> None:
+def test_best_prints_a_program_with_show(real_log: Path) -> None:
     code, output = invoke("best", real_log, "--show", "python", "--json")
     record = json.loads(output)
     assert code == 0 and record["config"] and "from_source" in record["python"]
@@ -130,7 +130,7 @@ def test_a_library_is_called_as_documented_without_searchlab(
     assert result.stdout == "right\n", result.stderr
 
 
-def test_a_library_that_cannot_be_is_refused_in_a_sentence(
+def test_an_impossible_library_is_refused_in_a_sentence(
     real_log: Path, cuda_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(message: str, *logs: Path, out: str = "best.so") -> None:

@@ -72,7 +72,9 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, t
 
 
 @pytest.mark.parametrize("case", BUILT_IN, ids=lambda case: "-".join(case))
-def test_of_every_built_in_space(case: tuple[str, str, str], scripts: dict[str, tuple[Path, tvm.IRModule]]) -> None:
+def test_a_script_defines_the_module_of_its_config(
+    case: tuple[str, str, str], scripts: dict[str, tuple[Path, tvm.IRModule]]
+) -> None:
     path, module = scripts[str(case)]
     assert structural_equal(tvm.ir.load_json(path.with_suffix(".json").read_text()), module)
 

@@ -127,7 +127,7 @@ def test_finished_parts_are_kept_and_others_repeated(tmp_path: Path, capsys: pyt
     assert cuda.run_parts([("other", fine)], tmp_path, time.monotonic() - 1) == ({}, ["other"])
 
 
-def test_the_table_has_aims_failures_and_what_is_not_whole() -> None:
+def test_the_table_has_aims_failures_and_incomplete_parts() -> None:
     def row(side: str, ms: float, ratio: float | None) -> dict[str, Any]:
         return {"side": side, "ms": ms, "ms_quartiles": [ms, ms], "gflops": 1 / ms, "ratio": ratio}
 
@@ -193,7 +193,7 @@ def test_programs_are_checked_and_timed_on_an_emulated_gpu(tmp_path: Path) -> No
 
 
 @given(st.binary(max_size=300), st.integers(1, 100))
-def test_parts_are_no_larger_than_asked_and_join_to_the_whole(data: bytes, limit: int) -> None:
+def test_parts_are_within_the_limit_and_join_to_the_archive(data: bytes, limit: int) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:
@@ -206,7 +206,7 @@ def test_parts_are_no_larger_than_asked_and_join_to_the_whole(data: bytes, limit
         cuda_unpack.check(folder, {"parts": parts})
 
 
-def test_what_is_packed_is_unpacked_and_damage_is_told(tmp_path: Path) -> None:
+def test_packed_files_are_unpacked_and_damage_is_reported(tmp_path: Path) -> None:
     source, carried = tmp_path / "source", tmp_path / "carried"
     for name in ("tree", "site"):
         (source / name).mkdir(parents=True)

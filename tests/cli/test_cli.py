@@ -59,7 +59,7 @@ def test_help_explains_itself() -> None:
     assert searchlab().returncode == 2
 
 
-def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
+def test_a_study_is_run_repeated_and_reported(study: Path, tmp_path: Path) -> None:
     """In every process, one seed has one result: neither hash randomisation nor the number of threads matters."""
     first = searchlab_process("run", study, cwd=tmp_path, PYTHONHASHSEED="7", OMP_NUM_THREADS="2")
     assert first.returncode == 0, first.stderr
@@ -134,7 +134,7 @@ def test_the_hint_of_tune_works_for_code_of_the_user(tmp_path: Path, workload: s
     assert searchlab("best", "a.jsonl", "--show", "tir", cwd=tmp_path).returncode == 2
 
 
-def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
+def test_tune_resumes_extends_and_refuses_a_log(tmp_path: Path) -> None:
     log = tmp_path / "a[red].jsonl"
     words = ["tune", "gemm:16x16x16", "--space", "knob-template", "--log", log, "--batch", 4]
     assert searchlab(*words, "--policy", "random", "--trials", 4).returncode == 0
@@ -250,7 +250,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     assert not result.stdout.strip(), "no bar of a run that never began"
 
 
-def test_a_table_is_built_told_of_and_searched(tmp_path: Path) -> None:
+def test_a_table_is_built_described_and_searched(tmp_path: Path) -> None:
     quick = '{"kind": "local", "repeat": 2, "min_repeat_ms": 0}'
     words = ["table", "build", "gemm:16x16x16", "--space", "guided-gemm", "--limit", 6, "--measure", quick]
     words += ["--passes", 0]  # timing in passes fails on a busy machine
@@ -269,7 +269,7 @@ def test_a_table_is_built_told_of_and_searched(tmp_path: Path) -> None:
     assert result.returncode == 0 and result.stderr.count("warning:") == 1 and "UserWarning" not in result.stderr
 
 
-def test_list_and_space_and_schema() -> None:
+def test_list_space_and_schema_describe_what_is_installed() -> None:
     listed = json.loads(searchlab("list", "--json").stdout)
     assert set(listed["policies"]) >= {"random", "grid", "evolutionary", "xgb", "tpe"}
     assert listed["workloads"]["resnet50/conv3.2b"] == "conv2d:1x28x28x128x128x3x3:p1"
@@ -338,12 +338,12 @@ class Other(Copy, own_model=OwnModel("ridge")):
         (["space", "gemm:64x64x64", "--space", "guided-gemm,blocks=knobs", "--target", "haswell"], "256 configs"),
     ],
 )
-def test_what_there_is_can_be_found_out(words: list[str], message: str) -> None:
+def test_show_list_and_space_describe_plug_ins(words: list[str], message: str) -> None:
     result = searchlab(*words)
     assert result.returncode == 0 and message in " ".join(result.stdout.split()), result.stdout + result.stderr
 
 
-def test_options_are_spelled_alike_wherever_a_plug_in_is_named() -> None:
+def test_options_have_one_syntax_wherever_a_plug_in_is_named() -> None:
     arms = [{"name": "xgb", "options": {"epsilon": 0.2}}, "tpe"]
     expected = {"name": "bandit", "options": {"arms": arms, "window": 5}}
     assert plugin(f"bandit,arms={json.dumps(arms)},window=5") == expected
@@ -432,7 +432,7 @@ def test_a_study_whose_code_has_changed_is_refused_in_a_sentence(edited: str, tm
         assert "seed0.jsonl and 2 more cannot be continued" in result.stderr
 
 
-def test_a_run_prints_what_is_asked_for(study: Path, tmp_path: Path) -> None:
+def test_a_run_prints_the_requested_details(study: Path, tmp_path: Path) -> None:
     short = searchlab("run", study, cwd=tmp_path).stdout
     full = searchlab("run", study, "--full", cwd=tmp_path).stdout
     assert "best known" in short and "failed" not in short and "failed" in full
@@ -472,7 +472,7 @@ def test_the_last_line_of_progress_shows_the_result(monkeypatch: pytest.MonkeyPa
     assert printed.getvalue().count("4 of 4") == 1
 
 
-def test_the_best_of_a_directory(study: Path, tmp_path: Path) -> None:
+def test_best_accepts_a_directory(study: Path, tmp_path: Path) -> None:
     table = json.loads(searchlab("best", tmp_path / "table.jsonl", "--json").stdout)
     (best,) = json.loads(searchlab("best", tmp_path, "--json").stdout)
     assert best == table and best["file"] == str(tmp_path / "table.jsonl")

@@ -30,7 +30,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_says_what_a_difference_takes(directory: Path) -> None:
+def test_power_states_the_seeds_that_a_difference_needs(directory: Path) -> None:
     by_name = searchlab("power", "study.toml", "--json", cwd=directory)
     assert by_name.returncode == 0, by_name.stderr
     plan = json.loads(by_name.stdout)

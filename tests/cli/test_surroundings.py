@@ -68,7 +68,7 @@ def run_command(
     ],
     ids=["no home, C locale", "home that cannot be written, few files, two jobs"],
 )
-def test_a_study_runs_in(study: Path, surroundings: dict[str, Any]) -> None:
+def test_a_study_runs_in_unusual_surroundings(study: Path, surroundings: dict[str, Any]) -> None:
     result = run_command(study, *surroundings.pop("words", ()), **surroundings)
     assert result.returncode == 0, result.stderr
     assert "zufällig" in result.stdout.decode()
@@ -82,7 +82,7 @@ def test_a_locale_that_cannot_spell_a_name_is_one_sentence(study: Path) -> None:
 
 
 @pytest.mark.parametrize("out, code", [("out", 0), ("", 2)], ids=["absolute path", "relative path"])
-def test_in_a_directory_that_was_removed(out: str, code: int, study: Path) -> None:
+def test_a_removed_working_directory_is_one_sentence(out: str, code: int, study: Path) -> None:
     command = [sys.executable, "-m", "searchlab", "run", study, *(["--out", study.parent / out] if out else [])]
     removing = ["sh", "-c", 'mkdir "$0"; cd "$0"; rmdir "$0"; exec "$@"', study.parent / "removed", *command]
     env = os.environ | {"PYTHONPATH": os.pathsep.join([*filter(None, sys.path), os.getcwd()])}

@@ -55,7 +55,7 @@ def checks_of_policy(name: str) -> list[Check]:
 
 
 @pytest.mark.parametrize("name", strategies())
-def test_policy(name: str) -> None:
+def test_policy_passes_its_checks(name: str) -> None:
     assert_checks_pass(checks_of_policy(name))
 
 
@@ -68,12 +68,12 @@ def test_a_policy_that_refuses_toys_says_so(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SPACES_WITH_PROGRAMS)
-def test_space(name: str) -> None:
+def test_space_passes_its_checks(name: str) -> None:
     assert_checks_pass(space_checks(name))
 
 
 @pytest.mark.parametrize("name", COST_MODELS.entry_points_by_name())
-def test_cost_model(name: str) -> None:
+def test_cost_model_passes_its_checks(name: str) -> None:
     assert_checks_pass(cost_model_checks(name))
 
 
@@ -96,7 +96,7 @@ IN_FILES = ("tir", "fused-gemm", "fused-conv2d", "fused-batch-matmul")
 
 
 @pytest.mark.parametrize("kind", WORKLOADS.entry_points_by_name())
-def test_workload(kind: str) -> None:
+def test_workload_passes_its_checks(kind: str) -> None:
     assert_checks_pass(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in (*WITHOUT_PROGRAM, *IN_FILES))
 
 

@@ -97,7 +97,7 @@ def test_outside_plugins_the_innermost_line_is_named() -> None:
         assert innermost(error, int).startswith(f"{__file__}:")
 
 
-def test_what_needs_a_broken_check_is_not_run() -> None:
+def test_checks_that_require_a_failed_check_are_not_run() -> None:
     outcomes = {outcome.name: outcome for outcome in run_checks(checks_of("policy", policies.Unseeded))}
     assert outcomes["clock"].status == "not run" and "'same-seed'" in outcomes["clock"].text
     assert outcomes["exhausts"].status == "pass"

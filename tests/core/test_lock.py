@@ -45,7 +45,7 @@ def locking_process() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_process_waits_and_says_once_for_whom() -> None:
+def test_a_waiting_process_names_the_owner_of_the_lock_once() -> None:
     text: list[str] = []
     with locking_process() as process:
         threading.Timer(0.6, process.kill).start()

@@ -56,7 +56,7 @@ def test_the_next_run_removes_what_a_killed_one_left(temporary: Path) -> None:
     assert list(temporary.iterdir()) == [file]
 
 
-def test_folders_made_at_the_same_time_are_all_there(temporary: Path) -> None:
+def test_folders_created_at_the_same_time_all_exist(temporary: Path) -> None:
     folders: list[ScratchFolder] = []
 
     def make() -> None:
@@ -97,7 +97,7 @@ def test_jobs_leave_nothing(temporary: Path) -> None:
     assert not list(temporary.glob(f"{PREFIX}*"))
 
 
-def test_no_place_for_temporary_files_is_one_sentence(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_directory_for_temporary_files_is_one_sentence(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "nowhere"))
     with pytest.raises(SearchlabError, match="cannot create a temporary folder: No such file.*set TMPDIR"):
         ScratchFolder()

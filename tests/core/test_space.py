@@ -232,7 +232,7 @@ def test_enumeration_in_random_order_gives_every_config_once() -> None:
         assert listed[0] != listed[2] or kind is toys.NoKnobs
 
 
-def test_size_says_none_beyond_its_limit() -> None:
+def test_size_is_none_beyond_its_limit() -> None:
     assert toys.Dependent().size(limit=191) is None
     assert toys.Dependent().size(limit=192) == 192
 
@@ -264,7 +264,7 @@ def test_index_outside_and_config_outside_are_refused() -> None:
         ({"tile": None}, "knob 'tile' cannot be None"),
     ],
 )
-def test_a_stranger_is_no_member_and_the_reason_is_given(change: dict[str, object], message: str) -> None:
+def test_a_config_outside_the_space_is_refused_with_the_reason(change: dict[str, object], message: str) -> None:
     space = toys.Small()
     strange = Config({**space.config_at(7), **change})
     assert strange not in space
@@ -378,7 +378,7 @@ def test_a_knob_is_of_the_kind_of_its_choices(choices: Any, kind: str) -> None:
     assert Knob("k", choices).kind == kind
 
 
-def test_knobs_are_found_by_name_and_strangers_are_passed_over() -> None:
+def test_knobs_are_collected_by_name_from_members_alone() -> None:
     space = toys.Dependent()
     knobs = space.knobs_of([Config({"order": (0, 1)}), *space.enumerate()])
     assert set(knobs) == {"sketch", "tile", "vector", "pack", "parallel"}

@@ -30,7 +30,7 @@ def product(names: str = "ab", size: Any = 8) -> Any:
     return te.create_prim_func([a, b, c])
 
 
-def test_the_name_is_that_of_the_computation() -> None:
+def test_a_name_identifies_the_computation() -> None:
     workload = from_primfunc(product(), "one")
     assert workload == from_primfunc(product("xy").with_attr({"global_symbol": "f", "op_pattern": 4}), "one")
     assert workload.digest != from_primfunc(product(size=9)).digest
@@ -38,7 +38,7 @@ def test_the_name_is_that_of_the_computation() -> None:
     assert from_primfunc(product().with_attr("global_symbol", "a function")).name == "a_function"
 
 
-def test_it_is_the_workload_that_it_was_made_from() -> None:
+def test_a_converted_workload_equals_the_original() -> None:
     converted, original = from_primfunc(gemm(8, 6, 20).prim_func(), "gemm"), gemm(8, 6, 20)
     assert (converted.flops, converted.unit, *converted.shapes.values()) == (
         original.flops,
@@ -65,7 +65,7 @@ def test_several_results_and_a_twin_are_checked() -> None:
         workload.check_twin(lambda x: x.sum(axis=1), "twin")
 
 
-def test_it_is_read_from_json(tmp_path: Path) -> None:
+def test_a_function_is_read_from_json(tmp_path: Path) -> None:
     import tvm
 
     module = tvm.IRModule({"first": product(), "second": product(size=4)})
@@ -91,7 +91,7 @@ def test_it_is_read_from_json(tmp_path: Path) -> None:
         (f"tir:{FILE}:np", "not from module"),
     ],
 )
-def test_nonsense_is_refused_with_the_reason(text: str, message: str) -> None:
+def test_invalid_spellings_are_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(SearchlabError, match=message):
         parse_workload(text)
 

@@ -36,7 +36,7 @@ def train(features: Any, scores: Any, **options: Any) -> PackSum:
     return model
 
 
-def test_it_is_the_model_of_metaschedule() -> None:
+def test_predictions_equal_those_of_metaschedule() -> None:
     from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig, XGBModel
 
     features, scores = programs(120, 4)

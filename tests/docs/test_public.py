@@ -43,7 +43,7 @@ def test_every_public_name_is_on_the_page_of_the_api() -> None:
 
 
 @pytest.mark.parametrize("page", [*PAGES, *OTHER_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_links_to_is_there(page: Path) -> None:
+def test_the_targets_of_links_exist(page: Path) -> None:
     """Files, and headings of the pages themselves; web pages are not fetched."""
     text = re.sub(r"^```\w*\n.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):

@@ -246,7 +246,7 @@ def test_a_time_that_is_no_date_is_refused(format: str, tmp_path: Path) -> None:
         export_logs([tmp_path / "b.jsonl"], format, tmp_path / "out")
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_import_and_export_work_on_the_command_line(tmp_path: Path) -> None:
     runner = CliRunner()
 
     def run(*words: object) -> str:

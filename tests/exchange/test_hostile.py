@@ -87,7 +87,7 @@ AUTOTVM_CHANGES = [
 
 
 @pytest.mark.parametrize(("change", "why"), AUTOTVM_CHANGES)
-def test_autotvm(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
+def test_a_hostile_log_of_autotvm_is_refused(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
     assert_refused(second(AUTOTVM, tmp_path / "a.log", change), why)
 
 
@@ -117,7 +117,7 @@ def test_pickled_logs_of_autotvm_are_not_read(tmp_path: Path) -> None:
         (set_item("v", 6), "line 2 is damaged"),
     ],
 )
-def test_ansor(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
+def test_a_hostile_log_of_ansor_is_refused(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
     assert_refused(second(ANSOR, tmp_path / "a.json", change), why)
 
 
@@ -134,7 +134,7 @@ def test_ansor(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
         (set_item(1, 0, 0, 2, ["Annotate", ["b0", 7], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),
     ],
 )
-def test_metaschedule(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
+def test_a_hostile_database_of_metaschedule_is_refused(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
     second(DATABASE / RECORDS, tmp_path / RECORDS, change)
     assert_refused(tmp_path, why)
@@ -183,7 +183,7 @@ def test_a_module_is_only_parsed(module: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, 2**62, 10**30])
-def test_sizes_that_no_computation_has(size: int, tmp_path: Path) -> None:
+def test_impossible_sizes_are_refused(size: int, tmp_path: Path) -> None:
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
     first, *rest = (DATABASE / RECORDS).read_text().splitlines()
     record = json.loads(first)
@@ -203,12 +203,12 @@ def test_sizes_that_no_computation_has(size: int, tmp_path: Path) -> None:
         (DEEP, "line 1 is not JSON"),
     ],
 )
-def test_foreign_files(text: str, why: str, tmp_path: Path) -> None:
+def test_files_of_other_formats_are_refused(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
     assert_refused(tmp_path / "a.json", why)
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_files_are_refused(tmp_path: Path) -> None:
     assert_refused(tmp_path / "none.log", "cannot read")
     assert_refused(tmp_path, "cannot read.*database_workload.json")
 

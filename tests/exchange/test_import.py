@@ -192,7 +192,7 @@ def test_imported_logs_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("path", "format"), [(AUTOTVM, "autotvm"), (ANSOR, "ansor"), (DATABASE, "metaschedule")])
-def test_the_format_is_seen(path: Path, format: str) -> None:
+def test_the_format_is_detected(path: Path, format: str) -> None:
     assert detect(path) == format
 
 
@@ -388,7 +388,7 @@ MATRICES = [["TENSOR", [1, 512], "float32"], ["TENSOR", [1000, 512], "float32"]]
         ("topi_nn_dense", [*MATRICES, ["TENSOR", [1000], "float32"], "float32"], "gemm:1x1000x512:nt:bias"),
     ],
 )
-def test_known_tasks(name: str, args: list[Any], spelling: str) -> None:
+def test_known_tasks_have_a_workload(name: str, args: list[Any], spelling: str) -> None:
     assert str(workload_of(name, args)[0]) == spelling
 
 
@@ -409,7 +409,7 @@ def test_known_tasks(name: str, args: list[Any], spelling: str) -> None:
         ("conv2d_no_batching", [{}] * 9, "expected 7 sizes"),
     ],
 )
-def test_unknown_tasks_are_to_be_named(name: str, args: list[Any], why: str) -> None:
+def test_unknown_tasks_need_a_workload(name: str, args: list[Any], why: str) -> None:
     workload, text = workload_of(name, args)
     assert workload is None and "--workload" in text and re.search(why, text)
 

@@ -168,7 +168,7 @@ def test_a_study_names_the_space_alone(tmp_path: Path) -> None:
         )
 
 
-def test_a_log_of_ours_comes_back_in_its_own_space(tmp_path: Path) -> None:
+def test_an_exported_log_is_imported_into_its_own_space(tmp_path: Path) -> None:
     log = write_log(tmp_path / "ours.jsonl", space="guided-gemm")
     export_logs([log.path], "kernel-tuner", tmp_path / "t4.json")
     table, _ = import_table(

@@ -203,7 +203,7 @@ def test_relax_gets_the_best_that_was_measured_itself(tmp_path: Path) -> None:
     assert len((tmp_path / "db" / "database_workload.json").read_text().splitlines()) > 1
 
 
-def test_a_log_of_ours_has_its_own_target(tmp_path: Path) -> None:
+def test_the_target_of_an_exported_log_cannot_be_replaced(tmp_path: Path) -> None:
     export_logs([write_log(tmp_path / "a.jsonl", "knob-template", trials=1).path], "metaschedule", tmp_path / "db")
     with pytest.raises(SearchlabError, match="omit --target"):
         import_logs(tmp_path / "db", tmp_path / "b.jsonl", target="haswell")

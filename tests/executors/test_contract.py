@@ -65,7 +65,7 @@ def test_shutdown_waits_for_all_calls(tmp_path: Path) -> None:
         executor.submit(time.sleep, 0.1)
 
 
-def test_kill_workers_leaves_no_call_pending(tmp_path: Path) -> None:
+def test_killing_workers_leaves_no_call_pending(tmp_path: Path) -> None:
     executor = EXECUTORS.make(Plugin("local", {"jobs": 1}), False, tmp_path)
     futures = [executor.submit(time.sleep, 30) for _ in range(3)]
     executor.kill_workers()

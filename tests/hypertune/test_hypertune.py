@@ -183,7 +183,7 @@ def test_the_search_never_sees_what_is_held_out(tmp_path: Path) -> None:
         assert (with_one.tuned == with_other.tuned) is not with_one.held_out
 
 
-def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(study: Study, tmp_path: Path) -> None:
+def test_an_interrupted_search_ends_as_an_uninterrupted_one(study: Study, tmp_path: Path) -> None:
     plan = plan_hypertune(study, PLANTED, options={"aim": [0.01, 1], "idle": [0, 3]}, **{**QUICK, "trials": 5})
     uninterrupted = plan.run(tmp_path / "whole")
     calls: list[int] = []
@@ -218,7 +218,7 @@ def test_killed_search_is_resumed_exactly(
     assert trials_in(tmp_path / "killed") == trials_in(tmp_path / "whole")
 
 
-def test_it_goes_on_with_more_trials(study: Study, tmp_path: Path) -> None:
+def test_a_search_continues_with_more_trials(study: Study, tmp_path: Path) -> None:
     for out, counts in (("steps", (3, 6)), ("whole", (6,))):
         for trials in counts:
             plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **{**QUICK, "trials": trials}).run(tmp_path / out)
@@ -309,7 +309,7 @@ def test_options_that_a_policy_refuses_are_pruned(study: Study, tmp_path: Path) 
         ).run()
 
 
-def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> None:
+def test_with_one_workload_no_gain_is_shown_on_others(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:1])
     plan = plan_hypertune(make_study(tmp_path, WORKLOADS[:1]), PLANTED, options={"aim": [0, 1]}, **QUICK)
     assert "is the only workload, so none can be held out" in plan.notes[0]
@@ -372,7 +372,7 @@ class Same(Planted, uses_seed=False):
     pass
 
 
-def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
+def test_settings_that_affect_the_result_are_noted(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:2])
     study = make_study(tmp_path, WORKLOADS[:2], cost_models=["ridge", "xgboost"], warm_start=["tables"])
     plan = plan_hypertune(study, "xgb", **QUICK)
@@ -458,7 +458,7 @@ def test_ranges_follow_from_defaults_and_annotations() -> None:
         ({}, PLANTED, {"seeds": 0}, "option 'seeds' is 0"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(
+def test_a_wrong_argument_is_one_sentence(
     change: dict[str, Any], policy: str, arguments: dict[str, Any], message: str, study: Study, tmp_path: Path
 ) -> None:
     with pytest.raises(SearchlabError, match=message) as raised:
@@ -466,7 +466,7 @@ def test_what_is_wrong_is_one_sentence(
     assert "\n" not in str(raised.value)
 
 
-def test_the_command(study: Study, tmp_path: Path) -> None:
+def test_the_command_prints_its_plan_and_results(study: Study, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(
         f'workloads = {json.dumps(WORKLOADS[:2])}\nspaces = ["tests.support.toys:Small"]\n'
         'policies = ["random"]\ntrials = 12\n'

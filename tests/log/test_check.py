@@ -101,7 +101,7 @@ def test_without_a_header_no_line_is_intact(tmp_path: Path, data: bytes, message
     assert message in report.problems[0].problem and (report.trials, report.intact) == (0, 0)
 
 
-def test_on_the_command_line(tmp_path: Path) -> None:
+def test_log_check_reports_problems_on_the_command_line(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
     write_trials(good, 2)
     lines = lines_of(bad, 3)

@@ -65,7 +65,7 @@ def same(first: Columns, second: Columns) -> bool:
 
 @settings(max_examples=30)
 @given(records(), st.booleans())
-def test_they_are_those_of_the_records_however_they_were_read(
+def test_columns_equal_those_of_the_records(
     tmp_path_factory: pytest.TempPathFactory, rows: tuple[Record, ...], noted: bool
 ) -> None:
     log = Log(tmp_path_factory.getbasetemp() / "columns.jsonl", msgspec.structs.replace(HEADER, batch=3), rows)
@@ -94,7 +94,7 @@ def test_they_are_those_of_the_records_however_they_were_read(
 
 @settings(max_examples=30)
 @given(records(), st.builds(Budget, trials=st.integers(1, 8), seconds=st.none() | st.floats(1, 60)))
-def test_a_budget_cuts_them_where_it_cuts_the_log(rows: tuple[Record, ...], budget: Budget) -> None:
+def test_a_budget_cuts_columns_where_it_cuts_the_log(rows: tuple[Record, ...], budget: Budget) -> None:
     log = Log(
         Path("a"), msgspec.structs.replace(HEADER, batch=3), rows, None, Ended(trials=len(rows)) if rows else None
     )

@@ -27,7 +27,7 @@ def make_log(*times: float) -> Log:
     return Log(Path("a.jsonl"), HEADER, records)
 
 
-def test_time_left_is_judged_by_the_nearest_logs_there_are() -> None:
+def test_the_time_left_is_estimated_from_the_nearest_logs() -> None:
     statuses = [
         RunStatus.from_log(plan_run("fast"), make_log(2, 4, 6, 8)),
         RunStatus.from_log(plan_run("slow"), make_log(20, 40)),

@@ -64,7 +64,7 @@ def words(html: str) -> list[str]:
 
 
 @given(st.lists(NASTY, min_size=3, max_size=3), NASTY)
-def test_text_is_text(values: list[str], caption: str) -> None:
+def test_text_is_escaped(values: list[str], caption: str) -> None:
     assert words(html_table(values, [values], caption)) == [caption, *values, *values]
     assert words(html_facts({values[0]: values[1]}, caption)) == [caption, *values[:2]]
     assert words(html_paragraphs(values)) == values
@@ -102,7 +102,7 @@ def lines(html: str) -> dict[str, str]:
     return dict(re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", html))
 
 
-def test_the_page_of_a_result(tmp_path: Path) -> None:
+def test_a_result_is_shown_with_its_numbers(tmp_path: Path) -> None:
     result = load_log(write(tmp_path, "random", 7, [1, "crash", 3]))
     rows = lines(result._repr_html_())
     assert repr(result) == f"<Result of random on {WORKLOAD}, seed 7: 3 trials, best 3.0 GFLOPS>"
@@ -141,7 +141,7 @@ def test_results_are_counted_by_strategy(tmp_path: Path) -> None:
     assert words(Results()._repr_html_())[0] == "0 runs"
 
 
-def test_the_page_of_a_study() -> None:
+def test_a_study_is_shown_with_its_settings() -> None:
     rows = lines(
         Study.from_dict(
             {

@@ -122,7 +122,7 @@ def test_a_workload_that_a_log_names_is_not_imported(
     assert not mark.exists()
 
 
-def test_trust_imports_it(tmp_path: Path, mark: Path) -> None:
+def test_a_trusted_workload_is_imported(tmp_path: Path, mark: Path) -> None:
     log = log_of(tmp_path / "a.jsonl", EVIL)
     with searchlab.trust_plugins(), pytest.raises(SearchlabError, match="'evil_of_a_stranger:Run' cannot be loaded"):
         searchlab.load_log(log).space  # noqa: B018 - it is made when it is asked for

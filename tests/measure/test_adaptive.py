@@ -40,7 +40,7 @@ def measure_one(local: LocalMeasurer, space: Counted, us: int, best: float = mat
     return measurement, space.count(us)
 
 
-def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native: Target) -> None:
+def test_slow_programs_are_run_less_often(local: LocalMeasurer, space: Counted, native: Target) -> None:
     """TVM's evaluator runs a program once before it times it. On a busy machine, any run may be slow."""
     full = 1 + 1 + 3 + 1  # the check, the evaluator, and a single execution
     short = range(full + 1, full + 1 + 2 * 20)  # caches are warmed up before each single execution

@@ -85,7 +85,7 @@ def test_blas_has_as_many_threads_as_the_worker() -> None:
         worker.kill()
 
 
-def test_how_a_worker_ended_is_told(worker: MeasuringWorker) -> None:
+def test_the_error_says_how_a_worker_ended(worker: MeasuringWorker) -> None:
     worker.send(SetUpBuilder(pickle.dumps(Says("__import__('os')._exit(7)")), "the space"))
     with pytest.raises(WorkerDied, match="ended with exit code 7"):
         worker.recv(Started)
@@ -151,7 +151,7 @@ def test_a_fork_of_this_process_has_a_server_of_its_own(worker: MeasuringWorker)
     assert evaluate(worker, "1 + 1") == "2"
 
 
-def test_no_tvm_is_one_sentence(tmp_path: Path) -> None:
+def test_a_broken_tvm_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "tvm.py").write_text("raise ImportError('this TVM is half a TVM')")
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"

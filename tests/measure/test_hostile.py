@@ -178,7 +178,7 @@ def test_a_channel_gives_up_where_nobody_reads() -> None:
     channel.close()
 
 
-def test_cut_keeps_both_ends_and_is_not_repeated() -> None:
+def test_a_shortened_text_keeps_both_ends() -> None:
     text = shorten_text("a" * 9000 + "end")
     assert len(text) == MAX_TEXT and text.endswith("end") and "9003 characters" in text
     assert shorten_text(text) == text

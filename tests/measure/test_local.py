@@ -85,7 +85,7 @@ def test_a_killed_worker_is_replaced(measurer: LocalMeasurer) -> None:
     assert [result.failure for result in measure(measurer, "tiled", "none")] == [None, None]
 
 
-def test_interrupted_while_building_and_used_again(measurer: LocalMeasurer) -> None:
+def test_a_measurer_is_usable_after_an_interrupt(measurer: LocalMeasurer) -> None:
     """A real Ctrl-C signal in the middle of a batch."""
     measurer.measurements.clear()
     measure(measurer, "none", "tiled")

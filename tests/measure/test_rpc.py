@@ -250,7 +250,7 @@ def plain(fleet: Fleet, native: Target) -> Iterator[RpcMeasurer]:
         yield rpc_measurer
 
 
-def test_a_plain_server_of_tvm_will_do(fleet: Fleet, plain: RpcMeasurer) -> None:
+def test_a_plain_server_of_tvm_is_sufficient(fleet: Fleet, plain: RpcMeasurer) -> None:
     assert [result.failure for result in measure(plain, "tiled", "is wrong")] == [None, "wrong_answer"]
     with make(fleet, plain.target, "plain", cc="no-such-compiler") as measurer:
         failed = measure(measurer, "none")[0]
@@ -363,7 +363,7 @@ def test_a_device_that_comes_back_is_used(fleet: Fleet, mortal: RpcMeasurer) -> 
     thread.join()
 
 
-def test_no_device_for_long_is_one_sentence(fleet: Fleet, mortal: RpcMeasurer) -> None:
+def test_a_missing_device_is_one_sentence_after_the_timeout(fleet: Fleet, mortal: RpcMeasurer) -> None:
     mortal.measurements.clear()
     mortal.settings = msgspec.structs.replace(mortal.settings, device_timeout=0.5)
     fleet.lose("mortal")
@@ -371,7 +371,7 @@ def test_no_device_for_long_is_one_sentence(fleet: Fleet, mortal: RpcMeasurer) -
         measure(mortal, "none")
 
 
-def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target) -> None:
+def test_wrong_settings_and_addresses_are_one_sentence(fleet: Fleet, native: Target) -> None:
     with pytest.raises(SearchlabError, match=r"has no device with the key 'none'; it has .*'two' \(2\)"):
         make(fleet, native, "none")
     with socket.create_server(("127.0.0.1", 0)) as nobody:
@@ -413,7 +413,7 @@ def test_two_jobs_on_one_fleet(fleet: Fleet, measurer: RpcMeasurer, tmp_path: Pa
     assert header.measure["key"] == "two" and "tracker" not in header.measure
 
 
-def test_list_says_what_there_is(fleet: Fleet) -> None:
+def test_list_shows_the_devices_of_a_fleet(fleet: Fleet) -> None:
     listed = CliRunner().invoke(app, ["list", "--tracker", fleet.tracker])
     assert listed.exit_code == 0
     assert any(line.split()[:2] == ["two", "2"] for line in listed.stdout.splitlines())

@@ -160,7 +160,7 @@ def distance(a: Config, b: Config) -> float:
 
 
 @given(st.permutations(range(120)), st.integers(20, 60))
-def test_the_nearest_config_is_nearest_and_of_equals_the_first(order: list[int], size: int) -> None:
+def test_the_nearest_config_is_the_first_of_the_nearest(order: list[int], size: int) -> None:
     everything = list(toys.Small().enumerate())
     table = [everything[i] for i in order[:size]]
     if len({config["unroll"] for config in table}) < 4 or len({config["tile"] for config in table}) < 5:
@@ -315,7 +315,7 @@ def study(table: str, **more: object) -> Study:
     return Study.from_dict({**data, **more})
 
 
-def test_without_a_target_it_is_that_of_the_table(tmp_path: Path) -> None:
+def test_the_default_target_is_that_of_the_table(tmp_path: Path) -> None:
     foreign = Target({"kind": "llvm", "mcpu": "haswell", "num-cores": 3})
     table = write_table(tmp_path / "a.jsonl", toys.Small(toys.WORKLOAD, foreign), toys.smooth)
     result = study(str(table)).run(tmp_path / "out")[0]
@@ -342,7 +342,7 @@ def test_a_study_covers_the_workloads_and_spaces_of_its_tables(tmp_path: Path) -
     assert left_out == ["gemm:64x64x64 is not searched in SingleChoice: no table contains it for this target"]
 
 
-def test_tables_of_several_targets_need_one_to_be_given(tmp_path: Path) -> None:
+def test_tables_of_several_targets_need_a_target(tmp_path: Path) -> None:
     for mcpu in ("haswell", "znver4"):
         target = Target({"kind": "llvm", "mcpu": mcpu})
         write_table(tmp_path / "tables" / f"{mcpu}.jsonl", toys.Small(toys.WORKLOAD, target), toys.smooth)

@@ -35,7 +35,7 @@ def test_shares_of_the_time_are_measured() -> None:
     assert result.returncode == 2 and "omit --time" in result.stderr
 
 
-def test_a_model_is_tuned_and_what_was_left_out_is_said(tmp_path: Path) -> None:
+def test_a_model_is_tuned_and_untuned_functions_are_named(tmp_path: Path) -> None:
     settings = json.dumps({"kind": "local", "repeat": 1, "min_repeat_ms": 1, "finalists": 0})
     result = searchlab(
         "model",

@@ -113,6 +113,6 @@ def test_models_are_loaded_by_name() -> None:
         ("no_such_package:mlp", "cannot be loaded"),
     ],
 )
-def test_what_is_no_model_is_explained(text: str, message: str) -> None:
+def test_an_invalid_model_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(SearchlabError, match=message):
         load_model(text)

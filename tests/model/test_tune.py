@@ -126,7 +126,7 @@ def test_constant_weights_are_packed(tmp_path: Path) -> None:
     assert not describe_weights(model.module)
 
 
-def test_what_is_computed_from_weights_in_every_run_is_said() -> None:
+def test_computations_on_weights_in_every_run_are_described() -> None:
     text = describe_weights(lower(models.convolutions()[0]))
     assert text.startswith("7 weights (6.1 kB) are arguments of the model, and every run computes 0.1 kB from them, wi")
     assert "3 calls of reshape; --bind FILE.npz" in text

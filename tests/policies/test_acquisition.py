@@ -97,7 +97,7 @@ def test_the_functions_are_what_their_names_say() -> None:
 
 @pytest.mark.parametrize("acquisition", ["ei", "ucb", "thompson"])
 @pytest.mark.parametrize("cls", [Xgb, EvolutionaryModel])
-def test_searches_maximise_it(cls: Any, acquisition: Name) -> None:
+def test_searches_maximise_the_acquisition_function(cls: Any, acquisition: Name) -> None:
     """It proposes other configs than by the mean, the same for the same seed, and finds faster ones than at random."""
 
     def run(acquisition: Name) -> list[Trial]:

@@ -23,7 +23,7 @@ def reverse(config: Config) -> Measurement:
 
 
 @pytest.mark.parametrize("name", policy_params())
-def test_what_it_is_told_matters(name: str) -> None:
+def test_measurements_change_the_proposals(name: str) -> None:
     """Except to those that learn nothing, which must go on as they would have."""
     same = proposals(name, "large", toys.smooth) == proposals(name, "large", reverse)
     assert same == (name in LEARN_NOTHING)

@@ -211,7 +211,7 @@ def test_an_overloaded_endpoint_is_asked_again(model: LanguageModel, status: int
     assert len(model.requests) == 3
 
 
-def test_how_long_to_wait() -> None:
+def test_the_seconds_to_wait_follow_from_the_answer() -> None:
     date = "Fri, 31 Dec 1999 23:59:59 GMT"
     assert [chat.seconds_to_wait(text, 2) for text in ("7", date, "soon", "")] == [7.0, 0.0, 4.0, 4.0]
 

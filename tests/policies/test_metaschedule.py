@@ -137,7 +137,7 @@ def test_same_seed_same_proposals_and_another_seed_others() -> None:
 
 
 @pytest.mark.parametrize("where", [sketch, lambda: trace(CONV2D)])
-def test_resuming_is_going_on(where: Any) -> None:
+def test_a_resumed_policy_continues_as_the_original(where: Any) -> None:
     """Past ``n_startup`` trials, a policy that was told of them goes on as the one that lived through them."""
     options = {"population": 8, "generations": 1, "n_startup": 8}
     original = policy(where(), **options)
@@ -152,7 +152,7 @@ def test_resuming_is_going_on(where: Any) -> None:
             each.tell(toys.trials_of(configs, tiles_cost, 16))
 
 
-def test_finds_better_than_random_search() -> None:
+def test_it_finds_faster_programs_than_random_search() -> None:
     def best(trials: list[Trial]) -> float:
         return min(trial.cost for trial in trials)
 
@@ -180,7 +180,7 @@ def test_trials_without_a_program_are_ignored() -> None:
     assert len(searching.ask(4)) == 4
 
 
-def test_where_everything_fails_it_goes_on() -> None:
+def test_a_run_without_a_success_continues() -> None:
     assert len(toys.run(policy(sketch()), toys.all_invalid, 24)) == 24
 
 

@@ -93,7 +93,7 @@ def test_a_knob_that_cannot_be_changed_alone_is_repaired() -> None:
     }
 
 
-def test_a_walk_takes_steps() -> None:
+def test_a_walk_takes_as_many_steps_as_requested() -> None:
     space, rng = toys.Large(), np.random.default_rng(0)
     config = space.sample(rng)
     assert perturb(space, config, 0, rng) == config
@@ -115,7 +115,7 @@ def test_no_config_is_isolated_by_what_depends_on_it() -> None:
     assert neighbour(space, config, rng) != config
 
 
-def test_distance() -> None:
+def test_the_distance_counts_differing_knobs() -> None:
     a = Config({"x": 1, "y": 2})
     assert distance(a, a) == 0
     assert distance(a, Config({"x": 1, "y": 3})) == 1

@@ -88,13 +88,13 @@ def test_every_proposal_may_be_random() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_it_is_silent(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+def test_smac_prints_nothing(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     with caplog.at_level(logging.INFO):
         toys.run(smac(toys.Small()), toys.flaky, 32)
     assert not caplog.records and capfd.readouterr() == ("", "")
 
 
-def test_what_it_needs_is_named() -> None:
+def test_a_missing_dependency_is_named() -> None:
     code = (
         "import sys; sys.modules['smac'] = None\n"
         "from searchlab.errors import SearchlabError\n"

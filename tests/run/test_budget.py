@@ -105,7 +105,7 @@ def test_an_extended_run_ends_where_a_single_run_would(table: Path, tmp_path: Pa
         assert sum(json.loads(line).get(name) == small for line in steps.read_text().splitlines()) == 1
 
 
-def test_it_resumes_from_any_line(table: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_from_any_line_of_its_log(table: Path, tmp_path: Path) -> None:
     path = tmp_path / "whole.jsonl"
     run(table, path, stop_after=20)
     lines = path.read_bytes().splitlines(keepends=True)

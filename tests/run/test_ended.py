@@ -61,7 +61,7 @@ def test_a_run_that_meets_its_budget_has_not_ended_by_itself(table: Path, tmp_pa
     assert len(read_log(log).records) == 11 and read_log(log).ended
 
 
-def test_it_resumes_from_any_line(table: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_from_any_line_of_its_log(table: Path, tmp_path: Path) -> None:
     run(table, tmp_path / "whole.jsonl")
     content = (tmp_path / "whole.jsonl").read_bytes()
     log = tmp_path / "cut.jsonl"

@@ -104,7 +104,7 @@ def test_a_model_that_exits_ends_with_a_sentence(call: str, where: str, tmp_path
 
 
 @pytest.mark.parametrize("raised", [RuntimeError, None], ids=["replaced", "swallowed"])
-def test_an_interrupt_stays_one(raised: type[Exception] | None) -> None:
+def test_an_interrupt_in_foreign_code_stays_an_interrupt(raised: type[Exception] | None) -> None:
     """TVM replaces a KeyboardInterrupt in a callback by a RuntimeError without text."""
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), convert_foreign_errors(lambda error: SearchlabError(str(error))):

@@ -62,7 +62,7 @@ def _of_shared(study: dict[str, Any], base: Path) -> Path:
     return base / "shared"
 
 
-def test_a_word_that_is_neither_is_refused(study: dict[str, Any], tmp_path: Path) -> None:
+def test_an_unknown_kind_of_starts_is_refused(study: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="starts"):
         Study.from_dict(study | {"starts": "mine"}, tmp_path)
 

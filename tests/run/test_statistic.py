@@ -112,7 +112,7 @@ def test_trials_of_an_earlier_run_get_the_statistic_of_this_one() -> None:
     assert Watches.costs == [statistics.fmean(record.seconds) for record in earlier.records] != earlier.costs.tolist()
 
 
-def test_on_this_machine() -> None:
+def test_the_statistic_is_used_on_this_machine() -> None:
     measure = {"kind": "local", "repeat": 3, "min_repeat_ms": 0, "prune_factor": 0, "sentinel": 0, "finalists": 0}
     for how, statistic in (("mean", statistics.fmean), ("median", statistics.median)):
         log = f"{how}-local.jsonl"

@@ -366,7 +366,7 @@ def test_on_run_may_return_nothing(base: dict[str, Any], tmp_path: Path, jobs: i
     assert [number for number, *_ in calls] == [1, 2, 3, 4]
 
 
-def test_a_log_of_more_trials_than_were_asked_for_is_said(base: dict[str, Any], tmp_path: Path) -> None:
+def test_a_log_with_more_trials_than_requested_is_reported(base: dict[str, Any], tmp_path: Path) -> None:
     Study.from_dict({**base, "policies": ["random"]}, tmp_path).run(tmp_path / "out")
     fewer = Study.from_dict({**base, "policies": ["random"], "trials": 10}, tmp_path)
     with pytest.warns(SearchlabWarning, match="contains 20 trials, more than the 10 requested .and so do 3 other"):

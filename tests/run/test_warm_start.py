@@ -284,7 +284,7 @@ def test_a_batch_records_how_well_the_model_predicted_it(table: Path, tmp_path: 
     assert 0.3 < np.mean([value for value in accuracy if value is not None]) < 0.7
 
 
-def test_logs_without_it_are_read_and_gone_on_with(table: Path, tmp_path: Path) -> None:
+def test_logs_without_model_quality_are_read_and_continued(table: Path, tmp_path: Path) -> None:
     """A log of an earlier version."""
     log = run(table, tmp_path / "a.jsonl", policy="xgb", trials=40)
     uninterrupted = run(table, tmp_path / "b.jsonl", policy="xgb", trials=48)

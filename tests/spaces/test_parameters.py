@@ -96,7 +96,7 @@ def test_a_product_too_large_for_64_bits() -> None:
     assert set(space.enumerate()) == {Config(config) for config in configs} and space.range_length == 10**40
 
 
-def test_it_has_no_programs() -> None:
+def test_a_space_of_parameters_has_no_programs() -> None:
     space = space_of({"x": [0, 1]}, [{"x": 1}])
     with pytest.raises(InvalidConfig, match="no program"):
         space.schedule({"x": 1})
@@ -131,7 +131,7 @@ PACKED = base64.b64encode(zlib.compress(b"\x00\x7f")).decode()
         ({"x": [1, 2]}, 3, "option 'listed' is 3; it must be a string"),
     ],
 )
-def test_what_is_damaged_is_one_sentence(parameters: Any, listed: Any, why: str) -> None:
+def test_damaged_parameters_are_one_sentence(parameters: Any, listed: Any, why: str) -> None:
     with pytest.raises(SearchlabError, match=why):
         Parameters(KERNEL, resolve_target("recorded"), parameters=parameters, listed=listed)
 

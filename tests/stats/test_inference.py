@@ -95,7 +95,7 @@ def test_the_answers_turn_over_with_the_strategies(first: Floats, second: Floats
 
 @pytest.mark.parametrize("seeds", [3, 10])
 @pytest.mark.parametrize("workloads", [12, 24])
-def test_it_covers_new_workloads_and_these(workloads: int, seeds: int) -> None:
+def test_intervals_cover_new_workloads_and_these(workloads: int, seeds: int) -> None:
     """A simulation by hand: differences on workloads are skewed, a third of them 0; 1,000 suites."""
     random = np.random.default_rng([workloads, seeds])
     covered_others = covered_these = 0

@@ -79,7 +79,7 @@ def test_the_interval_of_a_mean_of_means(sample: list[Floats]) -> None:
         assert twice[1] - twice[0] < ends(interval)[1] - ends(interval)[0]
 
 
-def test_ends_are_kept_to_where_the_quantity_can_be() -> None:
+def test_ends_are_limited_to_the_possible_range() -> None:
     assert ends(Interval(0.9, 0.7, 1.1).within(0, 1)) == (0.7, 1)
     assert Interval(0.5, note="why").within(0, 1) == Interval(0.5, None, None, "why")
 
@@ -94,7 +94,7 @@ def skewed(random: np.random.Generator, seeds: int) -> Floats:
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 @pytest.mark.parametrize("name", ["mean", "means", "median"])
-def test_intervals_cover_what_they_say(name: str, seeds: int) -> None:
+def test_intervals_have_their_nominal_coverage(name: str, seeds: int) -> None:
     """A small version of studies/benchmarks/coverage.py, on made-up runs: 600 of each."""
     experiments: dict[str, Experiment] = {
         "mean": lambda random: (mean_interval(skewed(random, seeds)), 2 / 3),

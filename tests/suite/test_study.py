@@ -30,7 +30,7 @@ def study(suite: Any, **more: Any) -> Study:
     return Study.from_dict({"suite": suite, "policies": ["random"], **more})
 
 
-def test_each_table_brings_all_but_the_policies(bare: Path) -> None:
+def test_a_suite_supplies_everything_but_the_policies(bare: Path) -> None:
     runs, left_out = study(str(bare)).plan()
     assert not left_out and len(runs) == 4 * 3, "the seeds of the protocol"
     assert {run.trials for run in runs} == {12}
@@ -145,12 +145,12 @@ def test_noise_is_an_option_of_the_suite(bare: Path, tmp_path: Path) -> None:
         ({"policies": []}, "policies must not be empty"),
     ],
 )
-def test_what_is_wrong_with_a_study_over_a_suite_is_said(bare: Path, change: dict[str, Any], message: str) -> None:
+def test_wrong_keys_beside_a_suite_are_refused(bare: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(SearchlabError, match=message):
         Study.from_dict({"suite": str(bare), "policies": ["random"], **change})
 
 
-def test_a_study_without_spaces_is_told_of_suites() -> None:
+def test_the_error_of_a_study_without_spaces_mentions_suites() -> None:
     with pytest.raises(SearchlabError, match="workloads must not be empty.*or specify a suite"):
         Study.from_dict({"policies": ["random"]})
 
@@ -167,7 +167,7 @@ def test_a_study_without_spaces_is_told_of_suites() -> None:
         ("trials = 12", f"trials = {'9' * 5000}", "is not valid TOML"),
     ],
 )
-def test_what_is_wrong_with_a_suite_is_said(bare: Path, tmp_path: Path, text: str, new: str, message: str) -> None:
+def test_a_wrong_suite_file_is_refused(bare: Path, tmp_path: Path, text: str, new: str, message: str) -> None:
     old = (bare / "suite.toml").read_text()
     (tmp_path / "suite.toml").write_text(old.replace(text, new, 1))
     with pytest.raises(SearchlabError, match=message):

@@ -458,7 +458,7 @@ def test_runs_over_another_table_are_not_compared(copy: Path, tmp_path: Path) ->
     assert len(messages) == 1 and "was run on a different version of mini/" in messages[0]
 
 
-def test_the_commands_of_a_suite(copy: Path, tmp_path: Path, results: Path) -> None:
+def test_suite_commands_describe_verify_and_compare(copy: Path, tmp_path: Path, results: Path) -> None:
     assert searchlab("suite", "list").returncode == 0
     info = searchlab("suite", "info", f"{copy}/test")
     assert info.returncode == 0 and "gemm-16x16x16-guided-2t" in info.stdout and "4x5x6" not in info.stdout

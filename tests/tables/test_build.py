@@ -135,7 +135,7 @@ def test_bad_input_is_one_sentence(make, message: str) -> None:  # type: ignore[
         make()
 
 
-def test_info_says_what_a_table_holds(tmp_path: Path) -> None:
+def test_info_describes_a_table(tmp_path: Path) -> None:
     """gemm:64x64x64 has 2 * 64^3 FLOP: 524.288 GFLOPS at a microsecond."""
     header = Header(
         workload="gemm:64x64x64",

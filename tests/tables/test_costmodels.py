@@ -125,7 +125,7 @@ def test_by_task_with_features_whose_rows_differ_in_length(features: str, model:
         (["large.jsonl"], {"seed": -1}, "option 'seed' is -1"),
     ],
 )
-def test_bad_input_is_named(
+def test_bad_input_is_named_in_the_error(
     logs: list[str], options: dict[str, Any], message: str, toy_logs: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()

@@ -88,7 +88,7 @@ def test_failures_are_a_share_of_all_and_outside_the_landscape(log: Log) -> None
     assert replace(landscape, failures=0.0) == without
 
 
-def test_it_is_on_the_card_and_in_the_facts(log: Log) -> None:
+def test_the_landscape_is_on_the_card_and_in_the_facts(log: Log) -> None:
     info = TableInfo(log)
     assert info.to_json()["landscape"]["good_optima"] == info.landscape.good_optima
     card = (find_suite("v1").directory / "cards" / f"{TABLE}.md").read_text("utf-8")

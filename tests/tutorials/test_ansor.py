@@ -11,7 +11,7 @@ from tests.support.spaces.targets import UNOPTIMIZED
 from .scripts import printed, refusal
 
 
-def test_small_run(tmp_path: Path) -> None:
+def test_the_tutorial_runs_with_few_trials(tmp_path: Path) -> None:
     text = printed("ansor_conv2d", "--small", "--target", json.dumps(UNOPTIMIZED), "--out", str(tmp_path))
     assert "conv2d(n, f, y, x) += (pad[n, rc, (y+ry), (x+rx)]*weight[f, rc, ry, rx])\n" in text
     assert "relu(i0, i1, i2, i3) = max(bias[i0, i1, i2, i3], 0f)\n" in text

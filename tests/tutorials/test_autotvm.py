@@ -14,7 +14,7 @@ from tests.support.spaces.targets import UNOPTIMIZED
 from .scripts import printed, refusal
 
 
-def test_small_run(tmp_path: Path) -> None:
+def test_the_tutorial_runs_with_few_trials(tmp_path: Path) -> None:
     text = printed(
         "autotvm_conv2d", "--small", "--target", json.dumps(UNOPTIMIZED), "--trials", "9", "--out", str(tmp_path)
     )

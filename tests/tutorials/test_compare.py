@@ -32,7 +32,7 @@ def test_the_script_says_which_policy_is_fastest_and_draws(text: str, folder: Pa
     assert (folder / "results/tutorials/compare/differences.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_it_is_short() -> None:
+def test_the_script_has_at_most_15_lines() -> None:
     code = [line for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code" for line in cell["source"]]
     assert len([line for line in code if line.strip()]) <= 15
 

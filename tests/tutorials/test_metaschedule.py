@@ -74,7 +74,7 @@ def test_with_more_trials_it_goes_on(text: str, folder: Path, tmp_path: Path) ->
         assert len(after) == 5 and after[:4] == before
 
 
-def test_back_in_the_model(text: str) -> None:
+def test_the_model_runs_the_tuned_function(text: str) -> None:
     functions = text[text.index("\nThe model's functions") :].partition("\n\n")[0]
     went = dict(re.findall(r"^  (\S+) +(tuned|as it was)$", functions, re.MULTILINE))
     assert went == {"matmul": "tuned", "add": "as it was", "relu": "as it was", "matmul1": "as it was"}
@@ -82,5 +82,5 @@ def test_back_in_the_model(text: str) -> None:
         assert re.search(rf"^The model {title}: \d+\.\d+ ms, and numpy's result$", text, re.MULTILINE)
 
 
-def test_without_a_gpu_cuda_is_refused(tmp_path: Path) -> None:
+def test_cuda_without_a_gpu_is_refused(tmp_path: Path) -> None:
     assert "no CUDA device was found" in refusal("metaschedule", "--target", "cuda", "--out", str(tmp_path))

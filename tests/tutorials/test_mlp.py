@@ -19,7 +19,7 @@ WAYS = ["as it was", "apply_history_best", "MetaScheduleApplyDatabase"]
 MODELS = [*WAYS, "with a library"]
 
 
-def test_small_run(tmp_path: Path) -> None:
+def test_the_tutorial_runs_with_few_trials(tmp_path: Path) -> None:
     text = printed("mlp", "--small", "--batch", "3", "--space", "knob-template", "--out", str(tmp_path))
     result = load_log(next(tmp_path.glob("*.jsonl")))
     assert str(result.space.workload) == "gemm:3x128x784:bias" and len(result.trials) == 6

@@ -22,14 +22,14 @@ from tests.support.analysis.logs import WORKLOAD, write
 
 
 @given(st.lists(st.floats(0, 10) | st.just(math.inf)))
-def test_samples_are_values_with_their_ends(values: list[float]) -> None:
+def test_a_sample_keeps_the_largest_value(values: list[float]) -> None:
     finite = sorted({value for value in values if value < math.inf})
     assert sample(np.array(values)).tolist() == finite, "there are not more than are drawn"
     many = np.array([*values, *range(1000)])
     assert len(sample(many)) == POINTS and {*sample(many)} <= {*many} and sample(many)[-1] == 999
 
 
-def test_numbers_that_follow_each_other_are_a_range() -> None:
+def test_consecutive_numbers_are_written_as_a_range() -> None:
     assert number_ranges([7, 0, 2, 1, 42, 43]) == "0 to 2, 7, 42, 43" and number_ranges([3]) == "3"
 
 

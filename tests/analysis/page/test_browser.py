@@ -269,7 +269,7 @@ def test_tables_are_sorted_with_the_mouse_and_the_keyboard(view: Browser, width:
     assert view.run("document.querySelectorAll('table.sortable').length") == 6
 
 
-def test_how_the_runs_were_made(view: Browser) -> None:
+def test_the_page_shows_the_study_file_and_every_strategy(view: Browser) -> None:
     assert "# The question." in view.run("document.querySelector('#made pre').textContent")
     assert view.run("document.querySelectorAll('#made tbody tr').length") == 4
     view.click("[data-toggle='2']")
@@ -431,7 +431,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "report" / "report.html"
 
 
-def test_places_on_a_large_page_are_gone_to(browser: Browser, large: Path) -> None:
+def test_links_open_the_workloads_of_a_large_page(browser: Browser, large: Path) -> None:
     browser.size(1400)
     browser.open(large)
     assert len(browser.run(DRAWN_CHARTS)) < LARGE, "charts are drawn as they come into view"
@@ -453,7 +453,7 @@ def test_places_on_a_large_page_are_gone_to(browser: Browser, large: Path) -> No
     assert browser.messages == []
 
 
-def test_of_many_strategies_only_six_are_highlighted(browser: Browser, large: Path) -> None:
+def test_at_most_six_strategies_are_highlighted(browser: Browser, large: Path) -> None:
     browser.size(1400)
     browser.open(large)
     pressed = browser.run("[...document.querySelectorAll('[data-toggle][aria-pressed=true]')].map(b => b.title)")
@@ -493,7 +493,7 @@ def test_a_site_of_results_opens_from_a_web_server(browser: Browser, page: Path,
     assert browser.messages == []
 
 
-def test_paper(view: Browser) -> None:
+def test_the_page_can_be_printed(view: Browser) -> None:
     view.media(scheme="dark", kind="print")
     assert view.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert view.run("getComputedStyle(document.querySelector('#side')).position") == "static"

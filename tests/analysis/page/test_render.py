@@ -195,7 +195,7 @@ def test_embedded_data_is_the_same_and_never_ends_its_element(data: Any) -> None
     assert not re.search("[<>&\u2028\u2029]", text)
 
 
-def test_it_needs_no_other_file_and_no_network(tmp_path: Path) -> None:
+def test_the_page_needs_no_other_file_and_no_network(tmp_path: Path) -> None:
     write(tmp_path, "random", 0, [1, 2, 3])
     page = write_page(tmp_path)
     for tag, attributes in page.elements:
@@ -275,7 +275,7 @@ def test_each_seed_on_a_page_is_a_run(tmp_path: Path) -> None:
     ]
 
 
-def test_it_says_how_the_runs_were_made(tmp_path: Path) -> None:
+def test_the_page_states_options_versions_and_dates(tmp_path: Path) -> None:
     (tmp_path / TOML).write_text('# Why </pre> not?\npolicies = ["a"]\n')
     for seed in (0, 1, 2, 7):
         changes: dict[str, Any] = {"batch": 4, "versions": {"numpy": "2.4" if seed else "2.3"}, "created": 1.7e9}

@@ -214,7 +214,7 @@ ZEN5 = Target({"kind": "llvm", "mcpu": "znver5", "num-cores": 1}, CPU_CACHES["zn
 
 
 @pytest.mark.parametrize(("kc", "depth"), [("whole", 2304), ("paper", 256)])
-def test_kc_is_the_paper_s_where_it_is_asked_for(kc: str, depth: int) -> None:
+def test_kc_follows_the_paper_where_requested(kc: str, depth: int) -> None:
     # ResNet-50's gemm of 196 x 256 x 2304, in float32. The paper: C_Ar = floor(11 / (1 + 32 / 8)) = 2 ways of 4 KiB,
     # 2 * 4096 / (8 * 4) = 256, which is 9 even blocks. Whole micro-panels, 40 * 2304 * 4 bytes, stay in 1 MiB.
     cut = cut_up(gemm(196, 256, 2304), ZEN5, 8, 32, kc)

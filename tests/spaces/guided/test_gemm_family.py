@@ -163,7 +163,7 @@ def test_published_order_packs_b_in_each_pass_over_k(order: str, nest: list[str]
     assert (script.index("for p_0") < script.index('T.sblock("B_pad_global")')) == (order == "published")
 
 
-def test_no_loop_is_parallel_where_none_is_wanted() -> None:
+def test_no_loop_is_parallel_unless_requested() -> None:
     target = resolve_target({**UNOPTIMIZED, "num-cores": 2})
     alternatives: list[dict[str, Any]] = [{}, {"variant": "basic"}, {"algorithm": "A3C2B0"}]
     for options in alternatives:

@@ -74,7 +74,7 @@ def test_vectors_of_two_are_wide_enough() -> None:
     assert_right(space.workload, space.schedule(config), target)
 
 
-def test_it_is_offered_where_it_is_asked_for_and_can_be() -> None:
+def test_winograd_is_offered_where_requested_and_possible() -> None:
     def lowerings(spelling: str, **options: bool) -> set[object]:
         space = GuidedConv2d(parse_workload(spelling), native(), **options)
         offered = {config["lowering"] for config in space.enumerate()}
@@ -104,7 +104,7 @@ def test_results_are_held_to_the_error_that_the_space_says(measurer: LocalMeasur
     assert result.failure == "wrong_answer" and "elements are off" in result.message
 
 
-def test_it_gathers_nothing_and_multiplies_in_vectors() -> None:
+def test_winograd_multiplies_in_vectors_without_gathers() -> None:
     target = resolve_target({"kind": "llvm", "mcpu": "znver4", "mtriple": "x86_64-unknown-linux-gnu"})
     space = GuidedConv2d(parse_workload("conv2d:1x14x14x32x16x3x3:p1"), target, winograd=True)
     schedule = space.schedule(Config({"lowering": "winograd", "pixels": 16, "channels": 16}))

@@ -160,7 +160,7 @@ def test_words_are_optional_and_refused_where_impossible() -> None:
         {"lowering": "direct", "channels": 16, "width": 8, "height": 2},
     ],
 )
-def test_a_convolution_takes_it_where_it_is_asked_for(choices: dict[str, Any]) -> None:
+def test_a_convolution_uses_dot_products_where_requested(choices: dict[str, Any]) -> None:
     target = resolve_target({**X86, "mcpu": "sapphirerapids"})
     for dtype, name in (("int8", "vpdpbusd"), ("bfloat16", "vdpbf16ps")):
         workload = parse_workload(f"conv2d:1x8x8x24x16x3x3:p1:{dtype}")
@@ -170,7 +170,7 @@ def test_a_convolution_takes_it_where_it_is_asked_for(choices: dict[str, Any]) -
             assert (len(re.findall(rf"{name}\s.*%zmm", assembly)) >= 12 * UNROLLED) == dot
 
 
-def test_a_convolution_refuses_it_where_it_cannot_be() -> None:
+def test_a_convolution_refuses_impossible_dot_products() -> None:
     target = resolve_target({**X86, "mcpu": "sapphirerapids"})
     with pytest.raises(SearchlabError, match="not for float32"):
         GuidedConv2d(parse_workload("conv2d:1x8x8x24x16x3x3:p1"), target, dot=True)

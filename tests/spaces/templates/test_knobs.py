@@ -119,12 +119,14 @@ def test_candidates_are_made_to_cover_the_loop() -> None:
         ),
     ],
 )
-def test_what_cannot_be_defined_is_said(define: Callable[[TemplateConfig, list[Any]], None], reason: str) -> None:
+def test_an_invalid_definition_is_refused_with_the_reason(
+    define: Callable[[TemplateConfig, list[Any]], None], reason: str
+) -> None:
     with pytest.raises(SearchlabError, match=reason):
         define_knob(define)
 
 
-def test_orders() -> None:
+def test_all_orders_of_loops_are_choices() -> None:
     knob = define_knob(lambda cfg, loops: cfg.define_reorder("order", loops, "all"))
     assert list(knob.choices) == list(itertools.permutations(range(3)))
     assert str(knob) == "Reorder(policy=all) len=6"
@@ -209,13 +211,13 @@ def test_intervals_are_the_orders_that_keep_the_rest(count: int, data: st.DataOb
         ),
     ],
 )
-def test_bindings(policy: str, count: int, words: str) -> None:
+def test_gpu_bindings_are_the_choices(policy: str, count: int, words: str) -> None:
     assert gpu_binding(count, policy) == words.split()
     knob = define_knob(lambda cfg, loops: cfg.define_annotate("a", list(range(count)), policy))
     assert [knob.to_entity(choice) for choice in knob.choices] == [words.split()]
 
 
-def test_places_of_caches() -> None:
+def test_positions_of_caches_are_the_choices() -> None:
     knob = define_knob(lambda cfg, loops: cfg.define_annotate("a", [*loops, 4], "locate_cache", num_anchor=2))
     assert [knob.to_entity(choice) for choice in knob.choices] == [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
     assert [knob.from_entity(knob.to_entity(choice)) for choice in knob.choices] == list(knob.choices)
@@ -236,7 +238,7 @@ def test_places_of_caches() -> None:
         ("try_unroll_vec", 1, ["none", "unroll", "vec"]),
     ],
 )
-def test_annotations(policy: str, count: int, choices: list[str]) -> None:
+def test_annotations_of_loops_are_choices(policy: str, count: int, choices: list[str]) -> None:
     knob = define_knob(lambda cfg, loops: cfg.define_annotate("ann", loops[:count], policy))
     assert list(knob.choices) == choices
     assert knob.to_entity(choices[-1]) == choices[-1].split(",")

@@ -333,7 +333,7 @@ def test_same_choices_same_program_in_every_process(native: Target) -> None:
 
 
 @pytest.mark.parametrize("function", ["searchlab_spaces.trace.cpu:stochastic_schedule_mm", stochastic_schedule_mm])
-def test_function_is_named_or_given(function: str | Callable[[Schedule], None], native: Target) -> None:
+def test_function_is_a_name_or_an_object(function: str | Callable[[Schedule], None], native: Target) -> None:
     space = Trace(gemm(16, 16, 16), native, function=function)
     assert [knob.name for knob in space.knobs(Config({"tile_j": (2, 8)}))] == ["tile_j"]
 
@@ -383,7 +383,7 @@ def test_function_of_another_workload_is_refused(native: Target) -> None:
         Trace(gemm(8, 8, 8), Target({"kind": "opencl"}))
 
 
-def test_whoever_chooses_may_fail_and_is_heard(native: Target) -> None:
+def test_an_error_of_the_choosing_function_is_raised(native: Target) -> None:
     def choose(knob: Knob) -> Value:
         raise ValueError(f"no opinion on {knob.name}")
 
