@@ -1,4 +1,4 @@
-"""What several tests share: this machine as a target, and one measurer, whose processes are slow to start."""
+"""Fixtures of several tests: this machine as a target, and one measurer, whose processes are slow to start."""
 
 from __future__ import annotations
 

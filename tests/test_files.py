@@ -1,4 +1,4 @@
-"""Opening what comes from outside, and writing, in one place each."""
+"""Reading files from outside, and writing files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories from strangers: what is read and written stays under them, whatever links they contain."""
+"""Directories from others: nothing outside them is read or written, whatever links they contain."""
 
 from __future__ import annotations
 

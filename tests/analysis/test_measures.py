@@ -1,4 +1,4 @@
-"""A column of reports is declared once, and is then wherever columns are."""
+"""A column of reports is declared once, and then appears in all tables and files."""
 
 from __future__ import annotations
 

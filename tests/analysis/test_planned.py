@@ -1,4 +1,4 @@
-"""A report on a study goes over what the study has now; with ``everything``, over all that lies there."""
+"""A report covers the current runs of a study; with ``everything``, all logs in its directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A site of results: every link leads to a file of the site, and the data are enough to make each result again."""
+"""A site of results: every link leads to a file of the site, and each result can be reproduced from its data."""
 
 from __future__ import annotations
 

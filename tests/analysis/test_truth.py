@@ -42,7 +42,7 @@ def order(random: np.random.Generator, seed: Order, sharp: float = 0.0) -> Order
 
 
 def runs(random: np.random.Generator, seeds: int, sharps: list[float]) -> list[list[Order]]:
-    """Of each strategy the runs of all seeds, which begin alike in all of them."""
+    """Return the runs of each strategy from all seeds; runs from one seed begin with the same configs."""
     starts = [random.permutation(len(TABLE))[:SHARED] for _ in range(seeds)]
     return [[order(random, start, sharp) for start in starts] for sharp in sharps]
 

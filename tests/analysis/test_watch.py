@@ -209,7 +209,7 @@ def test_progress_survives_plans_from_strangers(tmp_path: Path, name: str) -> No
     run = {"workload": "w", "space": "s", "strategy": name, "seed": 0, "budget": {}}
     (tmp_path / PLAN).write_text(json.dumps({"searchlab_study": 1, "runs": [run | {"log": f"{name}.jsonl"}]}))
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # they would be repeated at every look
+        warnings.simplefilter("error")  # they would be repeated at every poll
         assert str(StudyProgress(tmp_path)).startswith(("0 of 1 run finished, 1 ", "There are no runs here yet."))
 
 

@@ -114,7 +114,7 @@ def test_numpy_is_compared_only_on_a_quiet_machine(real_log: Path, monkeypatch: 
 
 
 def test_a_time_that_cannot_be_reproduced_is_reported(real_log: Path, tmp_path: Path) -> None:
-    """Also if the untuned program was too slow to be timed in turn."""
+    """This includes untuned programs that are too slow to be timed in turn."""
     log = scale_times(real_log, tmp_path / "absurd.jsonl", 1e-6)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verify, "UNTUNED_SECONDS", 0.0)

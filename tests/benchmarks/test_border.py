@@ -1,4 +1,4 @@
-"""The program that tries what crosses the border, with a few of its situations."""
+"""``border.py`` with a few of its situations."""
 
 from __future__ import annotations
 

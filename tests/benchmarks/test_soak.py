@@ -1,4 +1,4 @@
-"""The program that interrupts runs, with as few interruptions as possible."""
+"""``soak.py`` with as few interruptions as possible."""
 
 from __future__ import annotations
 

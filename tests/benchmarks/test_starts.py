@@ -29,7 +29,7 @@ WORKERS = {"cuda_timing"}  # started by other benchmarks
 
 
 def start(name: str, monkeypatch: pytest.MonkeyPatch, *words: str, folder: Path = BENCHMARKS) -> None:
-    """Run a benchmark as if with these words on its command line."""
+    """Run a benchmark with ``words`` as its command line."""
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr(sys, "argv", [name, *words])
     try:

@@ -160,7 +160,7 @@ def test_no_side_takes_newer_instructions_than_asked() -> None:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
 def test_a_side_keeps_the_memory_that_it_frees() -> None:
-    """What an array of 40 MB costs that is made anew in each call: no page is asked of the system again."""
+    """A new array of 40 MB in each call requests no more pages from the operating system."""
     code = (
         "import numpy, resource\n"
         "def faults():\n"

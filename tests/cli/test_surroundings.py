@@ -77,7 +77,7 @@ def test_a_study_runs_in_unusual_surroundings(study: Path, surroundings: dict[st
 
 def test_a_locale_that_cannot_spell_a_name_is_one_sentence(study: Path) -> None:
     result = run_command(study, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
-    *_, line = result.stderr.splitlines()  # the others say what takes long
+    *_, line = result.stderr.splitlines()  # earlier lines report slow steps
     assert result.returncode == 2 and line.startswith(b"error: ") and b"'ascii'" in line
 
 

@@ -1,4 +1,4 @@
-"""``searchlab check`` as a plug-in's author meets it."""
+"""``searchlab check`` on plug-ins outside packages."""
 
 from __future__ import annotations
 

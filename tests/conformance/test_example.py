@@ -1,4 +1,4 @@
-"""A stranger's package: installed as any other is, then found, used, checked and tested."""
+"""A third-party package: installed like any other, then discovered, used, checked and tested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options as the constructors of plug-ins declare them: checked, shown and in the schema, by the same declaration."""
+"""Options that constructors of plug-ins declare: one declaration determines checks, listings and the schema."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def schema() -> dict[str, Any]:
 
 
 def values_at_bounds(declared: Any) -> tuple[list[Any], list[Any]]:
-    """Values that ``declared`` allows and no further, and values beyond these."""
+    """Return the values at the bounds of ``declared``, and values beyond these."""
     number = number_of(declared)
     if number is None:
         return [], [object(), math.nan]

@@ -1,4 +1,4 @@
-"""The base classes of policies: what an ask takes, private random streams, and options of earlier names."""
+"""The base classes of policies: checks of proposals, private random streams, and traits."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_fingerprints_are_distinct_and_equal_in_every_process() -> None:
 
 
 class Widths(ProductSpace):
-    """Its option may be given by its place."""
+    """Its option may be a positional argument."""
 
     def __init__(self, workload: Workload, target: Target, width: int = 1, *, height: int = 1) -> None:
         super().__init__(workload, target, [Knob("width", range(width)), Knob("height", range(height))])

@@ -1,4 +1,4 @@
-"""The workload ``tir``: any PrimFunc, its spelling, its reference, and what a log holds of it."""
+"""The workload ``tir``: any PrimFunc, its spelling, its reference, and its representation in logs."""
 
 from __future__ import annotations
 

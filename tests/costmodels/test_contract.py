@@ -1,4 +1,4 @@
-"""What every registered cost model keeps to."""
+"""The contract of every registered cost model."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ ANY_DATA = {
 @pytest.mark.parametrize("kind", ANY_DATA)
 @pytest.mark.parametrize("groups", [1, 3])
 def test_any_data_gives_finite_scores(name: str, kind: str, groups: int, capfd: pytest.CaptureFixture[str]) -> None:
-    """Without a word, and whatever of the features is NaN in what is predicted then."""
+    """It prints nothing, and any features may be NaN in the rows to predict."""
     features, scores = ANY_DATA[kind]
     inputs = [features.copy(), scores.copy(), tasks(scores, groups)]
     before = copy.deepcopy(inputs)
@@ -106,7 +106,7 @@ def test_a_prediction_depends_on_its_row_alone(name: str) -> None:
 
 @every_model
 def test_it_learns_more_than_guessing(name: str) -> None:
-    """And a ranker predicts on the scale of the scores, since annealing accepts by differences in score."""
+    """A ranker also predicts on the scale of the scores, because annealing accepts by differences in score."""
     if name == "random":
         pytest.skip("random is what the others are held against")
     space = toys.Large()

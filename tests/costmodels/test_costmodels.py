@@ -1,4 +1,4 @@
-"""What each cost model is for, and the options it takes."""
+"""The purpose and the options of each cost model."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Numbers(Features):
 
 
 class Recorder(CostModel):
-    """Keeps what it was trained on."""
+    """Records its training data."""
 
     def fit(self, features: Any, scores: Any, groups: Any) -> None:
         self.rows = TrainingData(features, scores, groups)

@@ -121,7 +121,7 @@ def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
 
 
 def rewrite(path: Path, change: Callable[[dict[str, bytes]], None]) -> None:
-    """Write the archive again after ``change``, as somebody would who knows the format, except for the digest."""
+    """Write the archive again after ``change``, in a valid format except for the digest."""
     with zipfile.ZipFile(path) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     change(files)

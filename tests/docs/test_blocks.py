@@ -1,4 +1,4 @@
-"""What README and the pages show is run: Python, study files, and the commands that are marked to be run."""
+"""The code blocks of README and the pages are run: Python, study files, and commands that are marked for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXECUTED = [
 @pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are taken in order, in one empty directory and one namespace."""
+    """They are run in order, in one empty directory and one namespace."""
     blocks = [block for block in BLOCKS if block.page == page and block.test != "skip"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

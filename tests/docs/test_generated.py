@@ -1,4 +1,4 @@
-"""The pages that ``make docs`` makes from the code."""
+"""The pages that ``make docs`` generates from the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of RunExecutor, over the executor that needs no cluster; the others run a study in their own files."""
+"""The contract of RunExecutor, for the executor that needs no cluster; files of the others run studies."""
 
 from __future__ import annotations
 

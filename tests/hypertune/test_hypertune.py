@@ -63,7 +63,7 @@ class Planted(NeverTwice):
 
 
 class Mortal(Planted):
-    """Kills the process when it has been created as often as the environment says."""
+    """Kills the process after as many instances as an environment variable says."""
 
     def __init__(self, space: Space, *, seed: int, aim: UnitInterval = 0.05) -> None:
         super().__init__(space, seed=seed, aim=aim)

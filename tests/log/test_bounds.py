@@ -57,7 +57,7 @@ TRIALS: dict[str, dict[str, Any]] = {
 
 
 def change_line(path: Path, number: int, fields: dict[str, Any]) -> Path:
-    """Change a line of a log."""
+    """Change fields in a line of a log."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     lines[number] |= fields
     path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))

@@ -1,4 +1,4 @@
-"""A log from a stranger may name any code: none is imported unless the user trusts the log."""
+"""A log from somebody else may name any code: none is imported unless the user trusts the log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEEP = Plugin("knob-template", {"more": [{"x": ["evil_of_a_stranger:run"]}]})
 
 @pytest.fixture
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the file that the stranger's module creates when it is imported."""
+    """Return the file that the foreign module creates when it is imported."""
     folder, mark = tmp_path / "code", tmp_path / "it ran"
     folder.mkdir()
     (folder / "evil_of_a_stranger.py").write_text(f"open({str(mark)!r}, 'w').close()\n")

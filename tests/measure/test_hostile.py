@@ -24,7 +24,7 @@ from searchlab.workload import parse_workload
 from tests.support.benchmarks import script
 
 hostile = script("hostile")
-cloudpickle.register_pickle_by_value(hostile)  # its folder is on no worker's path
+cloudpickle.register_pickle_by_value(hostile)  # its folder is not on the path of workers
 
 CHANGES = (
     "limits open files",

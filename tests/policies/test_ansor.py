@@ -30,7 +30,7 @@ def ansor(seed: int = 0, **options: Any) -> Ansor:
 
 
 def make_trained_policy(**options: Any) -> tuple[Ansor, ByCost]:
-    """A policy that was told 32 random trials, and the features through which its model knows every config."""
+    """Return a policy that was told 32 random trials, and the features that its model requests."""
     space = toys.Large()
     features = ByCost(space)
     bound = BoundCostModel(Oracle(seed=0), features)

@@ -1,4 +1,4 @@
-"""What each policy is for: on a landscape that can be learnt, the three that learn beat random search."""
+"""The behaviour of policies on a landscape that can be learnt, where they beat random search."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_beats_random_search(learner: Make, seeds: int) -> None:
 
 @pytest.mark.parametrize("learner", [evolutionary, tpe, xgb])
 def test_learns_which_configs_fail(learner: Make) -> None:
-    """Half of the space fails, for one reason: once 16 trials have shown it, far fewer of the proposals do."""
+    """Half of the space fails because of one knob: after 16 trials, far fewer proposals fail."""
 
     def cost(config: Config) -> Measurement:
         return toys.smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")

@@ -1,4 +1,4 @@
-"""What every policy does beyond the conformance kit, which tests/conformance/test_builtin.py holds each against."""
+"""Properties of policies beyond the conformance kit, which tests/conformance/test_builtin.py applies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def reverse(config: Config) -> Measurement:
 
 @pytest.mark.parametrize("name", policy_params())
 def test_measurements_change_the_proposals(name: str) -> None:
-    """Except to those that learn nothing, which must go on as they would have."""
+    """Policies that learn nothing are the exception: their proposals must stay the same."""
     same = proposals(name, "large", toys.smooth) == proposals(name, "large", reverse)
     assert same == (name in LEARN_NOTHING)
 

@@ -38,7 +38,7 @@ def test_beats_random_search() -> None:
 
 @pytest.mark.parametrize("failures", ["score", "model"])
 def test_learns_which_configs_fail(failures: str) -> None:
-    """Half of the space fails, for one reason: once 16 trials have shown it, far fewer of the proposals do."""
+    """Half of the space fails because of one knob: after 16 trials, far fewer proposals fail."""
 
     def cost(config: Config) -> Measurement:
         return toys.smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
@@ -69,7 +69,7 @@ def test_the_batch_is_random_until_something_succeeds() -> None:
 
 
 def make_trained_policy(**options: Any) -> tuple[EvolutionaryModel, ByCost]:
-    """A policy that was told 32 random trials, and the features through which its model knows every config."""
+    """Return a policy that was told 32 random trials, and the features that its model requests."""
     space = toys.Large()
     features = ByCost(space)
     policy = EvolutionaryModel(space, seed=0, cost_model=BoundCostModel(Oracle(seed=0), features), **options)

@@ -1,4 +1,4 @@
-"""A language model proposes: what it is told, what it may answer, what is recorded, and how requests fail."""
+"""Proposals of a language model: the prompt, valid answers, recorded requests, and failures."""
 
 from __future__ import annotations
 

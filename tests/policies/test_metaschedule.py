@@ -1,4 +1,4 @@
-"""TVM's evolutionary search through ask and tell: what it proposes is in the space, and comes the same again."""
+"""TVM's evolutionary search through ask and tell: proposals are members, and the same in every run."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_same_seed_same_proposals_and_another_seed_others() -> None:
 
 @pytest.mark.parametrize("where", [sketch, lambda: trace(CONV2D)])
 def test_a_resumed_policy_continues_as_the_original(where: Any) -> None:
-    """Past ``n_startup`` trials, a policy that was told of them goes on as the one that lived through them."""
+    """After ``n_startup`` trials, a policy that is told about them continues as the policy that proposed them."""
     options = {"population": 8, "generations": 1, "n_startup": 8}
     original = policy(where(), **options)
     trials = toys.run(original, tiles_cost, 16)
@@ -162,7 +162,7 @@ def test_it_finds_faster_programs_than_random_search() -> None:
 
 
 def test_measured_programs_are_proposed_once_in_any_encoding() -> None:
-    """Two configs whose compute locations TVM takes for the same are one program."""
+    """Two configs whose compute locations are equal to TVM are one program."""
     space = sketch(CONV2D)
     rng = np.random.default_rng(1)
     sampled = (space.sample(rng) for _ in range(200))

@@ -1,4 +1,4 @@
-"""Optuna's samplers as policies: how configs become parameters, and what each sampler is for."""
+"""Optuna's samplers as policies: how configs become parameters, and what each sampler finds."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_batch_is_not_copies_of_one_config(kind: type[OptunaPolicy]) -> None:
 
 @pytest.mark.parametrize("kind", [Tpe, Gp])
 def test_learns_which_configs_fail(kind: type[OptunaPolicy]) -> None:
-    """Half of the space fails, for a word: after 24 trials far fewer of the proposals do."""
+    """Half of the space fails because of one word: after 24 trials, far fewer proposals fail."""
     if kind is Gp:
         pytest.importorskip("torch")
 

@@ -1,4 +1,4 @@
-"""The Sobol sequence: no config of chance among its own, whoever asks, however often."""
+"""The Sobol sequence: no config is random, and the position follows from the trials alone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_space_is_exhausted_by_the_sequence() -> None:
 @pytest.mark.parametrize("space", [Product(), toys.Small(), toys.Dependent()])
 @pytest.mark.parametrize("strangers", [0, 20])
 def test_its_place_is_a_function_of_what_is_known(space: Space, strangers: int) -> None:
-    """One that was only told goes on as the one that asked, whatever a batch was, and after trials of another log."""
+    """A policy that was only told trials continues as the one that proposed them, for any batch size."""
     lived = Qmc(space, seed=1)
     seen_configs = space.sample_new(np.random.default_rng(5), strangers, ())
     tell(lived, seen_configs)

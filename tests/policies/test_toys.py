@@ -1,4 +1,4 @@
-"""The toys themselves: other tests lean on what is said of them."""
+"""The toys themselves, whose documented properties other tests rely on."""
 
 from __future__ import annotations
 

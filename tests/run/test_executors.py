@@ -110,7 +110,7 @@ def test_the_command_line_reports_complete_runs_and_exits_with_1(tmp_path: Path)
     )
     result = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out")
     assert result.returncode == 1 and (tmp_path / "out" / "report" / "report.html").is_file()
-    *_, line = result.stderr.splitlines()  # the others say what takes long
+    *_, line = result.stderr.splitlines()  # earlier lines report slow steps
     assert line.startswith("error: 2 of 4 runs failed.") and "failed in ask: ValueError" in line
 
 

@@ -120,7 +120,7 @@ def test_the_command_line_shows_tracebacks_on_request(table: Path, tmp_path: Pat
     ]
     short = searchlab(*words)
     assert short.returncode == 2
-    *_, line = short.stderr.splitlines()  # the others say what takes long
+    *_, line = short.stderr.splitlines()  # earlier lines report slow steps
     assert line.startswith("error: policy 'tests.support.failing:BadPolicy' failed in tell: IndexError")
     long = searchlab(*words, "--traceback")
     assert long.returncode == 2 and long.stderr.splitlines()[-1] == line

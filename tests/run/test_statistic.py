@@ -42,7 +42,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Watches(NeverTwice):
-    """Proposes random configs, and keeps the costs of all trials that it learns."""
+    """Proposes random configs, and records the costs of all trials that it learns."""
 
     costs: list[float] = []  # noqa: RUF012
 

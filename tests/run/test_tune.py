@@ -26,7 +26,7 @@ from tests.support.logs import write_table
 
 
 class Rogue(Policy):
-    """Breaks the contract in a given way."""
+    """Breaks the contract as specified by ``how``."""
 
     def __init__(self, space: Space, *, seed: int, how: str = "repeats") -> None:
         super().__init__(space, seed=seed)

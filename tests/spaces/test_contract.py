@@ -1,4 +1,4 @@
-"""The contract of a space, held against every registered one on a range of workloads."""
+"""The contract of spaces, for every registered one on a range of workloads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ VARIANTS = {
 
 @cache
 def space_of(name: str, workload: str, kind: str) -> Space | None:
-    """The space, or None where it says, with a hint, that it has no program for this workload and kind of target."""
+    """Return the space, or None if it refuses this workload or kind of target with a hint."""
     _, plugin = VARIANTS.get(name, ("", Plugin(name)))
     try:
         return SPACES.make(plugin, parse_workload(workload), resolve_target(TARGETS[kind]))  # type: ignore[arg-type]

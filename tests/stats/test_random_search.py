@@ -72,7 +72,7 @@ def test_a_million_configs_lose_no_digits(trials: int) -> None:
 
 @given(tables, st.integers(1, 10), st.data())
 def test_unequal_draws_are_the_mean_over_all_orders(costs: Floats, trials: int, data: st.DataObject) -> None:
-    """Once, a space whose knobs depend on each other was taken for one in which all configs are drawn alike."""
+    """Once, all configs were assumed to be equally likely, even in spaces whose knobs depend on each other."""
     costs = costs[:5]
     weights = np.array(data.draw(st.lists(st.floats(0.01, 9), min_size=len(costs), max_size=len(costs))))
     if not np.isfinite(costs).any():

@@ -1,4 +1,4 @@
-"""Baselines are what their code does now, or they are refused."""
+"""Baselines agree with their current code, or are refused."""
 
 from __future__ import annotations
 

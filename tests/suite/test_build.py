@@ -1,4 +1,4 @@
-"""Suites whose tables another tuner measured: built from its files, sealed, searched and verified."""
+"""Suites with tables that another tuner measured: built from its files, sealed, searched and verified."""
 
 from __future__ import annotations
 

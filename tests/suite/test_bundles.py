@@ -1,4 +1,4 @@
-"""Bundles that strangers submit: an honest one is verified, and dishonest ones are refused before their code runs."""
+"""Submitted bundles: an honest one is verified, and dishonest ones are refused before their code runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def bundle(package: Path) -> Path:
 
 
 def verify_trusting(bundle: Path, sealed: Path) -> tuple[list[str], BundleVerification]:
-    """The sentences of an honest reader who trusts the code."""
+    """Verify a bundle whose code is trusted, and return the reported steps."""
     steps: list[str] = []
     with trust_plugins():
         verification = verify_submission(bundle, lambda text, problems: steps.append(text), None, str(sealed))
@@ -293,7 +293,7 @@ def test_a_policy_that_does_not_search_is_refused(
 def test_an_altered_trial_is_refused(
     bundle: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if its area and its digest were computed again."""
+    """This includes bundles whose area and digest were computed again."""
     monkeypatch.setattr(verify, "avx512", list)
 
     def alter(runs: tuple[Trajectory, ...]) -> list[Trajectory]:

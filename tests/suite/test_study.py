@@ -50,7 +50,7 @@ def test_a_study_file_next_to_its_suite(bare: Path, tmp_path: Path, monkeypatch:
 
 
 def test_trials_may_depend_on_how_difficult_a_table_is(bare: Path, tmp_path: Path) -> None:
-    """As many as random draws take, in the mean, to the goal: here drawn 2,000 times where all are equally likely."""
+    """The number is the mean that random search needs, here estimated from 2,000 random orders."""
     tables = find_suite(bare).tables
     trials_by_table = {
         factor: {run.log.parent.parent.name: run.trials for run in study(str(bare), trials=text).plan()[0]}
@@ -241,7 +241,7 @@ def test_without_claims_a_study_needs_policies(bare: Path) -> None:
 
 
 def test_a_run_starts_from_the_tables_of_other_workloads(bare: Path, tmp_path: Path) -> None:
-    """Of the small suite, the two knob tables are of different shapes, and the guided ones are of the same workload."""
+    """In the small suite, the knob tables have different shapes, and the guided ones the same workload."""
     warm = study(str(bare), policies=["copula", "xgb"], warm_start=[f"suite:{bare}"], seeds=1)
     warm_starts = {str(run.log): run.warm_start for run in warm.plan()[0]}
     for policy in ("copula", "xgb"):

@@ -1,4 +1,4 @@
-"""Logs to exchange: random configs of a real space, at made-up times, and some that failed."""
+"""Logs to export: random configs of a real space with synthetic times, some of which failed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def write_log(
     seed: int = 0,
     again: tuple[int, ...] = (),
 ) -> Log:
-    """Trial 1 is invalid, trial 2 timed out; of those that succeeded, a later one is faster.
+    """Write a log in which trial 1 is invalid, trial 2 timed out, and each of the others is faster than the last.
 
-    again: trials that were measured again at the end, the last of them the fastest then.
+    again: trials that were measured again at the end, in order of decreasing time.
     """
     plugin, target = Plugin(space), resolve_target(TARGET)
     log_space = SPACES.make(plugin, parse_workload(workload), target)

@@ -1,4 +1,4 @@
-"""Studies for executors, and what stands in for machines that share nothing or lose their workers."""
+"""Studies for executors, and executors that act like machines that share nothing or lose their workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.logs import read_deterministic_part, write_table
 
 
 def table_study(folder: Path, **changes: Any) -> Study:
-    """A study of 4 runs that a table in ``folder`` answers, with the keys ``changes`` over its own."""
+    """Return a study of 4 runs over a table in ``folder``, with some keys replaced by ``changes``."""
     if not (folder / "table.jsonl").exists():
         write_table(folder / "table.jsonl", toys.Small(), toys.flaky)
     data = {
@@ -40,7 +40,7 @@ def table_study(folder: Path, **changes: Any) -> Study:
 
 
 def read_deterministic_parts(out: Path) -> dict[str, list[dict[str, Any]]]:
-    """What the logs in ``out`` hold but for the clock, by their place there."""
+    """Return the contents of the logs in ``out`` except for clock times, by their paths."""
     return {str(log.relative_to(out)): read_deterministic_part(log) for log in sorted(out.rglob("*.jsonl"))}
 
 

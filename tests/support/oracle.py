@@ -1,4 +1,4 @@
-"""A cost model that knows the made-up costs of the toys, to test a search apart from what a model learns."""
+"""A cost model that knows the synthetic costs of the toys, to test a search separately from its model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building tables, and what they tell."""
+"""Building tables, and their descriptions."""
 
 from __future__ import annotations
 

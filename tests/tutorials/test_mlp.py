@@ -1,4 +1,4 @@
-"""The MLP tutorial: linear0 tuned and put back in both ways, and the model says what it said."""
+"""The MLP tutorial: linear0 is tuned and replaced in both ways, and the model's predictions stay the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page as a reader sees it, in a real browser: drawn, answering, and fit for a phone, the dark, and paper."""
+"""The page in a real browser: its charts, its controls, and its layout on a phone, in dark mode and on paper."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 policy = "random" if name == "random" else f"policy-{index}"
                 start = [f"start {seed} {trial}" for trial in range(SHARED if index > 1 else 0)]
                 path = write(directory, policy, seed, ["build_error", *throughputs], workload=workload, shared=start)
-                # A label such as these is no name of a file.
+                # Labels such as these cannot be file names.
                 path.write_text(path.read_text().replace('"label":""', f'"label":"{name}"', 1))
     (directory / TOML).write_text("# The question.\npolicies = ['random']\n")
     report(directory)
@@ -56,7 +56,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def view(browser: Browser, page: Path) -> Iterator[Browser]:
-    """The page, opened anew on a desktop; in the end it must have complained of nothing and asked for nothing."""
+    """The page, opened again on a desktop. At the end, its console and its list of requests must be empty."""
     browser.media()
     browser.size(1280)
     browser.requests.clear()
@@ -227,7 +227,7 @@ def test_charts_follow_the_width_and_the_colour_scheme(view: Browser) -> None:
 
 
 def column_index(browser: Browser, title: str) -> int:
-    """The place of the column with this head in the first ranking, from 0."""
+    """The index of the column with this head in the first ranking."""
     heads = browser.run("[...document.querySelectorAll('#w0-ranking > .scroll thead th')].map(h => h.textContent)")
     return [" ".join(head.split()) for head in heads].index(title)
 
@@ -261,7 +261,7 @@ def test_tables_are_sorted_with_the_mouse_and_the_keyboard(view: Browser, width:
     assert view.run(state) == "ascending" and column_texts(view, area) == sorted(original, key=float)
     view.press("Enter")
     assert view.run(state) == "none" and column_texts(view, area) == original
-    # Some never reached the target: after all that did, and a name is a text.
+    # Strategies that never reached the target come last.
     view.run(f"document.querySelector('#w0-ranking > .scroll thead th:nth-child({trials + 1}) button').focus()")
     view.press("Enter")
     numbers = [float("inf") if text == "not reached" else float(text) for text in column_texts(view, trials)]

@@ -1,4 +1,4 @@
-"""The page itself, as text: what it holds, and that nothing in a log becomes markup."""
+"""The page as text: its contents, and that nothing in a log becomes markup."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_nothing_in_a_log_becomes_markup(tmp_path: Path) -> None:
         "measure": {"kind": HOSTILE},
     }
     for seed, changed in enumerate((changes, {**changes, "label": "plain"})):
-        path = write(tmp_path, "p", seed, [1, 2, "crash"], space=Plugin("s"))  # such names are no names of files
+        path = write(tmp_path, "p", seed, [1, 2, "crash"], space=Plugin("s"))  # such names cannot be file names
         lines = path.read_text("utf-8").rstrip("\n").split("\n")
         header = json.loads(lines[0]) | changed
         records = [json.loads(line) | {"config": {HOSTILE: HOSTILE}} for line in lines[1:]]

@@ -1,4 +1,4 @@
-"""The report of a running study in a real browser: its progress, and what a reader keeps when it is loaded again."""
+"""The report of a running study in a real browser: its progress, and which settings of the reader survive a reload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cost models that each break one rule of the contract, as a stranger might."""
+"""Cost models that each break one rule of the contract."""
 
 from __future__ import annotations
 

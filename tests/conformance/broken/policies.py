@@ -1,4 +1,4 @@
-"""Policies that each break one rule of the contract, as a stranger might."""
+"""Policies that each break one rule of the contract."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AnyOption(Sound):
 
 
 class HidesItsModel(Sound):
-    """Takes a cost model, and does not say so."""
+    """Uses a cost model without declaring it."""
 
     def __init__(self, space: Space, *, seed: int, cost_model: BoundCostModel | None = None) -> None:
         super().__init__(space, seed=seed)
@@ -71,7 +71,7 @@ class OneMore(Sound):
 
 
 class Twins(Sound):
-    """Has the last config of a batch measured twice."""
+    """Proposes the last config of a batch twice."""
 
     def ask(self, n: int) -> Sequence[Config]:
         if n < 2 or not (batch := list(super().ask(n - 1))):
@@ -147,7 +147,7 @@ class KnowsItsOwn(Sound):
 
 
 class ProposesTheKnown(Policy):
-    """Never proposes what it has proposed, but what it was told."""
+    """Never repeats its own proposals, but proposes configs that it was told about."""
 
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)
@@ -167,7 +167,7 @@ class ProposesTheKnown(Policy):
 
 
 class ForgetsOtherRuns(Sound):
-    """Keeps of other runs their best config alone, and has it measured again."""
+    """Remembers only the best config of other runs, and proposes it again."""
 
     best: Trial | None = None
 
@@ -180,7 +180,7 @@ class ForgetsOtherRuns(Sound):
 
 
 class StartsAtRandom(Sound):
-    """Picks the trials of other runs that it starts from by chance."""
+    """Draws the trials of other runs from which it starts from an unseeded stream."""
 
     chance: int | None = None
 
@@ -203,7 +203,7 @@ class TakesTheWarmStart(Sound):
 
 
 class ClimbsFromAnything(Sound):
-    """Mutates the best of all it was told, whatever space that is from."""
+    """Mutates the best of all trials, even if it belongs to another space."""
 
     best: Trial | None = None
 
@@ -261,7 +261,7 @@ class NeverEnds(Policy):
 
 
 class MissesSome(Sound):
-    """Leaves the end of a small space alone."""
+    """Never proposes the last configs of a small space."""
 
     def ask(self, n: int) -> Sequence[Config]:
         size = self.space.size(1000)
@@ -270,7 +270,7 @@ class MissesSome(Sound):
 
 
 class ComparesAll(Sound):
-    """Takes the fifth power of the number of trials."""
+    """Takes time in proportion to the fifth power of the number of trials."""
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
         self.pairs = sum(1 for _ in product(range(len(self.trials) // 10), repeat=5))

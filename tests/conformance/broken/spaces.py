@@ -1,4 +1,4 @@
-"""Spaces that each break one rule of the contract, as a stranger might."""
+"""Spaces that each break one rule of the contract."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class AnyOption(Sound):
 
 
 class OwnTarget(Sound):
-    """Made for one target, whatever it is given."""
+    """Ignores its target."""
 
     def __init__(self, workload: Workload, target: Target) -> None:
         super().__init__(workload, resolve_target("haswell"))
@@ -72,14 +72,14 @@ class WrongRefusal(Sound):
 
 
 class Words(Sound):
-    """Decides on a plain dict."""
+    """Returns a plain dict."""
 
     def decide(self, choose: Choose) -> Any:
         return dict(super().decide(choose))
 
 
 class Counts(Sound):
-    """Offers its choices in another order every second time."""
+    """Reverses the order of a knob's choices in every second call."""
 
     calls = 0
 
@@ -105,7 +105,7 @@ class SameName(Sound):
 
 
 class SumsUp(Sound):
-    """Notes a derived number in the config."""
+    """Adds a derived number to the config."""
 
     def decide(self, choose: Choose) -> Config:
         config = super().decide(choose)
@@ -135,7 +135,7 @@ class HoldsALock(Sound):
 
 
 class Stumbles(Sound):
-    """Does not turn what goes wrong into InvalidConfig."""
+    """Does not convert errors to InvalidConfig."""
 
     def program(self, config: Config) -> Schedule:
         if config["pack"]:

@@ -1,4 +1,4 @@
-"""The CUDA templates: right answers where there is no GPU, code that nvcc takes, and no more than a GPU has."""
+"""The CUDA templates: right answers without a GPU, code that nvcc compiles, and the limits of GPUs."""
 
 from __future__ import annotations
 

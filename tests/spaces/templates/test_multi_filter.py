@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
 
 
 class Filtered(FilteredProduct):
-    """Knobs a, b, ... of 1, 2, ... choices, of which a condition on the values of some are left."""
+    """Knobs a, b, ... with the configs whose values of some knobs are in ``allowed``."""
 
     def __init__(self, lengths: list[int], looked_at: list[int], allowed: set[tuple[int, ...]]) -> None:
         knobs = [OptionKnob("abcdef"[i], range(length)) for i, length in enumerate(lengths)]
@@ -55,7 +55,7 @@ def filtered(draw: st.DrawFn) -> Filtered:
 
 
 def enumerate_by_filtering(space: Filtered) -> list[Config]:
-    """What is left of the product, in the order of the index."""
+    """Return the allowed configs of the product, in the order of their indices."""
     everything = (ProductSpace.config_at(space, index) for index in range(space.range_length))
     return [config for config in everything if space.holds(config)]
 

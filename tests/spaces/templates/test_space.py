@@ -42,7 +42,7 @@ def autotvm() -> KnobTemplate:
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """What a test decorates is forgotten after it, but not what importing the installed templates decorates."""
+    """Unregister the templates of a test at its end, but not those of installed packages."""
     for name in installed_templates():
         find_template(name)
     monkeypatch.setattr(registry, "_decorated", dict(registry._decorated))

@@ -1,4 +1,4 @@
-"""The stochastic trace functions for CUDA: right answers, draws that know what is left, and no more than a GPU has."""
+"""The stochastic trace functions for CUDA: right answers, dependent draws, and the limits of GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stochastic trace functions: whatever they sample is a knob, also where it depends on what was chosen before."""
+"""Stochastic trace functions: every sample is a knob, even if it depends on earlier choices."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def endless(sch: Schedule) -> None:
 
 
 def with_decision(sch: Schedule) -> None:
-    """A sample whose decision is given is no choice."""
+    """A sample with a fixed decision is not a choice."""
     i = sch.get_loops(sch.get_sblock("gemm"))[0]
     sch.split(i, sch.sample_perfect_tile(i, n=2, decision=[4, 4]))
 
 
 def steps(space: Trace, values: dict[str, Value]) -> dict[str, list[Value]]:
-    """The knobs asked for on the way to ``values``, the first choice where it says nothing."""
+    """Return the choices of each knob on the way to ``values``; unspecified knobs get their first choice."""
     choices: dict[str, list[Value]] = {}
 
     def choose(knob: Knob) -> Value:

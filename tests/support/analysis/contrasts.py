@@ -11,7 +11,7 @@ from searchlab.analysis.model import Contrast
 
 
 def contrasts(values: Mapping[str, Runs], untested: Mapping[Pair, str] = {}) -> list[Contrast]:
-    """The contrasts of a report on nothing but these runs, on one workload, in which lower is better."""
+    """Return the contrasts of a report on these runs on one workload, where lower is better."""
     pairs = [pair for pair in combinations(values, 2) if frozenset(pair) not in untested]
     tests = PageTests.from_pairs(pairs, [], [])
     better = {name: {seed: -min(value, 1e6) for seed, value in runs.items()} for name, runs in values.items()}

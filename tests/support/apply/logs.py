@@ -1,4 +1,4 @@
-"""Logs with programs to apply: a real one, and ones whose times are made up."""
+"""Logs with programs to apply: a real one, and logs with synthetic times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_log(
     target: dict[str, Any] | str = "native",
     **header: Any,
 ) -> Path:
-    """A log that says of every config that it ran, each faster than the one before it."""
+    """Write a log in which every config succeeded, each faster than the one before it."""
     plugin, resolved = Plugin(space), resolve_target(target)
     log_space = SPACES.make(plugin, parse_workload(workload), resolved)
     fields: dict[str, Any] = {"measure": MEASURE, **header}
@@ -54,7 +54,7 @@ def write_log(
 
 
 def invoke(*words: object) -> tuple[int, str]:
-    """Exit code and output of a ``searchlab`` command, in this process; 2 and the sentence where it refuses."""
+    """Run a ``searchlab`` command in this process; return its exit code and output, or 2 and the error's message."""
     result = CliRunner().invoke(app, [str(word) for word in words])
     if isinstance(result.exception, SearchlabError):
         return 2, str(result.exception)

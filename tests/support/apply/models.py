@@ -37,7 +37,7 @@ def write_log_of(
     seed: int = 0,
     target: dict[str, Any] = HERE,
 ) -> Path:
-    """A log of one random config, at a made-up time."""
+    """Write a log of one random config with a synthetic time."""
     plugin, resolved = Plugin(space) if isinstance(space, str) else space, resolve_target(target)
     log_space = SPACES.make(plugin, parse_workload(workload), resolved)
     header = Header(

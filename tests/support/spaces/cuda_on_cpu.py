@@ -66,13 +66,13 @@ extern "C" void launch(void** given) {
 
 
 def cuda_source(space: Space, config: Config) -> str:
-    """The CUDA C++ that TVM makes of a config; nothing is compiled."""
+    """Return the CUDA C++ that TVM generates for a config, without compiling it."""
     executable = tvm.compile(space.schedule(config).mod, target=tvm.target.Target(space.target.tvm, host="llvm"))
     return str(executable.mod.imports[0].inspect_source())
 
 
 def result_on_cpu(space: Space, config: Config, folder: Path) -> np.ndarray:
-    """What the one kernel that ``config`` makes computes from the workload's inputs. Needs g++."""
+    """Return the result of the config's single kernel for the workload's inputs. Requires g++."""
     workload = space.workload
     *_, shape = workload.shapes.values()
     result = np.full(shape, 77, workload.out_dtype)
