@@ -709,11 +709,11 @@ WRITERS = {
 
 def prepare(folder: Path) -> None:
     """Write everything that the commands in WRITERS read."""
-    shutil.copytree(prepared().name, folder, dirs_exist_ok=True)
+    shutil.copytree(prepared_directory().name, folder, dirs_exist_ok=True)
 
 
 @cache
-def prepared() -> tempfile.TemporaryDirectory[str]:
+def prepared_directory() -> tempfile.TemporaryDirectory[str]:
     """Return a directory with everything that the commands in WRITERS read."""
     directory = tempfile.TemporaryDirectory(prefix="border-")
     folder = Path(directory.name).resolve()

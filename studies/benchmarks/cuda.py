@@ -100,7 +100,7 @@ def parts(workloads: Sequence[str], options: argparse.Namespace) -> Iterator[tup
 
 
 def machine(end: float) -> dict[str, Any]:
-    return beside({"kind": "machine"}, end)
+    return run_timing({"kind": "machine"}, end)
 
 
 def gpu_tests(end: float, out: Path) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def gpu_tests(end: float, out: Path) -> dict[str, Any]:
 
 def caches(end: float, workload: str) -> dict[str, Any]:
     """Time a program with warm and with cold caches, as searchlab does and with CUDA's events."""
-    answer = beside({"kind": "caches", "workload": workload}, end)
+    answer = run_timing({"kind": "caches", "workload": workload}, end)
     config, target = Config(answer.pop("config")), resolve_target("cuda")
     plugin, _ = SPACES.resolve("trace")
     space = SPACES.make(plugin, parse_workload(workload), target)
@@ -169,7 +169,9 @@ def searches(end: float, workload: str, options: argparse.Namespace) -> dict[str
         now = time.monotonic()
         results.append(search(space, workload, options, now + max(0.0, latest - now) / (len(FAMILIES) - number)))
     configs = {result["space"]: result.pop("config") for result in results if result["config"]}
-    comparison = beside({"kind": "compare", "workload": workload, "configs": configs, "rounds": options.rounds}, end)
+    comparison = run_timing(
+        {"kind": "compare", "workload": workload, "configs": configs, "rounds": options.rounds}, end
+    )
     return {"workload": workload, "searches": results, **comparison}
 
 
@@ -211,7 +213,7 @@ def search(space: str, workload: str, options: argparse.Namespace, end: float) -
     return {**row, "config": result.best.config.to_json(), "ms_in_search": result.best.seconds * 1e3}
 
 
-def beside(task: dict[str, Any], end: float) -> dict[str, Any]:
+def run_timing(task: dict[str, Any], end: float) -> dict[str, Any]:
     """Return cuda_timing.py's result for ``task``. It runs in a separate process, because a kernel may crash it."""
     try:
         return in_process(str(HERE / "cuda_timing.py"), {**task, "threads": available_cores()}, seconds_left(end))
@@ -324,7 +326,7 @@ def compile_only(workloads: Sequence[str], arch: str, programs: int, seed: int) 
     for workload in workloads:
         for name in FAMILIES:
             plugin, _ = SPACES.resolve(name)
-            row = compiled(SPACES.make(plugin, parse_workload(workload), target), programs, seed)
+            row = compile_random(SPACES.make(plugin, parse_workload(workload), target), programs, seed)
             results.append({"workload": workload, "space": name, **row})
             print(f"{workload:40} {name:14} {row['programs']} compiled, {row['invalid']} configs invalid", flush=True)
             for text in row["failures"]:
@@ -332,7 +334,7 @@ def compile_only(workloads: Sequence[str], arch: str, programs: int, seed: int) 
     return results
 
 
-def compiled(space: Space, programs: int, seed: int) -> dict[str, Any]:
+def compile_random(space: Space, programs: int, seed: int) -> dict[str, Any]:
     """Compile ``programs`` random configs of ``space`` that can be scheduled."""
     rng = np.random.default_rng(seed)
     failures: list[str] = []

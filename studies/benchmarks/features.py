@@ -89,7 +89,9 @@ def metaschedule(space: Space, name: str, threads: int) -> dict[str, Any]:
     generator = ms.space_generator.PostOrderApply(
         sch_rules=[], postprocs=list(postprocs), mutator_probs=ms.mutator.Mutator.create(space.target.kind)
     )
-    context = _ffi_api.TuneContext(space.workload.module, target, generator, strategy, "main", threads, 1, _unheard)
+    context = _ffi_api.TuneContext(
+        space.workload.module, target, generator, strategy, "main", threads, 1, _discard_message
+    )
     _ffi_api.TuneContextInitialize(context)
     candidates = [ms.MeasureCandidate(schedule, []) for schedule in schedules]
     model.update(context, candidates, [ms.runner.RunnerResult([float(seconds)], None) for seconds in made_up])
@@ -110,7 +112,7 @@ def metaschedule(space: Space, name: str, threads: int) -> dict[str, Any]:
     return row | {"programs": predicted}
 
 
-def _unheard(*_: object) -> None:
+def _discard_message(*_: object) -> None:
     """Discard TVM's log messages."""
 
 

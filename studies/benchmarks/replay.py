@@ -36,7 +36,7 @@ STRATEGIES = {"random": ("random", "random_sample"), "genetic": ("evolutionary",
 FIRST = 20  # the number of trials in the untimed first run
 
 
-def made_up(path: Path, workload: str = "gemm:32x32x32") -> None:
+def write_synthetic_table(path: Path, workload: str = "gemm:32x32x32") -> None:
     """Write a table whose times depend smoothly on the configs' choices. By default, it has 5,040 configs."""
     from searchlab.space import SPACES
     from searchlab.target import resolve_target
@@ -217,7 +217,7 @@ def main() -> None:
         folder = Path(name)
         table = args.table or folder / "table.jsonl"
         if not args.table:
-            made_up(table)
+            write_synthetic_table(table)
         rows = compare(table, args, folder)
         print(f"{args.runs} runs of {args.trials} trials on {len(read_log(table).records):,} configs, in trials/s")
     print(f"{'':10}{'searchlab':>12}{'kernel_tuner':>14}{'ratio':>8}")

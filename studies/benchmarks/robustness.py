@@ -56,7 +56,7 @@ def run(words: list[str], folder: Path) -> list[Row]:
     return rows
 
 
-def summed(rows: list[Row]) -> Table:
+def summary_table(rows: list[Row]) -> Table:
     """Return a row for each part and one for each problem."""
     table = Table("what", "cases", "tried", "wrong", "minutes")
     for part in dict.fromkeys(row.part for row in rows):
@@ -77,7 +77,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = [row for words in programs(options.quick, options.seed) for row in run(words, Path(folder))]
-    Console().print(summed(rows))
+    Console().print(summary_table(rows))
     sys.exit(any(row.wrong for row in rows))
 
 

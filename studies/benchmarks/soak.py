@@ -118,7 +118,7 @@ def kill_at(pid: int, log: Path, size: int, how: signal.Signals) -> bool:
     return False
 
 
-def decided(log: Path) -> list[Any]:
+def read_without_times(log: Path) -> list[Any]:
     """Return the log without times and without what names its code."""
     lines = [
         json.loads(line, object_hook=lambda fields: {k: v for k, v in fields.items() if k not in CLOCKS})
@@ -146,7 +146,7 @@ class Goal(NamedTuple):
     size: int
 
 
-def searching(names: Sequence[str], tables: Sequence[Path], folder: Path, trials: int) -> dict[str, Goal]:
+def find_goals(names: Sequence[str], tables: Sequence[Path], folder: Path, trials: int) -> dict[str, Goal]:
     """Return each policy's goal. Policies that support none of the tables are reported and skipped.
 
     This also performs all imports before anything forks.
@@ -160,7 +160,7 @@ def searching(names: Sequence[str], tables: Sequence[Path], folder: Path, trials
             except searchlab.SearchlabError as error:
                 print(f"{name} on {table.name}: {error}", flush=True)
             else:
-                goals[name] = Goal(table, decided(path), path.stat().st_size)
+                goals[name] = Goal(table, read_without_times(path), path.stat().st_size)
                 break
         else:
             print(f"{name} is skipped", flush=True)
@@ -407,7 +407,7 @@ def main(arguments: Sequence[str]) -> None:
                 rows.append(interrupt(command, where, -(-options.kills // len(all_of_them)), moments))
             write_rows(rows, options.rows)
             return
-        goals = searching(options.policies, options.tables, Path(folder), options.trials)
+        goals = find_goals(options.policies, options.tables, Path(folder), options.trials)
         for policy, goal in goals.items():
             kinds: Counter[str] = Counter()
             runs = lost = 0
@@ -433,7 +433,7 @@ def main(arguments: Sequence[str]) -> None:
                         change_code(log)
                         now = complete_lines(log)
                     complete = now
-                lost += decided(log) != goal.log
+                lost += read_without_times(log) != goal.log
                 log.unlink()
                 print(f"\r{policy}: {kinds.total()} interruptions in {runs} runs, {lost} losses", end="", flush=True)
             print(f" ({', '.join(f'{name} {count}' for name, count in sorted(kinds.items()) if count)})", flush=True)

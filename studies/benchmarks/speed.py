@@ -47,9 +47,9 @@ Sides = tuple[Callable[[], object], Callable[[], object]]
 def candidates(count: int) -> Sides:
     cores = available_cores()
     space = SPACES.make(Plugin("sketch"), parse_workload("gemm:512x512x512"), resolve_target("native"))
-    configs = throughput.different(space, count, 0)
+    configs = throughput.sample_different(space, count, 0)
     return (
-        lambda: throughput.ours(throughput.EQUAL, space, configs, 16, cores),
+        lambda: throughput.searchlab_side(throughput.EQUAL, space, configs, 16, cores),
         lambda: throughput.metaschedule(space, configs, 16, cores),
     )
 
@@ -101,12 +101,12 @@ def candidates_of(options: argparse.Namespace, folder: Path) -> tuple[str, Sides
 
 
 def replays_of(options: argparse.Namespace, folder: Path) -> tuple[str, Sides]:
-    replay.made_up(folder / "small.jsonl")
+    replay.write_synthetic_table(folder / "small.jsonl")
     return f"{options.runs} runs over a table", replays(folder / "small.jsonl", options.runs, options.trials, folder)
 
 
 def opening_of(options: argparse.Namespace, folder: Path) -> tuple[str, Sides]:
-    replay.made_up(folder / "large.jsonl", options.table)
+    replay.write_synthetic_table(folder / "large.jsonl", options.table)
     count = len(read_log(folder / "large.jsonl").records)
     return f"opening a table of {count:,} configs", opening(folder / "large.jsonl")
 

@@ -42,7 +42,7 @@ SETTINGS = {
 }
 
 
-def different(space: Space, count: int, seed: int) -> list[Config]:
+def sample_different(space: Space, count: int, seed: int) -> list[Config]:
     """Return ``count`` random configs with different programs."""
     rng = np.random.default_rng(seed)
     config_of: dict[int, Config] = {}
@@ -146,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cores = available_cores()
     os.environ["TVM_NUM_THREADS"] = str(cores)  # by default, TVM assumes that half of them are hyper-threads
     space = SPACES.make(Plugin("sketch"), parse_workload(options.workload), resolve_target("native"))
-    configs = different(space, options.candidates, options.seed)
+    configs = sample_different(space, options.candidates, options.seed)
     sides: dict[str, Callable[[], dict[str, float]]] = {
         "floor": lambda: floor(space, configs, cores),
         **{

@@ -167,7 +167,7 @@ def test_compiling_alone_counts_and_shows_what_fails(monkeypatch: pytest.MonkeyP
             raise error
 
     monkeypatch.setattr(cuda, "compile_kernels", compile_kernels)
-    row = cuda.compiled(space, programs=2, seed=0)
+    row = cuda.compile_random(space, programs=2, seed=0)
     assert row["programs"] == 1 and len(row["failures"]) == 1
     assert row["failures"][0].startswith("RuntimeError: ptxas says no: {")
 
