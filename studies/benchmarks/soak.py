@@ -320,11 +320,11 @@ def interrupt(command: Command, folder: Path, kills: int, moments: random.Random
     runs = 0
     while sent.total() < kills:
         runs += 1
-        here = folder / f"run-{runs}"
-        make(command, here)
+        run_folder = folder / f"run-{runs}"
+        make(command, run_folder)
         finished = False
         while not finished:
-            processes = [begin(words, here) for words in command.words]
+            processes = [begin(words, run_folder) for words in command.words]
             victim = moments.choice(processes)
             try:
                 victim.wait(moments.uniform(0.1, PAUSE))
@@ -339,12 +339,12 @@ def interrupt(command: Command, folder: Path, kills: int, moments: random.Random
                     process.returncode not in ENDS and UNSTEADY not in errors
                 ):
                     losses.append(f"it ended with {process.returncode}: {errors[-2000:]}")
-            if pids := strays(here):
+            if pids := strays(run_folder):
                 losses.append(f"{len(pids)} processes were left")
             finished = all(process.returncode == 0 for process in processes) or sent.total() >= kills
-        if files_left(command, here) != goal and run_to_end(command, here) != goal:
-            losses.append(f"what {here.name} left behind differs from what an uninterrupted run leaves")
-        shutil.rmtree(here)
+        if files_left(command, run_folder) != goal and run_to_end(command, run_folder) != goal:
+            losses.append(f"what {run_folder.name} left behind differs from what an uninterrupted run leaves")
+        shutil.rmtree(run_folder)
         print(f"\r{command.name}: {sent.total()} signals, {runs} runs, {len(losses)} losses", end="", flush=True)
     print("".join(f"\n  {loss}" for loss in losses), flush=True)
     return Row("interrupted commands", command.name, sent.total(), losses, time.monotonic() - start_time)

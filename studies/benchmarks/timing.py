@@ -58,8 +58,8 @@ In that case, PyTorch's convolution for ResNet-50's conv1 would take 2.5 times a
 
 def leave_folder() -> None:
     """Remove this folder from ``sys.path``, where ``cuda.py`` would shadow NVIDIA's package of the same name."""
-    here = Path(__file__).resolve().parent
-    sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != here]
+    folder = Path(__file__).resolve().parent
+    sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != folder]
 
 
 def common_options(description: str | None, trials: int = 32) -> argparse.ArgumentParser:

@@ -168,11 +168,11 @@ class Benchmark:
         target = resolve_target({"kind": "native", "num-cores": task["threads"]} | cpu)
         space = self.space(workload, target, task["weights"])
         if "config" in task:
-            serve(workload, lambda: self.ours(space, workload, target, Config(task["config"])))
+            serve(workload, lambda: self.own_side(space, workload, target, Config(task["config"])))
             return
         print(json.dumps(search(space, workload, target, task["trials"], task["seed"])))
 
-    def ours(self, space: SpaceSpec, workload: Workload, target: Target, config: Config) -> Side:
+    def own_side(self, space: SpaceSpec, workload: Workload, target: Target, config: Config) -> Side:
         program, args = build(space, workload, target, config, arguments(workload, target))
         main = program["main"]
         return Side(

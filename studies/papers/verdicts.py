@@ -112,9 +112,11 @@ def overview(verdicts: Mapping[Path, StudyVerdicts]) -> str:
     """Return how often each verdict was reached, and a table of all claims with their verdicts."""
     claims = [(path.stem, outcome) for path, study in verdicts.items() for outcome in study.claims]
     counts = Counter(outcome.verdict for _, outcome in claims)
-    held, failed, undecided, untested = (counts[verdict] for verdict in ("holds", "fails", "undecided", "untested"))
+    holding, failed, undecided, untested = (counts[verdict] for verdict in ("holds", "fails", "undecided", "untested"))
     lines = [f"| {study} | {outcome.claim.text} | {outcome.verdict} |" for study, outcome in claims]
-    head = f"Of {len(claims)} claims, {held} hold, {failed} fail, {undecided} are undecided, and {untested} untested."
+    head = (
+        f"Of {len(claims)} claims, {holding} hold, {failed} fail, {undecided} are undecided, and {untested} untested."
+    )
     return "\n".join([head, "", "| study | claim | verdict |", "|---|---|---|", *lines])
 
 

@@ -65,9 +65,9 @@ def test_runs_that_measure_have_a_node_alone(tmp_path: Path, monkeypatch: pytest
     assert executor._executor.parameters["exclusive"] is True
     assert executor._executor.parameters["partition"] == "cpu"
     executor.shutdown()
-    here = SlurmExecutor(True, tmp_path, cluster="local")
-    assert not here.one_per_machine  # so the runs are submitted one at a time
-    here.shutdown()
+    local_executor = SlurmExecutor(True, tmp_path, cluster="local")
+    assert not local_executor.one_per_machine  # so the runs are submitted one at a time
+    local_executor.shutdown()
 
 
 def test_a_wrong_parameter_is_one_sentence(tmp_path: Path) -> None:

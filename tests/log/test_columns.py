@@ -66,10 +66,10 @@ def same(first: Columns, second: Columns) -> bool:
 @settings(max_examples=30)
 @given(records(), st.booleans())
 def test_columns_equal_those_of_the_records(
-    tmp_path_factory: pytest.TempPathFactory, rows: tuple[Record, ...], noted: bool
+    tmp_path_factory: pytest.TempPathFactory, rows: tuple[Record, ...], has_end: bool
 ) -> None:
     log = Log(tmp_path_factory.getbasetemp() / "columns.jsonl", msgspec.structs.replace(HEADER, batch=3), rows)
-    if noted and rows:
+    if has_end and rows:
         log = Log(
             log.path,
             log.header,

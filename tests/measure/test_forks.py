@@ -143,8 +143,8 @@ def test_a_fork_of_this_process_has_a_server_of_its_own(worker: MeasuringWorker)
     child = os.fork()
     if child == 0:
         try:
-            its = start_worker()
-            os._exit(psutil.Process(its.pid).ppid() == server.pid)
+            own_worker = start_worker()
+            os._exit(psutil.Process(own_worker.pid).ppid() == server.pid)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -98,8 +98,8 @@ def test_its_decisions_follow_from_the_seed(name: str) -> None:
         assert decide_twice(name) == before
     with other_clock(SCHEDULERS.load(name)):
         assert decide_twice(name) == before
-    here, elsewhere = in_two_processes(decide_twice, name)
-    assert here == elsewhere == before
+    first, second = in_two_processes(decide_twice, name)
+    assert first == second == before
 
 
 @pytest.mark.parametrize("equal", [False, True])

@@ -48,20 +48,20 @@ def test_a_space_is_exhausted_by_the_sequence() -> None:
 
 
 @pytest.mark.parametrize("space", [Product(), toys.Small(), toys.Dependent()])
-@pytest.mark.parametrize("strangers", [0, 20])
-def test_its_place_is_a_function_of_what_is_known(space: Space, strangers: int) -> None:
+@pytest.mark.parametrize("foreign", [0, 20])
+def test_the_position_follows_from_the_trials_alone(space: Space, foreign: int) -> None:
     """A policy that was only told trials continues as the one that proposed them, for any batch size."""
-    lived = Qmc(space, seed=1)
-    seen_configs = space.sample_new(np.random.default_rng(5), strangers, ())
-    tell(lived, seen_configs)
+    original = Qmc(space, seed=1)
+    seen_configs = space.sample_new(np.random.default_rng(5), foreign, ())
+    tell(original, seen_configs)
     for n in (8, 1, 30):
-        batch = list(lived.ask(n))
-        tell(lived, batch)
+        batch = list(original.ask(n))
+        tell(original, batch)
         seen_configs += batch
     only_told = Qmc(space, seed=1)
     tell(only_told, seen_configs)
     for _ in range(4):
-        assert lived.ask(8) == only_told.ask(8)
+        assert original.ask(8) == only_told.ask(8)
 
 
 def test_a_knob_without_dimension_is_random_but_reproducible() -> None:

@@ -39,15 +39,15 @@ def test_the_order_of_hashes_changes_nothing() -> None:
         "policy = Smac(toys.Large(), seed=3, n_startup=8, challengers=50, searches=4, epsilon=0.0)\n"
         "print([list(trial.config.items()) for trial in toys.run(policy, toys.smooth, 24)])\n"
     )
-    process = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONHASHSEED": "1"},
         text=True,
         capture_output=True,
         check=True,
     ).stdout
-    here = toys.run(smac(seed=3, n_startup=8, challengers=50, searches=4, epsilon=0.0), toys.smooth, 24)
-    assert process == f"{[list(trial.config.items()) for trial in here]}\n"
+    trials = toys.run(smac(seed=3, n_startup=8, challengers=50, searches=4, epsilon=0.0), toys.smooth, 24)
+    assert output == f"{[list(trial.config.items()) for trial in trials]}\n"
 
 
 def test_costs_are_scaled_as_in_smac() -> None:

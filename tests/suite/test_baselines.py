@@ -47,19 +47,19 @@ def swap_first_trials(trajectories: Trajectories) -> Trajectories:
 
 def test_baselines_of_the_same_code_are_not_replayed(sealed: Path, replays: list[str]) -> None:
     suite = find_suite(sealed)
-    shipped = baselines(suite)
-    assert all(set(baseline.code) >= {"policy"} for baseline in shipped)
-    check_baselines(suite, shipped)
+    baseline_runs = baselines(suite)
+    assert all(set(baseline.code) >= {"policy"} for baseline in baseline_runs)
+    check_baselines(suite, baseline_runs)
     assert not replays
 
 
 @pytest.mark.parametrize("code", [{}, {"policy": "another"}])
 def test_changed_code_is_replayed_once(sealed: Path, replays: list[str], code: dict[str, str]) -> None:
     suite = find_suite(sealed)
-    shipped = [msgspec.structs.replace(baseline, code=code) for baseline in baselines(suite, ["xgb", "random"])]
-    check_baselines(suite, shipped)
+    baseline_runs = [msgspec.structs.replace(baseline, code=code) for baseline in baselines(suite, ["xgb", "random"])]
+    check_baselines(suite, baseline_runs)
     assert replays == ["xgb", "random"]
-    check_baselines(suite, shipped)
+    check_baselines(suite, baseline_runs)
     assert replays == ["xgb", "random"]
 
 

@@ -316,10 +316,10 @@ def test_an_altered_trial_is_refused(
 
 def test_a_leaderboard_agrees_with_the_report(sealed: Path, bundle: Path) -> None:
     part, result = find_suite(sealed).part("test"), read_bundle(bundle).results["test"]
-    shipped = baselines(find_suite(sealed))
-    board = Leaderboard(part, [result, *shipped], {"hill-climb": "as published"})
+    baseline_runs = baselines(find_suite(sealed))
+    board = Leaderboard(part, [result, *baseline_runs], {"hill-climb": "as published"})
     rows = board.rows([table.entry.name for table in part.tables], part.spec.trials)
-    overall = summarize(compare(part, [result], shipped, range(3))).overall
+    overall = summarize(compare(part, [result], baseline_runs, range(3))).overall
     assert overall is not None
     assert [row.strategy for row in rows] == [row.strategy for row in overall.strategies]
     for row, expected in zip(rows, overall.strategies, strict=True):
