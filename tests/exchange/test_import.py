@@ -28,7 +28,7 @@ from searchlab.space import SPACES, Value
 from searchlab.target import resolve_target
 from searchlab.workload import Workload, parse_workload
 from tests.support.cli import HEAVY
-from tests.support.cli import import_one as imports_of
+from tests.support.cli import imported_packages as imports_of
 from tests.support.exchange import DATA
 from tests.support.spaces.cuda_on_cpu import result_on_cpu
 
