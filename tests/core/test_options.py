@@ -195,8 +195,8 @@ def test_a_class_that_a_script_calls_checks_its_options_too(kwargs: dict[str, An
 def test_undeclared_options_are_free_and_ints_become_floats() -> None:
     anything = object()
     policy = Declares(toys.Small(), seed=0, legs=None, weight=2, odd=anything, plain=anything, bare=anything)
-    assert type(policy.given.pop("weight")) is float
-    assert set(policy.given.values()) == {anything}
+    assert type(policy.received.pop("weight")) is float
+    assert set(policy.received.values()) == {anything}
     assert list(inspect.signature(Declares).parameters)[:3] == ["space", "seed", "legs"]
 
 

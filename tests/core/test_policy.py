@@ -44,10 +44,10 @@ def test_what_is_proposed_must_be_a_config() -> None:
 def test_proposals_beyond_a_full_batch_are_not_drawn() -> None:
     policy = Endless(toys.Small(), seed=0)
     assert policy.ask(8) == LISTED[1:9]
-    assert policy.taken == 8
+    assert policy.count == 8
     policy.tell(toys.trials_of([LISTED[9]], toys.smooth))
     assert policy.ask(2) == LISTED[10:12]
-    assert policy.taken == 11, "one of them was known"
+    assert policy.count == 11, "one of them was known"
 
 
 def test_a_config_is_renewed_until_it_is_neither_seen_nor_barred() -> None:

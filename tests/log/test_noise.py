@@ -165,7 +165,7 @@ def test_finalists_are_distinct_programs_close_to_the_best() -> None:
     hasty = Trial(8, Config({"x": 8}), Measurement((1.0,), program="p8", pruned=True))
     measurer = Scripted({0: 1.0, 6: 0.9, 3: 1.1})
     finalists = measure_finalists(measurer, toys.Small(), [*trials[:7], twin, hasty])
-    assert measurer.asked == [0, 6, 3] and finalists is not None and finalists.trials == 9
+    assert measurer.requested == [0, 6, 3] and finalists is not None and finalists.trials == 9
     assert winner(finalists)[0].index == 6
     assert measure_finalists(measurer, toys.Small(), [trials[4]]) is None
     with pytest.warns(SearchlabWarning, match="could not be measured again"):
