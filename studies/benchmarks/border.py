@@ -291,7 +291,7 @@ def suspend(folder: Path) -> str:
     return f"{programs} of {programs} trials have times"
 
 
-def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+def wait_for(path: Path, process: subprocess.Popen[Any]) -> None:
     """Wait until ``path`` exists. Raises AssertionError if the process ends before."""
     until = time.monotonic() + DEADLINE
     while not path.exists():
@@ -842,7 +842,7 @@ def try_all(names: list[str], most: int | None) -> list[tuple[Situation, Row, st
         start = time.perf_counter()
         case_group = SITUATIONS[name]
         wrong = []
-        calls = [(case,) for case in case_group.cases[:most]] or [()]
+        calls: list[tuple[str, ...]] = [(case,) for case in case_group.cases[:most]] or [()]
         for case in calls:
             with tempfile.TemporaryDirectory(prefix="border-") as folder:
                 try:

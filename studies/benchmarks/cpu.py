@@ -35,7 +35,7 @@ def study_of(table: Path, path: Path, seeds: int, trials: int, only: Sequence[st
     """Return a study of one table with the strategies in the study file ``path``."""
     header = read_header(table)
     data = tomllib.loads(path.read_text())
-    settings = {key: data[key] for key in ("policies", "cost_models", "batch") if key in data}
+    settings: dict[str, Any] = {key: data[key] for key in ("policies", "cost_models", "batch") if key in data}
     entries = [(entry if isinstance(entry, dict) else {"name": entry}) for entry in settings["policies"]]
     settings["policies"] = [entry for entry in entries if not only or entry["name"] in only]
     return Study.from_dict(

@@ -25,7 +25,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,8 @@ def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]
 
     def study_runner(executor: dict[str, Any] | None, kill: bool = False) -> Callable[[Path], int]:
         def run(out: Path) -> int:
-            with killing(every, out) if kill else nullcontext([]) as killed:
+            context: AbstractContextManager[list[int]] = killing(every, out) if kill else nullcontext([])
+            with context as killed:
                 Study.load(path).run(out, executor=executor, progress=False)
             return len(killed)
 

@@ -196,10 +196,14 @@ def main(arguments: Sequence[str]) -> None:
             searching.wait()
             searching = search()
 
+        def restart_tracker() -> None:
+            fleet["tracker"].restart()
+            wait_for(tracker, fleet, 0)
+
         faults: dict[str, Callable[[], object]] = {
             "server killed": lambda: moments.choice(servers).restart(),
             "server hung": lambda: moments.choice(servers).hang(),
-            "tracker killed": lambda: (fleet["tracker"].restart(), wait_for(tracker, fleet, 0)),
+            "tracker killed": restart_tracker,
             "garbage": lambda: send_garbage([port, *ports], staying),
             "run killed": kill_run,
         }

@@ -302,7 +302,7 @@ def _is_stray(process: psutil.Process) -> bool:
 
 def rows(phase: str, modes: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row for each of ``modes``. If a process hangs, it is killed, and a new one runs the next mode."""
-    remaining, results = list(modes), []
+    remaining, results = list(modes), list[dict[str, Any]]()
     while remaining:
         scratch = tempfile.mkdtemp(prefix="hostile-")
         environment = os.environ | {MARK: f"{os.getpid()}-{len(results)}", "TMPDIR": scratch}

@@ -197,7 +197,7 @@ def onednn_blocked(workload: Conv2d) -> Side:
 
     data, weight, bias = _images(workload)
     stride, padding, dilation = ([*pair] for pair in (workload.stride, workload.padding, workload.dilation))
-    epilogue = ("relu" if workload.relu else "none", [], "")
+    epilogue: tuple[str, list[float], str] = ("relu" if workload.relu else "none", [], "")
     if workload.dtype == "int8":
         scales, zeros = torch.ones(workload.co), torch.zeros(workload.co, dtype=torch.int32)
         unsigned = (data.to(torch.int16) + 128).to(torch.uint8).contiguous(memory_format=torch.channels_last)
@@ -353,5 +353,5 @@ def _blis_version(library: Any) -> str:
 
 def _numpy_blas() -> tuple[str, str]:
     """Return the name and version of numpy's BLAS."""
-    blas: dict[str, str] = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return blas["name"].removeprefix("scipy-"), blas["version"]

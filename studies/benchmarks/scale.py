@@ -73,7 +73,7 @@ def time_log(records: int, policy: str, batch: int) -> None:
 
 
 def megabytes(process: psutil.Process) -> float:
-    return process.memory_info().rss / 1e6
+    return float(process.memory_info().rss / 1e6)
 
 
 def watch_memory(trials: int, batch: int) -> list[dict[str, float]]:

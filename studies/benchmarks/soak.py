@@ -269,7 +269,7 @@ def strays(folder: Path) -> list[int]:
 
 def _belongs(process: psutil.Process, folder: Path) -> bool:
     try:
-        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == str(folder)
+        return bool(process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == str(folder))
     except psutil.Error:
         return False
 

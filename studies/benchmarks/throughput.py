@@ -30,6 +30,7 @@ from searchlab.measure.code import compile_program, device_of, load_objects, to_
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.measure.worker import Runner
 from searchlab.plugins import Plugin
+from searchlab.records import Measurement
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
@@ -79,7 +80,7 @@ def searchlab_side(
     settings: LocalSettings, space: Space, configs: Sequence[Config], size: int, cores: int
 ) -> dict[str, float]:
     start = time.perf_counter()
-    measurements = []
+    measurements: list[Measurement] = []
     best = math.inf
     with LocalMeasurer(settings, space.target, {}, cores) as measurer:
         for batch in batches(configs, size):

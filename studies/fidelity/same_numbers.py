@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 import numpy as np
@@ -222,7 +222,7 @@ def genetic_tuner(seed: int, **options: Any) -> Policy:
     return policy
 
 
-def xgb_tuner(seed: int, loss: str = "reg", plan_size: int = 64) -> Policy:
+def xgb_tuner(seed: int, loss: Literal["reg", "rank"] = "reg", plan_size: int = 64) -> Policy:
     space, _ = table()
     model = BoundCostModel(
         cost_model.AutoTVM(seed=seed, loss=loss, plan_size=plan_size), make_features("autotvm-knob", space)
@@ -248,8 +248,8 @@ class PythonsNumbers(GlobalNumbers):
     def random(self, n: int | None = None) -> float:
         return random.random()
 
-    def choice(self, n: int, *, size: int, **how: Any) -> list[int]:
-        return random.sample(range(n), size)
+    def choice(self, n: int, **how: Any) -> list[int]:
+        return random.sample(range(n), how["size"])
 
 
 def first_pack(space: object, rng: object, n: int, seen: object) -> list[Config]:

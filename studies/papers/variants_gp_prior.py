@@ -24,7 +24,8 @@ def logarithms(costs: Sequence[float]) -> Floats:
     finite = np.isfinite(costs)
     slowest = float(np.max(np.asarray(costs)[finite]))
     values: Floats = np.log(np.maximum(np.where(finite, costs, gp_prior.SLOWER * slowest), SHORTEST))
-    return (values - values.mean()) / (values.std() or 1.0)
+    standardised: Floats = (values - values.mean()) / (values.std() or 1.0)
+    return standardised
 
 
 class OneLength(gaussian_process.Encoding):

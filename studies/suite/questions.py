@@ -380,7 +380,7 @@ def repeatability(workloads: Sequence[str], areas: Floats, earlier: Floats | Non
             for part in parts
             if part
         ]
-        cells = [np.mean(halves) if halves else None]
+        cells = [float(np.mean(halves)) if halves else None]
         cells += [correlation(group.mean(axis=(1, 2)), other_areas) if other_areas is not None else None]
         if earlier is not None:
             recorded = np.isfinite(earlier[:, some]).all(axis=1)

@@ -99,7 +99,7 @@ def pairs(summary: Summary) -> str:
         areas = [
             [item.by_strategy[name].by_seed(AREA) for item in summary.workloads] for name in (best, contrast.second)
         ]
-        paired = zip(*pair_by_seed(*areas), strict=True)
+        paired = [pair_by_seed(*runs) for runs in zip(*areas, strict=True)]
         posterior = bayesian_signed_rank(np.array([np.nanmean(first - second) for first, second in paired]))
         return [
             contrast.second,

@@ -14,6 +14,7 @@ import argparse
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +35,10 @@ class RandomWalk(NeverTwice):
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         for _ in range(STEPS * n):
-            begins = self._at is None or self._steps % STEPS == 0
-            self._at = self.space.sample(rng) if begins else neighbour(self.space, self._at, rng)
+            if self._at is None or self._steps % STEPS == 0:
+                self._at = self.space.sample(rng)
+            else:
+                self._at = neighbour(self.space, self._at, rng)
             self._steps += 1
             if self._at not in self.seen:
                 yield self._at
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("results/walks"))
     options = parser.parse_args(arguments)
     spec = tomllib.loads(options.study.read_text(encoding="utf-8"))
-    settings = {key: spec[key] for key in ("workloads", "spaces", "target", "measure") if key in spec}
+    settings: dict[str, Any] = {key: spec[key] for key in ("workloads", "spaces", "target", "measure") if key in spec}
     walk = {"name": RandomWalk, "label": "random-walk", "batch": STEPS}
     Study.from_dict({**settings, "policies": [walk], "trials": STEPS * WALKS}).run(options.out)
 

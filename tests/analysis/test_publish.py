@@ -81,7 +81,7 @@ def test_a_card_answers_and_says_when_and_where(site: Path) -> None:
 def test_a_result_can_be_reproduced_from_its_published_data(site: Path, tmp_path: Path) -> None:
     folder = site / "one-study"
     text = (folder / SUMS).read_text()
-    sums = dict(reversed(line.split("  ", 1)) for line in text.splitlines())
+    sums = {name: digest for digest, name in (line.split("  ", 1) for line in text.splitlines())}
     assert {"report.html", "runs.csv.gz", "summary.json", f"logs/{TOML}"} <= sums.keys()
     assert sum(name.startswith("logs/") for name in sums) == 13
     for name, digest in sums.items():

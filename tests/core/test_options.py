@@ -151,7 +151,7 @@ class Declares(NeverTwice):
         gait: Literal["walk", "run"] | Sequence[int] = "walk",
         odd: Missing = None,
         plain: Any = None,
-        bare=0,  # type: ignore[no-untyped-def]
+        bare=0,
     ) -> None:
         self.received = {"weight": weight, "odd": odd, "plain": plain, "bare": bare}
         Declares.started += 1

@@ -237,7 +237,7 @@ def test_a_search_does_not_go_on_with_other_code(study: Study, tmp_path: Path, m
     plan = plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **{**QUICK, "trials": 2})
     plan.run(tmp_path)
     for problem in plan.problems:
-        monkeypatch.setitem(problem.run.code, "policy", "0" * 16)  # type: ignore[arg-type]
+        monkeypatch.setitem(problem.run.code, "policy", "0" * 16)
     with pytest.raises(SearchlabError, match="code on .* = "):
         plan.run(tmp_path)
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -55,8 +56,8 @@ measurements = st.one_of(
 @settings(max_examples=50)
 @given(st.dictionaries(st.text(max_size=5), values, max_size=4), measurements)
 def test_a_log_is_read_as_it_was_written(
-    tmp_path_factory: pytest.TempPathFactory, config: dict, measured: Measurement
-) -> None:  # type: ignore[type-arg]
+    tmp_path_factory: pytest.TempPathFactory, config: dict[str, Any], measured: Measurement
+) -> None:
     path = tmp_path_factory.mktemp("log") / "a.jsonl"
     writer = LogWriter(path, HEADER)
     writer.append(Record.from_trial(Trial(0, Config(config), measured), 0.5, 0.25))

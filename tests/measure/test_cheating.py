@@ -131,6 +131,6 @@ def test_on_a_shared_device_only_cheats_are_wrong(size: int, cheat: str, failure
     schedule = Cheating(workload, native).schedule(Config({"cheat": cheat}))
     module = load_objects(to_objects(compile_program(schedule.mod, native)))
     runner = Runner(workload, LocalSettings(repeat=1, min_repeat_ms=0).for_worker(), tvm.cpu())
-    runner.device = SharedDevice()  # type: ignore[assignment]
+    runner.device = SharedDevice()
     answer = runner.run(LoadableProgram(lambda: module, {}))
     assert getattr(answer, "failure", None) == failure, answer

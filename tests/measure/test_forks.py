@@ -111,7 +111,7 @@ def test_who_asks_while_another_was_interrupted_gets_a_worker(
     send = process.socket.send_fds
 
     def interrupted(*words: object) -> int:
-        send(*words)  # type: ignore[arg-type]
+        send(*words)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(process.socket, "send_fds", interrupted)

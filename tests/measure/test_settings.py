@@ -43,7 +43,7 @@ def test_the_identity_is_the_settings_that_decide_the_numbers() -> None:
             {"kind": "table", "path": "logs", "missing": "nearest", "noise": True},
         ),
     ):
-        assert json.dumps(settings.identity()) == json.dumps(identity)  # type: ignore[attr-defined]
+        assert json.dumps(settings.identity()) == json.dumps(identity)
 
 
 def test_only_local_runs_are_exclusive_and_only_tables_replay() -> None:

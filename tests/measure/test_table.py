@@ -153,7 +153,7 @@ def distance(a: Config, b: Config) -> float:
     unrolls = (0, 16, 64, 512)
     return (
         sum(abs(np.log2(x / y)) for x, y in zip(a["tile"], b["tile"], strict=True)) / 8  # type: ignore[arg-type]
-        + abs(unrolls.index(a["unroll"]) - unrolls.index(b["unroll"])) / 3  # type: ignore[arg-type]
+        + abs(unrolls.index(a["unroll"]) - unrolls.index(b["unroll"])) / 3
         + (a["order"] != b["order"])
         + (a["pack"] != b["pack"])
     )

@@ -10,7 +10,8 @@ from tvm_ffi import structural_equal
 
 import searchlab
 from searchlab.errors import SearchlabError
-from searchlab.model.tasks import load_model, lower, recognise, tasks_of
+from searchlab.model.recognise import recognise
+from searchlab.model.tasks import load_model, lower, tasks_of
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 from tests.model import models

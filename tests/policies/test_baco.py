@@ -86,7 +86,7 @@ def test_expected_improvement_is_the_mean_over_draws() -> None:
 
 
 class Permutations(Knob):
-    kind = "word"  # type: ignore[assignment]
+    kind = "word"
 
 
 class Typed(toys.Small):

@@ -20,6 +20,7 @@ import searchlab
 from searchlab.conformance.toys import smooth
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Header, Record, read_log
+from searchlab.log.plan import Budget
 from searchlab.log.programs import ChangedProgram
 from searchlab.log.writer import LogWriter, OtherRun
 from searchlab.measure.table import TableSettings
@@ -27,7 +28,7 @@ from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.run.execute import MeasurerCache
 from searchlab.run.loop import RunLoop, search
-from searchlab.run.plan import Budget, SpaceChoice, Strategy, plan_run
+from searchlab.run.plan import SpaceChoice, Strategy, plan_run
 from searchlab.source import source_digest
 from searchlab.workload import program_hash
 

@@ -61,7 +61,7 @@ class NoPolicy:
 
 def test_a_class_that_is_no_policy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="NoPolicy' is not a searchlab.Policy; derive it from that"):
-        tune("gemm:64x64x64", space=toys.Small(), policy=NoPolicy, log=tmp_path / "log.jsonl")  # type: ignore[arg-type]
+        tune("gemm:64x64x64", space=toys.Small(), policy=NoPolicy, log=tmp_path / "log.jsonl")
 
 
 def test_a_run_within_its_policys_warm_up_is_warned_of_once(study: Study, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_cuda_programs_compile(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv(COMPILE_MODE, "nvcc")
     sources = ["#include <cstdint>\n#include <type_traits>\n#include <cuda.h>\n"]
     for number, cell in enumerate(cell for cell in ON_CUDA if cell.values[0] == name):
-        space = space_of(*cell.values)  # type: ignore[arg-type]
+        space = space_of(*cell.values)
         assert space
         (config,) = valid_configs(space, np.random.default_rng(1), 1)
         source = compile_program(space.schedule(config).mod, space.target).mod.imports[0].inspect_source()

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from searchlab.arrays import Floats
 from searchlab.stats.curves import (
-    Floats,
     area_over_seconds,
     area_under_curve,
     band_at,

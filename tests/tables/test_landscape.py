@@ -47,7 +47,7 @@ def test_the_autocorrelation_is_that_of_random_walks(log: Log, near: list[list[i
     fitness = np.log(log.costs)
     degrees = np.array([len(around) for around in near])
     at = rng.choice(len(near), size=500, p=degrees / degrees.sum()).tolist()  # configs that many walks have reached
-    steps = []
+    steps: list[tuple[int, int]] = []
     for _ in range(100):
         then = [near[i][int(rng.integers(len(near[i])))] for i in at]
         steps += zip(at, then, strict=True)

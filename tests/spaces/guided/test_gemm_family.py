@@ -153,7 +153,7 @@ def test_published_order_packs_b_in_each_pass_over_k(order: str, nest: list[str]
     space = GuidedGemm(gemm(103, 101, 107), replace(native, caches=SMALL), order=order)
     script = space.schedule(Config({"mr": 4, "nr": space.lanes})).mod.script()
     update = script.index('T.sblock("gemm_update")')
-    nested, depth = [], 10**6
+    nested, depth = list[str](), 10**6
     for line in reversed(script[:update].splitlines()):  # from the block outwards
         indent = len(line) - len(line.lstrip())
         if indent < depth and (loop := re.match(r" +for (\w)_0", line)):
