@@ -85,9 +85,9 @@ def rates(
     counts = {column: np.zeros(5) for column in COLUMNS}
     contrasts = [("0", str(j)) for j in range(1, min(4, strategies))]
     for _ in range(pages):
-        which = random.choice(len(tables), workloads, replace=False)
-        equal = tests_of([lucky_runs(tables[i], (1,) * strategies, seeds, random) for i in which])
-        ahead = tests_of([lucky_runs(tables[i], (2,) + (1,) * (strategies - 1), seeds, random) for i in which])
+        table_indices = random.choice(len(tables), workloads, replace=False)
+        equal = tests_of([lucky_runs(tables[i], (1,) * strategies, seeds, random) for i in table_indices])
+        ahead = tests_of([lucky_runs(tables[i], (2,) + (1,) * (strategies - 1), seeds, random) for i in table_indices])
         for column, registered in zip(COLUMNS, ([], [], contrasts[:1], contrasts), strict=True):
             correct = adjust_each_verdict if column == "each verdict" else partial(adjust, registered=registered)
             alarms = {key[2:] in registered for key, p in correct(equal).items() if p <= ALPHA}

@@ -45,8 +45,8 @@ class OnTables:
 
     def _some(self, workloads: int) -> list[int]:
         """Return one of twenty selections of workloads, whose true values are computed only once."""
-        draw = np.random.default_rng([workloads, int(self.random.integers(20))])
-        return sorted(draw.choice(len(self.pools), min(workloads, len(self.pools)), replace=False).tolist())
+        rng = np.random.default_rng([workloads, int(self.random.integers(20))])
+        return sorted(rng.choice(len(self.pools), min(workloads, len(self.pools)), replace=False).tolist())
 
     def _truth(self, *key: object, of: Callable[[], float]) -> float:
         if key not in self.truths:
@@ -62,20 +62,20 @@ class OnTables:
 
     def hits(self, seeds: int) -> tuple[Interval, float]:
         """Use only tables on which most runs reach the target; on all others, the median is infinite."""
-        often = [i for i, (_, better) in enumerate(self.pools) if np.isfinite(better.hits).mean() > 0.6]
-        i = int(self.random.choice(often))
+        reaching = [i for i, (_, better) in enumerate(self.pools) if np.isfinite(better.hits).mean() > 0.6]
+        i = int(self.random.choice(reaching))
         values = self.pools[i][1].hits
         return median_interval(self._draw(values, seeds)), self._truth("hits", i, of=lambda: float(np.median(values)))
 
     def difference(self, workloads: int) -> Experiment:
         def experiment(seeds: int) -> tuple[Interval, float]:
-            which = self._some(workloads)
-            seed_indices = self.random.integers(POOL, size=(len(which), seeds))
+            table_indices = self._some(workloads)
+            seed_indices = self.random.integers(POOL, size=(len(table_indices), seeds))
             better, worse = (
-                [self.pools[i][side].area[indices] for i, indices in zip(which, seed_indices, strict=True)]
+                [self.pools[i][side].area[indices] for i, indices in zip(table_indices, seed_indices, strict=True)]
                 for side in (1, 0)
             )
-            truth = float(np.mean([self.pools[i][1].area.mean() - self.pools[i][0].area.mean() for i in which]))
+            truth = float(np.mean([self.pools[i][1].area.mean() - self.pools[i][0].area.mean() for i in table_indices]))
             return paired_difference(better, worse).on_these.difference, truth
 
         return experiment
@@ -100,11 +100,11 @@ class OnOthers:
         return lucky_runs(costs, (luck, 1) if self.random.random() < 0.75 else (1, luck), OF_EACH, self.random)
 
     def _draw(self, workloads: int, seeds: int) -> tuple[Floats, Floats]:
-        which = (
+        indices = (
             self.random.integers(POPULATION, size=(workloads, 1)),
             self.random.integers(OF_EACH, size=(workloads, seeds)),
         )
-        return self.first_areas[which], self.second_areas[which]
+        return self.first_areas[indices], self.second_areas[indices]
 
     def difference(self, workloads: int) -> Experiment:
         def experiment(seeds: int) -> tuple[Interval, float]:
@@ -117,9 +117,9 @@ class OnOthers:
 
         def experiment(seeds: int) -> tuple[Interval, float]:
             first_areas, second_areas = self._draw(workloads, seeds)
-            which = self.random.integers(workloads, size=(replicates, workloads, 1))
+            resampled = self.random.integers(workloads, size=(replicates, workloads, 1))
             means = (first_areas - second_areas)[
-                which, self.random.integers(seeds, size=(replicates, workloads, seeds))
+                resampled, self.random.integers(seeds, size=(replicates, workloads, seeds))
             ].mean((1, 2))
             lower, upper = np.quantile(means, (0.025, 0.975)).tolist()
             return Interval(float(np.mean(first_areas - second_areas)), lower, upper), self.truth

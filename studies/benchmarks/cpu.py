@@ -105,17 +105,19 @@ def main(argv: Sequence[str] | None = None) -> None:
             for strategy, seconds in cpu_seconds(study, out / table.name.split(".")[0]):
                 seconds_by_strategy.setdefault(strategy, []).append(seconds)
         print(f"{'strategy':32} CPU s per run  least     most")
-        for strategy, each in seconds_by_strategy.items():
-            print(f"{strategy:32} {statistics.mean(each):11.3f} {min(each):8.3f} {max(each):8.3f}")
+        for strategy, seconds_of_runs in seconds_by_strategy.items():
+            print(
+                f"{strategy:32} {statistics.mean(seconds_of_runs):11.3f} {min(seconds_of_runs):8.3f} {max(seconds_of_runs):8.3f}"
+            )
         print(f"{'all of them':32} {sum(map(statistics.mean, seconds_by_strategy.values())):11.3f}")
         logs = sorted(log.relative_to(out) for log in out.rglob("*.jsonl"))
         if options.compare:
             common = [log for log in logs if (options.compare / log).exists()]
-            where = {log: difference(options.compare / log, out / log) for log in common}
+            differing = {log: difference(options.compare / log, out / log) for log in common}
             for log in common:
-                if where[log]:
-                    print(f"{log} differs: {where[log]}")
-            same = sum(not where[log] for log in common)
+                if differing[log]:
+                    print(f"{log} differs: {differing[log]}")
+            same = sum(not differing[log] for log in common)
             print(f"{same} of {len(logs)} logs agree except for clock times, {len(logs) - len(common)} are new")
     if options.json:
         options.json.write_text(json.dumps(seconds_by_strategy, indent=1) + "\n")

@@ -304,8 +304,8 @@ def rows(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             ms, gflops = f"{row['ms']:.4f} ({low:.4f}..{high:.4f})", f"{row['gflops']:.0f}"
         if row and row["ratio"] is not None:
             ratio = f"{row['ratio']:.3f}"
-            met = "met" if row["ratio"] >= least else "missed"
-            aim = f"{least:g} of {library}: {met}" if outcome else "-"
+            verdict = "met" if row["ratio"] >= least else "missed"
+            aim = f"{least:g} of {library}: {verdict}" if outcome else "-"
         failed = ", ".join(f"{kind} {count}" for kind, count in outcome["failures"].items()) if outcome else ""
         yield result["workload"], side, ms, gflops, ratio, aim, failed or "-"
 

@@ -107,9 +107,9 @@ def rows_of(workload: Workload, times: Mapping[str, list[float]], library: set[s
     """Return a row for each side. Its ratio is the median of the fastest ``library`` side's time divided by its own."""
     library_times = np.min([times[name] for name in times if name in library] or [[np.nan]], axis=0)
     rows = []
-    for side, each in times.items():
-        low, median, high = (float(value) for value in np.percentile(each, [25, 50, 75]))
-        ratio = float(np.median(library_times / np.array(each)))
+    for side, milliseconds in times.items():
+        low, median, high = (float(value) for value in np.percentile(milliseconds, [25, 50, 75]))
+        ratio = float(np.median(library_times / np.array(milliseconds)))
         row = {"side": side, "ms": median, "ms_quartiles": [low, high], "gflops": workload.flops / median / 1e6}
         rows.append({**row, "ratio": None if np.isnan(ratio) else ratio})
     return rows

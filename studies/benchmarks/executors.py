@@ -56,18 +56,18 @@ def study_file(folder: Path, runs: int, trials: int, policies: Sequence[str]) ->
 
 
 @contextmanager
-def killing(every: float, out: Path) -> Iterator[list[int]]:
+def killing(kill_seconds: float, out: Path) -> Iterator[list[int]]:
     """Within this context, kill a worker process every few seconds. Yields the list of killed processes.
 
     The first one is killed once the directory ``out`` contains a log, because a cluster does not start without workers.
     """
     killed: list[int] = []
-    ends = threading.Event()
+    ended = threading.Event()
 
     def kill() -> None:
-        while not any(out.rglob("*.jsonl")) and not ends.wait(0.1):
+        while not any(out.rglob("*.jsonl")) and not ended.wait(0.1):
             pass
-        while not ends.wait(every):
+        while not ended.wait(kill_seconds):
             workers = [child for child in psutil.Process().children(recursive=True) if _makes_runs(child)]
             if workers:
                 victim = min(workers, key=lambda process: process.create_time())
@@ -79,7 +79,7 @@ def killing(every: float, out: Path) -> Iterator[list[int]]:
     try:
         yield killed
     finally:
-        ends.set()
+        ended.set()
         thread.join()
 
 
@@ -105,12 +105,12 @@ def by_shards(path: Path, out: Path) -> None:
         shutil.copytree(part, out, dirs_exist_ok=True)
 
 
-def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]]:
+def ways(path: Path, jobs: int, kill_seconds: float) -> dict[str, Callable[[Path], int]]:
     """Return each way to run the study file ``path``: a function that returns the number of killed processes."""
 
     def study_runner(executor: dict[str, Any] | None, kill: bool = False) -> Callable[[Path], int]:
         def run(out: Path) -> int:
-            context: AbstractContextManager[list[int]] = killing(every, out) if kill else nullcontext([])
+            context: AbstractContextManager[list[int]] = killing(kill_seconds, out) if kill else nullcontext([])
             with context as killed:
                 Study.load(path).run(out, executor=executor, progress=False)
             return len(killed)
@@ -140,7 +140,7 @@ def differences(reference: Path, out: Path) -> list[str]:
     other_logs = {log.relative_to(out) for log in out.rglob("*.jsonl")}
     differing = [f"{log} is only in one of them" for log in sorted(logs ^ other_logs)]
     return differing + [
-        f"{log}: {what}" for log in sorted(logs & other_logs) if (what := difference(reference / log, out / log))
+        f"{log}: {text}" for log in sorted(logs & other_logs) if (text := difference(reference / log, out / log))
     ]
 
 

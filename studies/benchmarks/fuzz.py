@@ -375,12 +375,12 @@ def fuzz(name: str, inputs: int, rng: random.Random, megabytes: int, keep: Path 
     for seed in reader.seeds:  # intact files first, because they import what reading requires
         with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
             refused(reader.read, put(seed, Path(scratch), bytes, rng))
-    most = process.memory_info().rss
+    memory_before = process.memory_info().rss
     for number in range(inputs):
         try_input(str(number), rng.choice(reader.seeds), lambda data: mutate(data, rng), SECONDS)
         if number == inputs // 4:
-            most = process.memory_info().rss
-    grown = (process.memory_info().rss - most) >> 20
+            memory_before = process.memory_info().rss
+    grown = (process.memory_info().rss - memory_before) >> 20
     if grown > GROWTH:
         findings += 1
         print(f"--- {name}: memory grew by {grown} MB")

@@ -71,12 +71,12 @@ def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[
         policy.tell([Trial(number + i, config, cost(config)) for i, config in enumerate(batch)])
         after_tell = time.perf_counter()
         policy.ask(BATCH)
-        again = time.perf_counter()
+        after_ask_again = time.perf_counter()
         # Only the first ask may include an import or work left over from a warm start.
         rows.append(
             {
                 "trials": number,
-                "ask": min(after_ask - start, again - after_tell),
+                "ask": min(after_ask - start, after_ask_again - after_tell),
                 "tell": after_tell - after_ask,
                 "batch": len(batch),
             }

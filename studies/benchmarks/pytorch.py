@@ -101,8 +101,8 @@ def serve(side: str, model: str, library: str, threads: int, pipe: Connection) -
     pipe.send(forward())
     forward()
     while pipe.recv():
-        count, began = 0, time.perf_counter()
-        while (seconds := time.perf_counter() - began) < LEAST:
+        count, start = 0, time.perf_counter()
+        while (seconds := time.perf_counter() - start) < LEAST:
             forward()
             count += 1
         pipe.send(seconds / count)

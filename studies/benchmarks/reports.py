@@ -81,8 +81,8 @@ def make_records(table: Log, strategy: int, seed: int, trials: int) -> Iterator[
     first = start.permutation(number)[: trials if strategy == 0 else START]
     ranks = (number * rng.random(4 * trials) ** (1 + strategy)).astype(np.int64)
     indices = np.concatenate((first, np.argsort(table.costs, kind="stable")[ranks]))
-    _, at = np.unique(indices, return_index=True)
-    selected = indices[np.sort(at)][:trials].tolist()
+    _, first_uses = np.unique(indices, return_index=True)
+    selected = indices[np.sort(first_uses)][:trials].tolist()
     for index, table_index in enumerate(selected):
         batch = index // BATCH
         quality = None
@@ -138,15 +138,15 @@ def measure(folder: Path, logs: int, trials: int) -> list[dict[str, Any]]:
     out = folder / "logs"
     number = make_logs(out, logs, trials)
     rows = []
-    for what in ("first report", "second report", "report after changes", "frame of all trials"):
-        if what == "report after changes":
+    for label in ("first report", "second report", "report after changes", "frame of all trials"):
+        if label == "report after changes":
             for path in sorted(out.rglob("*.jsonl"))[::100]:
                 path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-        words = [FRAME, str(out)] if what == "frame of all trials" else [REPORT, str(out)]
-        row = {"logs": number, "what": what, **time_command("-c", *words)}
+        words = [FRAME, str(out)] if label == "frame of all trials" else [REPORT, str(out)]
+        row = {"logs": number, "what": label, **time_command("-c", *words)}
         rows.append(row)
         print(
-            f"{number:,} logs, {what}: {row['seconds']:.1f} s, {row['cpu']:.1f} s of the CPU, {row['MB']:.0f} MB",
+            f"{number:,} logs, {label}: {row['seconds']:.1f} s, {row['cpu']:.1f} s of the CPU, {row['MB']:.0f} MB",
             flush=True,
         )
     shutil.rmtree(out)

@@ -329,9 +329,9 @@ def interrupt(command: Command, folder: Path, kills: int, moments: random.Random
             try:
                 victim.wait(moments.uniform(0.1, PAUSE))
             except subprocess.TimeoutExpired:
-                how = moments.choice(SIGNALS)
-                victim.send_signal(how)
-                sent[how.name] += 1
+                number = moments.choice(SIGNALS)
+                victim.send_signal(number)
+                sent[number.name] += 1
             for process in processes:
                 errors = process.communicate(timeout=600)[1]
                 ignored = errors.startswith(IGNORED) and process.returncode == 0
@@ -403,8 +403,8 @@ def main(arguments: Sequence[str]) -> None:
         if options.commands:
             all_of_them = commands(Path(folder))
             for command in all_of_them:
-                where = Path(folder, command.name.replace(" ", "-"))
-                rows.append(interrupt(command, where, -(-options.kills // len(all_of_them)), moments))
+                command_folder = Path(folder, command.name.replace(" ", "-"))
+                rows.append(interrupt(command, command_folder, -(-options.kills // len(all_of_them)), moments))
             write_rows(rows, options.rows)
             return
         goals = find_goals(options.policies, options.tables, Path(folder), options.trials)
@@ -415,24 +415,27 @@ def main(arguments: Sequence[str]) -> None:
             while kinds.total() < options.kills:
                 log = Path(folder, f"{policy}-{runs}.jsonl")
                 runs += 1
-                again, complete = True, b""
-                while again:
+                interrupted, complete = True, b""
+                while interrupted:
                     if options.faults:
                         pid = start(policy, goal.table, log, options.trials, (20, moments.randrange(1 << 30)))
                         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                         lost += code not in (0, REFUSED)
-                        again, kind = code != 0, "failed write"
+                        interrupted, kind = code != 0, "failed write"
                     else:
-                        how = moments.choice(SIGNALS)
+                        number = moments.choice(SIGNALS)
                         pid = start(policy, goal.table, log, options.trials, None)
-                        again, kind = kill_at(pid, log, len(complete) + moments.randrange(step), how), how.name
-                    kinds[kind] += again
-                    now = complete_lines(log)
-                    lost += not now.startswith(complete)
-                    if options.changes and again:
+                        interrupted, kind = (
+                            kill_at(pid, log, len(complete) + moments.randrange(step), number),
+                            number.name,
+                        )
+                    kinds[kind] += interrupted
+                    content = complete_lines(log)
+                    lost += not content.startswith(complete)
+                    if options.changes and interrupted:
                         change_code(log)
-                        now = complete_lines(log)
-                    complete = now
+                        content = complete_lines(log)
+                    complete = content
                 lost += read_without_times(log) != goal.log
                 log.unlink()
                 print(f"\r{policy}: {kinds.total()} interruptions in {runs} runs, {lost} losses", end="", flush=True)

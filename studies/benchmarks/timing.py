@@ -115,7 +115,7 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
     """
     import searchlab
 
-    began = time.perf_counter()
+    start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         result = searchlab.tune(
             workload,
@@ -127,12 +127,12 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
             measure={"kind": "local", "repeat": 5, "min_repeat_ms": 20},
             log=Path(folder, "log.jsonl"),
         )
-    took = {
-        "search_seconds": round(time.perf_counter() - began, 1),
+    times = {
+        "search_seconds": round(time.perf_counter() - start, 1),
         "build_seconds": round(sum(trial.measurement.build_seconds or 0 for trial in result.trials), 1),
     }
-    fine = [trial for trial in result.trials if not trial.measurement.failure] or [result.best.trial]
-    front = [trial.config for trial in sorted(fine, key=lambda trial: trial.cost)[:16]]
+    successes = [trial for trial in result.trials if not trial.measurement.failure] or [result.best.trial]
+    front = [trial.config for trial in sorted(successes, key=lambda trial: trial.cost)[:16]]
     args = arguments(workload, target)
     programs = [build(space, workload, target, config, args) for config in front]
     timers = [
@@ -141,14 +141,14 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
     ]
     # Clock drift exceeds the differences between programs, and other processes can slow a trial by half. The fastest
     # program may therefore be far from the first, so up to sixteen are timed again, in turn.
-    again = np.median(
+    medians = np.median(
         [
             [timer(*program_args).mean for timer, (_, program_args) in zip(timers, programs, strict=True)]
             for _ in range(21)
         ],
         axis=0,
     )
-    return {"config": front[int(np.argmin(again))].to_json(), **took}
+    return {"config": front[int(np.argmin(medians))].to_json(), **times}
 
 
 def seconds(run: Callable[[], object]) -> tuple[float, float]:

@@ -111,8 +111,8 @@ def _measure(sides: Sequence[SideProcess], rounds: int) -> Array:
     measured = np.empty((rounds, len(sides), 2))
     for turn in range(rounds):
         for offset in range(len(sides)):
-            at = (turn + offset) % len(sides)
-            measured[turn, at] = sides[at].time()
+            side = (turn + offset) % len(sides)
+            measured[turn, side] = sides[side].time()
     return measured
 
 

@@ -232,15 +232,15 @@ def summaries(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         names = [name for name in group[0]["peers"] if all(name in row["peers"] for row in group)]
         against = {TITLES[name]: [name] for name in names} | ({"the best of them": names} if len(names) > 1 else {})
         for title, peer_names in against.items():
-            by = {
+            ratios = {
                 kind: {row["workload"]: min(float(row["peers"][name][kind]) for name in peer_names) for row in group}
                 for kind in ("ratio", "ratio_of_least")
             }
-            worst, least = min(by["ratio"].items(), key=lambda item: item[1])
+            worst, least = min(ratios["ratio"].items(), key=lambda item: item[1])
             lines.append(
                 f"{len(group)} {'workload' if len(group) == 1 else 'workloads'}{f' of batch {batch}' if batch else ''} "
                 f"on {threads} {'thread' if threads == 1 else 'threads'}, against {title}: geometric mean "
-                f"{geometric_mean(by['ratio'].values()):.2f} ({geometric_mean(by['ratio_of_least'].values()):.2f}), "
+                f"{geometric_mean(ratios['ratio'].values()):.2f} ({geometric_mean(ratios['ratio_of_least'].values()):.2f}), "
                 f"least {least:.2f} ({worst})"
             )
     return lines
@@ -284,6 +284,6 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         for row in rows
         for name, result in row["peers"].items()
     }
-    spent = [row["search_seconds"] for row in rows]
-    took = f"A search took {np.median(spent):.0f} s in the median, {max(spent):.0f} s at most."
-    return "\n".join([*lines, "", *(f"- {text}" for text in summaries(rows)), *sorted(facts), took])
+    search_seconds = [row["search_seconds"] for row in rows]
+    search_line = f"A search took {np.median(search_seconds):.0f} s in the median, {max(search_seconds):.0f} s at most."
+    return "\n".join([*lines, "", *(f"- {text}" for text in summaries(rows)), *sorted(facts), search_line])

@@ -105,9 +105,9 @@ def origins_table(figures: dict[str, Any], same: dict[str, Any]) -> str:
     for name, origin in origins().items():
         if origin.kind == "relative":  # they have nothing to agree with; the catalogue lists them
             continue
-        where = f"{origin.kind}: {origin.name}, {origin.version} (`{origin.source}`)"
+        source = f"{origin.kind}: {origin.name}, {origin.version} (`{origin.source}`)"
         lines.append(
-            f"| `{name}` | {where} | {describe_agreement(name, figures, same)} | {'; '.join(origin.deviations)} |"
+            f"| `{name}` | {source} | {describe_agreement(name, figures, same)} | {'; '.join(origin.deviations)} |"
         )
     return "\n".join(lines)
 

@@ -85,8 +85,8 @@ class GlobalNumbers:
     def random(self, n: int | None = None) -> Any:
         return np.random.random() if n is None else np.random.random(n)
 
-    def choice(self, n: int, **how: Any) -> Any:
-        return np.random.choice(np.arange(n), **how)
+    def choice(self, n: int, **options: Any) -> Any:
+        return np.random.choice(np.arange(n), **options)
 
 
 def sample_ints(n: int) -> Array:
@@ -248,8 +248,8 @@ class PythonsNumbers(GlobalNumbers):
     def random(self, n: int | None = None) -> float:
         return random.random()
 
-    def choice(self, n: int, **how: Any) -> list[int]:
-        return random.sample(range(n), how["size"])
+    def choice(self, n: int, **options: Any) -> list[int]:
+        return random.sample(range(n), options["size"])
 
 
 def first_pack(space: object, rng: object, n: int, seen: object) -> list[Config]:
@@ -262,9 +262,9 @@ def get_neighbors(config: Config, kind: str) -> list[Config]:
     """Return the same as ``Searchspace.get_neighbors``, in the same order."""
     space, _ = table()
     indices = space.indices(all_configs())
-    apart = np.abs(indices - space.indices([config])[0])
-    near = np.count_nonzero(apart, axis=1) == 1 if kind == "Hamming" else apart.max(axis=1) == 1
-    return [all_configs()[index] for index in near.nonzero()[0]]
+    steps_apart = np.abs(indices - space.indices([config])[0])
+    is_neighbour = np.count_nonzero(steps_apart, axis=1) == 1 if kind == "Hamming" else steps_apart.max(axis=1) == 1
+    return [all_configs()[index] for index in is_neighbour.nonzero()[0]]
 
 
 def draw_neighbours(space: object, config: Config, kind: str, n: int, rng: object) -> list[Config]:

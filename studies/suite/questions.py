@@ -99,8 +99,8 @@ def portability(suite: Suite) -> str:
             harmonic = len(tables) / (1 / efficiencies).sum(axis=0)
         fastest = [*costs.argmin(axis=1).tolist(), int(harmonic.argmax())]
         rows = [
-            [on, *(f"{100 * row[index]:.0f}" for index in fastest)]
-            for on, row in zip([*map(device, tables), "harmonic mean"], [*efficiencies, harmonic], strict=True)
+            [label, *(f"{100 * row[index]:.0f}" for index in fastest)]
+            for label, row in zip([*map(device, tables), "harmonic mean"], [*efficiencies, harmonic], strict=True)
         ]
         head = ["on", *(f"best on {device(table)}" for table in tables), "best on all"]
         parts.append(f"{name}:\n\n{markdown(head, rows)}")
@@ -371,10 +371,10 @@ def repeatability(workloads: Sequence[str], areas: Floats, earlier: Floats | Non
     """
     parts = [list(part) for part in combinations(range(areas.shape[2]), areas.shape[2] // 2)]
 
-    def row(name: str, some: Sequence[int]) -> list[str]:
-        """Return the row for the workloads at the indices in ``some``."""
-        group = areas[:, some]
-        other_areas = np.delete(areas, some, axis=1).mean(axis=(1, 2)) if len(some) < len(workloads) else None
+    def row(name: str, indices: Sequence[int]) -> list[str]:
+        """Return the row for the workloads at ``indices``."""
+        group = areas[:, indices]
+        other_areas = np.delete(areas, indices, axis=1).mean(axis=(1, 2)) if len(indices) < len(workloads) else None
         halves = [
             correlation(group[..., part].mean(axis=(1, 2)), np.delete(group, part, axis=2).mean(axis=(1, 2)))
             for part in parts
@@ -383,8 +383,8 @@ def repeatability(workloads: Sequence[str], areas: Floats, earlier: Floats | Non
         cells = [float(np.mean(halves)) if halves else None]
         cells += [correlation(group.mean(axis=(1, 2)), other_areas) if other_areas is not None else None]
         if earlier is not None:
-            recorded = np.isfinite(earlier[:, some]).all(axis=1)
-            before = group[recorded].mean(axis=(1, 2)), earlier[recorded][:, some].mean(axis=1)
+            recorded = np.isfinite(earlier[:, indices]).all(axis=1)
+            before = group[recorded].mean(axis=(1, 2)), earlier[recorded][:, indices].mean(axis=1)
             cells += [correlation(*before) if recorded.sum() > 1 else None]
         return [name, *("" if cell is None else f"{cell:.2f}" for cell in cells)]
 
@@ -424,10 +424,10 @@ def far_from_the_best(runs: ComparedRuns, names: Sequence[str]) -> str:
                 codes = encode([Config(msgspec.json.decode(text)) for text in run.log.configs])
                 later = range(WARM, len(codes))
                 fastest = [np.argsort(run.log.costs[:i], kind="stable")[:4] for i in later]
-                far = [
+                is_far = [
                     np.mean(codes[i] != codes[best], axis=1).min() > 0.5 for i, best in zip(later, fastest, strict=True)
                 ]
-                shares += [np.mean(far)] if far else []  # a run may have no later trials
+                shares += [np.mean(is_far)] if is_far else []  # a run may have no later trials
             cells.append(f"{np.median(shares):.0%}" if shares else "")
         rows.append([f"`{name}`", *cells])
     return markdown(["trials far from the fastest", *(f"`{workload}`" for workload in runs)], rows)
@@ -548,7 +548,7 @@ def landscapes(suites: Sequence[Suite]) -> str:
 
     def cell(advantage: Floats, measure: Floats) -> str:
         nonlocal clear
-        resampled = [correlation(advantage[some], measure[some]) for some in draws]
+        resampled = [correlation(advantage[indices], measure[indices]) for indices in draws]
         lower, upper = np.quantile(resampled, (0.025, 0.975))
         clear += bool(lower > 0 or upper < 0)
         mark = "**" if lower > 0 or upper < 0 else ""
@@ -594,27 +594,29 @@ def batches(suite: Suite, runs: Sequence[Trajectories]) -> str:
     return markdown(["strategy", f"batch {sizes[0]}", *(f"{size} less {sizes[0]}" for size in sizes[1:])], rows)
 
 
-def failures(suite: Suite, more: Sequence[Trajectories] = ()) -> str:
+def failures(suite: Suite, other_runs: Sequence[Trajectories] = ()) -> str:
     """Return the share of trials that each strategy spends on configs that fail, over the tables with such configs.
 
     Runs labelled ``STRATEGY, failures`` are compared with the baseline STRATEGY.
     """
     tables = [table for table in suite.tables if not np.isfinite(list(costs_of(table).values())).all()]
-    if more:
-        tables = [table for table in tables if all(table.entry.name in strategy_runs.tables for strategy_runs in more)]
+    if other_runs:
+        tables = [
+            table for table in tables if all(table.entry.name in strategy_runs.tables for strategy_runs in other_runs)
+        ]
     failing = {table.name: ~np.isfinite(list(costs_of(table).values())) for table in tables}
     part = replace(suite, spec=msgspec.structs.replace(suite.spec, tables=[table.entry for table in tables]))
-    runs = [*baselines(suite), *more]
+    runs = [*baselines(suite), *other_runs]
     areas = {name: [curve.mean(axis=1) for curve in by_table.values()] for name, by_table in curves(part, runs).items()}
     rows = []
     for strategy_runs in runs:
         shares = []
-        late = []
+        late_shares = []
         for table in tables:
             fails = failing[table.name]
             failed = [fails[list(run.configs)] for run in strategy_runs.runs_on(table).runs]
             shares.append(np.mean([run.mean() for run in failed]) / fails.mean())
-            late.append(np.mean([run[len(run) // 2 :].mean() for run in failed]) / fails.mean())
+            late_shares.append(np.mean([run[len(run) // 2 :].mean() for run in failed]) / fails.mean())
         origin = strategy_runs.strategy.removesuffix(", failures")
         gain = ""
         if origin != strategy_runs.strategy:
@@ -623,7 +625,7 @@ def failures(suite: Suite, more: Sequence[Trajectories] = ()) -> str:
         cells = [
             f"`{strategy_runs.strategy}`",
             f"{np.mean(shares):.2f}",
-            f"{np.mean(late):.2f}",
+            f"{np.mean(late_shares):.2f}",
             f"{np.mean(areas[strategy_runs.strategy]):.3f}",
         ]
         rows.append((float(np.mean(shares)), [*cells, gain]))
