@@ -176,7 +176,7 @@ def test_the_core_imports_no_plug_in() -> None:
 
 
 def test_plug_ins_import_the_contracts_and_not_each_other() -> None:
-    beyond = []
+    violations = []
     for module, targets in imports().items():
         package = module.split(".")[0]
         if package == "searchlab":
@@ -185,8 +185,8 @@ def test_plug_ins_import_the_contracts_and_not_each_other() -> None:
             foreign = target.split(".")[0] not in (package, "searchlab")
             of_core = target.startswith("searchlab.") and target not in FILES
             if foreign or (of_core and package_of(target) not in CONTRACTS):
-                beyond.append(f"{module} -> {target}")
-    assert beyond == []
+                violations.append(f"{module} -> {target}")
+    assert violations == []
 
 
 @pytest.mark.parametrize("name", sorted(name for name, path in modules().items() if path.name == "__init__.py"))

@@ -105,10 +105,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             for strategy, seconds in cpu_seconds(study, out / table.name.split(".")[0]):
                 seconds_by_strategy.setdefault(strategy, []).append(seconds)
         print(f"{'strategy':32} CPU s per run  least     most")
-        for strategy, seconds_of_runs in seconds_by_strategy.items():
-            print(
-                f"{strategy:32} {statistics.mean(seconds_of_runs):11.3f} {min(seconds_of_runs):8.3f} {max(seconds_of_runs):8.3f}"
-            )
+        for strategy, times in seconds_by_strategy.items():
+            print(f"{strategy:32} {statistics.mean(times):11.3f} {min(times):8.3f} {max(times):8.3f}")
         print(f"{'all of them':32} {sum(map(statistics.mean, seconds_by_strategy.values())):11.3f}")
         logs = sorted(log.relative_to(out) for log in out.rglob("*.jsonl"))
         if options.compare:

@@ -232,16 +232,16 @@ def summaries(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         names = [name for name in group[0]["peers"] if all(name in row["peers"] for row in group)]
         against = {TITLES[name]: [name] for name in names} | ({"the best of them": names} if len(names) > 1 else {})
         for title, peer_names in against.items():
-            ratios = {
+            by_kind = {
                 kind: {row["workload"]: min(float(row["peers"][name][kind]) for name in peer_names) for row in group}
                 for kind in ("ratio", "ratio_of_least")
             }
-            worst, least = min(ratios["ratio"].items(), key=lambda item: item[1])
+            mean, mean_of_least = (geometric_mean(values.values()) for values in by_kind.values())
+            worst, least = min(by_kind["ratio"].items(), key=lambda item: item[1])
             lines.append(
                 f"{len(group)} {'workload' if len(group) == 1 else 'workloads'}{f' of batch {batch}' if batch else ''} "
                 f"on {threads} {'thread' if threads == 1 else 'threads'}, against {title}: geometric mean "
-                f"{geometric_mean(ratios['ratio'].values()):.2f} ({geometric_mean(ratios['ratio_of_least'].values()):.2f}), "
-                f"least {least:.2f} ({worst})"
+                f"{mean:.2f} ({mean_of_least:.2f}), least {least:.2f} ({worst})"
             )
     return lines
 

@@ -54,8 +54,8 @@ def results(directory: Path, name: str = "") -> Results:
 
 def test_a_directory_its_logs_and_its_results_are_one_comparison(directory: Path, comparison: Comparison) -> None:
     logs = sorted(directory.glob("*.jsonl"))
-    for what in ((results(directory),), (logs,), (list(map(str, logs)),), logs, (results(directory)[0], directory)):
-        same = compare(*what)
+    for sources in ((results(directory),), (logs,), (list(map(str, logs)),), logs, (results(directory)[0], directory)):
+        same = compare(*sources)
         assert same.verdict == comparison.verdict
         pd.testing.assert_frame_equal(same.strategies_frame(), comparison.strategies_frame())
     assert repr(comparison) == "<Comparison of 2 strategies on 2 workloads, 12 runs>"
@@ -181,8 +181,8 @@ def test_labels_name_strategies(directory: Path, tmp_path: Path) -> None:
     write(tmp_path, "fast", 0, [9, 9, 9, 9])
     comparison = compare({"old": results(directory), "new": tmp_path})
     assert comparison.strategies == ["new", "old: fast", "old: random"]
-    again = compare(results(directory, "random"), {"quick": results(directory, "fast")})
-    assert again.strategies == ["quick", "random"]
+    relabelled = compare(results(directory, "random"), {"quick": results(directory, "fast")})
+    assert relabelled.strategies == ["quick", "random"]
     assert load_log(next(directory.glob("*fast*"))).log.header.name == "fast", "the log is as it was"
 
 

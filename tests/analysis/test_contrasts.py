@@ -89,9 +89,11 @@ def test_effect_and_direction_are_those_of_the_pairs() -> None:
 def test_a_significant_pair_has_the_direction_of_its_effect(pairs: list[tuple[int, int]]) -> None:
     first, second = zip(*pairs, strict=True)
     (contrast,) = contrasts({"a": runs(*first), "b": runs(*second)})
-    (turned,) = contrasts({"b": runs(*second), "a": runs(*first)})
-    assert turned.effect == pytest.approx(-contrast.effect) and turned.p == pytest.approx(contrast.p)
-    assert turned.difference.value == pytest.approx(-contrast.difference.value)
+    (reversed_contrast,) = contrasts({"b": runs(*second), "a": runs(*first)})
+    assert reversed_contrast.effect == pytest.approx(-contrast.effect) and reversed_contrast.p == pytest.approx(
+        contrast.p
+    )
+    assert reversed_contrast.difference.value == pytest.approx(-contrast.difference.value)
     if contrast.significant:
         assert contrast.effect != 0 and contrast.ahead("a", "b") == (contrast.effect > 0)
 

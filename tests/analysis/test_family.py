@@ -167,14 +167,14 @@ def test_registered_contrasts_are_answered_in_order(tmp_path: Path) -> None:
 
 
 def test_the_overall_verdict_does_not_repeat_the_answers(tmp_path: Path) -> None:
-    none, some, every = (
+    none, partial, complete = (
         summary(tmp_path / str(number), contrasts).overall
         for number, contrasts in enumerate([[], [("b", "a"), ("a", "c")], [("c", "a"), ("b", "c")]])
     )
-    assert none and some and every
-    for overall in (none, some, every):
+    assert none and partial and complete
+    for overall in (none, partial, complete):
         assert overall.standing.leader == "c" and overall.standing.behind.keys() == {"a", "b"}
-    assert ["c is better than b:" in overall.verdict for overall in (none, some, every)] == [True, True, False]
+    assert ["c is better than b:" in overall.verdict for overall in (none, partial, complete)] == [True, True, False]
 
 
 def test_a_contrast_on_one_workload_is_answered_by_its_test(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def study(tmp_path: Path) -> dict[tuple[str, int], Path]:
 def test_only_the_policies_seeds_and_trials_of_the_plan_count(
     study: dict[tuple[str, int], Path], tmp_path: Path
 ) -> None:
-    runs = [plan_of(path, tmp_path, *of, trials=4) for of, path in study.items() if of != ("b", 1)]
+    runs = [plan_of(path, tmp_path, *key, trials=4) for key, path in study.items() if key != ("b", 1)]
     write_plan(tmp_path, runs)
     with pytest.warns(SearchlabWarning) as warnings:
         comparison = read_runs(tmp_path)
@@ -63,7 +63,7 @@ def test_only_the_policies_seeds_and_trials_of_the_plan_count(
 
 
 def test_compressed_logs_stay_part_of_the_study(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
-    write_plan(tmp_path, [plan_of(path, tmp_path, *of, trials=4) for of, path in study.items() if of[0] == "a"])
+    write_plan(tmp_path, [plan_of(path, tmp_path, *key, trials=4) for key, path in study.items() if key[0] == "a"])
     for path in study.values():
         compress(path, path.with_name(f"{path.name}.gz"))
     with pytest.warns(SearchlabWarning, match="no longer part|more trials"):
@@ -73,7 +73,7 @@ def test_compressed_logs_stay_part_of_the_study(study: dict[tuple[str, int], Pat
 
 def test_a_budget_cuts_where_the_run_would_have_ended(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
     budgets = {("a", 0): {"seconds": 2.5}, ("a", 1): {"stop_after": 3}, ("b", 0): {}, ("b", 1): {"trials": 8}}
-    write_plan(tmp_path, [plan_of(study[of], tmp_path, *of, **budget) for of, budget in budgets.items()])
+    write_plan(tmp_path, [plan_of(study[key], tmp_path, *key, **budget) for key, budget in budgets.items()])
     with pytest.warns(SearchlabWarning, match="2 logs, such as"):
         (item,) = summarize(read_runs(tmp_path)).workloads
     assert {row.strategy: row.trials_by_seed for row in item.strategies} == {"a": [3, 6], "b": [8, 8]}
@@ -88,11 +88,11 @@ def test_a_budget_cuts_where_the_run_would_have_ended(study: dict[tuple[str, int
 def test_a_limit_in_seconds_that_no_run_reached_does_not_count(
     study: dict[tuple[str, int], Path], tmp_path: Path
 ) -> None:
-    for seconds, trials, by in ((1e6, 8, "trials"), (2.5, 8, "seconds"), (1e6, UNLIMITED, "seconds")):
+    for seconds, trials, unit in ((1e6, 8, "trials"), (2.5, 8, "seconds"), (1e6, UNLIMITED, "seconds")):
         limits = {"seconds": seconds, "trials": trials}
-        write_plan(tmp_path, [plan_of(path, tmp_path, *of, **limits) for of, path in study.items()])
+        write_plan(tmp_path, [plan_of(path, tmp_path, *key, **limits) for key, path in study.items()])
         with warnings.catch_warnings(action="ignore"):  # of trials that are no longer part of the study
-            assert {item.by for item in read_runs(tmp_path).values()} == {by}
+            assert {item.by for item in read_runs(tmp_path).values()} == {unit}
 
 
 def test_each_study_below_a_directory_has_its_own_plan(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_report_on_a_study_that_runs_says_so(study: dict[tuple[str, int], Path
     path = study["a", 0]
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:6]))
-    write_plan(tmp_path, [plan_of(path, tmp_path, *of, trials=8) for of, path in study.items()])
+    write_plan(tmp_path, [plan_of(path, tmp_path, *key, trials=8) for key, path in study.items()])
     with LogWriter(path, header("a", 0)):
         (item,) = summarize(read_runs(tmp_path)).workloads
         output = searchlab("report", tmp_path)

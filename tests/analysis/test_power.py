@@ -13,12 +13,12 @@ def test_variance_components_equal_those_of_anova() -> None:
     """Balanced: the mean square within, and the mean square between less that, over the seeds."""
     random = np.random.default_rng(0)
     differences = random.normal(0, 0.03, (9, 1)) + random.normal(0, 0.05, (9, 6))
-    within = differences.var(axis=1, ddof=1).mean()
+    variance_within = differences.var(axis=1, ddof=1).mean()
     between = 6 * differences.mean(axis=1).var(ddof=1)
     variances = variation(list(differences))
     assert variances is not None and variances.workloads is not None
-    assert variances.seeds**2 == pytest.approx(within) and variances.workloads**2 == pytest.approx(
-        (between - within) / 6
+    assert variances.seeds**2 == pytest.approx(variance_within) and variances.workloads**2 == pytest.approx(
+        (between - variance_within) / 6
     )
 
 
@@ -66,10 +66,10 @@ def test_seeds_and_workloads_needed_are_the_least_sufficient(
         if n > 1
     ]
     assert reached[0] and not any(reached[1:])
-    more = workloads_for(varies, difference, count, power=0.8, alpha=0.05)
-    assert more is not None and more >= 11
+    needed_workloads = workloads_for(varies, difference, count, power=0.8, alpha=0.05)
+    assert needed_workloads is not None and needed_workloads >= 11
     finer = workloads_for(varies, difference / 2, count, power=0.8, alpha=0.05)
-    assert finer is not None and finer >= more
+    assert finer is not None and finer >= needed_workloads
 
 
 def test_numbers_too_large_to_run_are_none() -> None:

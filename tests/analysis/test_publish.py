@@ -97,8 +97,8 @@ def test_a_result_can_be_reproduced_from_its_published_data(site: Path, tmp_path
     for command in commands[2:4]:
         result = searchlab(*command.split()[1:], cwd=folder)
         assert result.returncode == 0, result.stderr
-    again = json.loads((folder / "again" / "summary.json").read_text())
-    assert again == json.loads((folder / "summary.json").read_text())
+    reproduced = json.loads((folder / "again" / "summary.json").read_text())
+    assert reproduced == json.loads((folder / "summary.json").read_text())
 
 
 def test_results_stay_and_are_replaced(site: Path, tmp_path: Path) -> None:

@@ -38,15 +38,15 @@ def claim(strategy: str = "a", against: str | list[str] = "b", **more: Any) -> C
     return Claim(text="a is better than b.", source="A et al., figure 1", strategy=strategy, against=against, **more)
 
 
-def noise(workload: int, seed: int, of: int) -> float:
-    return float(np.random.default_rng([workload, seed, of]).normal())
+def noise(workload: int, seed: int, stream: int) -> float:
+    return float(np.random.default_rng([workload, seed, stream]).normal())
 
 
-def about(level: float, spread: float, of: int = 0, trials: int = 4) -> Curve:
+def about(level: float, spread: float, stream: int = 0, trials: int = 4) -> Curve:
     """Return curves that reach ``level`` at once, times a random factor for each run and another for each workload."""
 
     def curve(workload: int, seed: int) -> list[float]:
-        factor = spread * (noise(workload, seed, of) / 3 + noise(workload, 1000, of))
+        factor = spread * (noise(workload, seed, stream) / 3 + noise(workload, 1000, stream))
         return [level * math.exp(factor)] * trials
 
     return curve
@@ -132,16 +132,17 @@ def test_a_run_that_misses_the_target_counts_with_its_budget(
 
 
 def test_a_claim_is_about_its_own_trials(tmp_path: Path) -> None:
-    def crossing(early: float, late: float, of: int) -> Curve:
+    def crossing(early: float, later: float, stream: int) -> Curve:
         return lambda workload, seed: (
-            [early + 0.01 * noise(workload, seed, of)] * 4 + [late * (1 + 0.01 * noise(workload, seed, of))] * 4
+            [early + 0.01 * noise(workload, seed, stream)] * 4
+            + [later * (1 + 0.01 * noise(workload, seed, stream))] * 4
         )
 
     study(tmp_path, 3, a=crossing(2, 2.5, 0), b=crossing(1, 3, 1))
     claims = [claim(measure="best_gflops", trials=trials) for trials in (4, 8, 9)]
-    early, late, beyond = claim_verdicts(read_runs(tmp_path), claims)
+    early, later, beyond = claim_verdicts(read_runs(tmp_path), claims)
     assert early.verdict == "holds" and "after 4 trials" in early.says
-    assert late.verdict == "fails" and late.against[0].value == pytest.approx(2.5 / 3, rel=0.01)
+    assert later.verdict == "fails" and later.against[0].value == pytest.approx(2.5 / 3, rel=0.01)
     assert beyond.verdict == "untested" and "no workload has runs of both with enough trials" in beyond.says
 
 

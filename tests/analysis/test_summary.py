@@ -61,9 +61,11 @@ def test_every_number_by_hand(tmp_path: Path) -> None:
     assert slow.seconds_to_target.by_seed == [pytest.approx(4 * 2.75), None]
     assert slow.area.by_seed == pytest.approx([(1 + 1 + 5 + 10) / 40, (2 + 4 + 4 + 4) / 40])
     assert slow.failures == {**dict.fromkeys(FAILURES, 0), "crash": 2, "invalid": 1}
-    spent = slow.seconds
-    assert (spent.propose, spent.train, spent.build, spent.run) == pytest.approx((4, 2, 8, 8)), "two workers share 16 s"
-    assert spent.total == pytest.approx(22)
+    slow_seconds = slow.seconds
+    assert (slow_seconds.propose, slow_seconds.train, slow_seconds.build, slow_seconds.run) == pytest.approx(
+        (4, 2, 8, 8)
+    ), "two workers share 16 s"
+    assert slow_seconds.total == pytest.approx(22)
 
 
 def test_the_median_counts_runs_that_never_reach_the_target(tmp_path: Path) -> None:
@@ -368,10 +370,10 @@ def test_the_order_of_seeds_changes_nothing(
 
 def test_the_optimum_of_a_complete_table_is_the_best_known(tmp_path: Path) -> None:
     """20 GFLOPS: no run found more than 10, which is half of it."""
-    how = {"optimum": 5e-5, "policy": Plugin("random")}
-    write(tmp_path, "random", 0, [5, 10, 1], **how)
+    options = {"optimum": 5e-5, "policy": Plugin("random")}
+    write(tmp_path, "random", 0, [5, 10, 1], **options)
     for seed in (1, 2, 3):
-        write(tmp_path, "random", seed, [1, 5, 5], **how)
+        write(tmp_path, "random", seed, [1, 5, 5], **options)
     write(tmp_path, "other", 0, [10, 1, 1], optimum=5e-5)
     item = only(tmp_path)
     assert item.best is not None and item.best.gflops == pytest.approx(20) and item.best.seconds == 5e-5

@@ -83,8 +83,11 @@ def area(configs: Order) -> float:
 def test_equal_strategies_rarely_get_a_verdict(strategies: int, seeds: int, measure: Callable[[Order], float]) -> None:
     random, number, alarms = np.random.default_rng(strategies * 100 + seeds), 300 if strategies == 2 else 100, 0
     for _ in range(number):
-        every = runs(random, seeds, [0.0] * strategies)
-        values = {str(i): {s: measure(run) for s, run in enumerate(runs_of_one)} for i, runs_of_one in enumerate(every)}
+        strategy_runs = runs(random, seeds, [0.0] * strategies)
+        values = {
+            str(i): {s: measure(run) for s, run in enumerate(runs_of_one)}
+            for i, runs_of_one in enumerate(strategy_runs)
+        }
         pairs = contrasts(values)
         alarms += any(contrast.significant for contrast in pairs)
         assert {c.test for c in pairs} == {

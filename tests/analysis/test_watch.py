@@ -90,9 +90,9 @@ def progress(server: WatchServer) -> str:
 
 def wait_for(server: WatchServer, condition: Callable[[], object]) -> None:
     """Ask for the progress, as a page does, until a condition holds."""
-    until = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < until, progress(server)
+        assert time.monotonic() < deadline, progress(server)
         progress(server)
         time.sleep(0.02)
 

@@ -60,8 +60,8 @@ def test_each_text_shows_the_best_program(real_log: Path, cuda_log: Path) -> Non
         "asm": ".globl\t__tvm_ffi_main",
     }
     assert set(expected) == set(TEXT_FORMS)
-    for what, some in expected.items():
-        assert some in program_text(best, what), what
+    for form, excerpt in expected.items():
+        assert excerpt in program_text(best, form), form
     assert "T.sblock(" not in program_text(best, "lowered") and "__tvm_ffi_main" in program_text(best, "lowered")
     with pytest.raises(SearchlabError, match="did you mean 'llvm'"):
         program_text(best, "lvm")

@@ -86,12 +86,12 @@ def test_only_tuned_functions_are_replaced_and_dlight_keeps_them(tmp_path: Path)
     scheduled = apply_history_best(module, write_log_of(tmp_path / "a.jsonl", "gemm:4x16x24:bias:relu"))
     assert scheduled_functions(scheduled) == {"fused_matmul_add_relu"}
     with resolve_target(HERE).tvm:
-        late = dl.ApplyDefaultSchedule(dl.cpu.GEMV())(scheduled)
-    assert structural_equal(late["fused_matmul_add_relu"], scheduled["fused_matmul_add_relu"])
-    again = apply_history_best(scheduled, write_log_of(tmp_path / "b.jsonl", "gemm:4x8x16:bias"))
-    assert len(scheduled_functions(again)) == 2
+        by_dlight = dl.ApplyDefaultSchedule(dl.cpu.GEMV())(scheduled)
+    assert structural_equal(by_dlight["fused_matmul_add_relu"], scheduled["fused_matmul_add_relu"])
+    by_both = apply_history_best(scheduled, write_log_of(tmp_path / "b.jsonl", "gemm:4x8x16:bias"))
+    assert len(scheduled_functions(by_both)) == 2
     arrays = draw_operands(module)
-    np.testing.assert_array_equal(run(again, *arrays), run(module, *arrays))
+    np.testing.assert_array_equal(run(by_both, *arrays), run(module, *arrays))
 
 
 def test_a_directory_of_logs_schedules_every_matching_function(tmp_path: Path) -> None:

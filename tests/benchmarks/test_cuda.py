@@ -118,10 +118,10 @@ def test_finished_parts_are_kept_and_others_repeated(tmp_path: Path, capsys: pyt
         raise ZeroDivisionError
 
     parts = [("late", late), ("broken", broken), ("defective", defective), ("fine", fine)]
-    for again in range(2):
+    for call in range(2):
         results, missing = cuda.run_parts(parts, tmp_path, math.inf)
         assert results == {"fine": {"value": 1}} and missing == ["late", "broken", "defective"]
-        assert ran == ["late", "broken", "defective", "fine", "late", "broken", "defective"][: 4 + 3 * again]
+        assert ran == ["late", "broken", "defective", "fine", "late", "broken", "defective"][: 4 + 3 * call]
     printed = capsys.readouterr().err
     assert "broken: the process died" in printed and "ZeroDivisionError" in printed
     assert cuda.run_parts([("other", fine)], tmp_path, time.monotonic() - 1) == ({}, ["other"])

@@ -380,8 +380,8 @@ def test_a_dry_run_says_what_would_be_run(study: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
     assert searchlab("run", study, cwd=tmp_path).returncode == 0
     study.write_text(STUDY.replace("trials = 20", "trials = 30"))
-    then = " ".join(searchlab("run", study, "--dry-run", cwd=tmp_path).stdout.split())
-    assert "4 runs, 0 of them complete in results/study; 40 trials are left: 0 s" in then
+    resumed_plan = " ".join(searchlab("run", study, "--dry-run", cwd=tmp_path).stdout.split())
+    assert "4 runs, 0 of them complete in results/study; 40 trials are left: 0 s" in resumed_plan
     study.write_text('contrasts = [["evolutionary", "random"]]' + STUDY)
     last = searchlab("run", study, "--dry-run", cwd=tmp_path).stdout
     assert "4 runs, 4 of them complete" in last and "to be tested: evolutionary against random. A signif" in last

@@ -48,12 +48,12 @@ def test_power_states_the_seeds_that_a_difference_needs(directory: Path) -> None
 
 def test_one_strategy_against_the_others(directory: Path) -> None:
     """Holm's correction covers only the pairs of that strategy."""
-    more = STUDY.replace('"random", ', '"random", "annealing", ')
-    (directory / "more.toml").write_text(more)
+    larger_study = STUDY.replace('"random", ', '"random", "annealing", ')
+    (directory / "more.toml").write_text(larger_study)
     assert searchlab("run", "more.toml", cwd=directory).returncode == 0
-    every = json.loads(searchlab("power", "more.toml", "--json", cwd=directory).stdout)
+    all_pairs = json.loads(searchlab("power", "more.toml", "--json", cwd=directory).stdout)
     plan = json.loads(searchlab("power", "more.toml", "--strategy", "evolutionary", "--json", cwd=directory).stdout)
-    assert len(every["needs"]) == 3 and len(plan["needs"]) == 2
+    assert len(all_pairs["needs"]) == 3 and len(plan["needs"]) == 2
     assert all("evolutionary" in (need["first"], need["second"]) for need in plan["needs"])
     wrong = searchlab("power", "more.toml", "--strategy", "evolutionry", cwd=directory)
     assert wrong.returncode == 2 and "did you mean 'evolutionary'" in wrong.stderr

@@ -109,7 +109,7 @@ def test_a_mutated_tile_has_moved_one_factor_between_two_levels(seed: int) -> No
     config = space.sample(rng)
     mutant = space.mutate_by_role(config, rng, {"tile": 1.0})
     (name,) = [name for name in config if config[name] != mutant[name]]
-    old, new = (np.array(each[name]) for each in (config, mutant))
+    old, new = (np.array(chosen_config[name]) for chosen_config in (config, mutant))
     assert name.startswith("tile") and np.count_nonzero(old != new) == 2 and old.prod() == new.prod()
 
 
@@ -117,11 +117,11 @@ def test_a_mutated_tile_has_moved_one_factor_between_two_levels(seed: int) -> No
 def test_mutation_by_role_reaches_every_config(kind: Callable[[], Space]) -> None:
     space, rng = kind(), np.random.default_rng(0)
     config = space.sample(rng)
-    met = {config}
+    reached = {config}
     for _ in range(20_000):
         config = space.mutate_by_role(config, rng, WEIGHTS)
-        met.add(config)
-    assert len(met) == space.size()
+        reached.add(config)
+    assert len(reached) == space.size()
 
 
 class Open(ProductSpace):

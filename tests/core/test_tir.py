@@ -195,14 +195,14 @@ def test_the_tolerance_is_that_of_a_product() -> None:
 def test_the_tolerance_admits_reordering_but_no_omitted_term(dtype: str) -> None:
     workload = from_primfunc(rows(1000, dtype))
     rtol, atol = workload.tolerance()
-    within = partial(np.allclose, rtol=rtol, atol=atol)
+    is_close = partial(np.allclose, rtol=rtol, atol=atol)
     for seed in range(100, 120):
         x = workload.inputs(seed)["x"]
         (exact,) = workload.reference({"x": x})
         for order in x, x[:, ::-1], np.random.default_rng(seed).permuted(x, axis=1):
-            assert within(np.cumsum(order, axis=1, dtype=dtype)[:, -1], exact)
+            assert is_close(np.cumsum(order, axis=1, dtype=dtype)[:, -1], exact)
         (short,) = from_primfunc(rows(1000, dtype, 999)).reference({"x": x})
-        assert not within(short, exact) or dtype == "float16"
+        assert not is_close(short, exact) or dtype == "float16"
 
 
 def test_integers_have_no_tolerance() -> None:

@@ -37,8 +37,8 @@ def data(n: int, d: int = 6, seed: int = 0) -> tuple[Any, Any, Any]:
     return features, scores, tasks(scores, 2)
 
 
-def tasks(scores: Any, of: int = 1) -> Any:
-    return np.sort(np.arange(len(scores)) % of)
+def tasks(scores: Any, count: int = 1) -> Any:
+    return np.sort(np.arange(len(scores)) % count)
 
 
 ANY_DATA = {
@@ -76,8 +76,8 @@ def test_any_data_gives_finite_scores(name: str, kind: str, groups: int, capfd: 
         predicted = model.predict(rows)
         assert predicted.shape == (len(rows),) and predicted.dtype == np.float64
         assert np.isfinite(predicted).all()
-    for now, then in zip(inputs, before, strict=True):
-        np.testing.assert_array_equal(now, then)
+    for value, original in zip(inputs, before, strict=True):
+        np.testing.assert_array_equal(value, original)
     assert capfd.readouterr() == ("", "")
 
 
@@ -113,12 +113,12 @@ def test_it_learns_more_than_guessing(name: str) -> None:
     trials = toys.trials_of(space.sample_new(np.random.default_rng(0), 500, ()), toys.smooth)
     truth = np.array([1e-3 / trial.cost for trial in trials[200:]])
     accuracy = {}
-    for which in (name, "random"):
-        bound = BoundCostModel(make(which), KnobFeatures(space))
+    for model_name in (name, "random"):
+        bound = BoundCostModel(make(model_name), KnobFeatures(space))
         bound.fit(trials[:200])
         predicted = bound.predict([trial.config for trial in trials[200:]])
-        accuracy[which] = pairwise_accuracy(predicted, truth)
-        if which == name:
+        accuracy[model_name] = pairwise_accuracy(predicted, truth)
+        if model_name == name:
             assert bound.rows is not None
             assert 0.3 < predicted.std() / bound.rows.scores.std() < 3
             assert abs(predicted.mean() - bound.rows.scores.mean()) < 0.15

@@ -55,8 +55,8 @@ def test_a_ranker_compares_within_a_task_alone(name: str) -> None:
     model.fit(features, scores, np.repeat([0, 1], 100))
     together.fit(features, scores, np.zeros(200, dtype=np.int64))
     point = np.column_stack([np.full(50, 0.5), np.repeat([0.0, 1.0], 25)])
-    apart, joined = (np.ptp(m.predict(point)) for m in (model, together))
-    assert apart < 0.05 < joined
+    separate, joined = (np.ptp(m.predict(point)) for m in (model, together))
+    assert separate < 0.05 < joined
     assert pairwise_accuracy(model.predict(features[:100]), scores[:100]) > 0.9
 
 

@@ -51,12 +51,12 @@ def test_predictions_equal_those_of_metaschedule() -> None:
 def test_the_number_of_stores_may_differ_from_that_in_training() -> None:
     features, scores = programs(300, 2)
     model = train(features, scores)
-    more, _ = programs(50, 2, seed=1)
-    wide = np.concatenate([more, np.full((50, 2 * WIDTH), np.nan)], axis=1)
-    np.testing.assert_array_equal(model.predict(wide), model.predict(more))
-    four = np.concatenate([more, more], axis=1)  # every store twice
-    np.testing.assert_allclose(model.predict(four), 2 * model.predict(more), rtol=1e-6)
-    assert np.corrcoef(model.predict(more), programs(50, 2, seed=1)[1])[0, 1] > 0.9
+    two_stores, _ = programs(50, 2, seed=1)
+    wide = np.concatenate([two_stores, np.full((50, 2 * WIDTH), np.nan)], axis=1)
+    np.testing.assert_array_equal(model.predict(wide), model.predict(two_stores))
+    four = np.concatenate([two_stores, two_stores], axis=1)  # every store twice
+    np.testing.assert_allclose(model.predict(four), 2 * model.predict(two_stores), rtol=1e-6)
+    assert np.corrcoef(model.predict(two_stores), programs(50, 2, seed=1)[1])[0, 1] > 0.9
 
 
 def test_a_failed_program_has_no_weight_and_a_missing_one_0() -> None:

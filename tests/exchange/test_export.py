@@ -51,8 +51,10 @@ def test_t4_results_conform_to_the_schema(tmp_path: Path) -> None:
         )
         times = [measurement["value"] for measurement in result["measurements"]]
         assert times == ([] if record.failure else [MS * record.measurement.cost])
-    met = {record.failure: result["invalidity"] for record, result in zip(log.records, content["results"], strict=True)}
-    assert met == {
+    invalidities = {
+        record.failure: result["invalidity"] for record, result in zip(log.records, content["results"], strict=True)
+    }
+    assert invalidities == {
         None: "correct",
         "invalid": "constraints",
         "build_error": "compile",
@@ -184,9 +186,9 @@ def test_optuna_loads_and_continues_a_study_of_every_log(file: str, tmp_path: Pa
             assert trial.user_attrs.get("seconds", []) == list(record.seconds)
             assert trial.datetime_complete is not None and trial.datetime_start is not None
             assert trial.datetime_complete.timestamp() == pytest.approx(record.time, abs=1e-3)
-            spent = (trial.datetime_complete - trial.datetime_start).total_seconds()
+            seconds = (trial.datetime_complete - trial.datetime_start).total_seconds()
             charged = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds
-            assert spent == pytest.approx(charged, abs=1e-5)
+            assert seconds == pytest.approx(charged, abs=1e-5)
         first = study.trials[0].distributions
         assert set(study.ask(first).params) == set(first)
 

@@ -510,15 +510,15 @@ def test_files_of_tophub_are_imported(name: str, workloads: list[str], tmp_path:
 
 @pytest.mark.parametrize("line_ending", ["\n", "\r\n"])
 def test_an_incomplete_last_record_is_omitted(tmp_path: Path, line_ending: str) -> None:
-    torn = tmp_path / "torn.log"
+    incomplete = tmp_path / "torn.log"
     text = AUTOTVM.read_text().replace("\n", line_ending)
-    torn.write_bytes(b"\xef\xbb\xbf" + text[: -len(text.splitlines()[-1]) // 2].encode())
+    incomplete.write_bytes(b"\xef\xbb\xbf" + text[: -len(text.splitlines()[-1]) // 2].encode())
     with pytest.warns(SearchlabWarning, match="line 5 is incomplete"):
-        log = import_one(torn, tmp_path / "a.jsonl")
+        log = import_one(incomplete, tmp_path / "a.jsonl")
     assert len(log.records) == 4
-    torn.write_bytes(torn.read_bytes() + b"\n")
+    incomplete.write_bytes(incomplete.read_bytes() + b"\n")
     with pytest.raises(SearchlabError, match="line 5 is damaged"):
-        import_one(torn, tmp_path / "b.jsonl")
+        import_one(incomplete, tmp_path / "b.jsonl")
 
 
 def test_many_binary_parameters_are_estimated() -> None:
@@ -527,5 +527,5 @@ def test_many_binary_parameters_are_estimated() -> None:
     parameters: dict[str, list[Value]] = {f"p{number}": [0, 1] for number in range(21)}
     configs = [dict(zip(parameters, row, strict=True)) for row in rng.integers(2, size=(500, 21)).tolist()]
     assert count_plausible(parameters, configs) == 1 << 21
-    only = [config for config in configs if config["p3"] <= config["p17"]]
-    assert count_plausible(parameters, only) == pytest.approx(3 << 19, rel=0.05)
+    legal = [config for config in configs if config["p3"] <= config["p17"]]
+    assert count_plausible(parameters, legal) == pytest.approx(3 << 19, rel=0.05)

@@ -99,8 +99,8 @@ def test_a_rate_that_no_float_can_be_is_none(tmp_path: Path) -> None:
 def test_real_files_of_both_formats_hold_the_same(tmp_path: Path) -> None:
     assert (detect(CACHE), detect(T4)) == ("kernel-tuner-cache", "kernel-tuner")
     from_cache, notes = import_table(CACHE, tmp_path / "cache.jsonl.gz")
-    from_t4, more = import_table(T4, tmp_path / "t4.jsonl", workload=KERNEL)
-    assert not notes and not more and len(from_cache.records) == from_cache.header.space_size == 152
+    from_t4, t4_notes = import_table(T4, tmp_path / "t4.jsonl", workload=KERNEL)
+    assert not notes and not t4_notes and len(from_cache.records) == from_cache.header.space_size == 152
     assert from_cache.header.workload == KERNEL
     assert [record.config for record in from_cache.records] == [record.config for record in from_t4.records]
     assert from_cache.costs.tolist() == pytest.approx(from_t4.costs.tolist(), rel=1e-12)
@@ -186,9 +186,9 @@ def test_an_exported_log_is_imported_into_its_own_space(tmp_path: Path) -> None:
 
 def test_the_first_of_two_measurements_counts(tmp_path: Path) -> None:
     result = {"configuration": {"x": 1}, "times": {"runtimes": [5.0]}, "invalidity": "correct", "correctness": 1}
-    again = {**result, "times": {"runtimes": [7.0]}}
+    second = {**result, "times": {"runtimes": [7.0]}}
     wrong = {**result, "configuration": {"x": 2}, "correctness": 0}
-    table, notes = import_table(write_json(tmp_path / "a.json", t4_of(result, again, wrong)), tmp_path / "a.jsonl")
+    table, notes = import_table(write_json(tmp_path / "a.json", t4_of(result, second, wrong)), tmp_path / "a.jsonl")
     assert [record.seconds for record in table.records] == [(5e-3,), ()] and "already been measured" in notes[0]
     assert table.records[1].failure == "wrong_answer" and table.unit == "runs/s"
 
@@ -317,9 +317,9 @@ def test_a_file_that_lists_a_part_of_its_space_is_noticed(tmp_path: Path) -> Non
     values = [1, 2, 4, 8]
     keys = list("abcdef")
     configs = [
-        dict(zip(keys, each, strict=True))
-        for each in itertools.product(values, repeat=len(keys))
-        if each[0] * each[1] <= 16 and each[2] % each[3] == 0 and each[3] * each[4] * each[5] <= 64
+        dict(zip(keys, row, strict=True))
+        for row in itertools.product(values, repeat=len(keys))
+        if row[0] * row[1] <= 16 and row[2] % row[3] == 0 and row[3] * row[4] * row[5] <= 64
     ]
     order = np.random.default_rng(0).permutation(len(configs)).tolist()
     for listed in (order, order[: len(order) // 2]):

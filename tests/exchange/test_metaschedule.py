@@ -62,11 +62,13 @@ def test_a_round_trip_loses_nothing_but_invalid_configs(space: str, workload: st
     log = write_log(tmp_path / "a.jsonl", space, workload)
     _, notes = export_logs([log.path], "metaschedule", tmp_path / "db")
     assert len(notes) == 1 and "1 trials" in notes[0]
-    (again,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
+    (reimported,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
     valid = [record for record in log.records if record.failure != "invalid"]
-    assert again.header == log.header
-    assert list(again.records) == [msgspec.structs.replace(trial, index=index) for index, trial in enumerate(valid)]
-    assert Result(again).best.config == Result(log).best.config
+    assert reimported.header == log.header
+    assert list(reimported.records) == [
+        msgspec.structs.replace(trial, index=index) for index, trial in enumerate(valid)
+    ]
+    assert Result(reimported).best.config == Result(log).best.config
 
 
 @pytest.mark.parametrize("workload", ["softmax:16x32", "batch-matmul:2x16x16x16", "tir"])
@@ -74,10 +76,10 @@ def test_workloads_of_plugins_make_the_round_trip(workload: str, tmp_path: Path)
     tir = from_primfunc(gemm(16, 16, 16).prim_func(), "matmul") if workload == "tir" else workload
     log = write_log(tmp_path / "a.jsonl", "sketch", tir, trials=4)
     export_logs([log.path], "metaschedule", tmp_path / "db")
-    (again,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
-    assert again.header == log.header and len(again.records) == 3
+    (reimported,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
+    assert reimported.header == log.header and len(reimported.records) == 3
     (rebuilt,) = import_logs(tmp_path / "db", tmp_path / "c.jsonl", space=Plugin("sketch"))
-    assert len(rebuilt.trials) == len(again.trials)
+    assert len(rebuilt.trials) == len(reimported.trials)
 
 
 def test_reading_a_note_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +143,8 @@ def test_a_database_that_tvm_pruned_is_still_read(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.jsonl", "knob-template")
     (tmp_path / "pruned").mkdir()
     database_of([log.path], tmp_path / "db").dump_pruned(JSONDatabase(work_dir=str(tmp_path / "pruned")))
-    (again,) = import_logs(tmp_path / "pruned", tmp_path / "b.jsonl")
-    assert [trial.config for trial in again.trials] == [Result(log).best.config]
+    (reimported,) = import_logs(tmp_path / "pruned", tmp_path / "b.jsonl")
+    assert [trial.config for trial in reimported.trials] == [Result(log).best.config]
 
 
 @pytest.mark.parametrize(
@@ -175,8 +177,8 @@ def test_trials_without_a_program_are_left_out_and_not_retried(tmp_path: Path) -
     log.write_text("\n".join([header, lines[0], *failed, ""]))
     _, (note,) = export_logs([log], "metaschedule", tmp_path / "db")
     assert "3 trials without a measured program were omitted" in note
-    (again,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
-    assert [record.config for record in again.records] == [{"fault": "none"}]
+    (reimported,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
+    assert [record.config for record in reimported.records] == [{"fault": "none"}]
 
 
 @pytest.mark.usefixtures("trusting")
@@ -232,11 +234,11 @@ def test_a_workload_is_recognised_without_a_note(workload: str, tmp_path: Path) 
         trace[0] = [instruction for instruction in trace[0] if instruction[2] != ["searchlab.trial"]]
         plain.append(msgspec.json.encode([index, [trace, *rest]]).decode())
     records.write_text("\n".join(plain))
-    (again,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
-    assert again.header.workload == workload and again.header.space.name == "metaschedule"
+    (reimported,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
+    assert reimported.header.workload == workload and reimported.header.space.name == "metaschedule"
     best = [record.measurement.cost for record in log.records if record.failure is None]
-    assert sorted(cost for cost in again.costs if cost < 1) == pytest.approx(sorted(best))
-    assert [record.failure for record in again.records].count("run_error") == 1
+    assert sorted(cost for cost in reimported.costs if cost < 1) == pytest.approx(sorted(best))
+    assert [record.failure for record in reimported.records].count("run_error") == 1
 
 
 @pytest.mark.parametrize("size", [0, 3000])

@@ -55,16 +55,16 @@ def test_it_moves_from_the_first_choices_along_knob_subsets() -> None:
     (first,) = policy.ask(8)
     assert tuple(first.values()) == (0, 0, 0)
     policy.tell(toys.trials_of([first], planted))
-    around = [tuple(config.values()) for config in policy.ask(8)]
-    assert around[:7] == [(1, 1, 1), (1, 1, 0), (1, 0, 1), (1, 0, 0), (0, 1, 1), (0, 1, 0), (0, 0, 1)]
-    assert around[7:] == [(2, 2, 2)], "then farther"
+    proposals = [tuple(config.values()) for config in policy.ask(8)]
+    assert proposals[:7] == [(1, 1, 1), (1, 1, 0), (1, 0, 1), (1, 0, 0), (0, 1, 1), (0, 1, 0), (0, 0, 1)]
+    assert proposals[7:] == [(2, 2, 2)], "then farther"
 
 
 def test_a_step_up_wraps_around_and_a_step_down_does_not() -> None:
     policy = Droplet(Valley(), seed=0, start=[15, 0, 7])
     policy.tell(toys.trials_of(policy.ask(8), planted))
-    around = {tuple(config.values()) for config in policy.ask(16)}
-    assert {(0, 1, 8), (14, 0, 6), (0, 0, 7)} <= around
+    proposals = {tuple(config.values()) for config in policy.ask(16)}
+    assert {(0, 1, 8), (14, 0, 6), (0, 0, 7)} <= proposals
 
 
 def repeats(config: Config, *seconds: float) -> Trial:
@@ -72,12 +72,12 @@ def repeats(config: Config, *seconds: float) -> Trial:
 
 
 def test_it_moves_where_the_difference_is_not_by_chance() -> None:
-    def moves(to: Trial, pvalue: float = 0.05) -> bool:
+    def moves(trial: Trial, pvalue: float = 0.05) -> bool:
         policy = Droplet(Valley(), seed=0, pvalue=pvalue)
         policy.tell([repeats(policy.ask(8)[0], 1.0, 1.1, 0.9, 1.05)])
         policy.ask(8)
-        policy.tell([to])
-        return policy._best == to.config
+        policy.tell([trial])
+        return policy._best == trial.config
 
     neighbour = Config({"a": 1, "b": 1, "c": 1})
     assert not moves(repeats(neighbour, 0.99, 1.09, 0.89, 1.04)), "faster, but within the noise"

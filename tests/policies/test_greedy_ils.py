@@ -67,8 +67,8 @@ def test_it_moves_at_the_first_improvement() -> None:
     third, _ = policy.ask(2)
     assert distance(first, third) == 1, "the second is not faster"
     policy.tell(toys.trials_of([third], lambda config: toys.successful_measurement(2.0)))
-    around = policy.ask(4)
-    assert all(distance(third, config) == 1 for config in around)
+    proposals = policy.ask(4)
+    assert all(distance(third, config) == 1 for config in proposals)
 
 
 def test_with_a_warm_start_it_begins_at_the_fastest() -> None:

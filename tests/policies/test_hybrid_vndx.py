@@ -65,10 +65,10 @@ def test_predictions_average_the_nearest() -> None:
     for cost, config in enumerate(configs):
         history.append(config, float(cost))
     for config in configs[::7]:
-        apart = [
+        differences = [
             sum(neighbour.get(name) != config.get(name) for name in {*neighbour, *config}) for neighbour in configs
         ]
-        nearest = sorted(range(40), key=lambda i: apart[i])[:5]
+        nearest = sorted(range(40), key=lambda i: differences[i])[:5]
         assert history.nearest(config, 5) == [float(i) for i in nearest]
 
 

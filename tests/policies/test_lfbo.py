@@ -124,8 +124,8 @@ def test_the_descent_ends_at_a_config_without_a_faster_neighbour() -> None:
     trials = toys.run(policy, toys.smooth, 120)
     assert len(trials) < 120, "it stops"
     fastest = min(trials, key=lambda trial: trial.cost)
-    around = set(policy._step_neighbours(fastest.config, np.random.default_rng(0)))
-    assert around <= policy.seen.keys()
+    neighbours = set(policy._step_neighbours(fastest.config, np.random.default_rng(0)))
+    assert neighbours <= policy.seen.keys()
     assert len(
         toys.run(
             Lfbo(toys.Small(), seed=0, n_startup=4, copies=1, neighbours=1, patience=0, polish=0), toys.smooth, 120

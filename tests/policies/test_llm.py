@@ -159,14 +159,14 @@ def test_after_useless_answers_the_batch_is_random(model: LanguageModel) -> None
 def test_a_run_is_resumed_and_repeated_without_network(
     name: str, model: LanguageModel, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uninterrupted, cut, again = (tmp_path / f"{stem}.jsonl" for stem in ("whole", "cut", "again"))
+    uninterrupted, shortened, repeated = (tmp_path / f"{stem}.jsonl" for stem in ("whole", "cut", "again"))
     policy = {"name": name, "options": {"model": "stub"} | ({"then": "evolutionary"} if name == "llm-seeded" else {})}
     run(uninterrupted, table, policy)
     count = len(model.requests)
     assert count == (3 if name == "llm" else 2)
     monkeypatch.delenv(chat.URL)
-    cut.write_bytes(uninterrupted.read_bytes()[:-700])
-    for log in (cut, again):
+    shortened.write_bytes(uninterrupted.read_bytes()[:-700])
+    for log in (shortened, repeated):
         run(log, table, policy)
         assert read_deterministic_part(log) == read_deterministic_part(uninterrupted)
     assert len(model.requests) == count

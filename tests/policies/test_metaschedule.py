@@ -131,8 +131,10 @@ def test_what_it_proposes_is_evolved_and_not_filled_up_at_random() -> None:
 
 
 def test_same_seed_same_proposals_and_another_seed_others() -> None:
-    first, again, other_seed = (toys.run(policy(sketch(), seed, population=12), tiles_cost, 24) for seed in (5, 5, 6))
-    assert first == again
+    first, repeated, other_seed = (
+        toys.run(policy(sketch(), seed, population=12), tiles_cost, 24) for seed in (5, 5, 6)
+    )
+    assert first == repeated
     assert first != other_seed
 
 

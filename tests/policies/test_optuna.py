@@ -134,13 +134,13 @@ def test_a_batch_is_not_copies_of_one_config(kind: type[OptunaPolicy]) -> None:
     policy = kind(toys.Large(), seed=0)
     policy.tell(toys.run(Random(toys.Large(), seed=1), toys.smooth, 32))
     batch = [tuple(policy.parameters.encode(config)[0].values()) for config in policy.ask(8)]
-    apart = [
+    distances = [
         sum(a != b for a, b in zip(proposal, two, strict=True))
         for proposal in batch
         for two in batch
         if proposal is not two
     ]
-    assert np.mean(apart) > 2
+    assert np.mean(distances) > 2
 
 
 @pytest.mark.parametrize("kind", [Tpe, Gp])
@@ -165,8 +165,8 @@ def test_generations_move_the_distribution() -> None:
     first = policy.ask(32)
     policy.tell(toys.trials_of(first, toys.smooth))
     toys.run(policy, toys.smooth, 96)
-    late = policy.ask(32)
-    assert np.median([toys.smooth(c).cost for c in late]) < 0.8 * np.median([toys.smooth(c).cost for c in first])
+    last_batch = policy.ask(32)
+    assert np.median([toys.smooth(c).cost for c in last_batch]) < 0.8 * np.median([toys.smooth(c).cost for c in first])
 
 
 def test_a_sequence_covers_each_knob_evenly() -> None:

@@ -84,8 +84,8 @@ def test_every_place_has_a_point_even_without_knobs() -> None:
 def test_it_covers_a_space_sooner_than_chance() -> None:
     """How many of the pairs of choices of two knobs are met by 64 configs: about 58 of 80 at most, 44 by chance."""
 
-    def met(policy: NeverTwice) -> int:
+    def covered_pairs(policy: NeverTwice) -> int:
         return len({(config["a"], config["b"]) for config in policy.ask(64)})
 
-    pairs = [[met(kind(Product(), seed=seed)) for seed in range(10)] for kind in (Qmc, Random)]
+    pairs = [[covered_pairs(kind(Product(), seed=seed)) for seed in range(10)] for kind in (Qmc, Random)]
     assert np.mean(pairs[0]) > np.mean(pairs[1])

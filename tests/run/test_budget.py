@@ -109,11 +109,11 @@ def test_a_run_resumes_from_any_line_of_its_log(table: Path, tmp_path: Path) -> 
     path = tmp_path / "whole.jsonl"
     run(table, path, stop_after=20)
     lines = path.read_bytes().splitlines(keepends=True)
-    cut = tmp_path / "cut.jsonl"
+    shortened = tmp_path / "cut.jsonl"
     for number in (1, 2, len(lines) - 2, len(lines) - 1):
-        cut.write_bytes(b"".join(lines[:number]) + lines[number][:9] if number < len(lines) else b"".join(lines))
-        run(table, cut, stop_after=20)
-        assert read_deterministic_part(cut) == read_deterministic_part(path)
+        shortened.write_bytes(b"".join(lines[:number]) + lines[number][:9] if number < len(lines) else b"".join(lines))
+        run(table, shortened, stop_after=20)
+        assert read_deterministic_part(shortened) == read_deterministic_part(path)
 
 
 def test_the_first_part_of_a_budget_that_is_spent_counts(table: Path, tmp_path: Path) -> None:

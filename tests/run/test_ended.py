@@ -65,8 +65,8 @@ def test_a_run_resumes_from_any_line_of_its_log(table: Path, tmp_path: Path) -> 
     run(table, tmp_path / "whole.jsonl")
     content = (tmp_path / "whole.jsonl").read_bytes()
     log = tmp_path / "cut.jsonl"
-    for cut in (len(content) // 3, len(content) - 60, len(content) - 5, len(content)):
-        log.write_bytes(content[:cut])
+    for size in (len(content) // 3, len(content) - 60, len(content) - 5, len(content)):
+        log.write_bytes(content[:size])
         run(table, log)
         assert read_deterministic_part(log) == read_deterministic_part(tmp_path / "whole.jsonl")
 

@@ -357,9 +357,9 @@ def test_a_table_of_a_function_is_resumed_and_searched(module: Callable[[str], N
     part = searchlab.build_table("python:objective:f", SPACE, tmp_path / "part.jsonl", **arguments, limit=3)
     assert len(part.trials) == 3
     table = searchlab.build_table("python:objective:f", SPACE, path, **arguments)
-    again = searchlab.build_table("python:objective:f", SPACE, path, **arguments)
+    rebuilt = searchlab.build_table("python:objective:f", SPACE, path, **arguments)
     assert len(table.trials) == table.log.header.space_size == 7
-    assert [trial.measurement for trial in again.trials] == [trial.measurement for trial in table.trials]
+    assert [trial.measurement for trial in rebuilt.trials] == [trial.measurement for trial in table.trials]
     del sys.modules["objective"]
     (tmp_path / "objective.py").write_text("raise SystemExit('imported')")
     measure = {"kind": "table", "path": str(path)}

@@ -112,9 +112,9 @@ def test_killed_at_random_moments(policy: str, tables: Path, server: subprocess.
             code = in_fork(
                 log, moments.uniform(len(complete_lines), len(complete_lines) + size / 8), moments.uniform(0, 0.001)
             )
-            now = log.read_bytes() if log.exists() else b""
-            assert now.startswith(complete_lines)  # nothing lost, nothing measured twice
-            complete_lines = now[: now.rfind(b"\n") + 1]
+            written = log.read_bytes() if log.exists() else b""
+            assert written.startswith(complete_lines)  # nothing lost, nothing measured twice
+            complete_lines = written[: written.rfind(b"\n") + 1]
             kills += code == -9
         assert read_deterministic_part(log) == read_deterministic_part(uninterrupted)
 

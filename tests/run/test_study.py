@@ -230,8 +230,8 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
         SearchlabError, match=r"its batch is 2, not 5; give that policy a new label, choose another dir"
     ):
         Study.from_dict({**base, "policies": [entry | {"batch": 5}]}, tmp_path).run(tmp_path / "out")
-    more = Study.from_dict({**base, "policies": [entry | {"trials": 24}]}, tmp_path).run(tmp_path / "out")
-    assert {len(result.trials) for result in more} == {24}
+    extended = Study.from_dict({**base, "policies": [entry | {"trials": 24}]}, tmp_path).run(tmp_path / "out")
+    assert {len(result.trials) for result in extended} == {24}
 
 
 @pytest.mark.parametrize(
@@ -350,9 +350,9 @@ def test_programs_measured_by_another_policy_are_reused(tmp_path: Path) -> None:
         assert programs[1][program].seconds == programs[0][program].seconds
         assert programs[1][program].build_seconds == programs[0][program].build_seconds > 0
     best = results[0].best
-    again = load_log(results[0].log.path).best
-    assert again == best and again.gflops == pytest.approx(2 * 16**3 / best.seconds / 1e9)
-    assert str(again.schedule().mod) == str(best.schedule().mod)
+    reloaded = load_log(results[0].log.path).best
+    assert reloaded == best and reloaded.gflops == pytest.approx(2 * 16**3 / best.seconds / 1e9)
+    assert str(reloaded.schedule().mod) == str(best.schedule().mod)
     frame = results[0].to_frame()
     assert len(frame) == 6 and frame["cost"].min() == best.seconds
     assert "config.tile_i" in frame and (np.diff(frame["best_gflops"]) >= 0).all()

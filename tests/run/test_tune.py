@@ -93,11 +93,11 @@ def test_the_default_space_has_programs(workload: str, space: str) -> None:
 def test_a_space_object_is_searched_for_its_own_target_only(tmp_path: Path, native: Target) -> None:
     space = GuidedGemm(gemm(64, 64, 64), native)
     table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", space, toys.smooth))}
-    how: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 1, "measure": table}
+    options: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 1, "measure": table}
     with pytest.raises(SearchlabError, match='the space is for the target .*, not for .*"arch": "sm_90"'):
-        tune(space.workload, space=space, target={"kind": "cuda", "arch": "sm_90"}, **how)
-    assert not how["log"].exists()
-    assert len(tune(space.workload, space=space, target=native, **how).trials) == 1
+        tune(space.workload, space=space, target={"kind": "cuda", "arch": "sm_90"}, **options)
+    assert not options["log"].exists()
+    assert len(tune(space.workload, space=space, target=native, **options).trials) == 1
 
 
 def test_a_space_given_as_made_is_the_same_again_from_the_log(tmp_path: Path, native: Target) -> None:
@@ -106,11 +106,11 @@ def test_a_space_given_as_made_is_the_same_again_from_the_log(tmp_path: Path, na
         GuidedGemm(gemm(64, 64, 64), native, variant=variant) for variant in ("packed", "micro-kernel")
     )
     table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", packed, toys.smooth))}
-    how: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 5, "measure": table}
-    result = tune(packed.workload, space=packed, **how)
-    assert str(load_log(how["log"]).best.schedule().trace) == str(result.best.schedule().trace)
+    options: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 5, "measure": table}
+    result = tune(packed.workload, space=packed, **options)
+    assert str(load_log(options["log"]).best.schedule().trace) == str(result.best.schedule().trace)
     with pytest.raises(SearchlabError, match="belongs to a different run"):
-        tune(micro_kernel.workload, space=micro_kernel, **how)
+        tune(micro_kernel.workload, space=micro_kernel, **options)
 
 
 SCRIPT = """

@@ -187,8 +187,8 @@ def test_a_warm_run_resumes(policy: str, table: Path, tmp_path: Path) -> None:
         run(table, tmp_path / "steps.jsonl", **(options | {"trials": trials}))
     assert read_deterministic_part(tmp_path / "steps.jsonl") == read_deterministic_part(uninterrupted)
     data = uninterrupted.read_bytes()
-    for cut in (len(data) // 3, len(data) - 5):
-        (tmp_path / "cut.jsonl").write_bytes(data[:cut])
+    for size in (len(data) // 3, len(data) - 5):
+        (tmp_path / "cut.jsonl").write_bytes(data[:size])
         run(table, tmp_path / "cut.jsonl", **options)
         assert read_deterministic_part(tmp_path / "cut.jsonl") == read_deterministic_part(uninterrupted)
 

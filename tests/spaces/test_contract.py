@@ -149,8 +149,8 @@ def test_one_config_is_one_program_and_its_trace_replays(name: str, workload: st
 
     space = space_of(name, workload, kind)
     assert space
-    again = cloudpickle.loads(cloudpickle.dumps(space))
-    assert again.fingerprint == space.fingerprint
+    copy = cloudpickle.loads(cloudpickle.dumps(space))
+    assert copy.fingerprint == space.fingerprint
     scheduled = 0
     for config in samples(space, 30):
         if scheduled == 3:
@@ -161,7 +161,7 @@ def test_one_config_is_one_program_and_its_trace_replays(name: str, workload: st
             assert str(error)
             continue
         scheduled += 1
-        assert structural_equal(schedule.mod, again.schedule(config).mod)
+        assert structural_equal(schedule.mod, copy.schedule(config).mod)
         if packed_arguments(schedule.mod):  # it is not a transformation of the workload's module
             continue
         fresh = Schedule(space.workload.module)

@@ -37,8 +37,8 @@ products = st.dictionaries(st.text("xyz", min_size=1, max_size=3), values, min_s
 @st.composite
 def listings(draw: st.DrawFn) -> tuple[dict[str, list[Any]], list[dict[str, Any]]]:
     parameters = draw(products)
-    every = [dict(zip(parameters, values, strict=True)) for values in itertools.product(*parameters.values())]
-    return parameters, draw(st.lists(st.sampled_from(every), min_size=1, unique_by=lambda c: tuple(c.items())))
+    configs = [dict(zip(parameters, values, strict=True)) for values in itertools.product(*parameters.values())]
+    return parameters, draw(st.lists(st.sampled_from(configs), min_size=1, unique_by=lambda c: tuple(c.items())))
 
 
 @given(listings())
@@ -68,8 +68,8 @@ def test_the_list_is_the_space(listing: tuple[dict[str, list[Any]], list[dict[st
         assert own_rng.random() == other_rng.random()
         if Config(expected) in listed:
             assert space.knobs(expected) == Space.knobs(space, expected)
-    again = cloudpickle.loads(cloudpickle.dumps(space))
-    assert again.fingerprint == space.fingerprint and list(again.enumerate()) == list(space.enumerate())
+    copy = cloudpickle.loads(cloudpickle.dumps(space))
+    assert copy.fingerprint == space.fingerprint and list(copy.enumerate()) == list(space.enumerate())
 
 
 def test_all_configs_are_equally_likely() -> None:

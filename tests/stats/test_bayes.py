@@ -33,8 +33,8 @@ def test_probabilities_equal_those_of_baycomp() -> None:
 def test_probabilities_sum_to_one_in_any_order(differences: list[float]) -> None:
     equivalence = bayesian_signed_rank(np.array(differences), draws=2000)
     assert sum(equivalence) == pytest.approx(1) and min(equivalence) >= 0
-    turned = bayesian_signed_rank(-np.array(differences), draws=2000)
-    assert turned == pytest.approx(equivalence[::-1], abs=0.002)
+    negated = bayesian_signed_rank(-np.array(differences), draws=2000)
+    assert negated == pytest.approx(equivalence[::-1], abs=0.002)
     shuffled = bayesian_signed_rank(np.array(differences[::-1]), draws=2000)
     assert shuffled == pytest.approx(equivalence, abs=0.08), "only the draws of the weights change places"
 

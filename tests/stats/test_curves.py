@@ -103,10 +103,10 @@ def test_bands_do_not_depend_on_the_order_of_seeds(runs: Floats, order: random.R
     elapsed = np.array([np.cumsum(1.0 + (np.arange(len(run)) + seed) % 3) for seed, run in enumerate(runs)])
     pairs = list(zip(curves, elapsed, strict=True))
     order.shuffle(pairs)
-    shuffled, then = np.array([curve for curve, _ in pairs]), np.array([seconds for _, seconds in pairs])
+    shuffled, shuffled_seconds = np.array([curve for curve, _ in pairs]), np.array([seconds for _, seconds in pairs])
     for band, shuffled_band in (
         (band_over_trials(curves), band_over_trials(shuffled)),
-        (band_over_seconds(curves, elapsed), band_over_seconds(shuffled, then)),
+        (band_over_seconds(curves, elapsed), band_over_seconds(shuffled, shuffled_seconds)),
     ):
         for field in ("x", "lower", "median", "upper"):
             np.testing.assert_array_equal(getattr(band, field), getattr(shuffled_band, field))

@@ -129,8 +129,8 @@ def test_members_of_a_cluster_tell_about_its_other_members() -> None:
     assert interval.lower is not None and interval.upper is not None
     half = (interval.upper - interval.lower) / 2
     assert 1.96 * np.sqrt(variance) < half < 2.4 * np.sqrt(variance)
-    lone = paired_difference(first, second, [*clusters[:-1], "e"])
-    assert lone.on_others.p is None and "1 ran on only one" in lone.on_others.difference.note
+    single_member = paired_difference(first, second, [*clusters[:-1], "e"])
+    assert single_member.on_others.p is None and "1 ran on only one" in single_member.on_others.difference.note
     assert paired_difference(first, second, [""] * len(clusters)) == without_clusters
 
 

@@ -119,7 +119,10 @@ def with_result(split: str, **changes: Any) -> Callable[[Members], None]:
 
 def with_runs(change: Callable[[tuple[Trajectory, ...]], Sequence[Trajectory]]) -> Callable[[Members], None]:
     def tables(before: dict[str, TableRuns]) -> dict[str, TableRuns]:
-        return {name: msgspec.structs.replace(on, runs=tuple(change(on.runs))) for name, on in before.items()}
+        return {
+            name: msgspec.structs.replace(runs_on_table, runs=tuple(change(runs_on_table.runs)))
+            for name, runs_on_table in before.items()
+        }
 
     return with_result("dev", tables=tables)
 

@@ -390,9 +390,9 @@ def test_a_policy_that_refuses_a_space_is_compared_elsewhere(sealed: Path, tmp_p
 def test_a_comparison_registered_after_its_runs_is_named(sealed: Path, tmp_path: Path) -> None:
     words = ("suite", "run", sealed, "--policy", "evolutionary", "--label", "mine", "--seeds", "2", "--out", tmp_path)
     assert searchlab(*words, "--against", "random").returncode == 0
-    again = searchlab(*words, "--against", "random,xgb")
-    assert again.returncode == 0, again.stderr
-    text = " ".join(again.stdout.split())
+    repeated = searchlab(*words, "--against", "random,xgb")
+    assert repeated.returncode == 0, repeated.stderr
+    text = " ".join(repeated.stdout.split())
     assert "began before the comparison with xgb was registered; use a different --out" in text
     assert "random (" in text and "xgb (" not in text.partition("By mean area")[0]
 
@@ -418,8 +418,8 @@ def test_a_report_compares_the_first_trials_of_runs(sealed: Path, tmp_path: Path
     suite = find_suite(sealed)
     complete = compare(suite, [], baselines(suite), [0])
     for trials in (5, "0.5 difficulty"):
-        cut = compare(suite, [], baselines(suite), [0], trials)
-        for workload, item in cut.items():
+        shortened = compare(suite, [], baselines(suite), [0], trials)
+        for workload, item in shortened.items():
             for run, original in zip(item.runs, complete[workload].runs, strict=True):
                 costs = read_log(suite.table(run.log.header.table).path).costs
                 limit = trials if isinstance(trials, int) else difficulty_trials(trials, costs)

@@ -95,8 +95,8 @@ def test_by_task_each_workload_is_left_out_with_all_of_its_logs(gemm_logs: Path)
     assert len(qualities) == 2 * 4 and {quality.quality.trials for quality in qualities} == {30}
     means = mean_quality(qualities)
     assert means["lightgbm"]["pairwise_accuracy"] > 0.7 > 0.6 > means["random"]["pairwise_accuracy"]
-    within = evaluate([gemm_logs / "0.jsonl"], [Plugin("lightgbm")], features="program")
-    assert within[0].quality.trials == 9
+    within_task = evaluate([gemm_logs / "0.jsonl"], [Plugin("lightgbm")], features="program")
+    assert within_task[0].quality.trials == 9
 
 
 @pytest.mark.parametrize(("features", "model"), [("per-store", "pack-sum"), ("itervar", "lightgbm")])

@@ -36,7 +36,7 @@ def near(log: Log) -> list[list[int]]:
 
 def test_local_optima_are_those_of_brute_force(log: Log, near: list[list[int]]) -> None:
     costs = log.costs
-    optima = [i for i, around in enumerate(near) if around and costs[i] <= costs[around].min()]
+    optima = [i for i, neighbours in enumerate(near) if neighbours and costs[i] <= costs[neighbours].min()]
     landscape = TableInfo(log).landscape
     assert landscape.local_optima == pytest.approx(len(optima) / len(costs)) and len(optima) > 10
     assert landscape.good_optima == pytest.approx(np.mean(costs[optima] <= costs.min() / 0.95))
@@ -45,13 +45,13 @@ def test_local_optima_are_those_of_brute_force(log: Log, near: list[list[int]]) 
 def test_the_autocorrelation_is_that_of_random_walks(log: Log, near: list[list[int]]) -> None:
     rng = np.random.default_rng(0)
     fitness = np.log(log.costs)
-    degrees = np.array([len(around) for around in near])
-    at = rng.choice(len(near), size=500, p=degrees / degrees.sum()).tolist()  # configs that many walks have reached
+    degrees = np.array([len(neighbours) for neighbours in near])
+    starts = rng.choice(len(near), size=500, p=degrees / degrees.sum()).tolist()  # configs that many walks have reached
     steps: list[tuple[int, int]] = []
     for _ in range(100):
-        then = [near[i][int(rng.integers(len(near[i])))] for i in at]
-        steps += zip(at, then, strict=True)
-        at = then
+        ends = [near[i][int(rng.integers(len(near[i])))] for i in starts]
+        steps += zip(starts, ends, strict=True)
+        starts = ends
     expected = np.corrcoef(fitness[np.array(steps).T])[0, 1]
     landscape = TableInfo(log).landscape
     assert landscape.distance == 1 and landscape.autocorrelation == pytest.approx(expected, abs=0.01)

@@ -76,8 +76,8 @@ def test_with_more_trials_it_goes_on(text: str, folder: Path, tmp_path: Path) ->
 
 def test_the_model_runs_the_tuned_function(text: str) -> None:
     functions = text[text.index("\nThe model's functions") :].partition("\n\n")[0]
-    went = dict(re.findall(r"^  (\S+) +(tuned|as it was)$", functions, re.MULTILINE))
-    assert went == {"matmul": "tuned", "add": "as it was", "relu": "as it was", "matmul1": "as it was"}
+    states = dict(re.findall(r"^  (\S+) +(tuned|as it was)$", functions, re.MULTILINE))
+    assert states == {"matmul": "tuned", "add": "as it was", "relu": "as it was", "matmul1": "as it was"}
     for title in ("as it was", "tuned"):
         assert re.search(rf"^The model {title}: \d+\.\d+ ms, and numpy's result$", text, re.MULTILINE)
 

@@ -70,7 +70,7 @@ LINES = ".mark-line.role-mark path"
 DRAWN_CHARTS = "[...document.querySelectorAll('[data-chart]')].filter(f => f.querySelector('.plot svg')).map(f => f.id)"
 
 
-def until(browser: Browser, condition: str) -> None:
+def wait_until(browser: Browser, condition: str) -> None:
     browser.run(f"new Promise(done => {{ const ask = () => {condition} ? done(0) : setTimeout(ask, 20); ask(); }})")
 
 
@@ -78,7 +78,7 @@ def see(browser: Browser, chart: str = "w0-convergence") -> None:
     """Scroll to a chart, and wait until it is drawn as the page's legend and selects say."""
     browser.see(f"#{chart}")
     figure = f"document.getElementById('{chart}')"
-    until(browser, f"near.has({figure}) && {figure}.drawn === state()")
+    wait_until(browser, f"near.has({figure}) && {figure}.drawn === state()")
 
 
 def lines(browser: Browser, chart: str = "w0-convergence") -> dict[str, float]:
@@ -124,7 +124,7 @@ def test_the_legend_of_a_chart_fades_a_strategy_everywhere(view: Browser) -> Non
     labels = "[...document.querySelectorAll('#w0-convergence .role-legend-label text')]"
     view.run(f"{labels}.find(text => text.textContent === 'random').setAttribute('id', 'entry')")
     view.click("#entry")
-    until(view, "!lit.has('random')")
+    wait_until(view, "!lit.has('random')")
     assert view.run("document.querySelector(\"[data-toggle='3']\").getAttribute('aria-pressed')") == "false"
     for chart in ("w0-convergence", "w1-convergence"):
         assert lines(view, chart)["random"] < 0.3 and lines(view, chart)["guided"] == 1
@@ -166,7 +166,7 @@ def test_highlighted_values_are_shown_where_the_mouse_is(view: Browser) -> None:
     view.click("[data-toggle='1']")
     see(view)
     view.hover("#w0-convergence .plot svg")
-    until(view, "document.querySelector('#vg-tooltip-element.visible')")
+    wait_until(view, "document.querySelector('#vg-tooltip-element.visible')")
     rows = dict(
         view.run(
             "[...document.querySelectorAll('#vg-tooltip-element tr')].map(r => [...r.cells].map(c => c.innerText))"
@@ -383,7 +383,7 @@ def test_another_reference_is_chosen_for_the_differences(view: Browser) -> None:
     assert view.run(f"document.querySelector('{select}').value") == "random"
     before = axis(view, "all-differences")
     view.choose(select, "guided")
-    until(view, f"document.querySelector('#all-differences svg').textContent !== {json.dumps(before)}")
+    wait_until(view, f"document.querySelector('#all-differences svg').textContent !== {json.dumps(before)}")
     assert "guided" not in view.run("document.querySelector('#all-differences .role-axis').parentElement.textContent")
     for chart in ("all-workloads", "all-budget", "w1-budget"):  # all charts follow
         see(view, chart)
@@ -398,7 +398,7 @@ def test_a_strategy_is_not_compared_with_itself(view: Browser) -> None:
     see(view, "all-differences")
     view.choose("#all-differences .vega-bind select", mine)
     see(view, "all-workloads")
-    until(view, f"document.querySelector('{reference}').value !== '{mine}'")
+    wait_until(view, f"document.querySelector('{reference}').value !== '{mine}'")
     assert view.run(f"document.querySelector('{strategy}').value") == mine != reference_value
     assert view.run("document.querySelectorAll('#all-workloads .mark-symbol.role-mark path').length") > 0
 
@@ -408,7 +408,7 @@ def test_a_dot_leads_to_the_charts_of_its_workload(view: Browser) -> None:
     dot = "#all-workloads .mark-symbol.role-mark path"
     described = view.run(f"document.querySelector('{dot}').getAttribute('aria-label')")
     view.click(dot)
-    until(view, "location.hash !== ''")
+    wait_until(view, "location.hash !== ''")
     workload = view.run("document.querySelector(`${location.hash} h2`).firstChild.textContent.trim()")
     assert f"workload: {workload};" in described + ";"
 
@@ -439,17 +439,19 @@ def test_links_open_the_workloads_of_a_large_page(browser: Browser, large: Path)
     assert browser.run(opened) == [] and browser.run("document.body.scrollHeight") < 5000
     browser.click("#toc a[href='#w3']")
     assert browser.run(opened) == ["w3"]
-    until(browser, "document.querySelector('#w3-convergence svg')")
-    until(browser, "(top => 0 <= top && top < 100)(document.getElementById('w3').getBoundingClientRect().top)")
+    wait_until(browser, "document.querySelector('#w3-convergence svg')")
+    wait_until(browser, "(top => 0 <= top && top < 100)(document.getElementById('w3').getBoundingClientRect().top)")
     assert lines(browser, "w3-convergence")
     browser.open("about:blank")
     browser.open(f"{large.resolve().as_uri()}#w5-ranking")
-    until(browser, "(top => 0 <= top && top < 200)(document.getElementById('w5-ranking').getBoundingClientRect().top)")
+    wait_until(
+        browser, "(top => 0 <= top && top < 200)(document.getElementById('w5-ranking').getBoundingClientRect().top)"
+    )
     browser.run("document.querySelector('#knobs a').click()")
-    until(browser, "document.querySelector('#w0-importances svg')")
-    until(browser, f"document.getElementById('w{LARGE - 1}-convergence').id in specifications")  # decompressed
+    wait_until(browser, "document.querySelector('#w0-importances svg')")
+    wait_until(browser, f"document.getElementById('w{LARGE - 1}-convergence').id in specifications")  # decompressed
     browser.run("window.dispatchEvent(new Event('beforeprint'))")
-    until(browser, "[...document.querySelectorAll('[data-chart]')].every(f => f.querySelector('svg'))")
+    wait_until(browser, "[...document.querySelectorAll('[data-chart]')].every(f => f.querySelector('svg'))")
     assert browser.messages == []
 
 
@@ -460,7 +462,7 @@ def test_at_most_six_strategies_are_highlighted(browser: Browser, large: Path) -
     assert pressed[:2] == ["mine", "random"] and len(pressed) == 6
     assert browser.run("document.querySelectorAll('#ranks tr.own').length") == 1
     browser.run("location.hash = '#w0'")
-    until(browser, "document.getElementById('w0-convergence')")
+    wait_until(browser, "document.getElementById('w0-convergence')")
     assert len(lines(browser)) == 12 and sum(opacity < 1 for opacity in lines(browser).values()) == 6
     wide = browser.run(
         f"[...document.querySelectorAll('#w0-convergence {LINES}')]"
@@ -485,7 +487,7 @@ def test_a_site_of_results_opens_from_a_web_server(browser: Browser, page: Path,
         browser.open(f"http://127.0.0.1:{server.server_port}/")
         for link in ("article h2 a", "a.open"):
             browser.open(browser.run(f"document.querySelector('{link}').href"))
-        until(browser, "document.getElementById('w0-convergence')")
+        wait_until(browser, "document.getElementById('w0-convergence')")
         assert set(lines(browser)) == set(NAMES)
         assert all(url.startswith(f"http://127.0.0.1:{server.server_port}/") for url in browser.requests)
         server.shutdown()
@@ -498,7 +500,7 @@ def test_the_page_can_be_printed(view: Browser) -> None:
     assert view.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert view.run("getComputedStyle(document.querySelector('#side')).position") == "static"
     view.run("window.dispatchEvent(new Event('beforeprint'))")
-    until(view, "[...document.querySelectorAll('figure[data-chart]')].every(f => f.drawn === state())")
+    wait_until(view, "[...document.querySelectorAll('figure[data-chart]')].every(f => f.drawn === state())")
     widths = view.run("[...document.querySelectorAll('figure .plot svg')].map(s => s.viewBox.baseVal.width)")
     assert {440, 660} <= set(widths) and max(widths) < 700, "so that letters are as large, whatever the window's width"
     view.run("window.dispatchEvent(new Event('afterprint'))")

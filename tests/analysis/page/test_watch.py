@@ -72,9 +72,9 @@ def running(tmp_path: Path) -> Iterator[tuple[Path, Event, Thread]]:
 
 
 def wait_for(browser: Browser, script: str, value: object) -> None:
-    until = time.monotonic() + 60
-    while (now := browser.run(script)) != value:
-        assert time.monotonic() < until, f"{script} is {now!r}, not {value!r}"
+    deadline = time.monotonic() + 60
+    while (value_now := browser.run(script)) != value:
+        assert time.monotonic() < deadline, f"{script} is {value_now!r}, not {value!r}"
         time.sleep(0.1)
 
 

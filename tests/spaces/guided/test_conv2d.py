@@ -98,13 +98,13 @@ def test_one_core_and_small_work_have_no_parallel_loop() -> None:
 @pytest.mark.parametrize("spelling", ["conv2d:1x13x11x37x13x3x3:p1:s2:bias:relu", "conv2d:2x14x14x64x32x1x1"])
 def test_trace_replays_on_a_fresh_schedule(spelling: str) -> None:
     space = GuidedConv2d(parse_workload(spelling), native(2))
-    again = cloudpickle.loads(cloudpickle.dumps(space))
+    copy = cloudpickle.loads(cloudpickle.dumps(space))
     for config in sample_lowerings(space):
         schedule = space.schedule(config)
         fresh = Schedule(space.workload.module)
         schedule.trace.apply_to_schedule(fresh, remove_postproc=False)
         assert structural_equal(schedule.mod, fresh.mod)
-        assert structural_equal(schedule.mod, again.schedule(config).mod)
+        assert structural_equal(schedule.mod, copy.schedule(config).mod)
 
 
 @pytest.mark.parametrize(

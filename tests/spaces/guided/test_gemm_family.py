@@ -42,7 +42,7 @@ def samples(space: GuidedGemm, count: int = 1) -> list[Config]:
     }
     configs = [space.sample(rng) for _ in range(count)]
     return [
-        Config({**config, **{name: some[int(rng.integers(len(some)))] for name, some in small.items()}})
+        Config({**config, **{name: choices[int(rng.integers(len(choices)))] for name, choices in small.items()}})
         for config in configs
     ]
 
@@ -177,9 +177,9 @@ def test_blocks_can_be_searched_too(algorithm: str, measurer: LocalMeasurer, nat
     assert [knob.name for knob in space.axes][2:] == ["mc", "nc", "kc"]
     assert [knob.choices[-1] for knob in space.axes][2:] == [70, 140, 129]
     assert all(space.config_at(space.index_of(config)) == config for config in samples(space, 20))
-    cut = {**space.config_at(0), **{knob.name: knob.choices[0] for knob in space.axes[2:]}}
-    uncut = {**cut, **{knob.name: knob.choices[-1] for knob in space.axes[2:]}}
-    assert not structural_equal(space.schedule(Config(cut)).mod, space.schedule(Config(uncut)).mod)
+    smallest = {**space.config_at(0), **{knob.name: knob.choices[0] for knob in space.axes[2:]}}
+    uncut = {**smallest, **{knob.name: knob.choices[-1] for knob in space.axes[2:]}}
+    assert not structural_equal(space.schedule(Config(smallest)).mod, space.schedule(Config(uncut)).mod)
     assert_right(measurer, space, 3)
 
 

@@ -144,8 +144,10 @@ def test_intervals_may_be_ordered_before_their_parts_exist() -> None:
 
     assert list(define_knob(define).choices) == [(0, 1, 2, 3), (0, 2, 1, 3)]
     assert list(define_knob(lambda cfg, loops: cfg.define_reorder("o", loops, "identity")).choices) == [(0, 1, 2)]
-    some = define_knob(lambda cfg, loops: cfg.define_reorder("o", loops, "candidate", candidate=[loops, loops[:0:-1]]))
-    assert list(some.choices) == [(0, 1, 2), (2, 1)]
+    candidates = define_knob(
+        lambda cfg, loops: cfg.define_reorder("o", loops, "candidate", candidate=[loops, loops[:0:-1]])
+    )
+    assert list(candidates.choices) == [(0, 1, 2), (2, 1)]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_interleaved_chains_are_one_order(policy: str, order: str) -> None:
     reordered = cfg.define_reorder("o", list(axes.values()), policy, spatial=[ys, xs], reduce=[ks])
     assert len(reordered) == len(axes)
     (perm,) = cfg.knobs["o"].choices
-    assert " ".join(list(axes)[at] for at in perm) == order  # type: ignore[union-attr]
+    assert " ".join(list(axes)[index] for index in perm) == order  # type: ignore[union-attr]
     assert str(cfg.knobs["o"]) == f"Reorder(policy={policy}) len=1"
 
 

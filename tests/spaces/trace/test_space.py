@@ -95,8 +95,8 @@ def test_the_function_is_run_only_for_choices_that_are_new(native: Target) -> No
     rng = np.random.default_rng(0)
     mutants = [space.mutate(space.sample(rng), rng) for _ in range(50)]
     assert runs == 0
-    again = pickle.loads(cloudpickle.dumps(Trace(gemm(16, 16, 16), native)))
-    assert again._choice_tree is Trace(gemm(16, 16, 16), native)._choice_tree is not space._choice_tree
+    copy = pickle.loads(cloudpickle.dumps(Trace(gemm(16, 16, 16), native)))
+    assert copy._choice_tree is Trace(gemm(16, 16, 16), native)._choice_tree is not space._choice_tree
     fresh, rng = Trace(gemm(16, 16, 16), native, function=dependent), np.random.default_rng(0)
     assert [fresh.mutate(fresh.sample(rng), rng) for _ in range(50)] == mutants
     with pytest.raises(InvalidConfig, match="'pick_2' cannot be 2"):
@@ -325,9 +325,9 @@ def test_same_choices_same_program_in_every_process(native: Target) -> None:
     space = Trace(parse_workload(PADDED), native)
     rng = np.random.default_rng(2)
     for config in (space.sample(rng) for _ in range(5)):
-        again = space.decide(lambda knob, config=config: config[knob.name])  # type: ignore[misc]
-        assert again == config and list(again) == list(config)
-        assert structural_equal(space.schedule(config).mod, space.schedule(again).mod)
+        repeated = space.decide(lambda knob, config=config: config[knob.name])  # type: ignore[misc]
+        assert repeated == config and list(repeated) == list(config)
+        assert structural_equal(space.schedule(config).mod, space.schedule(repeated).mod)
         assert Config({name: list(v) if isinstance(v, tuple) else v for name, v in config.items()}) in space
     assert len(fingerprints("searchlab_spaces.trace.space:Trace", PADDED)) == 1
 

@@ -93,9 +93,9 @@ class Browser:
             return result
 
     def _next(self) -> dict[str, Any]:
-        until = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while b"\0" not in self._rest:
-            if not select.select([self._read], [], [], max(0.0, until - time.monotonic()))[0]:
+            if not select.select([self._read], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 raise TimeoutError("the browser does not answer")
             data = os.read(self._read, 1 << 16)
             if not data:

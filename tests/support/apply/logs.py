@@ -67,8 +67,8 @@ def scale_times(log: Path, path: Path, seconds: float) -> Path:
     def scale_line(line: dict[str, Any]) -> dict[str, Any]:
         if "config" in line:
             return line | {"seconds": [item * seconds for item in line.get("seconds", ())]}
-        again = [item | {"seconds": [value * seconds for value in item["seconds"]]} for item in line["finalists"]]
-        return line | {"finalists": again}
+        finalists = [item | {"seconds": [value * seconds for value in item["seconds"]]} for item in line["finalists"]]
+        return line | {"finalists": finalists}
 
     first, *rest = log.read_text().splitlines()
     path.write_text("\n".join([first, *(json.dumps(scale_line(json.loads(line))) for line in rest)]) + "\n")
