@@ -123,12 +123,12 @@ def test_a_strategy_with_a_single_run_is_not_tested() -> None:
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=9), st.randoms(use_true_random=False)
 )
 def test_the_numbers_of_the_seeds_do_not_matter(pairs: list[tuple[int, int]], order: random.Random) -> None:
-    def compare(pairs: list[tuple[int, int]]) -> object:
+    def numbers_of(pairs: list[tuple[int, int]]) -> object:
         first, second = zip(*pairs, strict=True)
         (contrast,) = contrasts({"a": runs(*first), "b": runs(*second)})
         return contrast.test, contrast.effect, contrast.p, contrast.difference.value
 
-    assert compare(pairs) == compare(order.sample(pairs, len(pairs)))
+    assert numbers_of(pairs) == numbers_of(order.sample(pairs, len(pairs)))
 
 
 @pytest.mark.parametrize("strategies", range(2, 9))

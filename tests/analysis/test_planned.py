@@ -45,9 +45,9 @@ def test_only_the_policies_seeds_and_trials_of_the_plan_count(
 ) -> None:
     runs = [plan_of(path, tmp_path, *key, trials=4) for key, path in study.items() if key != ("b", 1)]
     write_plan(tmp_path, runs)
-    with pytest.warns(SearchlabWarning) as warnings:
+    with pytest.warns(SearchlabWarning) as caught:
         comparison = read_runs(tmp_path)
-    assert [str(warning.message).split(":")[0] for warning in warnings] == [
+    assert [str(warning.message).split(":")[0] for warning in caught] == [
         "logs of runs that are no longer part of the study are skipped",
         "some logs contain more trials than are now part of the study, which are skipped",
     ]

@@ -168,8 +168,8 @@ def test_shuffled_seeds_change_no_number() -> None:
     """Run and start stay together; which number the seed has does not matter."""
     blunt, sharp = runs(np.random.default_rng(5), 9, [0.0, 2.0])
     first = summary({"random": blunt, "sharp": sharp}).workloads[0]
-    order = random.Random(0).sample(range(9), 9)
-    second = summary({"random": [blunt[i] for i in order], "sharp": [sharp[i] for i in order]}).workloads[0]
+    seeds = random.Random(0).sample(range(9), 9)
+    second = summary({"random": [blunt[i] for i in seeds], "sharp": [sharp[i] for i in seeds]}).workloads[0]
     assert first.verdict == second.verdict
     assert first.contrasts == second.contrasts
     for row, shuffled_row in zip(first.strategies, second.strategies, strict=True):

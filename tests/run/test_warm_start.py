@@ -107,16 +107,16 @@ def test_another_space_trains_a_model_of_programs(table: Path, tmp_path: Path) -
 def test_a_model_of_another_workload_helps_from_the_start(features: type[Features], model: str, native: Target) -> None:
     """Real programs with a synthetic cost that depends on a feature of the program and of the knobs."""
     spaces = {n: KnobTemplate(parse_workload(f"gemm:{n}x32x32"), native) for n in (32, 64)}
-    configs = {n: space.sample_new(np.random.default_rng(0), 48, ()) for n, space in spaces.items()}
+    samples = {n: space.sample_new(np.random.default_rng(0), 48, ()) for n, space in spaces.items()}
 
     def cost(config: Any) -> Any:
         j, i = math.log2(config["tile_j"][-1]), math.log2(config["tile_i"][-1])
         return toys.successful_measurement(1e-3 * (1 + abs(j - 3) + 0.1 * i))
 
-    tasks = {n: toys.trials_of(configs[n], cost) for n in spaces}
+    tasks = {n: toys.trials_of(samples[n], cost) for n in spaces}
     bound = BoundCostModel(make_cost_model(Plugin(model), 0), features(spaces[64]))
-    bound.pretrain([OtherTask(spaces[32], configs[32], scores_of(tasks[32]))])
-    assert pairwise_accuracy(bound.predict(configs[64]), scores_of(tasks[64])) > 0.7
+    bound.pretrain([OtherTask(spaces[32], samples[32], scores_of(tasks[32]))])
+    assert pairwise_accuracy(bound.predict(samples[64]), scores_of(tasks[64])) > 0.7
 
 
 @pytest.mark.parametrize(("policy", "features"), [("xgb", "knob"), ("random", None)], ids=str)

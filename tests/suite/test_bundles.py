@@ -285,8 +285,8 @@ def test_a_policy_that_does_not_search_is_refused(
     constants = f"TABLE = {str(table.path)!r}\nBEST = {best!r}\n"
     (tmp_path / "package" / "hill_climb.py").write_text(constants + HEAD + body)
     follow([words for words in COMMANDS if words[-1] == "dev"], sealed, tmp_path / "package")
-    submission = submit(tmp_path / "package", tmp_path / "bad.zip", str(sealed))
-    verification = verify_trusting(submission.path, sealed)[1]
+    submitted = submit(tmp_path / "package", tmp_path / "bad.zip", str(sealed))
+    verification = verify_trusting(submitted.path, sealed)[1]
     if any("Landlock" in limit for limit in verification.unchecked) and body == READS_OR_REMEMBERS:
         pytest.skip("without Landlock, the policy can read the table")
     problems = verification.problems
