@@ -72,7 +72,12 @@ def test_compressed_logs_stay_part_of_the_study(study: dict[tuple[str, int], Pat
 
 
 def test_a_budget_cuts_where_the_run_would_have_ended(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
-    budgets = {("a", 0): {"seconds": 2.5}, ("a", 1): {"stop_after": 3}, ("b", 0): {}, ("b", 1): {"trials": 8}}
+    budgets: dict[tuple[str, int], dict[str, Any]] = {
+        ("a", 0): {"seconds": 2.5},
+        ("a", 1): {"stop_after": 3},
+        ("b", 0): {},
+        ("b", 1): {"trials": 8},
+    }
     write_plan(tmp_path, [plan_of(study[key], tmp_path, *key, **budget) for key, budget in budgets.items()])
     with pytest.warns(SearchlabWarning, match="2 logs, such as"):
         (item,) = summarize(read_runs(tmp_path)).workloads
@@ -89,7 +94,7 @@ def test_a_limit_in_seconds_that_no_run_reached_does_not_count(
     study: dict[tuple[str, int], Path], tmp_path: Path
 ) -> None:
     for seconds, trials, unit in ((1e6, 8, "trials"), (2.5, 8, "seconds"), (1e6, UNLIMITED, "seconds")):
-        limits = {"seconds": seconds, "trials": trials}
+        limits: dict[str, Any] = {"seconds": seconds, "trials": trials}
         write_plan(tmp_path, [plan_of(path, tmp_path, *key, **limits) for key, path in study.items()])
         with warnings.catch_warnings(action="ignore"):  # of trials that are no longer part of the study
             assert {item.by for item in read_runs(tmp_path).values()} == {unit}

@@ -28,8 +28,14 @@ CHARTS = (
     "convergence-seconds",
     "differences",
     "budget",
+    "importances",
+    "pairs",
+    "trials",
+    "trials-failed",
+    "trials-slow",
+    "values",
+    "values-tile",
 )
-CHARTS += ("importances", "pairs", "trials", "trials-failed", "trials-slow", "values", "values-tile")
 FILES = ["contrasts.csv.gz", "importances.csv", "programs.csv.gz", "report.html", "runs.csv.gz", "summary.csv"]
 FILES += ["summary.json"]
 

@@ -48,7 +48,7 @@ def assert_checks_pass(checks: list[Check], everywhere: bool = True) -> None:
 
 
 def checks_of_policy(name: str) -> list[Check]:
-    where = {"space": "sketch", "workload": "gemm:64x64x64"} if name in IN_SKETCH else {}
+    where: dict[str, Any] = {"space": "sketch", "workload": "gemm:64x64x64"} if name in IN_SKETCH else {}
     cost_model = {"name": "xgboost", "options": {"rounds": 20}}
     policy = {"name": name, "options": OPTIONS.get(name, {})}
     return policy_checks(policy, cost_model=cost_model, features="knob", **where)

@@ -37,7 +37,7 @@ def logs(tmp_path: Path) -> Path:
     directory = tmp_path / "logs"
     for strategy in ("random", "b"):
         for seed in range(4):
-            values = [1.0, "crash", 2.0 + seed, 3.0][: 4 - (seed == 3)]
+            values: list[float | str] = [1.0, "crash", 2.0 + seed, 3.0][: 4 - (seed == 3)]
             write(directory / strategy, strategy, seed, values, shared=["x", "y"], ended=seed == 3)
     write(directory, "none", 0, [])
     return directory

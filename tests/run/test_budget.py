@@ -42,7 +42,7 @@ def table(tmp_path: Path) -> Path:
 
 def run(table: Path, log: Path, **changes: Any) -> Log:
     """Return the log of a run over the toy table, where each trial is charged 5 s plus the time of the policy."""
-    settings = {"policy": "random", "batch": BATCH, "seed": 0} | changes
+    settings: dict[str, Any] = {"policy": "random", "batch": BATCH, "seed": 0} | changes
     tune(toys.WORKLOAD, space=toys.Small(), log=log, measure={"kind": "table", "path": str(table)}, **settings)
     return read_log(log)
 

@@ -64,7 +64,7 @@ def test_a_run_continues_from_its_log(tmp_path: Path, one_by_one: dict[str, Any]
     absent.unlink()
     before = complete.stat().st_mtime_ns
     replayed: list[bool] = []
-    selected = {"local": {"name": "local", "options": {"jobs": 2}}, "elsewhere": Elsewhere()}[executor]
+    selected: Any = {"local": {"name": "local", "options": {"jobs": 2}}, "elsewhere": Elsewhere()}[executor]
     table_study(tmp_path).run(
         out, lambda run, *_: lambda trial, old: replayed.append(old) if run.log == cut else None, executor=selected
     )

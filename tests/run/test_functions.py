@@ -455,7 +455,7 @@ def parabola(config: dict[str, Any]) -> float:
     return float(config["x"] ** 2 - 4)  # negative, zero or positive
 
 
-NUMBERS = {"space": {"x": range(-3, 4)}, "policy": "grid", "progress": False}
+NUMBERS: dict[str, Any] = {"space": {"x": range(-3, 4)}, "policy": "grid", "progress": False}
 
 
 def test_any_number_is_minimised_or_maximised(tmp_path: Path) -> None:

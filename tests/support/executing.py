@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
@@ -82,10 +82,10 @@ class Refuses(RunExecutor):
     def __init__(self) -> None:
         self.running = self.most = 0
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Sequence[RunOutcome]]:
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         self.running += 1
         self.most = max(self.most, self.running)
-        future: Future[Sequence[RunOutcome]] = Future()
+        future: Future[Any] = Future()
 
         def end() -> None:
             self.running -= 1

@@ -67,10 +67,11 @@ def write_table(path: Path, space: Space, cost: Cost, *, counted: bool = False) 
 def read_deterministic_part(log: Path) -> list[dict[str, Any]]:
     """Return the contents of a log except for clock times and the policy's seconds."""
     timing = {"propose_seconds", "train_seconds", "predict_seconds", "feature_seconds", "time", "created"}
-    return json.loads(
+    lines: list[dict[str, Any]] = json.loads(
         f"[{','.join(log.read_text().splitlines())}]",
-        object_hook=lambda problems: {k: v for k, v in problems.items() if k not in timing},
+        object_hook=lambda fields: {key: value for key, value in fields.items() if key not in timing},
     )
+    return lines
 
 
 def write_run(path: Path, space: Space, cost: Cost, first: int, count: int, **header: Any) -> Path:

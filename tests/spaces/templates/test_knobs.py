@@ -22,7 +22,7 @@ extents = st.integers(1, 600)
 parts = st.integers(1, 4)
 
 
-def define_knob(define: Callable[[TemplateConfig, list[Any]], None], m: int = 12) -> TemplateKnob:
+def define_knob(define: Callable[[TemplateConfig, list[Any]], object], m: int = 12) -> TemplateKnob:
     """The one knob that ``define`` makes of the loops of a GEMM of m x 8 x 6."""
     sch = Schedule(gemm(m, 8, 6).module)
     cfg = TemplateConfig(sch)
