@@ -37,7 +37,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
-from timing import in_process, leave_folder
+from timing import leave_folder, run_worker
 
 import searchlab
 from searchlab.errors import InvalidConfig, SearchlabError, first_line
@@ -216,7 +216,7 @@ def search(space: str, workload: str, options: argparse.Namespace, end: float) -
 def run_timing(task: dict[str, Any], end: float) -> dict[str, Any]:
     """Return cuda_timing.py's result for ``task``. It runs in a separate process, because a kernel may crash it."""
     try:
-        return in_process(str(HERE / "cuda_timing.py"), {**task, "threads": available_cores()}, seconds_left(end))
+        return run_worker(str(HERE / "cuda_timing.py"), {**task, "threads": available_cores()}, seconds_left(end))
     except subprocess.TimeoutExpired:
         raise TimeOver from None
     except subprocess.CalledProcessError as error:
@@ -280,7 +280,7 @@ def table(results: dict[str, Any], missing: Sequence[str]) -> str:
     if comparisons:
         heads = ("workload", "side", "ms (quartiles)", "GFLOPS", "ratio", "aim", "failures")
         lines += ["", "ratio: time of the library / time of the side", ""]
-        lines += aligned([heads, *(row for result in comparisons for row in rows(result))])
+        lines += align([heads, *(row for result in comparisons for row in rows(result))])
     for result in comparisons:
         problems = {**result["problems"]}
         for outcome in result["searches"]:
@@ -310,7 +310,7 @@ def rows(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         yield result["workload"], side, ms, gflops, ratio, aim, failed or "-"
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+def align(lines: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 

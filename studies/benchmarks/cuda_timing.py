@@ -88,7 +88,7 @@ class CudaRuntime:
         return milliseconds.value
 
 
-def in_turn(sides: Mapping[str, Run], runtime: CudaRuntime, rounds: int) -> dict[str, list[float]]:
+def time_in_turns(sides: Mapping[str, Run], runtime: CudaRuntime, rounds: int) -> dict[str, list[float]]:
     """Return each side's milliseconds in each round, as medians of readings. Rounds start with different sides."""
     names = list(sides)
     counts = {}
@@ -194,7 +194,7 @@ def compare(task: Mapping[str, Any], runtime: CudaRuntime) -> dict[str, Any]:
             library = library_sides(workload)
         except Exception as error:
             problems["library"] = f"{type(error).__name__}: {first_line(error)}"
-    times = in_turn({**sides, **library}, runtime, task["rounds"])
+    times = time_in_turns({**sides, **library}, runtime, task["rounds"])
     return {"rows": rows_of(workload, times, set(library)), "problems": problems}
 
 

@@ -56,7 +56,7 @@ def study_file(folder: Path, runs: int, trials: int, policies: Sequence[str]) ->
 
 
 @contextmanager
-def killing(kill_seconds: float, out: Path) -> Iterator[list[int]]:
+def kill_workers(kill_seconds: float, out: Path) -> Iterator[list[int]]:
     """Within this context, kill a worker process every few seconds. Yields the list of killed processes.
 
     The first one is killed once the directory ``out`` contains a log, because a cluster does not start without workers.
@@ -110,7 +110,7 @@ def ways(path: Path, jobs: int, kill_seconds: float) -> dict[str, Callable[[Path
 
     def study_runner(executor: dict[str, Any] | None, kill: bool = False) -> Callable[[Path], int]:
         def run(out: Path) -> int:
-            context: AbstractContextManager[list[int]] = killing(kill_seconds, out) if kill else nullcontext([])
+            context: AbstractContextManager[list[int]] = kill_workers(kill_seconds, out) if kill else nullcontext([])
             with context as killed:
                 Study.load(path).run(out, executor=executor, progress=False)
             return len(killed)

@@ -110,14 +110,14 @@ class Reader:
 
 def log(path: Path) -> None:
     """Read a log with every function that accepts logs from untrusted sources."""
-    refused(read_header, path)
-    refused(check_log, path)
+    call_reader(read_header, path)
+    call_reader(check_log, path)
     content = read_log(path)
     result = searchlab.load_log(path)
     describe_reliability(content)
     info_table(TableInfo(content))
     result.to_frame()
-    refused(lambda: result.best)
+    call_reader(lambda: result.best)
     if len(content.records) < 100:
         summarize(read_runs(path))
 
@@ -125,8 +125,8 @@ def log(path: Path) -> None:
 def table(path: Path) -> None:
     """Read a log as a table."""
     settings = TableSettings(str(path))
-    refused(settings.default_target)
-    refused(settings.measurable)
+    call_reader(settings.default_target)
+    call_reader(settings.measurable)
     header = read_header(path)
     with TableMeasurer(TableSettings(str(path), missing="nearest")) as measurer:
         # Only these attributes of the space are used.
@@ -134,7 +134,7 @@ def table(path: Path) -> None:
         measurer.all_costs(of_log)
 
 
-def refused(read: Callable[..., object], *arguments: object) -> None:
+def call_reader(read: Callable[..., object], *arguments: object) -> None:
     """Call ``read``, which may raise SearchlabError."""
     try:
         read(*arguments)
@@ -155,8 +155,8 @@ def suite(path: Path) -> None:
     """Read a suite, its cards and its baselines, and verify it."""
     content = find_suite(path)
     for table in content.tables:
-        refused(lambda table=table: TableCard(RecordedTable(table)).text())
-    refused(baselines, content)
+        call_reader(lambda table=table: TableCard(RecordedTable(table)).text())
+    call_reader(baselines, content)
     verify_suite(content, lambda text, problems: None, seconds=0)
 
 
@@ -228,7 +228,7 @@ def cut(data: bytes, rng: random.Random) -> bytes:
     return data[:start] + (data[min(end, start + 100) :] if rng.random() < 0.7 else b"")
 
 
-def again(data: bytes, rng: random.Random) -> bytes:
+def duplicate(data: bytes, rng: random.Random) -> bytes:
     """Duplicate a span."""
     start, end = sorted(rng.randrange(len(data) + 1) for _ in range(2))
     return data[:end] + data[start : min(end, start + 1000)] + data[end:]
@@ -290,7 +290,7 @@ def version(data: bytes, rng: random.Random) -> bytes:
     return data[:at] + rng.choice((b'{"kind":"later","x":1}\n', b'{"kind":"changed","trials":0}\n')) + data[at:]
 
 
-CHANGES = (flip, insert, cut, again, lines, value, value, value, value, wrap, version)
+CHANGES = (flip, insert, cut, duplicate, lines, value, value, value, value, wrap, version)
 
 
 def monsters(data: bytes, megabytes: int) -> Iterator[bytes]:
@@ -340,7 +340,7 @@ def find_problem(read: Callable[[Path], object], path: Path, seconds: float) -> 
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # numpy's would go to standard error
             warnings.simplefilter("ignore", SearchlabWarning)
-            refused(read, path)
+            call_reader(read, path)
     except Exception:
         problem = traceback.format_exc(limit=-6)
     elapsed = time.perf_counter() - start
@@ -374,7 +374,7 @@ def fuzz(name: str, inputs: int, rng: random.Random, megabytes: int, keep: Path 
 
     for seed in reader.seeds:  # intact files first, because they import what reading requires
         with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
-            refused(reader.read, put(seed, Path(scratch), bytes, rng))
+            call_reader(reader.read, put(seed, Path(scratch), bytes, rng))
     memory_before = process.memory_info().rss
     for number in range(inputs):
         try_input(str(number), rng.choice(reader.seeds), lambda data: mutate(data, rng), SECONDS)

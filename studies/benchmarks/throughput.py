@@ -58,7 +58,7 @@ def batches(configs: Sequence[Config], size: int) -> Iterator[Sequence[Config]]:
         yield configs[start : start + size]
 
 
-def floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, float]:
+def measure_floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, float]:
     runner = Runner(space.workload, EQUAL, device_of("llvm"))
     inputs = runner.inputs[id(runner.cases.timed)]
     to_objects(compile_program(space.schedule(configs[0]).mod, space.target))  # warm-up
@@ -149,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     space = SPACES.make(Plugin("sketch"), parse_workload(options.workload), resolve_target("native"))
     configs = sample_different(space, options.candidates, options.seed)
     sides: dict[str, Callable[[], dict[str, float]]] = {
-        "floor": lambda: floor(space, configs, cores),
+        "floor": lambda: measure_floor(space, configs, cores),
         **{
             name: lambda settings=settings: searchlab_side(settings, space, configs, options.batch, cores)  # type: ignore[misc]
             for name, settings in SETTINGS.items()

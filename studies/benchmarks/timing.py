@@ -177,7 +177,7 @@ def environment(threads: int, isa: str | None = None) -> dict[str, str]:
     return {**inherited, **forced, **KEPT_MEMORY, **dict.fromkeys(THREADS, str(threads))}
 
 
-def in_process(script: str, task: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
+def run_worker(script: str, task: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
     """Return the last line of JSON that ``script --worker task`` prints, in a process with ``task["threads"]`` threads.
 
     With ``task["isa"]``, libraries use kernels for this instruction set.

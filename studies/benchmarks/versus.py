@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 from peers import require
-from timing import ISAS, SpaceSpec, arguments, build, common_options, in_process, resnet50, search
+from timing import ISAS, SpaceSpec, arguments, build, common_options, resnet50, run_worker, search
 from turns import Side, SideProcess, compare, serve
 
 from searchlab.errors import SearchlabError
@@ -134,7 +134,7 @@ class Benchmark:
         """Run a search, time its best program and the peers in turn, and return the table's row."""
         task = {"workload": name, "threads": threads, "weights": options.weights}
         task |= {"isa": options.isa} if options.isa else {}
-        search_result = in_process(self.script, {**task, "trials": options.trials, "seed": options.seed})
+        search_result = run_worker(self.script, {**task, "trials": options.trials, "seed": options.seed})
         with ExitStack() as stack:
             own, *peer_sides = (
                 stack.enter_context(SideProcess(self.script, {**task, **side}))

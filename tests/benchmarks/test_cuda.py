@@ -84,7 +84,7 @@ def test_an_error_of_cuda_is_raised_with_its_function_and_number() -> None:
 def test_sides_are_compared_with_the_fastest_library_kernel() -> None:
     library = FakeLibrary()
     sides = {"sketch": library.side(4.0), "cuDNN": library.side(3.0), "cuDNN fused": library.side(2.0)}
-    times = cuda_timing.in_turn(sides, cuda_timing.CudaRuntime(1 << 20, library), rounds=4)
+    times = cuda_timing.time_in_turns(sides, cuda_timing.CudaRuntime(1 << 20, library), rounds=4)
     assert times == {"sketch": [4.0] * 4, "cuDNN": [3.0] * 4, "cuDNN fused": [2.0] * 4}
     workload = parse_workload("conv2d:1x7x7x512x512x3x3:p1")
     rows = {row["side"]: row for row in cuda_timing.rows_of(workload, times, {"cuDNN", "cuDNN fused"})}

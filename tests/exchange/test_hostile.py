@@ -39,7 +39,7 @@ def assert_refused(path: Path, why: str, **options: Any) -> None:
     assert not out.exists()
 
 
-def second(source: Path, path: Path, change: Callable[[Any], Any]) -> Path:
+def rewrite_second_line(source: Path, path: Path, change: Callable[[Any], Any]) -> Path:
     """Write ``source`` with its second line changed."""
     lines = source.read_text().splitlines()
     changed = change(json.loads(lines[1]))
@@ -88,18 +88,20 @@ AUTOTVM_CHANGES = [
 
 @pytest.mark.parametrize(("change", "why"), AUTOTVM_CHANGES)
 def test_a_hostile_log_of_autotvm_is_refused(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
-    assert_refused(second(AUTOTVM, tmp_path / "a.log", change), why)
+    assert_refused(rewrite_second_line(AUTOTVM, tmp_path / "a.log", change), why)
 
 
 def test_a_log_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
-    path = second(AUTOTVM, tmp_path / "records.log", set_item("config", "entity", 0, 0, "x" * 10_000))
+    path = rewrite_second_line(AUTOTVM, tmp_path / "records.log", set_item("config", "entity", 0, 0, "x" * 10_000))
     assert_refused(path, "records.log cannot be imported: its log could not be read again: .* length <= 4000")
 
 
 def test_pickled_logs_of_autotvm_are_not_read(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     bomb = base64.b64encode(pickle.dumps(Bomb(ran))).decode()
-    assert_refused(second(AUTOTVM, tmp_path / "a.log", lambda r: "\t".join([bomb] * 4)), "line 2 is damaged.*pickled")
+    assert_refused(
+        rewrite_second_line(AUTOTVM, tmp_path / "a.log", lambda r: "\t".join([bomb] * 4)), "line 2 is damaged.*pickled"
+    )
     assert not ran.exists()
 
 
@@ -118,7 +120,7 @@ def test_pickled_logs_of_autotvm_are_not_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_hostile_log_of_ansor_is_refused(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
-    assert_refused(second(ANSOR, tmp_path / "a.json", change), why)
+    assert_refused(rewrite_second_line(ANSOR, tmp_path / "a.json", change), why)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_a_hostile_log_of_ansor_is_refused(change: Callable[[Any], Any], why: st
 )
 def test_a_hostile_database_of_metaschedule_is_refused(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
-    second(DATABASE / RECORDS, tmp_path / RECORDS, change)
+    rewrite_second_line(DATABASE / RECORDS, tmp_path / RECORDS, change)
     assert_refused(tmp_path, why)
 
 
@@ -152,7 +154,7 @@ def test_a_hostile_database_of_metaschedule_is_refused(change: Callable[[Any], A
 )
 def test_a_trace_that_tvm_refuses_is_left_out(instruction: list[Any], tmp_path: Path) -> None:
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
-    second(DATABASE / RECORDS, tmp_path / RECORDS, set_item(1, 0, 0, 4, instruction))
+    rewrite_second_line(DATABASE / RECORDS, tmp_path / RECORDS, set_item(1, 0, 0, 4, instruction))
     (imported,), _ = import_file(tmp_path, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
     assert imported.left_out[0][0] == 2 and "cannot be applied" in imported.left_out[0][1]
 
@@ -167,7 +169,7 @@ def test_a_trace_that_tvm_refuses_is_left_out(instruction: list[Any], tmp_path: 
 )
 def test_a_trace_that_tvm_dies_of_is_left_out(change: Callable[[Any], Any], tmp_path: Path) -> None:
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
-    second(DATABASE / RECORDS, tmp_path / RECORDS, change)
+    rewrite_second_line(DATABASE / RECORDS, tmp_path / RECORDS, change)
     (imported,), _ = import_file(tmp_path, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
     assert imported.left_out[0][0] == 2 and "it crashes (SIG" in imported.left_out[0][1]
 

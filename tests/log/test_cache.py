@@ -14,7 +14,7 @@ from searchlab.errors import SearchlabWarning
 from searchlab.log import columns as cache
 from searchlab.log.columns import CACHE, Columns, Texts, read_columns, read_logs
 from searchlab.log.format import find_logs
-from tests.log.test_columns import same
+from tests.log.test_columns import are_equal
 from tests.support.analysis.logs import write
 
 
@@ -48,7 +48,9 @@ def check(directory: Path, read: list[str]) -> list[str]:
     paths = find_logs(directory)
     read.clear()
     all_columns = read_logs(directory, paths, {})
-    assert all(same(log_columns, read_columns(path, {})) for log_columns, path in zip(all_columns, paths, strict=True))
+    assert all(
+        are_equal(log_columns, read_columns(path, {})) for log_columns, path in zip(all_columns, paths, strict=True)
+    )
     return list(read)
 
 
@@ -133,7 +135,7 @@ def test_readings_that_were_not_asked_for_stay_in_the_cache(logs: Path, read: li
     assert not read and not any(len(log.readings) or len(log.counts) for log in lean)
     for log, path in zip(lean, paths, strict=True):
         columns = read_columns(path, {})
-        assert same(replace(log, counts=columns.counts, readings=columns.readings), columns)
+        assert are_equal(replace(log, counts=columns.counts, readings=columns.readings), columns)
     paths[0].touch()
     read_logs(logs, paths, {}, readings=False)  # rewrites the cache
     assert check(logs, read) == []

@@ -52,7 +52,7 @@ def lines(log: Log) -> bytes:
     return msgspec.json.Encoder().encode_lines([log.header, *log.records, *notes])
 
 
-def same(first: Columns, second: Columns) -> bool:
+def are_equal(first: Columns, second: Columns) -> bool:
     def equal(name: str) -> bool:
         own_value, other_value = getattr(first, name), getattr(second, name)
         if not isinstance(own_value, np.ndarray):
@@ -79,7 +79,7 @@ def test_columns_equal_those_of_the_records(
         )
     log.path.write_bytes(lines(log) + b'{"index":')  # its last line is torn
     quick = read_columns(log.path, {})
-    assert same(quick, Columns.from_log(log, {}))
+    assert are_equal(quick, Columns.from_log(log, {}))
     assert quick.trials == len(rows) and [quick.config(index) for index in range(quick.trials)] == [
         record.config for record in rows
     ]
@@ -98,7 +98,7 @@ def test_a_budget_cuts_columns_where_it_cuts_the_log(rows: tuple[Record, ...], b
     log = Log(
         Path("a"), msgspec.structs.replace(HEADER, batch=3), rows, None, Ended(trials=len(rows)) if rows else None
     )
-    assert same(budget.truncate(Columns.from_log(log, {})), Columns.from_log(budget.truncate(log), {}))
+    assert are_equal(budget.truncate(Columns.from_log(log, {})), Columns.from_log(budget.truncate(log), {}))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_trials_may_follow_the_lines_that_end_a_run(tmp_path: Path) -> None:
     final = Final(trials=2, finalists=(Finalist(1, (1.0,)),))
     path.write_bytes(msgspec.json.Encoder().encode_lines([HEADER, *rows[:2], final, Ended(trials=2), *rows[2:]]))
     columns, log = read_columns(path, {}), read_log(path)
-    assert same(columns, Columns.from_log(log, {})) and columns.final is None and columns.ended is None
+    assert are_equal(columns, Columns.from_log(log, {})) and columns.final is None and columns.ended is None
 
 
 def test_a_frame_has_a_row_for_each_trial(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from searchlab.log.format import Changed, Ended, Final, Finalist, Log, Record, f
 from searchlab.log.writer import check_log, compress, write_log
 from searchlab.parquet import KEY
 from searchlab.records import FAILURES
-from tests.log.test_columns import same
+from tests.log.test_columns import are_equal
 from tests.support.cli import searchlab
 from tests.support.logs import HEADER, write_trials
 
@@ -73,7 +73,7 @@ def test_a_table_contains_what_its_log_contains(rows: tuple[Record, ...]) -> Non
         assert read_log(path) == log
         assert read_header(path) == HEADER
         assert find_logs(Path(folder)) == [path]
-        assert same(read_columns(path, {}), Columns.from_log(log, {}))
+        assert are_equal(read_columns(path, {}), Columns.from_log(log, {}))
         assert check_log(path).trials == len(rows)
 
 

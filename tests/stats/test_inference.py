@@ -13,7 +13,7 @@ from searchlab.stats.inference import MIN_WORKLOADS, Answer, paired_difference
 areas = arrays(np.float64, (3, 4), elements=st.floats(0, 1).map(lambda value: round(value, 6)))
 
 
-def ends(answer: Answer) -> tuple[float, float]:
+def get_bounds(answer: Answer) -> tuple[float, float]:
     lower, upper = answer.difference.lower, answer.difference.upper
     assert lower is not None and upper is not None and answer.p is not None
     return lower, upper
@@ -32,7 +32,7 @@ def test_on_one_workload_it_is_the_paired_t(suite: tuple[Floats, Floats]) -> Non
     difference = paired_difference(first[:1], second[:1])
     expected = ttest_rel(first[0], second[0])
     assert difference.on_these.p == pytest.approx(expected.pvalue)
-    assert ends(difference.on_these) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert get_bounds(difference.on_these) == pytest.approx(tuple(expected.confidence_interval(0.95)))
     assert difference.on_others.p is None and difference.pairs == 5
 
 
@@ -41,9 +41,9 @@ def test_on_other_workloads_it_is_t_over_the_means(suite: tuple[Floats, Floats])
     difference = paired_difference(first, second)
     expected = ttest_1samp((first - second).mean(axis=1), 0)
     assert difference.on_others.p == pytest.approx(expected.pvalue)
-    assert ends(difference.on_others) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert get_bounds(difference.on_others) == pytest.approx(tuple(expected.confidence_interval(0.95)))
     assert difference.ahead + difference.level + difference.behind == difference.workloads == 12
-    narrow, wide = ends(difference.on_these), ends(difference.on_others)
+    narrow, wide = get_bounds(difference.on_these), get_bounds(difference.on_others)
     assert narrow[1] - narrow[0] < wide[1] - wide[0]
 
 
@@ -88,9 +88,11 @@ def test_the_answers_turn_over_with_the_strategies(first: Floats, second: Floats
     assert (forward.value, forward.ahead, forward.behind) == (-backward.value, backward.behind, backward.ahead)
     assert forward.on_these.p == backward.on_these.p
     if forward.on_these.p is not None:
-        lower, upper = ends(backward.on_these)
-        assert ends(forward.on_these) == pytest.approx((-upper, -lower))
-        assert (forward.on_these.p < 0.05) == (ends(forward.on_these)[0] > 0 or ends(forward.on_these)[1] < 0)
+        lower, upper = get_bounds(backward.on_these)
+        assert get_bounds(forward.on_these) == pytest.approx((-upper, -lower))
+        assert (forward.on_these.p < 0.05) == (
+            get_bounds(forward.on_these)[0] > 0 or get_bounds(forward.on_these)[1] < 0
+        )
 
 
 @pytest.mark.parametrize("seeds", [3, 10])
@@ -104,8 +106,8 @@ def test_intervals_cover_new_workloads_and_these(workloads: int, seeds: int) -> 
         second = random.beta(4, 2, (workloads, seeds))
         first = second + true[:, np.newaxis] + random.normal(0, 0.05, (workloads, seeds))
         difference = paired_difference(first, second)
-        covered_others += ends(difference.on_others)[0] <= 0.02 <= ends(difference.on_others)[1]
-        covered_these += ends(difference.on_these)[0] <= true.mean() <= ends(difference.on_these)[1]
+        covered_others += get_bounds(difference.on_others)[0] <= 0.02 <= get_bounds(difference.on_others)[1]
+        covered_these += get_bounds(difference.on_these)[0] <= true.mean() <= get_bounds(difference.on_these)[1]
     assert 0.92 <= covered_others / 1000 <= 0.98, "three standard deviations of 95 %"
     assert 0.92 <= covered_these / 1000 <= 0.98
 

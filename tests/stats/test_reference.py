@@ -36,7 +36,7 @@ def multitest() -> Any:
 
 
 def columns(matrix: Floats) -> list[Floats]:
-    """rliable's (runs, tasks) as a sample of ours."""
+    """Return the columns of rliable's (runs, tasks) as one of our samples."""
     return list(matrix.T)
 
 

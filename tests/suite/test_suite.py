@@ -38,7 +38,7 @@ from searchlab.suite.trajectories import (
     write_trajectories,
 )
 from searchlab.suite.verify import seal, verify_result, verify_suite
-from tests.log.test_columns import same
+from tests.log.test_columns import are_equal
 from tests.support import toys
 from tests.support.cli import imported_packages, searchlab
 from tests.support.logs import write_table
@@ -221,7 +221,7 @@ def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Pa
                 records = tuple(msgspec.structs.replace(record, **unlogged) for record in log.records)
                 expected = Columns.from_log(replace(log, records=records), {})
                 assert bool(columns.ended) == bool(log.ended)
-                assert same(columns, replace(expected, **{name: getattr(columns, name) for name in unlike}))
+                assert are_equal(columns, replace(expected, **{name: getattr(columns, name) for name in unlike}))
 
 
 def test_trajectories_are_small_and_always_the_same_bytes(sealed: Path, tmp_path: Path) -> None:

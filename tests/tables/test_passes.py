@@ -29,7 +29,7 @@ GEMM = "gemm:32x32x32"
 QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}
 
 
-def quiet(*_: object) -> OnChargedTrial:
+def ignore_trials(*_: object) -> OnChargedTrial:
     return lambda *_: None
 
 
@@ -179,10 +179,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
         patch.setattr("searchlab.tables.passes.MAX_DEVIATION", 100.0)
         output = io.StringIO()
         with RunProgress(Console(file=output, force_terminal=True)) as progress:
-            build_tables(study, tables, quiet, progress.show)
+            build_tables(study, tables, ignore_trials, progress.show)
         assert "pass 2 of 2" in output.getvalue() or "the fastest, in turn" in output.getvalue()
         before = tables[0].path.read_bytes()
-        build_tables(study, tables, quiet)
+        build_tables(study, tables, ignore_trials)
     assert [path.name for path in folder.iterdir()] == ["a.parquet"] and tables[0].path.read_bytes() == before
     return read_log(tables[0].path)
 

@@ -51,7 +51,7 @@ SPELLINGS = [
 ]
 
 
-def native(cores: int = 1) -> Target:
+def make_target(cores: int = 1) -> Target:
     return resolve_target({**UNOPTIMIZED, "num-cores": cores})
 
 
@@ -65,7 +65,7 @@ def sample_lowerings(space: GuidedConv2d, count: int = 2) -> list[Config]:
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_result_is_right(spelling: str, measurer: LocalMeasurer) -> None:
-    space = GuidedConv2d(parse_workload(spelling), native())
+    space = GuidedConv2d(parse_workload(spelling), make_target())
     results = list(measurer.measure(space, sample_lowerings(space)))
     assert [result.failure for result in results] == [None] * len(results), [result.message for result in results]
 
@@ -83,7 +83,7 @@ def test_result_is_right(spelling: str, measurer: LocalMeasurer) -> None:
     ],
 )
 def test_result_is_right_in_parallel(spelling: str, cores: int, measurer: LocalMeasurer) -> None:
-    space = GuidedConv2d(parse_workload(spelling), native(cores))
+    space = GuidedConv2d(parse_workload(spelling), make_target(cores))
     configs = sample_lowerings(space)
     assert all("T.parallel" in space.schedule(config).mod.script() for config in configs)
     assert {result.failure for result in measurer.measure(space, configs)} == {None}
@@ -91,13 +91,13 @@ def test_result_is_right_in_parallel(spelling: str, cores: int, measurer: LocalM
 
 def test_one_core_and_small_work_have_no_parallel_loop() -> None:
     for spelling, cores in (("conv2d:1x28x28x64x64x3x3:p1", 1), ("conv2d:1x4x4x8x8x3x3:p1", 8)):
-        space = GuidedConv2d(parse_workload(spelling), native(cores))
+        space = GuidedConv2d(parse_workload(spelling), make_target(cores))
         assert all("T.parallel" not in space.schedule(config).mod.script() for config in sample_lowerings(space))
 
 
 @pytest.mark.parametrize("spelling", ["conv2d:1x13x11x37x13x3x3:p1:s2:bias:relu", "conv2d:2x14x14x64x32x1x1"])
 def test_trace_replays_on_a_fresh_schedule(spelling: str) -> None:
-    space = GuidedConv2d(parse_workload(spelling), native(2))
+    space = GuidedConv2d(parse_workload(spelling), make_target(2))
     copy = cloudpickle.loads(cloudpickle.dumps(space))
     for config in sample_lowerings(space):
         schedule = space.schedule(config)
@@ -124,7 +124,7 @@ def test_inner_loop_is_vector_multiply_adds_on_registers(config: dict[str, str |
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_result_is_right_where_blocks_are_searched(spelling: str, measurer: LocalMeasurer) -> None:
-    space = GuidedConv2d(parse_workload(spelling), native(), blocks="knobs")
+    space = GuidedConv2d(parse_workload(spelling), make_target(), blocks="knobs")
     results = list(measurer.measure(space, sample_lowerings(space, 1)))
     assert [result.failure for result in results] == [None] * len(results), [result.message for result in results]
 
@@ -139,7 +139,7 @@ def test_result_is_right_where_blocks_are_searched(spelling: str, measurer: Loca
     ],
 )
 def test_searched_blocks_are_right_in_parallel(spelling: str, cores: int, measurer: LocalMeasurer) -> None:
-    space = GuidedConv2d(parse_workload(spelling), native(cores), blocks="knobs")
+    space = GuidedConv2d(parse_workload(spelling), make_target(cores), blocks="knobs")
     configs = sample_lowerings(space)
     assert all("T.parallel" in space.schedule(config).mod.script() for config in configs)
     assert {result.failure for result in measurer.measure(space, configs)} == {None}
@@ -150,7 +150,7 @@ def test_searched_blocks_are_right_in_parallel(spelling: str, cores: int, measur
     "spelling", ["conv2d:1x14x14x64x64x1x1", "conv2d:3x13x11x37x13x3x3:p1:s2:bias", "conv2d:2x5x5x80x24x3x3:p1"]
 )
 def test_the_model_s_blocks_are_among_those_searched(spelling: str, cores: int) -> None:
-    workload, target = parse_workload(spelling), native(cores)
+    workload, target = parse_workload(spelling), make_target(cores)
     model, open_space = GuidedConv2d(workload, target), GuidedConv2d(workload, target, blocks="knobs")
     assert model.fingerprint == GuidedConv2d(workload, target, blocks="model").fingerprint != open_space.fingerprint
     for config in sample_lowerings(model, 1):
@@ -175,7 +175,7 @@ def test_blocks_of_channels_share_a_strip_of_the_image(
     spelling: str, weights: Weights, cut: bool, cores: int, measurer: LocalMeasurer
 ) -> None:
     small = tuple(Cache(size << 10, 8) for size in (4, 16, 64))
-    target = replace(native(cores), caches=small)
+    target = replace(make_target(cores), caches=small)
     model, open_space = (
         GuidedConv2d(parse_workload(spelling), target, weights=weights, blocks=blocks) for blocks in ("model", "knobs")
     )
@@ -248,21 +248,21 @@ def test_shares_divide_a_task_and_use_the_cores_no_worse(tasks: int, tiles: int,
 @pytest.mark.parametrize("values", [{"lowering": "direct"}, {"lowering": "im2row", "pixels": 5, "channels": 4}])
 def test_config_outside_the_space_is_refused(values: dict[str, str | int]) -> None:
     with pytest.raises(InvalidConfig):
-        GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), native()).schedule(Config(values))
+        GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), make_target()).schedule(Config(values))
 
 
 def test_wrong_option_is_refused() -> None:
     with pytest.raises(SearchlabError, match="option 'blocks' cannot be 'knob'; did you mean 'knobs'"):
-        GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), native(), blocks="knob")
+        GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), make_target(), blocks="knob")
 
 
 def test_gemm_and_gpus_are_refused_with_the_way_out() -> None:
     plugin, cuda = Plugin("guided-conv2d"), Target({"kind": "cuda", "arch": "sm_90"})
     with pytest.raises(UnsupportedWorkload, match="guided-conv2d.*use guided-gemm or knob-template or sketch"):
-        SPACES.make(plugin, gemm(8, 8, 8), native())
+        SPACES.make(plugin, gemm(8, 8, 8), make_target())
     with pytest.raises(UnsupportedWorkload, match="guided-conv2d.*use knob-template or sketch"):
         SPACES.make(plugin, conv2d(1, 8, 8, 16, 16, 3, 3), cuda)
     with pytest.raises(
         UnsupportedWorkload, match="but not for conv2d:1x8x8x16x16x3x3:g4, which is grouped-conv2d; use knob"
     ):
-        SPACES.make(plugin, conv2d(1, 8, 8, 16, 16, 3, 3, groups=4), native())
+        SPACES.make(plugin, conv2d(1, 8, 8, 16, 16, 3, 3, groups=4), make_target())

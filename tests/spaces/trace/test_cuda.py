@@ -33,8 +33,8 @@ def make_space(spelling: str, target: Target = TARGET) -> Trace:
     return Trace(parse_workload(spelling), target)
 
 
-def inner(config: Config, *names: str) -> int:
-    """How often the inner parts of these tiles go round together."""
+def count_inner_iterations(config: Config, *names: str) -> int:
+    """Return the product of the inner parts of these tiles."""
     return math.prod(cast(tuple[int, ...], config[name])[-1] for name in names)
 
 
@@ -80,14 +80,14 @@ def test_draws_leave_room_for_those_after_them() -> None:
     rng = np.random.default_rng(2)
     crowded = 0
     for config in (space.sample(rng) for _ in range(60)):
-        assert inner(config, "tile_f", "tile_y", "tile_x") <= ACCUMULATORS
-        assert inner(config, "tile_f_0", "tile_y_0", "tile_x_0") <= 1024
-        assert inner(config, "tile_f_0") <= 64  # threadIdx.z
-        assert inner(config, "tile_f_0_0", "tile_y_0_0", "tile_x_0_0") <= VTHREADS
-        crowded += inner(config, "tile_f_0") == 64
+        assert count_inner_iterations(config, "tile_f", "tile_y", "tile_x") <= ACCUMULATORS
+        assert count_inner_iterations(config, "tile_f_0", "tile_y_0", "tile_x_0") <= 1024
+        assert count_inner_iterations(config, "tile_f_0") <= 64  # threadIdx.z
+        assert count_inner_iterations(config, "tile_f_0_0", "tile_y_0_0", "tile_x_0_0") <= VTHREADS
+        crowded += count_inner_iterations(config, "tile_f_0") == 64
     assert crowded  # the limit is reached
     full = space.repair({"tile_f": (8, 64)}, rng)
-    assert inner(full, "tile_y", "tile_x") == 1
+    assert count_inner_iterations(full, "tile_y", "tile_x") == 1
 
 
 def test_only_memory_is_left_to_be_invalid() -> None:
