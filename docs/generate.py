@@ -28,7 +28,7 @@ from searchlab.model import SCHEDULERS
 from searchlab.options import describe_values
 from searchlab.plugins import Plugin, PluginKind
 from searchlab.policy import POLICIES, Origin
-from searchlab.run.study import CostModelEntry, PluginEntry, PolicyEntry, StudySpec, SuiteSelection, schema_of_studies
+from searchlab.run.spec import CostModelEntry, PluginEntry, PolicyEntry, StudySpec, SuiteSelection, schema_of_studies
 from searchlab.space import SPACES
 from searchlab.suite import leaderboard
 

@@ -84,9 +84,9 @@ class UnsupportedSpace(SearchlabError):
     Example:
         >>> import searchlab
         >>> table = {"kind": "table", "path": "gemm.jsonl"}
-        >>> given = dict(space="knob-template", policy="metaschedule", measure=table, log="b.jsonl", trials=3)
+        >>> options = dict(space="knob-template", policy="metaschedule", measure=table, log="b.jsonl", trials=3)
         >>> try:
-        ...     searchlab.tune("gemm:32x32x32", **given)
+        ...     searchlab.tune("gemm:32x32x32", **options)
         ... except searchlab.UnsupportedSpace:
         ...     print("metaschedule searches traces")
         metaschedule searches traces
@@ -110,15 +110,15 @@ class RunsFailed(SearchlabError):
             text = reason.removeprefix(str(log)) if reason.startswith(str(log)) else f": {reason}"
             groups.setdefault(text.partition(". ")[0], []).append((log, text))
         texts = []
-        for (log, text), *others in list(groups.values())[:SHOWN]:
-            more = f" and {len(others)} more" if others else ""
+        for (log, text), *rest in list(groups.values())[:MAX_REASONS]:
+            more = f" and {len(rest)} more" if rest else ""
             texts.append(f"{log}{more}{text}")
-        if len(groups) > SHOWN:
-            texts.append(f"{len(groups) - SHOWN} other reasons")
+        if len(groups) > MAX_REASONS:
+            texts.append(f"{len(groups) - MAX_REASONS} other reasons")
         super().__init__(f"{len(reasons)} of {count} runs failed. {'; '.join(texts)}")
 
 
-SHOWN = 5
+MAX_REASONS = 5
 """The maximum number of reasons that a message lists."""
 
 
@@ -140,12 +140,14 @@ def needs_extra(feature: str, extra: str) -> Iterator[None]:
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """Return a hint such as ``"; did you mean 'grid'?"``, or list up to 12 known words if none is similar.
 
-    A word that ``word`` abbreviates is more likely than a similar one. Capitals do not matter.
+    A word that ``word`` abbreviates is more likely than a similar one. Capitals do not matter. Of short words, such as
+    ``xbg`` and ``xgb``, fewer letters have to agree, because a single slip changes a larger part of them.
     """
     names = sorted(candidates)
     lower = {name.lower(): name for name in names}
     longer = [name for name in lower if len(word) > 1 and name.startswith(word.lower())]
-    if near := longer[:1] or difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6):
+    cutoff = 0.6 if len(word) <= 5 else 0.7
+    if near := longer[:1] or difflib.get_close_matches(word.lower(), lower, n=1, cutoff=cutoff):
         return f"; did you mean {lower[near[0]]!r}?"
     if not names:
         return "; none is known"
@@ -179,8 +181,8 @@ def text_of(error: BaseException) -> str:
     """Return ``str(error)``, escaped by :func:`encodable`, or a substitute if ``__str__`` raises an exception."""
     try:
         return encodable(str(error))
-    except Exception as other:
-        return f"its text is unavailable because __str__ raises {type(other).__name__}"
+    except Exception as failure:
+        return f"its text is unavailable because __str__ raises {type(failure).__name__}"
 
 
 def describe(error: BaseException) -> str:

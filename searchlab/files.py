@@ -134,22 +134,22 @@ def check_unpacked(path: str | Path, size: int, unpacked: int, line: int = 0) ->
     """
     limit = unpack_limit()
     if unpacked > limit or line > limit // 16:
-        what = f"to more than {limit >> 20} MB" if unpacked > limit else f"to a line of {line >> 20} MB"
+        excess = f"to more than {limit >> 20} MB" if unpacked > limit else f"to a line of {line >> 20} MB"
         raise SearchlabError(
-            f"{path} is {size >> 10} kB in size and unpacks {what}, more than any searchlab file should; if you trust "
-            f"the file, set the environment variable {UNPACK} to a larger number of megabytes"
+            f"{path} is {size >> 10} kB in size and unpacks {excess}, more than any searchlab file should; if you "
+            f"trust the file, set the environment variable {UNPACK} to a larger number of megabytes"
         )
 
 
 def resolve_inside(path: str | Path, under: Path) -> Path:
     """Return ``path`` with all links resolved. Raises SearchlabError if it is outside the directory ``under``."""
-    resolved = real_path(path)
-    if not resolved.is_relative_to(real_path(under)):
+    target = real_path(path)
+    if not target.is_relative_to(real_path(under)):
         raise SearchlabError(
-            f"{path} leads to {resolved}, outside {under}, so it is neither read nor written; if you trust it, replace "
+            f"{path} leads to {target}, outside {under}, so it is neither read nor written; if you trust it, replace "
             f"the link with the file itself"
         )
-    return resolved
+    return target
 
 
 def real_path(path: str | Path) -> Path:
@@ -161,8 +161,8 @@ def check_regular(status: os.stat_result, purpose: str) -> None:
     """Raise SearchlabError unless ``status`` is that of a regular file. ``purpose`` is such as "read the log x"."""
     if not stat.S_ISREG(status.st_mode):
         kinds = {stat.S_IFDIR: "directory", stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
-        what = kinds.get(stat.S_IFMT(status.st_mode), "device")
-        raise SearchlabError(f"cannot {purpose}: it is a {what}; pass a regular file")
+        kind = kinds.get(stat.S_IFMT(status.st_mode), "device")
+        raise SearchlabError(f"cannot {purpose}: it is a {kind}; pass a regular file")
 
 
 def find_files(directory: Path, endings: tuple[str, ...]) -> list[Path]:

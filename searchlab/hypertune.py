@@ -40,7 +40,8 @@ from .options import Between, Seed, SeedCount, Trials, check_option, checks_argu
 from .policy import POLICIES
 from .run.loop import search
 from .run.plan import Run
-from .run.study import PolicyEntry, Study
+from .run.spec import PolicyEntry
+from .run.study import Study
 from .stats.intervals import Interval, mean_of_means_interval
 from .stats.random_search import RandomDraws, RandomSearch
 from .workload import parse_workload
@@ -222,7 +223,7 @@ class HyperPlan:
     Attributes:
         hold_outs: The hold-out of each search.
         default: The policy's options before any search, as the study sets them.
-        others: The options that are not searched, with their values.
+        fixed: The options that are not searched, with their values.
         trials: The number of trials of each search.
         seeds: The number of runs on each problem for judging a set of options.
         fresh_seeds: The number of further runs on each problem, for the final comparison.
@@ -232,7 +233,7 @@ class HyperPlan:
     hold_outs: list[HoldOut]
     ranges: Ranges
     default: dict[str, Any]
-    others: dict[str, Any]
+    fixed: dict[str, Any]
     trials: int
     seed: int
     seeds: int
@@ -262,28 +263,7 @@ class HyperPlan:
                 best = self._search(study, self._visible(hold_out), replays, on_trial)
                 options = self._options(best.params)
                 pairs = [self._compare(problem, options, replays) for problem in self.problems]
-                problems = [
-                    ProblemScores(
-                        workload=problem.run.workload,
-                        space=problem.run.space_choice.name,
-                        held_out=problem.run.workload in hold_out,
-                        trials=problem.random.last,
-                        **msgspec.structs.asdict(compare_scores([pair])),
-                    )
-                    for problem, pair in zip(self.problems, pairs, strict=True)
-                ]
-                trials = _finished_trials(study)[: self.trials]
-                searches.append(
-                    Search(
-                        name=study.study_name,
-                        held_out=list(hold_out),
-                        options=options,
-                        search_score=best.values[0],
-                        trials=len(trials),
-                        refused=sum(trial.state == TrialState.PRUNED for trial in trials),
-                        problems=problems,
-                    )
-                )
+                searches.append(self._describe_search(study, hold_out, best, options, pairs))
                 for problem, pair in zip(self.problems, pairs, strict=True):
                     if problem.run.workload in hold_out:
                         held_out_pairs.append(pair)
@@ -294,15 +274,39 @@ class HyperPlan:
         return HypertuneResult(
             policy=self.problems[0].run.strategy.policy.name,
             searched={name: values_of(option_range) for name, option_range in self.ranges.items()},
-            not_searched=self.others,
+            not_searched=self.fixed,
             default_options=self.default,
-            options=options,
+            options=searches[-1].options,
             better=None if held_out is None else above(held_out.gain),
             verdict=verdict(training, held_out, unchanged=all(result.options == self.default for result in searches)),
             training=training,
             held_out=held_out,
             searches=searches,
             notes=self.notes,
+        )
+
+    def _describe_search(
+        self, study: optuna.Study, hold_out: HoldOut, best: FrozenTrial, options: dict[str, Any], pairs: list[Floats]
+    ) -> Search:
+        """Return the result of a search, whose best options have the scores ``pairs`` on the problems."""
+        trials = _finished_trials(study)[: self.trials]
+        return Search(
+            name=study.study_name,
+            held_out=list(hold_out),
+            options=options,
+            search_score=best.values[0],
+            trials=len(trials),
+            refused=sum(trial.state == TrialState.PRUNED for trial in trials),
+            problems=[
+                ProblemScores(
+                    workload=problem.run.workload,
+                    space=problem.run.space_choice.name,
+                    held_out=problem.run.workload in hold_out,
+                    trials=problem.random.last,
+                    **msgspec.structs.asdict(compare_scores([pair])),
+                )
+                for problem, pair in zip(self.problems, pairs, strict=True)
+            ],
         )
 
     def _visible(self, hold_out: HoldOut) -> list[Problem]:
@@ -462,6 +466,30 @@ def plan_hypertune(
     Raises:
         SearchlabError: If the input is invalid.
     """
+    entry = _entry(study, policy)
+    _check_study(study, entry, trials, seeds)
+    cost_models = study.spec.cost_models[:1]
+    spec = msgspec.structs.replace(study.spec, policies=[entry], cost_models=cost_models, seeds=[seed])
+    runs, left_out = replace(study, spec=spec).plan()
+    notes = [*left_out, *_caveats(study, entry, runs)]
+    problems = _make_problems(runs, study.base, notes)
+    ranges, defaults = _ranges_and_defaults(entry, options)
+    return HyperPlan(
+        problems=problems,
+        hold_outs=_hold_outs(list(dict.fromkeys(problem.run.workload for problem in problems)), hold_out, notes),
+        ranges=ranges,
+        default=entry.options | {name: defaults[name] for name in ranges if name in defaults},
+        fixed={name: value for name, value in defaults.items() if name not in ranges},
+        trials=trials,
+        seed=seed,
+        seeds=seeds,
+        fresh_seeds=fresh_seeds,
+        notes=notes,
+    )
+
+
+def _check_study(study: Study, entry: PolicyEntry, trials: int, seeds: int) -> None:
+    """Raise SearchlabError unless the study's runs have a fixed number of trials over tables that may be used."""
     spec = study.spec
     if study.suite is None and not isinstance(spec.measure, TableSettings):
         raise SearchlabError(
@@ -474,7 +502,6 @@ def plan_hypertune(
             f"the suite {study.suite.name} has tables of the test split, to which no option may be fitted; use "
             f"{study.suite.spec.version}/dev"
         )
-    entry = _entry(study, policy)
     if any(
         isinstance(budget.trials, str) or (budget.seconds, budget.stop_after) != (None, None)
         for budget in (entry, spec)
@@ -483,21 +510,26 @@ def plan_hypertune(
             "options are judged by runs with a fixed number of trials; set trials to a number, and omit seconds and "
             "stop_after"
         )
-    cls = POLICIES.load(entry.name)
-    changed = msgspec.structs.replace(spec, policies=[entry], cost_models=spec.cost_models[:1], seeds=[seed])
-    runs, left_out = replace(study, spec=changed).plan()
-    notes = list(left_out)
-    model = runs[0].strategy.cost_model
-    if model and len(spec.cost_models) > 1 and not (entry.cost_model or cls.traits.own_model):
-        notes.append(f"only the study's first cost model, {model.name}, is used")
+
+
+def _caveats(study: Study, entry: PolicyEntry, runs: Sequence[Run]) -> Iterator[str]:
+    """Yield sentences on what limits the result."""
+    strategy = runs[0].strategy
+    traits = strategy.policy_class.traits
+    if strategy.cost_model and len(study.spec.cost_models) > 1 and not (entry.cost_model or traits.own_model):
+        yield f"only the study's first cost model, {strategy.cost_model.name}, is used"
     if any(run.warm_start.digests for run in runs):
-        notes.append("every run learns from the warm_start logs, including their trials on held-out workloads")
-    if not runs[0].strategy.policy_class.traits.uses_seed:
-        notes.append("this policy's runs are the same for every seed, so the intervals have no width")
+        yield "every run learns from the warm_start logs, including their trials on held-out workloads"
+    if not traits.uses_seed:
+        yield "this policy's runs are the same for every seed, so the intervals have no width"
+
+
+def _make_problems(runs: Sequence[Run], base: Path, notes: list[str]) -> list[Problem]:
+    """Return the problems of ``runs``, and add a note on each run that is none."""
     problems = []
     for run in runs:
         assert isinstance(run.settings, TableSettings)
-        if problem := make_problem(run, run.settings.make(run.space.target, {}, study.base)):
+        if problem := make_problem(run, run.settings.make(run.space.target, {}, base)):
             problems.append(problem)
         else:
             notes.append(
@@ -506,6 +538,14 @@ def plan_hypertune(
             )
     if not problems:
         raise SearchlabError("no workload is left for the search: " + "; ".join(notes))
+    return problems
+
+
+def _ranges_and_defaults(
+    entry: PolicyEntry, options: Mapping[str, Sequence[Any]] | None
+) -> tuple[Ranges, dict[str, Any]]:
+    """Return the ranges to search, which are derived unless specified, and the default of each option that has one."""
+    cls = POLICIES.load(entry.name)
     parameters = POLICIES.options_of(cls)
     annotations = {name: parameter.annotation for name, parameter in parameters.items()}
     defaults = {name: parameter.default for name, parameter in parameters.items()} | entry.options
@@ -516,23 +556,14 @@ def plan_hypertune(
     }
     if options:
         POLICIES.check_names(entry.name, cls, options)
-        ranges = {name: make_range(name, values, annotations.get(name, Any)) for name, values in options.items()}
-    elif not (ranges := derive_ranges(defaults, annotations)):
-        raise SearchlabError(
-            f"policy {entry.name!r} has no option from whose default a range can be derived; "
-            f"specify a range with --option name=[low,high]"
-        )
-    return HyperPlan(
-        problems=problems,
-        hold_outs=_hold_outs(list(dict.fromkeys(problem.run.workload for problem in problems)), hold_out, notes),
-        ranges=ranges,
-        default=entry.options | {name: defaults[name] for name in ranges if name in defaults},
-        others={name: value for name, value in defaults.items() if name not in ranges},
-        trials=trials,
-        seed=seed,
-        seeds=seeds,
-        fresh_seeds=fresh_seeds,
-        notes=notes,
+        return {
+            name: make_range(name, values, annotations.get(name, Any)) for name, values in options.items()
+        }, defaults
+    if ranges := derive_ranges(defaults, annotations):
+        return ranges, defaults
+    raise SearchlabError(
+        f"policy {entry.name!r} has no option from whose default a range can be derived; "
+        f"specify a range with --option name=[low,high]"
     )
 
 

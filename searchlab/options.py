@@ -122,17 +122,17 @@ class ChecksOptions:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            cls.__init__ = _check_arguments(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _checks_options(cls.__init__)  # type: ignore[method-assign]
 
 
-def _check_arguments(constructor: Callable[..., None]) -> Callable[..., None]:
+def _checks_options(constructor: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(constructor)
-    def checking(self: Any, *args: Any, **kwargs: Any) -> None:
+    def checking_constructor(self: Any, *args: Any, **kwargs: Any) -> None:
         annotation = declared_options(constructor)
         options = {name: check_option(name, kwargs[name], annotation[name]) for name in kwargs if name in annotation}
         constructor(self, *args, **(kwargs | options))
 
-    return checking
+    return checking_constructor
 
 
 @functools.cache
@@ -279,14 +279,14 @@ def checks_arguments(function: Callable[Parameters, Returned]) -> Callable[Param
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def checking(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+    def checking_function(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         try:
             arguments = signature.bind(*args, **kwargs)
         except TypeError as error:
             text = str(error)
-            if unknown := [name for name in kwargs if name not in signature.parameters]:
-                meant = unknown[0].removeprefix("n_")  # as in scikit-learn and Optuna
-                text = f"there is no argument {unknown[0]!r}{did_you_mean(meant, signature.parameters)}"
+            if unknown := next((name for name in kwargs if name not in signature.parameters), None):
+                name = unknown.removeprefix("n_")  # as in scikit-learn and Optuna
+                text = f"there is no argument {unknown!r}{did_you_mean(name, signature.parameters)}"
             raise TypeError(f"{function.__qualname__}(): {text}") from None
         for name, value in arguments.arguments.items():
             is_variadic = signature.parameters[name].kind in (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
@@ -294,7 +294,7 @@ def checks_arguments(function: Callable[Parameters, Returned]) -> Callable[Param
                 arguments.arguments[name] = _argument(function.__qualname__, name, value, annotation)
         return function(*arguments.args, **arguments.kwargs)
 
-    return checking
+    return checking_function
 
 
 @functools.cache

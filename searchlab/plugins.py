@@ -289,13 +289,9 @@ def is_registered(reference: str) -> bool:
     return reference in values or _package(reference.partition(":")[0]) in packages
 
 
-def unregistered_code(value: Any) -> list[str]:
+def unregistered_code(option: Any) -> list[str]:
     """Return all strings ``"module:name"`` in an option, at any depth, whose code no installed package registers."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return [reference for item in value for reference in unregistered_code(item)]
-    return [value] if isinstance(value, str) and ":" in value and not is_registered(value) else []
+    return [value for value in _leaves(option) if isinstance(value, str) and ":" in value and not is_registered(value)]
 
 
 def import_attribute(reference: str, title: str) -> Any:
@@ -358,18 +354,23 @@ def search_path() -> str:
 
 def functions_in(options: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the functions and classes among the values of options, at any depth, loading those given by name."""
-    pending: list[Any] = list(options.values())
-    while pending:
-        value = pending.pop()
-        if isinstance(value, Mapping):
-            pending.extend(value.values())
-        elif isinstance(value, list | tuple):
-            pending.extend(value)
-        elif callable(value) and hasattr(value, "__module__"):
+    for value in reversed([*_leaves(options)]):  # digests depend on this order
+        if callable(value) and hasattr(value, "__module__"):
             yield value
         elif isinstance(value, str) and ":" in value and value.partition(":")[0] in sys.modules:
             with suppress(SearchlabError):
                 yield load_attribute(value, "an option")
+
+
+def _leaves(option: Any) -> Iterator[Any]:
+    """Yield the values in an option, at any depth, that are neither lists nor mappings."""
+    if isinstance(option, Mapping):
+        option = list(option.values())
+    if isinstance(option, list | tuple):
+        for item in option:
+            yield from _leaves(item)
+    else:
+        yield option
 
 
 def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
@@ -445,16 +446,16 @@ def convert_foreign_errors(blame: Callable[[BaseException], SearchlabError]) -> 
     interrupt remains one even if the code, or TVM, has replaced it.
     """
     with note_interrupts() as interrupts:
-        before = len(interrupts)
+        count = len(interrupts)
         try:
             yield
         except BaseException as error:
-            if len(interrupts) > before and not isinstance(error, KeyboardInterrupt):
+            if len(interrupts) > count and not isinstance(error, KeyboardInterrupt):
                 raise KeyboardInterrupt from error
             if isinstance(error, SearchlabError) or _stops(error):
                 raise
             raise blame(error) from error
-        if len(interrupts) > before:
+        if len(interrupts) > count:
             raise KeyboardInterrupt
 
 
@@ -519,8 +520,8 @@ def raised_at(error: BaseException) -> str:
     """Return the ``file:line`` where ``error`` was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{last.filename}:{last.lineno}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}:{frame.lineno}"
 
 
 def line_of(error: BaseException, cls: type[Any]) -> str:

@@ -97,11 +97,11 @@ def describe_failures(failures: Iterable[tuple[Failure | None, str]]) -> str:
     Args:
         failures: The kind and message of each failure. Successful trials, whose kind is None, are ignored.
     """
-    failed = [(kind, message) for kind, message in failures if kind is not None]
-    if not failed:
+    pairs = [(kind, message) for kind, message in failures if kind is not None]
+    if not pairs:
         return ""
-    kinds = Counter(kind for kind, _ in failed).most_common()
-    messages = Counter(one_line(message)[:MAX_QUOTE] for kind, message in failed if kind == kinds[0][0] and message)
+    kinds = Counter(kind for kind, _ in pairs).most_common()
+    messages = Counter(one_line(message)[:MAX_QUOTE] for kind, message in pairs if kind == kinds[0][0] and message)
     quote = f"; most often: {messages.most_common(1)[0][0]}" if messages else ""
     return ", ".join(f"{kind} {count}" for kind, count in kinds) + quote
 
@@ -139,8 +139,8 @@ class Trial:
 
 def first_of_each_program(trials: Iterable[Trial]) -> list[Trial]:
     """Return the first successful trial of each program, or of each config if the program is not known."""
-    first: dict[object, Trial] = {}
+    trial_of: dict[object, Trial] = {}  # by program or config
     for trial in trials:
         if math.isfinite(trial.cost):
-            first.setdefault(trial.measurement.program or trial.config, trial)
-    return list(first.values())
+            trial_of.setdefault(trial.measurement.program or trial.config, trial)
+    return list(trial_of.values())

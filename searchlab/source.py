@@ -73,7 +73,8 @@ def source_digest(*objects: Any) -> str:
     definitions = [base for item in objects for base in (item.__mro__ if isinstance(item, type) else (item,))]
     modules = [getattr(_unwrap(item), "__module__", None) or "" for item in definitions]
     packages = {_package(name) for name in modules if _has_file(name)}
-    parts, pending = _code_of(definitions)
+    referenced = _ReferencedCode(definitions)
+    parts, pending = referenced.code, referenced.modules
     visited: set[str] = set()
     while pending:
         name = pending.pop()
@@ -273,66 +274,82 @@ def _unwrap(item: Any) -> Any:
     return item
 
 
-def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
-    """Return the code of classes and functions that are in no file, and the modules with files to which they refer.
+class _ReferencedCode:
+    """The code of classes and functions that are in no file, and the modules with files to which they refer.
 
     The source of a class or function in a user's file does not say to which values its variables are bound: those of a
     function that returns the class, or globals that are read from the command line. The code contains these values if
     they are plain data. Private attributes and globals are left out, since many are caches. In a script or a notebook,
     whose other lines do not count, all values do; objects count by their class and their state.
+
+    Args:
+        definitions: The classes and functions.
+
+    Attributes:
+        code: The code and the values, as texts.
+        modules: The names of the modules.
     """
-    code: set[str] = set()
-    modules: set[str] = set()
-    names: set[str] = set()  # which the code mentions
-    command_lines: list[tuple[str, argparse.Namespace]] = []
-    visited: dict[int, tuple[str, Any]] = {}
-    is_own = functools.cache(_is_own)
-    pending: list[tuple[str, Any, bool]] = [("", item, False) for item in definitions]
-    while pending:
-        name, value, is_in_file = pending.pop()
+
+    def __init__(self, definitions: Sequence[Any]) -> None:
+        self.code: set[str] = set()
+        self.modules: set[str] = set()
+        self._names: set[str] = set()  # which the code mentions
+        self._command_lines: list[tuple[str, argparse.Namespace]] = []
+        self._visited: dict[int, tuple[str, Any]] = {}
+        self._is_own = functools.cache(_is_own)
+        self._pending: list[tuple[str, Any, bool]] = [("", item, False) for item in definitions]
+        while self._pending:
+            self._visit(*self._pending.pop())
+        for name, options in self._command_lines:  # whose other options may be those of the run
+            self.code |= {f"{name}.{key} = {_plain(item)}" for key, item in vars(options).items() if key in self._names}
+
+    def _visit(self, name: str, value: Any, is_in_file: bool) -> None:
+        """Add ``value``, and queue what it refers to. A value that ``is_in_file`` is in the file's digest already."""
         if is_numpy(value):
             value = value.tolist() if value.size <= MAX_NUMBERS else f"{value.dtype} {value.shape}"
         if not isinstance(value, _PLAIN):
-            if id(value) in visited:
+            if id(value) in self._visited:
                 if name and not is_in_file:
-                    code.add(f"{name} is {visited[id(value)][0]}")
-                continue
-            visited[id(value)] = name, value
+                    self.code.add(f"{name} is {self._visited[id(value)][0]}")
+                return
+            self._visited[id(value)] = name, value
         members: list[tuple[str, Any]] = []
         if isinstance(value, ModuleType):
-            modules.add(value.__name__)
+            self.modules.add(value.__name__)
         elif isinstance(value, type | FunctionType):
-            if _has_file(value.__module__):
-                modules.add(value.__module__)
-            if name and not is_in_file:
-                code.add(f"{name} = {value.__module__}:{value.__qualname__}")
-            if is_own(value.__module__):
-                references = _references(value)
-                if _has_file(value.__module__) and value.__module__ != SCRIPT:
-                    pending += [(*member, True) for member in references if not _is_private(*member)]
-                    members = [member for member in _bound_values(value) if not (is_in_file and _is_private(*member))]
-                else:
-                    code.add(_code_text(value))
-                    members = references + _bound_values(value)
-                    if isinstance(value, FunctionType):
-                        names |= _names_in(value.__code__)
+            members = self._definition(name, value, is_in_file)
         elif (contents := _members(name, value)) is not None:
             members = contents
         elif isinstance(value, argparse.Namespace):
-            command_lines.append((name, value))
+            self._command_lines.append((name, value))
         elif isinstance(value, _PLAIN):
-            code.add(f"{name} = {_plain(value)}")
-        elif not is_in_file and is_own(type(value).__module__):
+            self.code.add(f"{name} = {_plain(value)}")
+        elif not is_in_file and self._is_own(type(value).__module__):
             members = [(f"{name}.", object.__getstate__(value))]
         elif not is_in_file:
             text = value.shape if hasattr(value, "shape") else _plain(value)  # arrays and frames of other libraries
-            code.add(f"{name} = {type(value).__qualname__} {text}")
-        if not is_in_file and is_own(type(value).__module__):
+            self.code.add(f"{name} = {type(value).__qualname__} {text}")
+        if not is_in_file and self._is_own(type(value).__module__):
             members.append((name, type(value)))
-        pending += [(*member, is_in_file) for member in members]
-    for name, options in command_lines:  # whose other options may be those of the run
-        code |= {f"{name}.{key} = {_plain(item)}" for key, item in vars(options).items() if key in names}
-    return code, modules
+        self._pending += [(*member, is_in_file) for member in members]
+
+    def _definition(self, name: str, value: Any, is_in_file: bool) -> list[tuple[str, Any]]:
+        """Add a class or function, and return the named values that belong to it."""
+        has_file = _has_file(value.__module__)
+        if has_file:
+            self.modules.add(value.__module__)
+        if name and not is_in_file:
+            self.code.add(f"{name} = {value.__module__}:{value.__qualname__}")
+        if not self._is_own(value.__module__):
+            return []
+        references = _references(value)
+        if has_file and value.__module__ != SCRIPT:
+            self._pending += [(*member, True) for member in references if not _is_private(*member)]
+            return [member for member in _bound_values(value) if not (is_in_file and _is_private(*member))]
+        self.code.add(_code_text(value))
+        if isinstance(value, FunctionType):
+            self._names |= _names_in(value.__code__)
+        return references + _bound_values(value)
 
 
 def _members(name: str, value: Any) -> list[tuple[str, Any]] | None:

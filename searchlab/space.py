@@ -91,8 +91,8 @@ class Knob:
         choices = self.choices
         if value not in choices:
             return choices[int(rng.integers(len(choices)))]
-        other = int(rng.integers(len(choices) - 1))
-        return choices[other + (other >= choices.index(value))]
+        index = int(rng.integers(len(choices) - 1))  # among the other choices
+        return choices[index + (index >= choices.index(value))]
 
     def move_factor(self, value: Value, rng: np.random.Generator) -> Value:
         """Move a factor (prime or composite) between two levels of the tile ``value``, so that the result is a choice.
@@ -107,8 +107,8 @@ class Knob:
                 if (value, x, y) not in self._moves:
                     moves = (_move_factor(value, x, y, factor) for factor in _divisors(value[x])[1:])
                     self._moves[value, x, y] = [tile for tile in moves if tile in self.choices]
-                if legal := self._moves[value, x, y]:
-                    return legal[int(rng.integers(len(legal)))]
+                if tiles := self._moves[value, x, y]:
+                    return tiles[int(rng.integers(len(tiles)))]
         return self.redraw(value, rng)
 
     def adjacent(self, value: Value) -> Sequence[Value]:
@@ -118,11 +118,13 @@ class Knob:
         tile. If no choice is one step away from a tile, all other choices are returned.
         """
         if value not in self._adjacent:
-            others = [choice for choice in self.choices if choice != value]
-            near: list[Value] = others
+            other_choices: list[Any] = [choice for choice in self.choices if choice != value]
+            neighbours: list[Value] = other_choices
             if self.kind == "number":
-                numbers: list[Any] = others
-                near = [*sorted(n for n in numbers if n < value)[-1:], *sorted(n for n in numbers if n > value)[:1]]
+                neighbours = [
+                    *sorted(number for number in other_choices if number < value)[-1:],
+                    *sorted(number for number in other_choices if number > value)[:1],
+                ]
             elif self.kind == "tile" and isinstance(value, tuple):
                 moves = [
                     _move_factor(value, x, y, divisor)
@@ -130,8 +132,8 @@ class Knob:
                     for divisor in _divisors(value[x])
                     if len(_divisors(divisor)) == 2  # a prime
                 ]
-                near = [tile for tile in moves if tile in self.choices] or others
-            self._adjacent[value] = near
+                neighbours = [tile for tile in moves if tile in self.choices] or other_choices
+            self._adjacent[value] = neighbours
         return self._adjacent[value]
 
     @cached_property
@@ -207,12 +209,12 @@ class Encoding:
         columns: list[int] = []
         numbers: list[float] = []
         for config in configs:
-            before = len(columns)
+            start = len(columns)
             for name, value in config.items():
                 cells = self._cells.get((name, value)) or self._columns_of(name, value)
                 columns += cells[0]
                 numbers += cells[1]
-            counts.append(len(columns) - before)
+            counts.append(len(columns) - start)
         matrix = np.full((len(configs), len(self._columns)), np.nan)
         rows = np.repeat(np.arange(len(configs)), np.array(counts, dtype=np.intp))
         matrix[rows, np.array(columns, dtype=np.intp)] = numbers
@@ -542,21 +544,22 @@ class Space(ChecksOptions, ABC):
 
     def sample_new(self, rng: np.random.Generator, n: int, seen: Container[Config]) -> list[Config]:
         """Draw ``n`` distinct configs that are not in ``seen``, or fewer if the space has no more."""
-        new: dict[Config, None] = {}
-        misses, most = 0, 50 + 10 * n
-        while len(new) < n and misses < most:
-            for config in self.samples(rng, min(n - len(new), most - misses)):
-                if config in seen or config in new:
+        new_configs: dict[Config, None] = {}
+        misses, max_misses = 0, 50 + 10 * n
+        while len(new_configs) < n and misses < max_misses:
+            for config in self.samples(rng, min(n - len(new_configs), max_misses - misses)):
+                if config in seen or config in new_configs:
                     misses += 1
                 else:
-                    new[config] = None
-        if len(new) < n:
+                    new_configs[config] = None
+        if len(new_configs) < n:
             # The space is nearly exhausted, at least where most samples fall. Enumerate it in random order, and collect
             # enough unseen configs to choose from.
-            others = (config for config in self.enumerate(rng) if config not in seen and config not in new)
-            rest = list(islice(others, max(n, 4096)))
-            new.update(dict.fromkeys(rest[i] for i in rng.permutation(len(rest))[: n - len(new)]))
-        return list(new)
+            unseen = (config for config in self.enumerate(rng) if config not in seen and config not in new_configs)
+            candidates = list(islice(unseen, max(n, 4096)))
+            order = rng.permutation(len(candidates))[: n - len(new_configs)]
+            new_configs.update(dict.fromkeys(candidates[i] for i in order))
+        return list(new_configs)
 
     def repair(self, values: Mapping[str, Value], rng: np.random.Generator) -> Config:
         """Return a config with every legal value from ``values`` and random values for the other knobs."""
@@ -766,14 +769,14 @@ class ProductSpace(Space):
             return super().mutate(config, rng)
         if not self._holds(config):
             self.knobs(config)  # reports the wrong knob
-        if not self._open:
+        if not self._open_knobs:
             return config
-        knob = self._open[int(rng.integers(len(self._open)))]
-        new = knob.redraw(config[knob.name], rng)
-        return Config.wrap({axis.name: new if axis is knob else config[axis.name] for axis in self.axes})
+        knob = self._open_knobs[int(rng.integers(len(self._open_knobs)))]
+        value = knob.redraw(config[knob.name], rng)
+        return Config.wrap({axis.name: value if axis is knob else config[axis.name] for axis in self.axes})
 
     @cached_property
-    def _open(self) -> list[Knob]:
+    def _open_knobs(self) -> list[Knob]:
         return [knob for knob in self.axes if len(knob.choices) > 1]
 
     def _holds(self, config: Mapping[str, Value]) -> bool:

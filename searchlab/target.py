@@ -158,12 +158,12 @@ class Target:
         # The features are used instead.
         features = self._features
         if "sse2" in features:
-            return 64 if "avx512f" in features else 32 if "avx" in features else 16
+            register_bytes = {"avx512f": 64, "avx": 32}
+            return next((width for name, width in register_bytes.items() if name in features), 16)
         if widths := [int(match[1]) for name in features if (match := re.fullmatch(r"zvl(\d+)b", name))]:
             return max(widths) // 8
-        if architecture(str(self.spec.get("mtriple"))).startswith("riscv") or features & {"mclass", "mve"} == {
-            "mclass"
-        }:
+        is_riscv = architecture(str(self.spec.get("mtriple"))).startswith("riscv")
+        if is_riscv or ("mclass" in features and "mve" not in features):
             return 4
         return int(codegen.llvm_get_vector_width(self.tvm)) // 8
 
@@ -286,8 +286,10 @@ def parse_options(text: str) -> dict[str, Any]:
             equals, value = "=", words.pop(0)
         if name in ("keys", "libs", "mattr"):
             target[name] = value.split(",")
+        elif not equals:
+            target[name] = True
         else:
-            target[name] = int(value) if value.isdecimal() and value.isascii() else value if equals else True
+            target[name] = int(value) if value.isdecimal() and value.isascii() else value
     return target
 
 
@@ -318,14 +320,14 @@ def _check(spec: dict[str, Any]) -> None:
     if kind == "llvm":
         _check_cpu(spec)
     if spec.get("host") is not None:
-        _check(_parts(spec["host"]))
+        _check(_parse_host(spec["host"]))
     try:
         TvmTarget(spec)
     except Exception as error:  # TVM may raise anything
         raise SearchlabError(f"target {json.dumps(spec)}: {first_line(error)}") from None
 
 
-def _parts(spec: Any) -> dict[str, Any]:
+def _parse_host(spec: Any) -> dict[str, Any]:
     """Return the target of the host, which may be a nested target or a name, in JSON form."""
     fields = parse_options(spec) if isinstance(spec, str) else spec
     if not isinstance(fields, Mapping) or "kind" not in fields:
@@ -412,12 +414,13 @@ def check_runs_here(target: Target) -> None:
             f"programs for {target_triple!r} do not run on this machine ({own_triple}); measure on a machine where "
             f"they do, for example through a fleet"
         )
-    has = {str(name): bool(value) for name, value in get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")().items()}
-    missing = sorted(name for name in _features(spec) if INSTRUCTIONS.match(name) and has.get(name) is False)
-    if missing:
+    features = get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")().items()
+    unsupported = {str(name) for name, is_supported in features if not is_supported}
+    missing_features = sorted(name for name in _features(spec) & unsupported if INSTRUCTIONS.match(name))
+    if missing_features:
         raise SearchlabError(
             f"programs for the CPU {spec.get('mcpu', 'generic')!r} do not run on this machine, whose CPU has no "
-            f"{', '.join(missing[:SHOWN])}; use the target native, or measure on a machine with that CPU"
+            f"{', '.join(missing_features[:SHOWN])}; use the target native, or measure on a machine with that CPU"
         )
     if target.cores > available_cores():
         raise SearchlabError(

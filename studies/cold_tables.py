@@ -23,7 +23,7 @@ from scipy.stats import kendalltau
 import searchlab
 from searchlab.arrays import Floats
 from searchlab.measure.suite import find_suite
-from searchlab.run.study import choose_table_space
+from searchlab.run.strategy import SpaceChoice
 
 TABLES = (
     *("gemm-31x256x128-knob-1t", "gemm-81x81x243-knob-2t", "gemm-35x70x105-trace-1t"),
@@ -37,7 +37,7 @@ CACHES = ("warm", "cold")
 def measure(name: str, cache: str, folder: Path) -> Path:
     """Measure all configs of a table of v1, and return the file."""
     [table] = find_suite(f"v1/{name}").tables
-    space = choose_table_space(table).space
+    space = SpaceChoice.from_table(table).space
     path = folder / f"{name}-{cache}.parquet"
     settings = {"kind": "local", "min_repeat_ms": 1, "prune_factor": 0, "cache": cache}
     searchlab.build_table(space.workload, space, path, target=space.target, measure=settings, passes=0)

@@ -20,7 +20,7 @@ import numpy as np
 from searchlab.arrays import Floats
 from searchlab.measure.suite import SuiteTable, find_suite
 from searchlab.measure.table import TableMeasurer
-from searchlab.run.study import choose_table_space
+from searchlab.run.strategy import SpaceChoice
 from searchlab.run.tune import tune
 from searchlab.stats.inference import MIN_WORKLOADS, paired_difference
 
@@ -31,7 +31,7 @@ def search(table: SuiteTable, policy: str, seed: int, trials: int, confirm: bool
     Before the first success, the speed is 0.
     """
     settings = msgspec.structs.replace(table.settings(noise=True), confirm=confirm)
-    space = choose_table_space(table).space
+    space = SpaceChoice.from_table(table).space
     log = folder / f"{table.entry.name}-{policy}-{seed}-{confirm}.jsonl"
     run = tune(space.workload, space=space, policy=policy, log=log, trials=trials, seed=seed, measure=settings)
     recorded = TableMeasurer(table.settings())

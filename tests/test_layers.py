@@ -22,7 +22,7 @@ SOURCES = {
 
 LAYERS = [
     {"units"},
-    {"errors", "console", "arrays", "survival"},
+    {"errors", "console", "arrays", "survival", "notebook"},
     {"files", "stats"},
     {"options", "parquet"},
     {"schema", "source"},

@@ -91,49 +91,19 @@ class PackSum(CostModel):
         stores, programs = self._stores(features)
         if not stores.size:  # XGBoost rejects a matrix without rows or columns
             return
+        loss: RankingLoss | SquaredError
+        loss = RankingLoss(scores, groups, programs) if self.ranks else SquaredError(scores, programs)
         labels = scores[programs]
-
-        def sum_stores(predicted: Floats) -> Floats:
-            """Return, for each store, the predicted score of its program."""
-            return np.bincount(programs, weights=predicted, minlength=len(scores)).astype(np.float64)[programs]
-
-        def weighted_error(predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
-            return (sum_stores(predicted) - labels) * labels, labels
-
-        def root_mean_square(predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
-            return "p-rmse", float(np.sqrt(np.mean(np.square(sum_stores(predicted) - labels))))
-
-        faster, slower = _pairs(scores, groups) if self.ranks else (programs[:0], programs[:0])
-
-        opponents = np.maximum(np.bincount(np.concatenate([faster, slower]), minlength=len(scores)), 1)
-
-        def order_errors(predicted: Floats) -> Floats:
-            """Return, for each pair, how much higher the slower program's prediction is than the faster one's."""
-            sums = np.bincount(programs, weights=predicted, minlength=len(scores))
-            return np.asarray(sums[slower] - sums[faster])
-
-        def ranking_loss(predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
-            wrong: Floats = expit(order_errors(predicted))
-            slopes = np.bincount(slower, wrong, len(scores)) - np.bincount(faster, wrong, len(scores))
-            curvature = np.bincount(np.concatenate([slower, faster]), np.tile(wrong * (1 - wrong), 2), len(scores))
-            return (slopes / opponents)[programs], (curvature / opponents)[programs]
-
-        def misordered_share(predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
-            return "p-rank", float(np.mean(order_errors(predicted) >= 0)) if len(faster) else 0.0
-
         weights = None if self.ranks else labels  # weights give fast programs finer bins
         data = xgboost.DMatrix(stores, label=labels, weight=weights, nthread=1)
-        loss, metric, name = (
-            (ranking_loss, misordered_share, "p-rank") if self.ranks else (weighted_error, root_mean_square, "p-rmse")
-        )
-        stop = xgboost.callback.EarlyStopping(rounds=self.early_stopping, metric_name=name, data_name="tr")
+        stop = xgboost.callback.EarlyStopping(rounds=self.early_stopping, metric_name=loss.name, data_name="tr")
         self._trees = xgboost.train(
             self.parameters,
             data,
             num_boost_round=self.rounds,
-            obj=loss,
+            obj=loss.gradients,
             evals=[(data, "tr")],
-            custom_metric=metric,
+            custom_metric=loss.metric,
             verbose_eval=False,
             callbacks=[stop],
         )
@@ -171,6 +141,72 @@ class PackSum(CostModel):
         programs = np.repeat(np.arange(n), features.shape[1] // width)
         valid = ~np.isnan(stores).all(axis=1)
         return stores[valid], programs[valid]
+
+
+class SquaredError:
+    """The squared error of programs' predicted scores, weighted by the scores.
+
+    Args:
+        scores: The scores of the programs, of shape (n,).
+        programs: The program of each store, of shape (stores,).
+    """
+
+    name = "p-rmse"
+
+    def __init__(self, scores: Floats, programs: Ints) -> None:
+        self._count = len(scores)
+        self._programs = programs
+        self._labels = scores[programs]
+
+    def gradients(self, predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
+        """Return the first and second derivatives of the loss with respect to each store's prediction."""
+        return self._errors(predicted) * self._labels, self._labels
+
+    def metric(self, predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
+        """Return the root mean square error."""
+        return self.name, float(np.sqrt(np.mean(np.square(self._errors(predicted)))))
+
+    def _errors(self, predicted: Floats) -> Floats:
+        """Return, for each store, the error of its program's predicted score."""
+        sums = np.bincount(self._programs, weights=predicted, minlength=self._count).astype(np.float64)
+        errors: Floats = sums[self._programs] - self._labels
+        return errors
+
+
+class RankingLoss:
+    """The logistic loss of pairs of programs, of which the faster one should have the higher predicted score.
+
+    Args:
+        scores: The scores of the programs, of shape (n,).
+        groups: The task of each program, of shape (n,).
+        programs: The program of each store, of shape (stores,).
+    """
+
+    name = "p-rank"
+
+    def __init__(self, scores: Floats, groups: Ints, programs: Ints) -> None:
+        self._count = len(scores)
+        self._programs = programs
+        self._faster, self._slower = _pairs(scores, groups)
+        members = np.concatenate([self._faster, self._slower])
+        self._opponents = np.maximum(np.bincount(members, minlength=self._count), 1)
+
+    def gradients(self, predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
+        """Return the first and second derivatives of the loss with respect to each store's prediction."""
+        n, faster, slower = self._count, self._faster, self._slower
+        wrong: Floats = expit(self._order_errors(predicted))
+        slopes = np.bincount(slower, wrong, n) - np.bincount(faster, wrong, n)
+        curvature = np.bincount(np.concatenate([slower, faster]), np.tile(wrong * (1 - wrong), 2), n)
+        return (slopes / self._opponents)[self._programs], (curvature / self._opponents)[self._programs]
+
+    def metric(self, predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
+        """Return the share of pairs in the wrong order."""
+        return self.name, float(np.mean(self._order_errors(predicted) >= 0)) if len(self._faster) else 0.0
+
+    def _order_errors(self, predicted: Floats) -> Floats:
+        """Return, for each pair, how much higher the slower program's prediction is than the faster one's."""
+        sums = np.bincount(self._programs, weights=predicted, minlength=self._count)
+        return np.asarray(sums[self._slower] - sums[self._faster])
 
 
 def _pairs(scores: Floats, groups: Ints) -> tuple[Ints, Ints]:

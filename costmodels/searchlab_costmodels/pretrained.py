@@ -36,26 +36,26 @@ class Pretrained(CostModel):
         super().__init__(seed=seed)
         self.prior = prior
         self.weight = 0.0  # the weight of the model trained on other tasks
-        self._others: CostModel | None = None
+        self._transfer_model: CostModel | None = None
         self._own_model: CostModel | None = None
         self._columns = 0  # the number of columns for other tasks, which come first
 
     def start_from(self, features: Floats, scores: Floats, groups: Ints) -> bool:
-        self._others = self._train(features, scores, groups)
+        self._transfer_model = self._train(features, scores, groups)
         self._columns = features.shape[1]
         self.weight = 1.0
         return True
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self._own_model = self._train(features, scores, groups)
-        if self._others is not None:
+        if self._transfer_model is not None:
             self.weight = self.prior / (self.prior + len(scores))
 
     def predict(self, features: Floats) -> Floats:
         predicted = np.zeros(len(features))
-        if self._others is not None:
+        if self._transfer_model is not None:
             columns = features if self.columns_per_store else features[:, : self._columns]
-            predicted += self.weight * self._others.predict(columns)
+            predicted += self.weight * self._transfer_model.predict(columns)
         if self._own_model is not None:
             predicted += (1 - self.weight) * self._own_model.predict(features)
         return predicted

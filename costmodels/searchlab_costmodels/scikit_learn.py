@@ -10,7 +10,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
@@ -52,8 +52,8 @@ class Preparation:
 
     def __call__(self, features: Floats) -> Floats:
         absent = np.isnan(features)
-        filled = np.where(absent, self.fill, features)
-        return (np.concatenate([filled, absent[:, self.indicator_columns]], axis=1) - self.mean) / self.scale
+        imputed_features = np.where(absent, self.fill, features)
+        return (np.concatenate([imputed_features, absent[:, self.indicator_columns]], axis=1) - self.mean) / self.scale
 
 
 class ScikitLearn(CostModel):
@@ -106,9 +106,34 @@ class ScikitLearn(CostModel):
 
 
 class Forest(ScikitLearn):
-    """The mean of many regression trees."""
+    """The mean of many regression trees.
+
+    Args:
+        trees: The number of trees.
+        min_samples_leaf: The minimum number of trials in a leaf.
+        max_features: The fraction of the columns that is considered at each split.
+
+    Attributes:
+        ensemble: scikit-learn's class of such trees.
+    """
 
     uncertainty = "members"
+    ensemble: ClassVar[type[Any]]
+
+    def __init__(self, *, seed: int, trees: int, min_samples_leaf: int, max_features: float) -> None:
+        super().__init__(seed=seed)
+        self.trees = trees
+        self.min_samples_leaf = min_samples_leaf
+        self.max_features = max_features
+
+    def regressor(self, rows: Floats) -> Any:
+        return self.ensemble(
+            n_estimators=self.trees,
+            min_samples_leaf=self.min_samples_leaf,
+            max_features=self.max_features,
+            random_state=self.seed,
+            n_jobs=1,
+        )
 
     def predict_scaled(self, rows: Floats) -> Any:
         total = np.zeros(len(rows))
@@ -140,22 +165,12 @@ class RandomForest(Forest):
         max_features: The fraction of the columns that is considered at each split.
     """
 
+    ensemble = RandomForestRegressor
+
     def __init__(
         self, *, seed: int, trees: Count = 100, min_samples_leaf: Count = 1, max_features: ColumnShare = 1 / 3
     ) -> None:
-        super().__init__(seed=seed)
-        self.trees = trees
-        self.min_samples_leaf = min_samples_leaf
-        self.max_features = max_features
-
-    def regressor(self, rows: Floats) -> Any:
-        return RandomForestRegressor(
-            n_estimators=self.trees,
-            min_samples_leaf=self.min_samples_leaf,
-            max_features=self.max_features,
-            random_state=self.seed,
-            n_jobs=1,
-        )
+        super().__init__(seed=seed, trees=trees, min_samples_leaf=min_samples_leaf, max_features=max_features)
 
 
 class ExtraTrees(Forest):
@@ -169,22 +184,12 @@ class ExtraTrees(Forest):
         max_features: The fraction of the columns that is considered at each split.
     """
 
+    ensemble = ExtraTreesRegressor
+
     def __init__(
         self, *, seed: int, trees: Count = 100, min_samples_leaf: Count = 1, max_features: ColumnShare = 1.0
     ) -> None:
-        super().__init__(seed=seed)
-        self.trees = trees
-        self.min_samples_leaf = min_samples_leaf
-        self.max_features = max_features
-
-    def regressor(self, rows: Floats) -> Any:
-        return ExtraTreesRegressor(
-            n_estimators=self.trees,
-            min_samples_leaf=self.min_samples_leaf,
-            max_features=self.max_features,
-            random_state=self.seed,
-            n_jobs=1,
-        )
+        super().__init__(seed=seed, trees=trees, min_samples_leaf=min_samples_leaf, max_features=max_features)
 
 
 class GaussianProcess(ScikitLearn):
@@ -203,8 +208,8 @@ class GaussianProcess(ScikitLearn):
 
     def rows_to_train_on(self, scores: Floats) -> Ints:
         fastest = np.argsort(-scores, kind="stable")[: self.max_rows // 2]
-        others = np.setdiff1d(np.arange(len(scores)), fastest)
-        return np.sort(np.concatenate([fastest, others[-(self.max_rows - len(fastest)) :]]))
+        slower = np.setdiff1d(np.arange(len(scores)), fastest)
+        return np.sort(np.concatenate([fastest, slower[-(self.max_rows - len(fastest)) :]]))
 
     def regressor(self, rows: Floats) -> Any:
         # The typical distance between two rows is the square root of twice the number of scaled columns. The fit starts

@@ -59,24 +59,24 @@ class Acquisition:
             self._draw = rng.random()
         elif self.name == "ei":
             # Temperatures and bonuses are in units of the score, so the improvement is scaled to their spread.
-            predicted = self.model.predict_members([trial.config for trial in trials])
-            spread = float(np.std(_improvement(predicted))) if trials else 0.0
-            self._scale = float(np.std(predicted.mean(axis=0))) / spread if spread > 0 else 1.0
+            predictions = self.model.predict_members([trial.config for trial in trials])
+            spread = float(np.std(_improvement(predictions))) if trials else 0.0
+            self._scale = float(np.std(predictions.mean(axis=0))) / spread if spread > 0 else 1.0
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
         """Return the function's values for ``configs``, of shape (n,), in units of the score."""
         if self.name == "mean":
             return self.model.predict(configs)
-        predicted = self.model.predict_members(configs)
+        predictions = self.model.predict_members(configs)
         if self.name == "thompson":
-            member: Floats = predicted[int(self._draw * len(predicted))]
+            member: Floats = predictions[int(self._draw * len(predictions))]
             return member
         if self.name == "ei":
-            return self._scale * _improvement(predicted)
-        bound: Floats = predicted.mean(axis=0) + KAPPA * predicted.std(axis=0)
+            return self._scale * _improvement(predictions)
+        bound: Floats = predictions.mean(axis=0) + KAPPA * predictions.std(axis=0)
         return bound
 
 
-def _improvement(predicted: Floats) -> Floats:
+def _improvement(predictions: Floats) -> Floats:
     """Return the expected improvement on the best trial's score, which is 1; ``predicted`` is (members, n)."""
-    return expected_improvement(-predicted.mean(axis=0), np.maximum(predicted.std(axis=0), 1e-9), -1.0)
+    return expected_improvement(-predictions.mean(axis=0), np.maximum(predictions.std(axis=0), 1e-9), -1.0)

@@ -20,7 +20,7 @@ from searchlab.space import Config, Space
 
 
 @dataclass
-class Chain:
+class AnnealingChain:
     """The state of one chain.
 
     Attributes:
@@ -77,7 +77,7 @@ class Annealing(NeverTwice):
         self.temperature = temperature
         self.cooling = cooling
         self.patience = patience
-        self.chains = [Chain() for _ in range(chains)]
+        self.chains = [AnnealingChain() for _ in range(chains)]
         self.best: Trial | None = None
         self._measured: set[Config] = set()
 
@@ -100,7 +100,7 @@ class Annealing(NeverTwice):
                     self.best = trial
                 self._anneal(self.chains[turn % len(self.chains)], trial, turn)
 
-    def _anneal(self, chain: Chain, trial: Trial, turn: int) -> None:
+    def _anneal(self, chain: AnnealingChain, trial: Trial, turn: int) -> None:
         rng = private_rng(self.seed, "annealing", turn)
         temperature = self.temperature * self.cooling**chain.step
         chain.step += 1

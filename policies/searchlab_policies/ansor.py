@@ -113,9 +113,9 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
 
     def _scores(self, rng: np.random.Generator) -> Scores:
         """Return the function that scores programs: the cost model or, until it is trained, random numbers."""
-        predicted: dict[Config, float] = {}
+        predictions: dict[Config, float] = {}
         if self._ready():
-            return lambda configs: self.predict_scores(configs, predicted)
+            return lambda configs: self.predict_scores(configs, predictions)
         return lambda configs: rng.random(len(configs))
 
     def _evolve(
@@ -133,8 +133,8 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
     def _children(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
         """Breed the next generation from parents selected in proportion to their scores; mutate most of them."""
         parents = rng.choice(len(population), size=self.population, p=selection_probabilities(scores))
-        mutated = rng.random(self.population) < self.mutation_prob
+        is_mutated = rng.random(self.population) < self.mutation_prob
         return [
             self.space.mutate_by_role(population[parent], rng, self._weights) if mutate else population[parent]
-            for parent, mutate in zip(parents.tolist(), mutated.tolist(), strict=True)
+            for parent, mutate in zip(parents.tolist(), is_mutated.tolist(), strict=True)
         ]

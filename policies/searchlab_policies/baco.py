@@ -23,7 +23,7 @@ from searchlab.space import Config, Space
 
 from .acquisition import expected_improvement
 from .gaussian_process import Encoding, GaussianProcess, select
-from .model_guided import SLOW_PREDICTIONS, Works
+from .model_guided import SLOW_PREDICTIONS, Works, successes
 from .neighbours import step_neighbours
 
 
@@ -90,11 +90,11 @@ class Baco(NeverTwice):
         self._threads = ThreadpoolController()
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        successes = sorted((trial for trial in self.trials if math.isfinite(trial.cost)), key=lambda trial: trial.cost)
-        if len(self.trials) < self.n_startup or len(successes) < 2:
+        ranked = successes(self.trials)
+        if len(self.trials) < self.n_startup or len(ranked) < 2:
             return []
         with self._threads.limit(limits=1):  # one thread adds in a deterministic order
-            return self._batch(n, successes, rng)
+            return self._batch(n, ranked, rng)
 
     def _batch(self, n: int, ranked: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
         """Return the batch, given the trials that succeeded, fastest first."""

@@ -99,9 +99,9 @@ class Bandit(NeverTwice, needs_asks=True):
             exhausted: The arms that have nothing left to propose.
             rng: The source of randomness.
         """
-        left = [arm for arm in range(len(self.arms)) if arm not in exhausted]
-        scores = [self.score(arm, pending) for arm in left]
-        return int(rng.choice([arm for arm, score in zip(left, scores, strict=True) if score == max(scores)]))
+        candidates = [arm for arm in range(len(self.arms)) if arm not in exhausted]
+        scores = [self.score(arm, pending) for arm in candidates]
+        return int(rng.choice([arm for arm, score in zip(candidates, scores, strict=True) if score == max(scores)]))
 
     def score(self, arm: int, pending: Sequence[int]) -> float:
         """Return an arm's credit plus C times its exploration term, or infinity if it was not used in the window."""

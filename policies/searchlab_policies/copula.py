@@ -20,6 +20,8 @@ from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value, coordinates
 
+from .model_guided import successes
+
 DRAWS = 8
 """The maximum number of draws per batch slot, because a narrow copula often repeats a config."""
 
@@ -100,11 +102,8 @@ class Copula(NeverTwice, transfers=True):
 
     def _good(self, space: Space, trials: Sequence[Trial]) -> list[Good]:
         """Return the fastest trials of a run: at least one, unless all failed."""
-        working = sorted(
-            (working_trial for working_trial in trials if math.isfinite(working_trial.cost)),
-            key=lambda working_trial: working_trial.cost,
-        )
-        best = working[: math.ceil(self.quantile * len(working))]
+        ranked = successes(trials)
+        best = ranked[: math.ceil(self.quantile * len(ranked))]
         return [Good(_size(space), dict(_parts(trial.config))) for trial in best]
 
     def _nearest(self, knob: Knob, sample: dict[Part, float], rng: np.random.Generator) -> Value:

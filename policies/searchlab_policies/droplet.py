@@ -68,16 +68,16 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
             if start == "random":
                 return self.space.sample(private_rng(self.seed, "droplet: start"))
             return self.space.decide(lambda knob: knob.choices[0])
-        left = list(start)
+        positions = list(start)
 
         def choose(knob: Knob) -> Value:
-            if not left:
+            if not positions:
                 raise SearchlabError(f"option 'start' is {start}; it must include a position for knob {knob.name!r}")
-            position: int = check_option("start", left.pop(0), Annotated[int, Between(0, len(knob.choices) - 1)])
+            position: int = check_option("start", positions.pop(0), Annotated[int, Between(0, len(knob.choices) - 1)])
             return knob.choices[position]
 
         config = self.space.decide(choose)
-        if left:
+        if positions:
             raise SearchlabError(f"option 'start' is {start}; it must have {len(config)} positions, one for each knob")
         return config
 
@@ -97,9 +97,9 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
             self.warm_start(trials)
             return
         super().tell(trials)
-        moved = self._move(trials)
+        has_moved = self._move(trials)
         self._next = self._next[self._batch : -1]  # AutoTVM drops the last config here, measured or not
-        if moved:
+        if has_moved:
             self._next += self._configs_at(1)
             self._length = 1
         self._fill()
@@ -107,11 +107,11 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
     def _move(self, trials: Sequence[Trial]) -> bool:
         """Move to each faster trial in ``trials``, in order, and return whether there was one."""
         self._visited.update(self.seen)
-        moved = False
+        has_moved = False
         for trial in trials:
             if trial.config in self.seen and self._faster(trial):
-                self._best, self._costs, moved = trial.config, trial.measurement.seconds, True
-        return moved
+                self._best, self._costs, has_moved = trial.config, trial.measurement.seconds, True
+        return has_moved
 
     def _fill(self) -> None:
         """Increase the step length until enough configs for a batch have been found."""

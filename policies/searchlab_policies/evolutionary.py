@@ -88,6 +88,6 @@ class Evolutionary(NeverTwice):
 
     def child(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
         """Cross two configs and mutate the child until it is new, up to a limited number of attempts."""
-        crossed = self.space.crossover(a, b, rng)
-        inherited = {name: value for name, value in crossed.items() if rng.random() >= self.mutation_prob}
-        return self.mutate_until_new(self.space.repair(inherited, rng), rng)
+        child = self.space.crossover(a, b, rng)
+        values = {name: value for name, value in child.items() if rng.random() >= self.mutation_prob}
+        return self.mutate_until_new(self.space.repair(values, rng), rng)

@@ -112,23 +112,25 @@ class EvolutionaryModel(ModelGuided):
 
     def search(self, n: int, rng: np.random.Generator) -> list[Config]:
         """Return the ``n`` new configs with the best predictions over all generations, best first."""
-        predicted: dict[Config, float] = {}
+        predictions: dict[Config, float] = {}
         population = self.starting_configs(self.population, int(self.population * self.measured_ratio), rng)
-        scores = self.predict_scores(population, predicted)
+        scores = self.predict_scores(population, predictions)
         for _ in range(self.generations):
             population = self._next_generation(population, scores, rng)
-            scores = self.predict_scores(population, predicted)
+            scores = self.predict_scores(population, predictions)
         # nlargest is stable: among equal predictions, the first config is preferred.
-        return heapq.nlargest(n, (config for config in predicted if config not in self.seen), key=predicted.__getitem__)
+        return heapq.nlargest(
+            n, (config for config in predictions if config not in self.seen), key=predictions.__getitem__
+        )
 
     def _next_generation(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
         """Breed the next generation. Parents are selected in proportion to their scores; negative scores count as 0."""
         size = self.population
         parents = rng.choice(len(population), size=(size, 2), p=selection_probabilities(scores))
-        crossed = rng.random(size) < self.crossover_prob
-        mutated = rng.random(size) < self.mutation_prob
+        is_crossed = rng.random(size) < self.crossover_prob
+        is_mutated = rng.random(size) < self.mutation_prob
         children = []
-        for (first, second), cross, mutate in zip(parents.tolist(), crossed, mutated, strict=True):
+        for (first, second), cross, mutate in zip(parents.tolist(), is_crossed, is_mutated, strict=True):
             child = population[first]
             if cross:
                 child = self.space.crossover(child, population[second], rng)

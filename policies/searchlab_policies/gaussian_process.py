@@ -70,8 +70,8 @@ def select(ranked: Sequence[Trial], memory: int) -> list[Trial]:
         ranked: The trials, fastest first.
         memory: The maximum number of trials.
     """
-    others = sorted(ranked[memory // 2 :], key=lambda trial: trial.index)
-    return [*ranked[: memory // 2], *others[-(memory - memory // 2) :]]
+    slower = sorted(ranked[memory // 2 :], key=lambda trial: trial.index)
+    return [*ranked[: memory // 2], *slower[-(memory - memory // 2) :]]
 
 
 class _Coder:
@@ -124,7 +124,9 @@ class _Coder:
         if self._permutation:
             return [float(i) for i in np.argsort(value, kind="stable")]  # the position of each element
         parts: list[float] = list(value) if isinstance(value, tuple) else [value]  # type: ignore[list-item]
-        return [part if self._linear else math.log2(part) if part > 0 else -1.0 for part in parts]
+        if self._linear:
+            return parts
+        return [math.log2(part) if part > 0 else -1.0 for part in parts]
 
 
 def _are_permutations(choices: Sequence[Value]) -> bool:
@@ -185,10 +187,10 @@ class GaussianProcess:
             np.array([math.log(length * math.sqrt(count))] * count + [math.log(1e-2)]) for length in (0.5, 1.0, 2.0)
         ]
         start = min(starts, key=lambda parameters: self._loss(parameters)[0])
-        fitted = minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
-        self.loss = float(fitted.fun)
-        self.lengths = np.exp(fitted.x[:-1])
-        self.noise = float(np.exp(fitted.x[-1]))
+        optimum = minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+        self.loss = float(optimum.fun)
+        self.lengths = np.exp(optimum.x[:-1])
+        self.noise = float(np.exp(optimum.x[-1]))
         del self._distances
         self._scaled = rows / self.lengths[scales]
         covariance = matern(squared_distances(self._scaled, self._scaled)) + self.noise * np.eye(len(rows))
@@ -300,8 +302,8 @@ class Posterior:
 
 def squared_distances(a: Floats, b: Floats) -> Floats:
     """Return the squared Euclidean distances between the rows of ``a`` and ``b``, of shape (len(a), len(b))."""
-    between = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b) - 2 * (a @ b.T)
-    distances: Floats = np.maximum(between, 0.0)
+    differences = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b) - 2 * (a @ b.T)
+    distances: Floats = np.maximum(differences, 0.0)
     return distances
 
 

@@ -133,21 +133,21 @@ class GpPrior(NeverTwice, transfers=True):
         losses = np.array([process.loss for process in processes]) - ODDS * np.arange(len(processes))
         weights = np.exp(losses.min() - losses)
         weights /= weights.sum()
-        others = self.encoding(candidates)
+        candidate_rows = self.encoding(candidates)
         best = float(values.min())
-        left = np.ones(len(candidates), dtype=bool)
+        is_free = np.ones(len(candidates), dtype=bool)
         batch = []
         for _ in range(min(n, len(candidates))):
-            predicted = [process.predict(others, priors) for process in processes]
+            predictions = [process.predict(candidate_rows, priors) for process in processes]
             gains = sum(
-                w * expected_improvement(*prediction, best) for w, prediction in zip(weights, predicted, strict=True)
+                w * expected_improvement(*prediction, best) for w, prediction in zip(weights, predictions, strict=True)
             )
-            index = int(np.argmax(np.where(left, gains, -np.inf)))
-            left[index] = False
+            index = int(np.argmax(np.where(is_free, gains, -np.inf)))
+            is_free[index] = False
             batch.append(candidates[index])
-            value = float(sum(w * mean[index] for w, (mean, _) in zip(weights, predicted, strict=True)))
+            value = float(sum(w * mean[index] for w, (mean, _) in zip(weights, predictions, strict=True)))
             for process in processes:
-                process.believe(others[index], value, priors[index])
+                process.believe(candidate_rows[index], value, priors[index])
             best = min(best, value)
         return batch
 
@@ -235,8 +235,8 @@ class LearntPrior:
 
     def __call__(self, space: Space, configs: Sequence[Config]) -> Floats:
         """Return the predicted normal scores of ``configs``, of shape (n,); the lowest are the fastest."""
-        predicted: Floats = self._trees.predict(self._rows(_describe(space, configs)))
-        return predicted
+        predictions: Floats = self._trees.predict(self._rows(_describe(space, configs)))
+        return predictions
 
     def _rows(self, descriptions: Sequence[Mapping[object, float]]) -> Floats:
         return np.array([[row.get(part, -8.0) for part in self._parts] for row in descriptions])

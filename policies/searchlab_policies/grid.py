@@ -16,7 +16,7 @@ class Grid(NeverTwice, uses_seed=False):
 
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)
-        self._rest = space.enumerate()
+        self._configs = space.enumerate()
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
-        return islice((config for config in self._rest if config not in self.seen), n)
+        return islice((config for config in self._configs if config not in self.seen), n)

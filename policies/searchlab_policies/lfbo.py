@@ -23,7 +23,7 @@ from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space
 
-from .model_guided import SLOW_PREDICTIONS
+from .model_guided import SLOW_PREDICTIONS, successes
 from .neighbours import draw_near, step_neighbours
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ class Copy:
 
     Attributes:
         selected: The configs selected in this generation, without the current one.
-        kept: Whether the current config was selected, too.
+        keeps_current: Whether the current config was selected, too.
     """
 
     current: Trial
     patience: int
     selected: list[Config] = field(default_factory=list)
-    kept: bool = True
+    keeps_current: bool = True
 
 
 class Lfbo(NeverTwice, stops=True, needs_asks=True):
@@ -147,11 +147,11 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
     def _generation(self, n: int, rng: np.random.Generator) -> list[Config]:
         """Return the configs to measure next: at least one, unless the search has ended."""
         if self._searches is None:
-            works = sorted((trial for trial in self.trials if math.isfinite(trial.cost)), key=lambda trial: trial.cost)
-            missing = max(self.n_startup - len(self.trials), 0) or (0 if works else n)
-            if random := self.space.sample_new(rng, missing, self.seen):
+            ranked = successes(self.trials)
+            count = max(self.n_startup - len(self.trials), 0) or (0 if ranked else n)
+            if random := self.space.sample_new(rng, count, self.seen):
                 return random
-            self._searches = [Copy(trial, self.patience) for trial in works[: self.copies]]
+            self._searches = [Copy(trial, self.patience) for trial in ranked[: self.copies]]
         else:
             self._searches = [copy for copy in self._searches if self._move(copy)]
             self.generation += 1
@@ -165,8 +165,10 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
 
     def _move(self, copy: Copy) -> bool:
         """Move ``copy`` to the best config of its generation, and return whether it continues."""
-        measured = [self._by_config[config] for config in copy.selected if config in self._by_config]
-        best = min([*([copy.current] if copy.kept else []), *measured], key=lambda t: t.cost, default=copy.current)
+        trials = [self._by_config[config] for config in copy.selected if config in self._by_config]
+        best = min(
+            [*([copy.current] if copy.keeps_current else []), *trials], key=lambda t: t.cost, default=copy.current
+        )
         change = best.cost / copy.current.cost - 1 if math.isfinite(copy.current.cost) else math.inf
         if best is copy.current or abs(change) < MIN_IMPROVEMENT:
             copy.patience -= 1
@@ -185,7 +187,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
             self._visited.update(dict.fromkeys(candidates))
             candidates = [copy.current.config, *candidates]
             best = self._best(candidates, int(len(candidates) * self.selected), forest, rng)
-            copy.kept = copy.current.config in best
+            copy.keeps_current = copy.current.config in best
             copy.selected = [config for config in best if config != copy.current.config] if len(best) > 1 else []
         return bool(copy.selected)
 
@@ -203,12 +205,12 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         probabilities = forest.predict_proba(rows)[:, 1]
         leaves = forest.apply(rows)  # (configs, trees)
         similar = np.zeros(len(configs))  # the sum of similarities to the configs selected so far
-        left = np.ones(len(configs), dtype=bool)
+        is_free = np.ones(len(configs), dtype=bool)
         indices: list[int] = []
-        while left.any() and len(indices) < n:
+        while is_free.any() and len(indices) < n:
             scores = probabilities - self.similarity * similar / max(1, len(indices))
-            best = int(np.argmax(np.where(left, scores, -np.inf)))
-            left[best] = False
+            best = int(np.argmax(np.where(is_free, scores, -np.inf)))
+            is_free[best] = False
             indices.append(best)
             similar += (leaves == leaves[best]).mean(axis=1)
         return [configs[i] for i in indices]
@@ -216,21 +218,21 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
     def _train(self) -> RandomForestClassifier | None:
         """Return a forest trained on all trials, or None if all or none of them are good."""
         costs = np.array([self._label(trial) for trial in self.trials])
-        works = np.isfinite(costs)
-        if not works.any():
+        is_working = np.isfinite(costs)
+        if not is_working.any():
             return None
-        threshold = np.quantile(costs[works], self.quantile)
-        good = costs <= threshold
-        if good.all():
+        threshold = np.quantile(costs[is_working], self.quantile)
+        is_good = costs <= threshold
+        if is_good.all():
             return None
         from sklearn.ensemble import RandomForestClassifier
 
         weights = np.ones(len(costs))
-        distances: Floats = np.maximum(LEAST_WEIGHT, 1e3 * (threshold - costs[good]))
-        weights[good] = distances / distances.mean()
+        distances: Floats = np.maximum(LEAST_WEIGHT, 1e3 * (threshold - costs[is_good]))
+        weights[is_good] = distances / distances.mean()
         forest = RandomForestClassifier(criterion="log_loss", random_state=library_seed(self.seed), n_jobs=1)
         rows = np.array([self.space.features(trial.config) for trial in self.trials], dtype=np.float32)
-        return forest.fit(rows, good, sample_weight=weights)
+        return forest.fit(rows, is_good, sample_weight=weights)
 
     def _label(self, trial: Trial) -> float:
         if self.fixed or not math.isfinite(trial.cost):

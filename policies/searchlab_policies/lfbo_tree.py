@@ -110,9 +110,8 @@ class LfboTree(Lfbo):
             for candidate, choice in zip(rows, choices, strict=True):
                 numbers = self._numbers_of(knob.name, choice)
                 np.copyto(candidate, numbers, where=~np.isnan(numbers))
-            good = tree.tree_.predict(rows.astype(np.float32))[
-                :, -1
-            ]  # the probability of the second of two classes, up to a factor
+            # The last column is the probability of the second of two classes, up to a factor.
+            good = tree.tree_.predict(rows.astype(np.float32))[:, -1]
             best = int(rng.choice(np.flatnonzero(good == good.max())))
             values[knob.name], row = choices[best], rows[best]
         return self.space.repair(values, rng)

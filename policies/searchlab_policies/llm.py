@@ -24,6 +24,7 @@ from searchlab.space import Config, Knob, Space, Value
 
 from .chain import Chain
 from .chat import Chat, Conversation
+from .model_guided import successes
 
 SYSTEM = """You tune tensor programs: you choose the parameters with which a compiler schedules a computation, so that \
 the program runs as fast as possible. You are told what was measured and propose what to measure next. You reply with \
@@ -133,13 +134,13 @@ class Llm(NeverTwice):
 
     def prompt(self, n: int) -> str:
         """Return the request for ``n`` configs, which depends only on the trials and on what is being measured."""
-        measured = {trial.config for trial in self.trials}
-        pending = [config for config in self.seen if config not in measured]
-        works = sorted((trial for trial in self.trials if trial.measurement.failure is None), key=lambda t: t.cost)
+        measured_configs = {trial.config for trial in self.trials}
+        pending = [config for config in self.seen if config not in measured_configs]
+        ranked = successes(self.trials)
         sections = [
             f"Computation: {self.space.workload}\nTarget: {self.space.target}",
-            f"{len(self.trials)} configs have been measured, of which {len(self.trials) - len(works)} failed.",
-            _section("The fastest", works[: self.shown]),
+            f"{len(self.trials)} configs have been measured, of which {len(self.trials) - len(ranked)} failed.",
+            _section("The fastest", ranked[: self.shown]),
             _section("The latest", self.trials[-self.shown :]),
             "Being measured now:\n" + "\n".join(map(_compact, pending)) if pending else "",
             f"Propose {n} other configs, the most promising first. Each parameter must have one of its values; some "

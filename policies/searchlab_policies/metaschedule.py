@@ -120,15 +120,15 @@ class MetaSchedule(NeverTwice):
         if len(self._programs) >= max(self.n_startup, self._trained_on + 1):
             self._train(self._programs[self._trained_on :])
             self._trained_on = len(self._programs)
-        measured = self._best(int(self.population * self.measured_ratio))
-        sample_count = self.population - len(measured)
+        fastest = self._best(int(self.population * self.measured_ratio))
+        sample_count = self.population - len(fastest)
         samples = self._draw_programs(sample_count, rng)
         if len(samples) < min(sample_count, MIN_UNMEASURED):
             return
-        evolved = self._evolve([*measured, *samples], n + len(self.seen), rng)
-        picked_at_random = int(n * self.epsilon)
-        yield from islice(self._new(evolved), n - picked_at_random)
-        yield from islice(self._new(samples[i] for i in rng.permutation(len(samples))), picked_at_random)
+        evolved = self._evolve([*fastest, *samples], n + len(self.seen), rng)
+        random_count = int(n * self.epsilon)
+        yield from islice(self._new(evolved), n - random_count)
+        yield from islice(self._new(samples[i] for i in rng.permutation(len(samples))), random_count)
 
     def _best(self, n: int) -> list[Schedule]:
         """Return up to ``n`` of the fastest measured programs, best first."""

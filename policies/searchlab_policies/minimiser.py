@@ -89,7 +89,7 @@ class Minimiser(NeverTwice):
         self._box = Box(space)
         self._values: dict[Config, float] = {}
         self._start: Config | None = None
-        self._runs: list[Run] = []
+        self._runs: list[MinimiserRuns] = []
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         if not self._box.bounds:
@@ -97,7 +97,7 @@ class Minimiser(NeverTwice):
         for number in range(n):
             if number == len(self._runs):
                 start = self._start if number == 0 else None
-                self._runs.append(Run(self._minimise, self._box, self.space, self.seed, number, start))
+                self._runs.append(MinimiserRuns(self._minimise, self._box, self.space, self.seed, number, start))
             config = self._runs[number].next_unknown(self._values)
             if config is not None:
                 yield config
@@ -114,7 +114,7 @@ class Minimiser(NeverTwice):
                 self._values[trial.config] = math.log(cost) if math.isfinite(cost) else FAILED
 
 
-class Run:
+class MinimiserRuns:
     """A sequence of runs of a minimiser.
 
     Args:
@@ -156,7 +156,7 @@ class Run:
 def call_minimiser(
     minimise: Minimise, box: Box, space: Space, seed: int, number: int, start: Config | None
 ) -> Generator[Config, float, None]:
-    """Yield the config of each call in a :class:`Run`, and receive the config's value."""
+    """Yield the config of each call in a :class:`MinimiserRuns`, and receive the config's value."""
     for attempt in count():
         rng = private_rng(seed, "minimiser", number, attempt)
         config = start if attempt == 0 and start is not None else space.sample(rng)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from abc import abstractmethod
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
@@ -94,7 +94,7 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     def replace_options(self, options: Mapping[str, int]) -> None:
         """Record those of the ``options`` options whose values differ from the policy's attributes, which are used."""
-        self.effective = {name: used for name, value in options.items() if (used := getattr(self, name)) != value}
+        self.effective = {name: getattr(self, name) for name, value in options.items() if getattr(self, name) != value}
 
     def predict_scores(self, configs: Sequence[Config], predictions: dict[Config, float]) -> Floats:
         """Return the scores (n,) of ``configs``; see :func:`predict_scores`."""
@@ -108,9 +108,13 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     def starting_configs(self, size: int, measured: int, rng: np.random.Generator) -> list[Config]:
         """Return ``size`` configs to start from: at most ``measured`` of the best measured configs, and random ones."""
-        ranked = sorted((trial for trial in self.trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
-        best = list(dict.fromkeys(trial.config for trial in ranked))[:measured]
+        best = list(dict.fromkeys(trial.config for trial in successes(self.trials)))[:measured]
         return best + [self.space.sample(rng) for _ in range(size - len(best))]
+
+
+def successes(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the trials that succeeded, fastest first."""
+    return sorted((trial for trial in trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
 
 
 def predict_scores(
@@ -170,9 +174,9 @@ class BestConfigs:
     """
 
     def __init__(self, n: int, exclude: Container[Config], order: Callable[[Config], int] | None = None) -> None:
-        met = count()
+        numbers = count()
         self._exclude = exclude
-        self._order = order or (lambda _: -next(met))
+        self._order = order or (lambda _: -next(numbers))
         self._heap: list[tuple[float, int, Config | None]] = [(-np.inf, -1 - i, None) for i in range(n)]
         heapq.heapify(self._heap)
         self._members: set[Config | None] = set()

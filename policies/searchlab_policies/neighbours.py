@@ -26,17 +26,17 @@ def along(
         rng: The source of randomness for repairs, if the knob cannot be changed alone.
         values: The values to try, in this order; by default, all choices of the knob.
     """
-    alone, repaired = False, []
+    changes_one_knob, repaired = False, []
     values_of = dict(config.items())  # faster than {**config}, which looks up each key
     for value in knob.choices if values is None else values:
         if value != config[knob.name]:
             changed = space.repair({**values_of, knob.name: value}, rng)
             if distance(config, changed) == 1:
-                alone = True
+                changes_one_knob = True
                 yield changed
-            elif not alone and changed != config:
+            elif not changes_one_knob and changed != config:
                 repaired.append(changed)
-    if not alone:
+    if not changes_one_knob:
         yield from dict.fromkeys(repaired)
 
 
@@ -47,7 +47,7 @@ def neighbour(space: Space, config: Config, rng: np.random.Generator) -> Config:
         knob, value = changes[i]
         changed = next(along(space, config, knob, rng, [value]), config)
         if distance(config, changed) == 1 or (
-            changed != config and all(distance(config, other) > 1 for other in along(space, config, knob, rng))
+            changed != config and all(distance(config, change) > 1 for change in along(space, config, knob, rng))
         ):
             return changed
     return config

@@ -15,7 +15,7 @@ import numpy as np
 from searchlab.options import Count, NonNegative, UnitInterval
 from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
-from searchlab.space import Config, Knob, Space, Value
+from searchlab.space import Config, Knob, Space
 
 ATTEMPTS = 256
 """The maximum number of mutations per ask. If all of them are known, a random config is proposed."""
@@ -88,8 +88,8 @@ class OnePlusOne(NeverTwice, needs_asks=True):
         mask = np.zeros(len(knobs), dtype=bool)
         while not mask.any():
             mask = rng.random(len(knobs)) <= rate
-        mutated = [knob for knob, is_mutated in zip(knobs, mask, strict=True) if is_mutated]
-        new_values = {knob.name: redraw(knob, self.parent[knob.name], rng) for knob in mutated}
+        redrawn_knobs = [knob for knob, is_mutated in zip(knobs, mask, strict=True) if is_mutated]
+        new_values = {knob.name: knob.redraw(self.parent[knob.name], rng) for knob in redrawn_knobs}
         return self.space.repair({**self.parent, **new_values}, rng)
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -106,8 +106,3 @@ class OnePlusOne(NeverTwice, needs_asks=True):
         if len(self._recent) == self.window:
             self.rate = min(self._recent, key=lambda entry: entry[0])[1]
             self._recent.clear()
-
-
-def redraw(knob: Knob, value: Value, rng: np.random.Generator) -> Value:
-    """Draw a choice other than ``value``."""
-    return knob.redraw(value, rng)

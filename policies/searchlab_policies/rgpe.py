@@ -106,19 +106,19 @@ class Rgpe(GpPrior):
         if not self._sources or (len(ranked) >= FEW and successes >= 2):
             processes = [*self._sources, self._process(self.trials)]
             weights = self._weights(processes, rng)
-        used = np.flatnonzero(weights)
-        weights = weights[used] / weights[used].sum()
+        members = np.flatnonzero(weights)
+        weights = weights[members] / weights[members].sum()
         rows = self.encoding([*candidates, *(trial.config for trial in ranked)])
-        posteriors = [processes[i].posterior(rows) for i in used]
+        posteriors = [processes[i].posterior(rows) for i in members]
         means = sum(w * posterior.mean for w, posterior in zip(weights, posteriors, strict=True))
         best = float(means[len(candidates) :].min(initial=means.mean()))
-        new = np.arange(len(rows)) < len(candidates)
+        is_free = np.arange(len(rows)) < len(candidates)
         batch = []
         for _ in range(min(n, len(candidates))):
             deviation = np.sqrt(sum((w * p.deviation) ** 2 for w, p in zip(weights, posteriors, strict=True)))
             gains = expected_improvement(means, deviation, best)
-            index = int(np.argmax(np.where(new, gains, -np.inf)))
-            new[index] = False
+            index = int(np.argmax(np.where(is_free, gains, -np.inf)))
+            is_free[index] = False
             batch.append(candidates[index])
             best = min(best, float(means[index]))
             for posterior in posteriors:
@@ -140,9 +140,9 @@ class Rgpe(GpPrior):
         return ranking_weights(np.array(losses))
 
 
-def _count_misranked(draws: Floats, others: Floats, values: Floats) -> Floats:
+def _count_misranked(draws: Floats, references: Floats, values: Floats) -> Floats:
     """Return the number of pairs that each sample misranks, of shape (samples,)."""
-    faster = draws[:, :, None] < others[:, None, :]
+    faster = draws[:, :, None] < references[:, None, :]
     counts: Floats = (faster ^ (values[:, None] < values)).sum(axis=(1, 2))
     return counts
 

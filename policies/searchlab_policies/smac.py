@@ -21,7 +21,7 @@ from searchlab.options import Between, Count, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space, Value
 
-from .optuna.adapter import Known, ParameterPolicy
+from .optuna.adapter import EncodedTrial, ParameterPolicy
 from .optuna.parameters import Part
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Smac(ParameterPolicy):
             for challenger in self._rank(self.trials_to_model(), rng):
                 yield self._config(challenger, rng)
 
-    def _rank(self, trials: Sequence[Known], rng: np.random.Generator) -> Iterator[Configuration]:
+    def _rank(self, trials: Sequence[EncodedTrial], rng: np.random.Generator) -> Iterator[Configuration]:
         """Return the results of the local searches, best first, interspersed with random challengers."""
         from smac.acquisition.function.expected_improvement import EI
         from smac.acquisition.maximizer.local_and_random_search import LocalAndSortedRandomSearch
@@ -101,8 +101,8 @@ class Smac(ParameterPolicy):
 
         seeds = rng.integers(2**31, size=4).tolist()
         space = config_space(self.parameters.probed_parameters, seeds[0])
-        evaluated = [configuration(space, trial.params) for trial in trials]
-        rows = np.array([configuration_vector.get_array() for configuration_vector in evaluated])
+        configurations = [configuration(space, trial.params) for trial in trials]
+        rows = np.array([configuration_vector.get_array() for configuration_vector in configurations])
         forest = RandomForest(
             space,
             log_y=True,
@@ -126,10 +126,10 @@ class Smac(ParameterPolicy):
             seed=seeds[2],
         )
         sort_starts(maximiser)
-        ranked: Iterator[Configuration] = maximiser.maximize(
-            evaluated, random_design=ProbabilityRandomDesign(self.epsilon, seed=seeds[3])
+        challengers: Iterator[Configuration] = maximiser.maximize(
+            configurations, random_design=ProbabilityRandomDesign(self.epsilon, seed=seeds[3])
         )
-        return ranked
+        return challengers
 
     def _config(self, challenger: Mapping[str, int], rng: np.random.Generator) -> Config:
         """Return the config that is nearest to a challenger's parameters; missing parameters are drawn at random."""
@@ -176,8 +176,8 @@ def log_scale(costs: Floats) -> Floats:
     """
     best, worst = costs.min(), costs.max()
     zero = best - (np.percentile(costs, 5) - best) - 1e-10
-    scaled: Floats = np.log((costs - zero) / (worst - zero))
-    return scaled
+    logarithms: Floats = np.log((costs - zero) / (worst - zero))
+    return logarithms
 
 
 def sort_starts(maximiser: object) -> None:

@@ -28,12 +28,12 @@ class UnitCube:
                 self.counts[knob.name] = max(len(knob.choices), self.counts.get(knob.name, 0))
         self._dimensions = {name: dimension for dimension, name in enumerate(self.counts)}
 
-    def config(self, point: Floats, other: Callable[[str], float] = lambda name: 0.5) -> Config:
-        """Return the config at ``point``; ``other`` returns the coordinate of a knob without a dimension."""
+    def config(self, point: Floats, default: Callable[[str], float] = lambda name: 0.5) -> Config:
+        """Return the config at ``point``; ``default`` returns the coordinate of a knob without a dimension."""
 
         def choose(knob: Knob) -> Value:
             dimension = self._dimensions.get(knob.name)
-            fraction = other(knob.name) if dimension is None else float(point[dimension])
+            fraction = default(knob.name) if dimension is None else float(point[dimension])
             return knob.choices[min(max(int(fraction * len(knob.choices)), 0), len(knob.choices) - 1)]
 
         return self.space.decide(choose)

@@ -112,21 +112,21 @@ class Xgb(ModelGuided):
     def anneal(self, n: int, rng: np.random.Generator) -> tuple[list[Config], Floats]:
         """Return the ``n`` best new configs that the chains visit and their predicted scores, best first."""
         points = self.starting_configs(self.chains, self.chains // 2, rng)
-        predicted: dict[Config, float] = {}
+        predictions: dict[Config, float] = {}
         best = BestConfigs(n, self.seen)
-        scores = self.predict_scores(points, predicted)
+        scores = self.predict_scores(points, predictions)
         best.offer(points, scores)
         idle = 0
         for step in range(self.steps):
             if idle == self.early_stop:
                 break
-            moved = [self.space.mutate(config, rng) for config in points]
-            new_scores = self.predict_scores(moved, predicted)
-            idle = 0 if best.offer(moved, new_scores) else idle + 1
+            neighbours = [self.space.mutate(config, rng) for config in points]
+            new_scores = self.predict_scores(neighbours, predictions)
+            idle = 0 if best.offer(neighbours, new_scores) else idle + 1
             temperature = self.temperature * (1 - step / self.steps) + 1e-9
-            accepted = rng.random(len(points)) < np.exp(np.minimum((new_scores - scores) / temperature, 0))
-            points = [new if yes else old for new, old, yes in zip(moved, points, accepted, strict=True)]
-            scores = np.where(accepted, new_scores, scores)
+            is_accepted = rng.random(len(points)) < np.exp(np.minimum((new_scores - scores) / temperature, 0))
+            points = [new if accept else old for new, old, accept in zip(neighbours, points, is_accepted, strict=True)]
+            scores = np.where(is_accepted, new_scores, scores)
         ranked = sorted(best.entries(), reverse=True)
         return [config for _, _, config in ranked], np.array([score for score, _, _ in ranked])
 
@@ -136,12 +136,15 @@ def pick(configs: Sequence[Config], scores: Floats, n: int, diversity: float) ->
 
     This is the greedy selection for equation (2). By submodularity, its sum is at least 1 - 1/e times the maximum.
     """
-    left = list(range(len(configs)))
-    covered: set[tuple[str, Value]] = set()
-    picked: list[Config] = []
-    while left and len(picked) < n:
-        i = max(left, key=lambda i: scores[i] + diversity * sum(item not in covered for item in configs[i].items()))
-        left.remove(i)
-        picked.append(configs[i])
-        covered.update(configs[i].items())
-    return picked
+    candidates = list(range(len(configs)))
+    knob_values: set[tuple[str, Value]] = set()
+    selection: list[Config] = []
+    while candidates and len(selection) < n:
+        i = max(
+            candidates,
+            key=lambda i: scores[i] + diversity * sum(item not in knob_values for item in configs[i].items()),
+        )
+        candidates.remove(i)
+        selection.append(configs[i])
+        knob_values.update(configs[i].items())
+    return selection

@@ -3,7 +3,8 @@
 from .comparison import Comparison, compare
 from .model import Summary
 from .read import read_runs
-from .report import report, report_directory, summary_table
+from .report import report, report_directory
 from .summary import summarize
+from .terminal import summary_table
 
 __all__ = ["Comparison", "Summary", "compare", "read_runs", "report", "report_directory", "summarize", "summary_table"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from ..arrays import Floats
-from ..log.plan import UNLIMITED, Budget, Claim
+from ..log.budget import UNLIMITED, Budget
+from ..log.plan import Claim
 from ..stats.inference import Answer, Difference, paired_difference
 from ..stats.ranks import ALPHA
-from .contrasts import adjust, pair_by_seed
+from .contrasts import correct_family, pair_by_seed
 from .measures import AREA, SECONDS, TRIALS, StrategySummary, values_by_seed
 from .model import ClaimVerdict, Comparand
 from .runs import TARGET, ComparedRuns, StrategyRuns, WorkloadRuns
@@ -30,119 +32,135 @@ _TITLES = {
 }
 
 
+@dataclass(frozen=True)
+class _Result:
+    """The comparison of a claim's strategy with an opponent, before p-values are corrected.
+
+    Attributes:
+        difference: The difference in the measure or, if it has a unit, in its logarithm. Higher is better.
+        unreached: The fraction of runs that did not reach the target.
+        note: Why there is nothing to compare, or "".
+    """
+
+    claim: Claim
+    opponent: str
+    difference: Difference
+    unreached: float
+    note: str
+
+    @property
+    def answer(self) -> Answer:
+        """The answer about workloads like these or, if there are too few workloads, about these only."""
+        on_others = self.difference.on_others
+        return on_others if on_others.p is not None else self.difference.on_these
+
+    @property
+    def scope(self) -> str:
+        """The workloads that the answer is about."""
+        if self.difference.on_others.p is None:
+            return these_workloads(self.difference.workloads)
+        return "these kernels on other devices" if self.difference.clusters else "workloads like these"
+
+
 def claim_verdicts(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[ClaimVerdict]:
     """Return the verdict on each of ``claims``."""
-    keys = [(number, other) for number, claim in enumerate(claims) for other in claim.opponents]
-    compared = {(number, other): _compare(comparison, claims[number], other) for number, other in keys}
-    p = {key: value for key, (difference, *_) in compared.items() if (value := _answer(difference).p) is not None}
-    adjusted = adjust(p)
+    results = {
+        (number, opponent): _compare(comparison, claim, opponent)
+        for number, claim in enumerate(claims)
+        for opponent in claim.opponents
+    }
+    p = correct_family({key: value for key, result in results.items() if (value := result.answer.p) is not None})
     verdicts = []
     for number, claim in enumerate(claims):
-        against = [
-            _comparand(claim, other, *compared[number, other], adjusted.get((number, other)))
-            for other in claim.opponents
-        ]
+        keys = [(number, opponent) for opponent in claim.opponents]
+        against = [_comparand(results[key], p.get(key)) for key in keys]
         decisive = min(
-            against, key=lambda other: (WORST_FIRST.index(other.verdict), other.value if other.workloads else 0.0)
+            against,
+            key=lambda comparand: (
+                WORST_FIRST.index(comparand.verdict),
+                comparand.value if comparand.workloads else 0.0,
+            ),
         )
         verdicts.append(ClaimVerdict(claim=claim, verdict=decisive.verdict, says=decisive.says, against=against))
     return verdicts
 
 
-def _answer(difference: Difference) -> Answer:
-    """Return the answer about workloads like these or, if there are too few workloads, about these only."""
-    return difference.on_others if difference.on_others.p is not None else difference.on_these
-
-
-def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> tuple[Difference, float, str]:
-    """Compare the claim's strategy with ``other`` on each workload on which both have enough trials.
-
-    Returns:
-        The difference or, if the measure has a unit, that of the logarithms (higher is better); the fraction of runs
-        that did not reach the target; and why there is nothing to compare, or "".
-    """
-    names = (claim.strategy, other)
+def _compare(comparison: ComparedRuns, claim: Claim, opponent: str) -> _Result:
+    """Compare the claim's strategy with ``opponent`` on each workload on which both have enough trials."""
+    names = (claim.strategy, opponent)
     budget = Budget(claim.trials or UNLIMITED, claim.seconds)
-    first: list[Floats] = []
-    second: list[Floats] = []
+    pairs: list[tuple[Floats, Floats]] = []
     clusters: list[str] = []
     unreached: list[float] = []
-    short = 0
+    has_short_runs = False
     for item in comparison.values():
         if any(name not in item.strategies for name in names) or item.best is None:
             continue
-        part = item.within(budget, names)
-        pair = [part.strategies[name] for name in names]
-        if not all(_covers(group, claim) for group in pair):
-            short += 1
+        part = item.truncate(budget, names)
+        groups = [part.strategies[name] for name in names]
+        if not all(_covers(group, claim) for group in groups):
+            has_short_runs = True
             continue
-        numbers = [_numbers(group, claim.measure) for group in pair]
-        unreached += [float(np.isinf(list(own.values())).mean()) for own in numbers]
-        first_numbers, second_numbers = _pair_numbers(numbers, part, claim.measure)
-        first.append(first_numbers)
-        second.append(second_numbers)
+        numbers = [_numbers(group, claim.measure) for group in groups]
+        unreached += [float(np.isinf(list(by_seed.values())).mean()) for by_seed in numbers]
+        pairs.append(_pair_numbers(numbers, part, claim.measure))
         clusters.append(item.cluster)
-    if missing := [name for name in names if not any(name in item.strategies for item in comparison.values())]:
-        why = f"there are no runs of {listed(missing)} here"
-    elif not first:
-        why = "no workload has runs of both with enough trials" if short else "no workload has runs of both"
-    else:
-        why = ""
-    return paired_difference(first, second, clusters), float(np.mean(unreached or [0.0])), why
+    note = ""
+    if absent := [name for name in names if not any(name in item.strategies for item in comparison.values())]:
+        note = f"there are no runs of {listed(absent)} here"
+    elif not pairs:
+        note = "no workload has runs of both" + " with enough trials" * has_short_runs
+    difference = paired_difference([first for first, _ in pairs], [second for _, second in pairs], clusters)
+    return _Result(claim, opponent, difference, float(np.mean(unreached or [0.0])), note)
 
 
 def _covers(runs: StrategyRuns, claim: Claim) -> bool:
     """Return whether the runs cover the number of trials or seconds that the claim is about."""
     if claim.seconds is not None:
-        return all(run.ended or run.elapsed[-1] >= claim.seconds for run in runs.runs)
-    return claim.trials is None or all(run.reaches(claim.trials) for run in runs.compared)
+        return all(run.end_reason or run.elapsed[-1] >= claim.seconds for run in runs.runs)
+    return claim.trials is None or all(run.reaches(claim.trials) for run in runs.compared_runs)
 
 
 def _numbers(runs: StrategyRuns, measure: str) -> dict[int, float]:
     """Return the measure for each seed, or infinity if the run did not reach the target."""
-    return values_by_seed([run.seed for run in runs.compared], StrategySummary.measures[measure].compute(runs))
+    return values_by_seed([run.seed for run in runs.compared_runs], StrategySummary.measures[measure].compute(runs))
 
 
 def _pair_numbers(numbers: Sequence[dict[int, float]], item: WorkloadRuns, measure: str) -> tuple[Floats, Floats]:
     """Return the numbers of both strategies for the same seeds, with NaN for missing runs. Higher is better."""
     rows = pair_by_seed(*numbers)
-    declared = StrategySummary.measures[measure]
-    if declared.unit:
-        if declared.better is min:  # a run that did not reach the target counts as using the whole budget
+    definition = StrategySummary.measures[measure]
+    if definition.unit:
+        if definition.better is min:  # a run that did not reach the target counts as using the whole budget
             rows[np.isinf(rows)] = item.longest if measure == SECONDS else item.horizon
         else:  # a run without any working program counts as the slowest of the other runs
             rows[rows == 0] = np.nanmin(rows[rows > 0], initial=item.best_gflops)
         rows = np.log(rows)
-    first, second = rows if declared.better is max else -rows
+    first, second = rows if definition.better is max else -rows
     return first, second
 
 
-def _comparand(
-    claim: Claim, other: str, difference: Difference, unreached: float, missing: str, p: float | None
-) -> Comparand:
-    interval = _answer(difference).difference
-    verdict = _verdict(claim, difference.value, interval.lower, interval.upper, p)
-    value, lower, upper = _shown(claim, interval.value, interval.lower, interval.upper)
-    scope = these_workloads(difference.workloads)
-    if difference.on_others.p is not None:
-        scope = "these kernels on other devices" if difference.clusters else "workloads like these"
+def _comparand(result: _Result, p: float | None) -> Comparand:
+    """Return the comparison with the opponent, given its corrected p-value."""
+    claim, difference, interval = result.claim, result.difference, result.answer.difference
+    value, lower, upper = _in_measure(claim, interval.value, interval.lower, interval.upper)
     comparand = Comparand(
-        against=other,
-        verdict=verdict,
+        against=result.opponent,
+        verdict=_verdict(claim, difference.value, interval.lower, interval.upper, p),
         value=value,
         lower=lower,
         upper=upper,
         p=p,
-        scope=scope,
+        scope=result.scope,
         workloads=difference.workloads,
         ahead=difference.ahead,
         level=difference.level,
         behind=difference.behind,
         seeds=difference.pairs,
-        unreached=unreached,
+        unreached=result.unreached,
         says="",
     )
-    return msgspec.structs.replace(comparand, says=_says(claim, comparand, missing or interval.note))
+    return msgspec.structs.replace(comparand, says=_describe(claim, comparand, result.note or interval.note))
 
 
 def _verdict(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> str:
@@ -154,9 +172,9 @@ def _verdict(claim: Claim, value: float, lower: float | None, upper: float | Non
         holds = p <= ALPHA and value > 0
         fails = value <= 0 if p <= ALPHA else upper <= zone
     else:
-        gains = claim.relation == "level"  # whether a gain contradicts the claim, too
-        holds = lower >= -zone and not (gains and upper > zone)
-        fails = p <= ALPHA and (upper < -zone or (gains and lower > zone))
+        is_two_sided = claim.relation == "level"  # a gain contradicts the claim, too
+        holds = lower >= -zone and not (is_two_sided and upper > zone)
+        fails = p <= ALPHA and (upper < -zone or (is_two_sided and lower > zone))
     return "holds" if holds else "fails" if fails else "undecided"
 
 
@@ -164,7 +182,7 @@ def _is_ratio(claim: Claim) -> bool:
     return bool(StrategySummary.measures[claim.measure].unit)
 
 
-def _shown(claim: Claim, *numbers: float | None) -> tuple[float, float | None, float | None]:
+def _in_measure(claim: Claim, *numbers: float | None) -> tuple[float, float | None, float | None]:
     """Convert a difference in which higher is better, and its interval, to a difference or ratio of the measure."""
     sign = 1 if StrategySummary.measures[claim.measure].better is max else -1
     value, *ends = (
@@ -175,8 +193,8 @@ def _shown(claim: Claim, *numbers: float | None) -> tuple[float, float | None, f
     return value, lower, upper
 
 
-def _says(claim: Claim, comparand: Comparand, note: str) -> str:
-    """Describe a comparison."""
+def _describe(claim: Claim, comparand: Comparand, note: str) -> str:
+    """Return the numbers of a comparison as a sentence, which ends with ``note`` if there is no test."""
     limits = [] if claim.trials is None else [counted(claim.trials, "trial")]
     limits += [] if claim.seconds is None else [f"{claim.seconds:g} s"]
     subject = f"{claim.strategy} against {comparand.against}{f' after {listed(limits)}' if limits else ''}"
@@ -184,7 +202,9 @@ def _says(claim: Claim, comparand: Comparand, note: str) -> str:
         return f"{subject}: {note}."
     effect, margin = ("ratio", f"{100 * claim.margin:g} %") if _is_ratio(claim) else ("difference", f"{claim.margin:g}")
     digits = None if _is_ratio(claim) else DIGITS
-    value, lower, upper = (number_text(x, digits) for x in (comparand.value, comparand.lower, comparand.upper))
+    value, lower, upper = (
+        number_text(number, digits) for number in (comparand.value, comparand.lower, comparand.upper)
+    )
     facts = [f"{subject}: {_TITLES[claim.measure]}, {effect} {value}"]
     if comparand.p is not None:
         facts[0] += f", 95 % interval {lower} to {upper} (margin {margin})"

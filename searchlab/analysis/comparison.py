@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
-from ..files import real_path
+from ..files import real_path, write_csv, write_file
 from ..log.columns import Columns, Texts
+from ..log.frames import study_frame
 from ..log.plan import Claim
-from ..log.result import Result, html_paragraphs, html_table, study_frame
+from ..log.result import Result
+from ..notebook import html_paragraphs, html_table
 from ..options import checks_arguments
 from .charts.figures import all_charts
-from .charts.vegalite import Chart, Format, Spec, altair_chart, titled
-from .measures import AREA, Shown, table
+from .charts.vegalite import Chart, Format, Spec, altair_chart, save_charts, titled
+from .measures import AREA, Tables, make_table
 from .model import Summary, WorkloadSummary
+from .page.render import render_page
 from .read import group_runs, planned_claims, read_runs
-from .report import number_tables, run_programs, write_report
-from .runs import By, strategy_order
-from .runs import ComparedRuns as Runs
+from .runs import By, ComparedRuns, strategy_order
 from .summary import summarize
+from .tables import COMPRESSED, number_tables
 from .words import counted
 
 if TYPE_CHECKING:
@@ -76,14 +78,15 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
         for label, source in labelled:
             group = {real_path(log.path): log for log in _logs(source, texts)}
             for path, log in (group if label is None else _relabel(label, group)).items():
-                before, _ = logs.setdefault(path, (label, log))
-                if before != label:
-                    labels = " and ".join("no label" if of is None else f"the label {of!r}" for of in (before, label))
+                earlier_label, _ = logs.setdefault(path, (label, log))
+                if earlier_label != label:
+                    labels = " and ".join(
+                        "no label" if text is None else f"the label {text!r}" for text in (earlier_label, label)
+                    )
                     raise SearchlabError(f"{log.path} is passed twice, with {labels}; pass it only once")
     if not logs:
         raise SearchlabError("nothing to compare: pass results, logs, or directories of logs")
-    named = ((log, encodable(log.path.as_posix())) for _, log in logs.values())
-    return Comparison(group_runs(named, by=by))
+    return Comparison(group_runs(((log, encodable(log.path.as_posix())) for _, log in logs.values()), by=by))
 
 
 def _logs(source: Any, texts: Texts) -> Iterator[Columns]:
@@ -105,13 +108,14 @@ def _relabel(label: Any, group: Mapping[Path, Columns]) -> dict[Path, Columns]:
     if not isinstance(label, str) or not label.strip():
         raise SearchlabError(f"a label must be a non-empty string, not {label!r}")
     names = {log.header.name for log in group.values()}
-    new = {name: label if len(names) == 1 else f"{label}: {name}" for name in names}
+    labels = {name: label if len(names) == 1 else f"{label}: {name}" for name in names}
 
-    def renamed(log: Columns) -> Columns:
-        contrasts = tuple((new.get(first, first), new.get(second, second)) for first, second in log.header.contrasts)
-        return replace(log, header=msgspec.structs.replace(log.header, label=new[log.header.name], contrasts=contrasts))
+    def rename(log: Columns) -> Columns:
+        contrasts = tuple((labels.get(a, a), labels.get(b, b)) for a, b in log.header.contrasts)
+        header = msgspec.structs.replace(log.header, label=labels[log.header.name], contrasts=contrasts)
+        return replace(log, header=header)
 
-    return {path: renamed(log) for path, log in group.items()}
+    return {path: rename(log) for path, log in group.items()}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -133,7 +137,7 @@ class Comparison:
         ['random']
     """
 
-    runs: Runs
+    runs: ComparedRuns
     claims: Sequence[Claim] = ()
 
     @cached_property
@@ -142,7 +146,8 @@ class Comparison:
         return summarize(self.runs, self.claims)
 
     @cached_property
-    def _charts(self) -> dict[str, dict[str, Chart]]:
+    def charts(self) -> dict[str, dict[str, Chart]]:
+        """All charts, by workload and key. The workload of charts over all workloads is ""."""
         return all_charts(self.summary, self.runs)
 
     @property
@@ -217,7 +222,7 @@ class Comparison:
         return self._frame("importances")
 
     def _frame(self, name: str) -> pd.DataFrame:
-        return number_tables(self.summary, self.runs, run_programs(self.runs))[name].frame()
+        return number_tables(self.summary, self.runs)[name].frame()
 
     def plot_convergence(self, workload: object = None, *, by: str = "trials") -> alt.LayerChart | alt.ConcatChart:
         """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds.
@@ -293,8 +298,16 @@ class Comparison:
 
         See :func:`~searchlab.analysis.report.report` for the files.
         """
-        write_report(self.runs, Path(out), self.claims, figures=figures)
-        return Path(out) / "report.html"
+        out = Path(out)
+        write_file(out / "summary.json", msgspec.json.encode(self.summary.to_json()) + b"\n", under=out)
+        for name, (columns, generated) in number_tables(self.summary, self.runs).items():
+            if rows := list(generated):
+                write_csv(out / f"{name}.csv{'.gz' if name in COMPRESSED else ''}", columns, rows, under=out)
+        if figures:
+            save_charts(out, self.charts, figures)
+        page = out / "report.html"
+        write_file(page, render_page(self), under=out)
+        return page
 
     def __repr__(self) -> str:
         runs = sum(len(item.runs) for item in self.runs.values())
@@ -307,10 +320,10 @@ class Comparison:
         texts = [answer.says for answer in self.summary.answers]
         text = html_paragraphs([*texts, overall.verdict] if overall else texts)
         for item in workloads:
-            heads, rows = table(item.strategies, Shown.TERMINAL, **item.words(self.summary.target)).texts
+            heads, rows = make_table(item.strategies, Tables.TERMINAL, **item.words).texts
             text += html_table(heads, rows, caption=item.workload) + html_paragraphs([item.verdict])
-        left = len(self.summary.workloads) - len(workloads)
-        return text + html_paragraphs([f"{left} more workloads are in strategies_frame()"] * bool(left))
+        hidden = len(self.summary.workloads) - len(workloads)
+        return text + html_paragraphs([f"{hidden} more workloads are in strategies_frame()"] * bool(hidden))
 
     def _item(self, workload: object) -> WorkloadSummary:
         items = {item.workload: item for item in self.summary.workloads}
@@ -332,11 +345,11 @@ class Comparison:
         return altair_chart(spec | {"params": params})
 
     def _spec(self, workload: str, key: str, view: str = "") -> Spec:
-        chart = self._charts.get(workload, {}).get(key)
+        chart = self.charts.get(workload, {}).get(key)
         if chart is None:
             raise SearchlabError(
                 f"the runs {f'on {workload}' if workload else 'over all workloads'} have no data for the chart {key!r}"
-                f"{did_you_mean(key, self._charts.get(workload, ()))}"
+                f"{did_you_mean(key, self.charts.get(workload, ()))}"
             )
         view = view or next(iter(chart.views))
         if view not in chart.views:

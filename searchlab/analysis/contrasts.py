@@ -13,12 +13,12 @@ to spare (rank-sum test). This depends only on numbers of seeds, strategies and 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations, count
 from math import comb
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -35,42 +35,49 @@ Runs = Mapping[int, float]
 """The numbers of a strategy's runs, by seed. Higher is better."""
 Level = Callable[[str, str], float]
 """A function that returns the significance level for two strategies; see :meth:`PageTests.level`."""
-Pair = frozenset[str]
 K = TypeVar("K")
 Key = tuple[str, str, str, str]
 """The key of a test: the workload (empty for all workloads), the name of the test, and the two strategies."""
 
 
-def contrasts(runs: Mapping[str, Runs], untested: Mapping[Pair, str], level: Level) -> list[Contrast]:
+def compare_pairs(
+    runs: Mapping[str, Runs], untested: Mapping[tuple[str, str], str], level: Level, workload: str = ""
+) -> list[Contrast]:
     """Compare every pair of strategies with the test described above, without correcting p-values.
 
     Args:
         runs: The numbers of each strategy.
-        untested: Why some pairs of strategies are not tested.
+        untested: Why some pairs of strategies, in the order of ``runs``, are not tested.
         level: See :meth:`PageTests.level`.
+        workload: The name of the workload.
     """
-    values = iter(
-        round_to_largest(np.array([value for by_seed in runs.values() for value in by_seed.values()])).tolist()
-    )
-    runs = {name: {seed: next(values) for seed in by_seed} for name, by_seed in runs.items()}
-    compared = []
+    values = np.array([value for by_seed in runs.values() for value in by_seed.values()])
+    rounded_values = iter(round_to_largest(values).tolist())
+    runs = {name: {seed: next(rounded_values) for seed in by_seed} for name, by_seed in runs.items()}
+    contrasts = []
     for first, second in combinations(runs, 2):
-        a, b = runs[first], runs[second]
-        common = sorted(a.keys() & b.keys())
-        difference = paired_difference(*pair_by_seed(a, b)[:, np.newaxis])
-        contrast = Contrast(first=first, second=second, test=RANK_SUM, runs=min(len(a), len(b)), difference=difference)
-        if why := untested.get(frozenset((first, second))):
-            difference = replace(difference, on_these=no_answer(difference.value, why))
-            contrast = msgspec.structs.replace(contrast, test=why, difference=difference)
-        elif 2.0 ** (2 - len(common)) <= level(first, second):
-            effect, p = signed_rank(*(np.array([own[seed] for seed in common]) for own in (a, b)))
-            contrast = msgspec.structs.replace(contrast, test=SIGNED_RANK, runs=len(common), effect=effect, p=p)
+        difference = paired_difference(*pair_by_seed(runs[first], runs[second])[:, np.newaxis])
+        if reason := untested.get((first, second)):
+            difference = replace(difference, on_these=no_answer(difference.value, reason))
+            result = {"test": reason, "runs": min(len(runs[first]), len(runs[second]))}
         else:
-            samples = [np.array([own[seed] for seed in sorted(own)]) for own in (a, b)]
-            effect = 2 * improvement(*([sample] for sample in samples)) - 1
-            contrast = msgspec.structs.replace(contrast, effect=effect, p=rank_sum_test(*samples))
-        compared.append(contrast)
-    return compared
+            result = compare_ranks(runs[first], runs[second], level(first, second))
+        contrasts.append(Contrast(workload=workload, first=first, second=second, difference=difference, **result))
+    return contrasts
+
+
+def compare_ranks(first: Runs, second: Runs, level: float) -> dict[str, Any]:
+    """Return the name of the rank test for two strategies, its number of runs, the effect and the p-value.
+
+    It is the signed-rank test or, if the strategies share too few seeds for ``level``, the rank-sum test.
+    """
+    common = sorted(first.keys() & second.keys())
+    if 2.0 ** (2 - len(common)) <= level:
+        effect, p = signed_rank(*(np.array([runs[seed] for seed in common]) for runs in (first, second)))
+        return {"test": SIGNED_RANK, "runs": len(common), "effect": effect, "p": p}
+    samples = [np.array([runs[seed] for seed in sorted(runs)]) for runs in (first, second)]
+    effect, p = 2 * improvement(*samples) - 1, rank_sum_test(*samples)
+    return {"test": RANK_SUM, "runs": min(map(len, samples)), "effect": effect, "p": p}
 
 
 def pair_by_seed(first: Runs, second: Runs) -> Floats:
@@ -85,26 +92,43 @@ def seeds_needed(level: float) -> int:
 
 @dataclass(frozen=True)
 class PageTests:
-    """The tests in a report, before their p-values are known."""
+    """The tests in a report, before their p-values are known.
 
-    registered: Sequence[tuple[str, str]]  # in the order of the study
-    alone: Mapping[Pair, int]  # number of tests on single workloads
-    overall: Mapping[Pair, int]  # number of tests over all workloads: 0, 1 or 2
+    Attributes:
+        on_workloads: The pair of strategies of each test on a single workload.
+        over_all: The pair of strategies of each test over all workloads, of which a pair has at most two.
+        registered: The registered contrasts, in the order of the study.
+    """
 
-    @classmethod
-    def from_pairs(
-        cls, alone: Iterable[tuple[str, str]], overall: Iterable[tuple[str, str]], registered: Iterable[tuple[str, str]]
-    ) -> PageTests:
-        """Count the tests of each pair. ``alone`` and ``overall`` contain one pair for each test."""
-        return cls(list(registered), Counter(map(frozenset, alone)), Counter(map(frozenset, overall)))
+    on_workloads: Sequence[tuple[str, str]]
+    over_all: Sequence[tuple[str, str]]
+    registered: Sequence[tuple[str, str]]
+
+    @cached_property
+    def _registered(self) -> set[frozenset[str]]:
+        return set(map(frozenset, self.registered))
+
+    def is_registered(self, first: str, second: str) -> bool:
+        """Return whether two strategies, in either order, form a registered contrast."""
+        return frozenset((first, second)) in self._registered
+
+    @cached_property
+    def _corrections(self) -> dict[bool, int]:
+        """The number of tests that a test on one workload is corrected for, by whether its contrast is registered."""
+        groups = {
+            is_registered: [
+                [pair for pair in pairs if self.is_registered(*pair) == is_registered]
+                for pairs in (self.on_workloads, self.over_all)
+            ]
+            for is_registered in (True, False)
+        }
+        on_workloads, over_all = groups[True]
+        shares = 1 + (len(over_all) > len(set(over_all)))  # tests on other workloads have half of the level
+        return {True: shares * len(on_workloads), False: sum(map(len, groups[False]))}
 
     def correction(self, first: str, second: str) -> int:
         """Return the number of tests that a test of this pair on one workload is corrected for, if all others fail."""
-        pairs = set(map(frozenset, self.registered))
-        if frozenset((first, second)) in pairs:
-            halved = any(self.overall.get(pair, 0) > 1 for pair in pairs)
-            return sum(self.alone.get(pair, 0) for pair in pairs) * (1 + halved)
-        return sum(n for tests in (self.alone, self.overall) for pair, n in tests.items() if pair not in pairs)
+        return self._corrections[self.is_registered(first, second)]
 
     def level(self, first: str, second: str) -> float:
         """Return the significance level for a test of this pair on one workload, if it is the first to be rejected.
@@ -113,20 +137,25 @@ class PageTests:
         """
         return ALPHA / self.correction(first, second)
 
-    def adjusted(self, p: Mapping[Key, float]) -> dict[Key, float]:
+    def correct(self, contrasts: Iterable[Contrast]) -> list[Contrast]:
+        """Return all contrasts of a report, with the p-values of their differences corrected."""
+        contrasts = list(contrasts)
+        corrected = self.correct_p(p_values(contrasts))
+        return [_replace_p(contrast, corrected) for contrast in contrasts]
+
+    def correct_p(self, p: Mapping[Key, float]) -> dict[Key, float]:
         """Return the p-values of all tests, corrected as described above."""
-        pairs = set(map(frozenset, self.registered))
-        contrasts = {key: value for key, value in p.items() if frozenset(key[2:]) in pairs}
-        first = {key: value for key, value in contrasts.items() if key[1] == PAIRED_T}
-        like_these = {key: value for key, value in contrasts.items() if not key[0] and key not in first}
-        alone = {key: value for key, value in contrasts.items() if key[0]}
-        others = {key: value for key, value in p.items() if key not in contrasts}
-        adjusted = adjust(first)
-        last = max(adjusted.values(), default=0.0)
-        shares = bool(like_these) + bool(alone)
-        for second in (like_these, alone):
-            adjusted |= {key: max(last, min(1.0, shares * value)) for key, value in adjust(second).items()}
-        return adjusted | adjust(others)
+        registered = {key: value for key, value in p.items() if self.is_registered(*key[2:])}
+        first = {key: value for key, value in registered.items() if key[1] == PAIRED_T}
+        on_others = {key: value for key, value in registered.items() if not key[0] and key not in first}
+        on_workloads = {key: value for key, value in registered.items() if key[0]}
+        exploratory = {key: value for key, value in p.items() if key not in registered}
+        corrected = correct_family(first)
+        last = max(corrected.values(), default=0.0)
+        shares = bool(on_others) + bool(on_workloads)
+        for second in (on_others, on_workloads):
+            corrected |= {key: max(last, min(1.0, shares * value)) for key, value in correct_family(second).items()}
+        return corrected | correct_family(exploratory)
 
     def family(self, number: int, late: Sequence[tuple[str, str]], area: str = "area under the curve") -> Family:
         """Describe the families of tests.
@@ -139,12 +168,34 @@ class PageTests:
         return Family(number, list(self.registered), list(late), _describe(number, self.registered, late, area))
 
 
-def adjust(p: Mapping[K, float]) -> dict[K, float]:
+def p_values(contrasts: Iterable[Contrast]) -> dict[Key, float]:
+    """Return the p-value of each test, for claims about these workloads and for claims about others like them."""
+    return {
+        (contrast.workload, test, contrast.first, contrast.second): p
+        for contrast in contrasts
+        for test, p in ((contrast.test, contrast.p), (OTHERS, contrast.difference.on_others.p))
+        if p is not None
+    }
+
+
+def _replace_p(contrast: Contrast, p: Mapping[Key, float]) -> Contrast:
+    on_these, on_others = (
+        replace(answer, p=p.get((contrast.workload, test, contrast.first, contrast.second)))
+        for test, answer in (
+            (contrast.test, contrast.difference.on_these),
+            (OTHERS, contrast.difference.on_others),
+        )
+    )
+    difference = replace(contrast.difference, on_these=on_these, on_others=on_others)
+    return msgspec.structs.replace(contrast, difference=difference)
+
+
+def correct_family(p: Mapping[K, float]) -> dict[K, float]:
     """Correct the p-values of a family of tests by Holm's procedure."""
     return dict(zip(p, holm(np.array(list(p.values()))).tolist(), strict=True))
 
 
-def named_contrasts(comparison: ComparedRuns) -> dict[tuple[str, str], bool]:
+def find_registered(comparison: ComparedRuns) -> dict[tuple[str, str], bool]:
     """Return the contrasts in the logs, in the study's order, and whether each was registered before the runs.
 
     It was if it is in the logs of all runs of both strategies. Both strategies of a contrast use the same space.
@@ -155,36 +206,11 @@ def named_contrasts(comparison: ComparedRuns) -> dict[tuple[str, str], bool]:
             prefix = run.strategy.removesuffix(run.log.header.name)
             pairs = [(prefix + first, prefix + second) for first, second in run.log.header.contrasts]
             pairs_of.setdefault(run.strategy, []).append(pairs)
-    named: dict[tuple[str, str], bool] = {}
+    is_registered: dict[tuple[str, str], bool] = {}
     for pair in (pair for runs in pairs_of.values() for pairs in runs for pair in pairs):
-        if pairs_of.keys() >= set(pair) and pair[::-1] not in named:
-            named[pair] = all(pair in pairs for name in pair for pairs in pairs_of[name])
-    return named
-
-
-def with_adjusted(workload: str, contrasts: Iterable[Contrast], adjusted: Mapping[Key, float]) -> list[Contrast]:
-    corrected = []
-    for contrast in contrasts:
-        on_these, on_others = (
-            adjusted.get((workload, test, contrast.first, contrast.second)) for test in (contrast.test, OTHERS)
-        )
-        difference = replace(
-            contrast.difference,
-            on_these=replace(contrast.difference.on_these, p=on_these),
-            on_others=replace(contrast.difference.on_others, p=on_others),
-        )
-        corrected.append(msgspec.structs.replace(contrast, adjusted=on_these, difference=difference))
-    return corrected
-
-
-def p_values(workload: str, contrasts: Iterable[Contrast]) -> dict[Key, float]:
-    """Return the p-value of each test, for claims about these workloads and for claims about others like them."""
-    return {
-        (workload, test, contrast.first, contrast.second): p
-        for contrast in contrasts
-        for test, p in ((contrast.test, contrast.p), (OTHERS, contrast.difference.on_others.p))
-        if p is not None
-    }
+        if pairs_of.keys() >= set(pair) and pair[::-1] not in is_registered:
+            is_registered[pair] = all(pair in pairs for name in pair for pairs in pairs_of[name])
+    return is_registered
 
 
 def _describe(number: int, registered: Sequence[tuple[str, str]], late: Sequence[tuple[str, str]], area: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -47,51 +48,51 @@ class MeasuredSpace:
         divergences = {}
         for knob, values in self.knobs.items():
             _, indices = np.unique(values, return_inverse=True)
-            everywhere, top = (
-                density(np.bincount(own, minlength=indices.max() + 1)) for own in (indices, indices[fastest])
+            all_configs, top = (
+                density(np.bincount(group, minlength=indices.max() + 1)) for group in (indices, indices[fastest])
             )
-            if len(everywhere) > 1:
-                divergences[knob] = float(everywhere @ (top / everywhere - 1) ** 2)
+            if len(all_configs) > 1:
+                divergences[knob] = float(all_configs @ (top / all_configs - 1) ** 2)
         total = math.fsum(divergences.values())
-        ordered = sorted(divergences, key=lambda knob: (-divergences[knob], knob))
-        return {knob: divergences[knob] / total for knob in ordered} if total else {}
+        names = sorted(divergences, key=lambda knob: (-divergences[knob], knob))
+        return {knob: divergences[knob] / total for knob in names} if total else {}
 
     def values(self, *knobs: str) -> list[dict[str, Any]]:
         """Return a row for each combination of values of ``knobs``: the throughput of the working configs with it.
 
         Only the values of each knob with the fastest programs have rows, in ascending order.
         """
-        shown = [self.shown_values(knob) for knob in knobs]
-        groups: dict[tuple[Any, ...], list[float]] = {}
-        for key, value in zip(zip(*(self.knobs[knob] for knob in knobs), strict=True), self.throughput, strict=True):
-            if all(part in own for part, own in zip(key, shown, strict=True)):
-                groups.setdefault(key, []).append(value)
+        columns = [self.knobs[knob] for knob in knobs]
+        groups: dict[tuple[str, ...], list[float]] = {
+            key: [] for key in product(*(self.best_values(knob) for knob in knobs))
+        }
+        for *values, throughput in zip(*columns, self.throughput, strict=True):
+            if (key := tuple(values)) in groups:
+                groups[key].append(throughput)
         rows = []
-        for key in sorted(groups, key=lambda key: [own[part] for part, own in zip(key, shown, strict=True)]):
-            throughput = np.array(groups[key])
-            working = throughput[throughput > 0]
-            row = dict(zip(("value", "other"), key, strict=False))
-            row |= {"configs": len(throughput), "failed": len(throughput) - len(working)}
-            if len(working):
-                ends = *quartiles(working).tolist(), float(working.max()), float(working.min())
-                row |= dict(zip(("lower", "median", "upper", "best", "worst"), ends, strict=True))
-                rows.append(row)
+        for key, throughputs in groups.items():
+            successes = np.array([throughput for throughput in throughputs if throughput > 0])
+            if len(successes):
+                ends = *quartiles(successes).tolist(), float(successes.max()), float(successes.min())
+                row: dict[str, Any] = dict(zip(("value", "other"), key, strict=False))
+                row |= {"configs": len(throughputs), "failed": len(throughputs) - len(successes)}
+                rows.append(row | dict(zip(("lower", "median", "upper", "best", "worst"), ends, strict=True)))
         return rows
 
-    def shown_values(self, knob: str) -> dict[str, int]:
-        """Return the values of ``knob`` with the fastest programs, with their positions in ascending order."""
+    def best_values(self, knob: str) -> list[str]:
+        """Return the values of ``knob`` with the fastest programs, in ascending order."""
         best: dict[str, float] = {}
         for value, throughput in zip(self.knobs[knob], self.throughput, strict=True):
             best[value] = max(throughput, best.get(value, 0.0))
         fastest = sorted(best, key=lambda value: -best[value])[:MAX_VALUES]
-        return {value: index for index, value in enumerate(sorted(fastest, key=_order))}
+        return sorted(fastest, key=_order)
 
 
 def density(counts: Array) -> Floats:
     """Return Optuna's estimate of the probabilities of a categorical parameter's choices, given their ``counts``."""
     number, kernels = counts.sum(), np.count_nonzero(counts) + 1
-    own = (counts + number / kernels) / (1 + len(counts) / kernels)
-    return np.asarray((own + 1 / len(counts)) / (number + 1))
+    smoothed = (counts + number / kernels) / (1 + len(counts) / kernels)
+    return np.asarray((smoothed + 1 / len(counts)) / (number + 1))
 
 
 def measured_spaces(costs: Mapping[tuple[str, bytes], Sequence[float]], flops: int) -> list[MeasuredSpace]:
@@ -102,8 +103,8 @@ def measured_spaces(costs: Mapping[tuple[str, bytes], Sequence[float]], flops: i
         flops: The FLOPs of the workload.
     """
     by_space: dict[str, list[tuple[dict[str, Any], float]]] = {}
-    for (space, config), of_config in costs.items():
-        by_space.setdefault(space, []).append((msgspec.json.decode(config), float(np.median(of_config))))
+    for (space, config), config_costs in costs.items():
+        by_space.setdefault(space, []).append((msgspec.json.decode(config), float(np.median(config_costs))))
     spaces = []
     for space, configs in sorted(by_space.items()):
         throughput = gflops(np.array([cost for _, cost in configs]), flops)

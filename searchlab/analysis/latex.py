@@ -9,12 +9,13 @@ from itertools import combinations
 from pathlib import Path
 
 from ..files import write_file
-from .measures import Shown, table
-from .model import Summary, find_contrast
+from .measures import Tables, make_table
+from .model import Summary, WorkloadSummary, find_contrast
 from .verdict import signed
 from .words import p_text
 
 TABLES, REFERENCES = "tables.tex", "references.bib"
+"""The names of the files."""
 
 TITLE, YEAR = "searchlab: which search strategy finds a fast tensor program soonest?", "2026"  # as in CITATION.cff
 
@@ -24,7 +25,6 @@ _CITATION = re.compile(
     r"\((?P<where>[^()]*(?:\([^()]*\)[^()]*)*?\b(?P<year>(?:19|20)\d\d)\b[^()]*)\)"
 )
 """A paper as docstrings cite it: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018)."""
-"""The names of the files."""
 
 
 def write_latex(summary: Summary, out: Path, origins: Mapping[str, tuple[str, str, str]]) -> None:
@@ -35,17 +35,17 @@ def write_latex(summary: Summary, out: Path, origins: Mapping[str, tuple[str, st
 
 def latex_tables(summary: Summary) -> str:
     """Return the ranking and the contrasts over all workloads, or on the only workload, as ``tabular`` environments."""
-    overall = summary.overall
-    if not overall and len(summary.workloads) > 1:
+    if (main := summary.main) is None:
         return "% There are no tables, because no two strategies share a seed on every workload.\n"
-    rows = overall.strategies if overall else summary.workloads[0].strategies
-    words = {} if overall else summary.workloads[0].words(summary.target)
-    ranking = table(rows, Shown.TERMINAL, **words).texts
+    words, where = {}, f"across {len(summary.workloads)} workloads"
+    if isinstance(main, WorkloadSummary):
+        words, where = main.words, f"on {main.workload}"
+    ranking = make_table(main.strategies, Tables.TERMINAL, **words).texts
     registered = [(answer.first, answer.second) for answer in summary.answers]
-    pairs = combinations([row.strategy for row in rows], 2)
-    pairs_left = [pair for pair in pairs if pair not in registered and pair[::-1] not in registered]
+    pairs = combinations([row.strategy for row in main.strategies], 2)
+    exploratory = [pair for pair in pairs if pair not in registered and pair[::-1] not in registered]
     contrasts = []
-    for first, second in [*registered, *pairs_left]:
+    for first, second in [*registered, *exploratory]:
         if (contrast := find_contrast(summary.contrasts, first, second)) is None:
             continue
         difference = contrast.difference.on_these.difference
@@ -54,7 +54,6 @@ def latex_tables(summary: Summary) -> str:
         p = "-" if contrast.adjusted is None else p_text(contrast.adjusted)
         kind = "registered" if (first, second) in registered else "exploratory"
         contrasts.append([first, second, signed(difference.value), interval, p, kind])
-    where = f"across {len(summary.workloads)} workloads" if overall else f"on {summary.workloads[0].workload}"
     contrast_heads = ["strategy", "minus", "difference in area", "uncorrected 95 % interval", "corrected p", "contrast"]
     return (
         "% These tables require \\usepackage{booktabs}.\n"

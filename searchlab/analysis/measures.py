@@ -39,14 +39,14 @@ TRIALS, SECONDS, AREA = "trials_to_target", "seconds_to_target", "area"
 """The names of the measures by which strategies are compared."""
 
 
-class Shown(Flag):
+class Tables(Flag):
     """The human-readable tables in which a column appears. CSV files and frames contain every column with a name."""
 
-    NOWHERE = 0
+    NONE = 0
     TERMINAL = auto()  # the ranking in the terminal and in notebooks
     COSTS = auto()  # the table of costs in the terminal
     PAGE = auto()  # the ranking on the page
-    TABLES = TERMINAL | PAGE
+    RANKINGS = TERMINAL | PAGE
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Column:
 
     name: str  # in CSV files and frames; if empty, the column is omitted from them
     title: str = ""  # heading in human-readable tables; {unit} and {goal} are filled in
-    shown: Shown = Shown.NOWHERE
+    tables: Tables = Tables.NONE
     digits: int | None = None  # decimal places in human-readable tables; None for three significant digits
     path: str | Callable[[Any], Any] = ""  # the attribute or item of the measure's value to show, or a function of it
     best: Callable[[Sequence[float]], float] | None = None  # max or min, to select the number that is shown in bold
-    beside: Callable[[Any, Any], str] | None = None  # returns text to show next to the number, given the value and row
+    suffix: Callable[[Any, Any], str] | None = None  # returns text to show after the number, given the value and row
     detail: Callable[[Any], str] | None = None  # returns further text, given the value; shown only on the page
-    missing: str = ""  # text that the page shows instead of None; if empty, a dash
+    none_text: str = ""  # text that the page shows instead of None; if empty, a dash
 
     def number(self, value: Any) -> Any:
         """Return the column's number or text, given the measure's value."""
@@ -164,9 +164,9 @@ class Cell(NamedTuple):
     """A cell in a human-readable table: its number as text, the texts next to it, and whether it is the best."""
 
     text: str
-    beside: str = ""
+    suffix: str = ""
     detail: str = ""
-    missing: str = ""
+    none_text: str = ""
     best: bool = False
     names: str = ""  # the strategies that the number counts; shown only on the page
 
@@ -177,7 +177,7 @@ class Head(NamedTuple):
     title: str
     meaning: str = ""
     unit: str = ""
-    words: bool = False  # whether the column contains text instead of numbers
+    is_text: bool = False  # whether the column contains text instead of numbers
     higher_is_better: bool = False
 
 
@@ -191,11 +191,23 @@ class Table(NamedTuple):
     def texts(self) -> tuple[list[str], list[list[str]]]:
         """The headings and the rows as texts, beginning with the strategies."""
         heads = ["strategy", *(head.title.replace("\n", " ") for head in self.heads)]
-        return heads, [[name, *(cell.text + cell.beside for cell in cells)] for name, cells in self.rows]
+        return heads, [[name, *(cell.text + cell.suffix for cell in cells)] for name, cells in self.rows]
+
+    def insert(self, position: int, columns: Mapping[Head, Mapping[str, Cell]]) -> Table:
+        """Return the table with further columns, which contain the cells of each strategy, or a dash without any."""
+        heads = [*self.heads[:position], *columns, *self.heads[position:]]
+        rows = [
+            (
+                name,
+                [*cells[:position], *(column.get(name, Cell("-")) for column in columns.values()), *cells[position:]],
+            )
+            for name, cells in self.rows
+        ]
+        return Table(heads, rows)
 
 
-def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
-    """Return the human-readable table that ``shown`` selects for ``rows``, which must all have the same class.
+def make_table(rows: Sequence[Row], tables: Tables, **words: str) -> Table:
+    """Return the human-readable table that ``tables`` selects for ``rows``, which must all have the same class.
 
     ``words`` are inserted into the column titles. Columns whose measure is None in every row are omitted.
     """
@@ -203,28 +215,34 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
     columns: list[list[Cell]] = []
     for measure, column in type(rows[0]).columns() if rows else ():
         values = [row.values[measure.name] for row in rows]
-        if isinstance(values[0], Spread) and words.get("unit") in VALUES:
-            values = [
-                Spread.from_values(convert_throughput(np.array(value.by_seed), words["unit"]).tolist())
-                for value in values
-            ]
-            column = replace(column, digits=None, beside=_quartiles_text(None))
-        if not column.shown & shown or all(value is None for value in values):
+        if not column.tables & tables or all(value is None for value in values):
             continue
-        numbers = [column.number(value) for value in values]
-        defined = [number for number in numbers if number is not None]
-        best = column.best(defined) if column.best and defined and len(rows) > 1 else None
-        are_words = any(isinstance(number, str) for number in defined)
+        if isinstance(values[0], Spread) and words.get("unit") in VALUES:
+            values = [value.in_unit(words["unit"]) for value in values]
+            column = replace(column, digits=None, suffix=_quartiles_text(None))
+        cells = _cells(column, rows, values)
+        is_text = any(isinstance(column.number(value), str) for value in values)
         unit = measure.unit.replace("GFLOPS", words.get("unit", "GFLOPS"))
-        heads.append(Head(column.title.format(**words), measure.meaning, unit, are_words, measure.better is max))
-        cells = []
-        for row, value, number in zip(rows, values, numbers, strict=True):
-            text, missing = ("-", column.missing) if number is None else (column.text(number), "")
-            beside = column.beside(value, row) if column.beside and value is not None else ""
-            detail = column.detail(value) if column.detail and value is not None else ""
-            cells.append(Cell(text, beside, detail, missing, best is not None and number == best))
+        heads.append(Head(column.title.format(**words), measure.meaning, unit, is_text, measure.better is max))
         columns.append(cells)
     return Table(heads, [(row.strategy, [cells[index] for cells in columns]) for index, row in enumerate(rows)])
+
+
+def _cells(column: Column, rows: Sequence[Row], values: Sequence[Any]) -> list[Cell]:
+    """Return a cell for each row, given the value of the column's measure in each."""
+    numbers = [column.number(value) for value in values]
+    defined = [number for number in numbers if number is not None]
+    best = column.best(defined) if column.best and defined and len(rows) > 1 else None
+    return [
+        Cell(
+            text="-" if number is None else column.text(number),
+            suffix=column.suffix(value, row) if column.suffix and value is not None else "",
+            detail=column.detail(value) if column.detail and value is not None else "",
+            none_text=column.none_text if number is None else "",
+            best=best is not None and number == best,
+        )
+        for row, value, number in zip(rows, values, numbers, strict=True)
+    ]
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -240,6 +258,10 @@ class Spread(msgspec.Struct, frozen=True):
         lower, middle, upper = quartiles(np.array(values)).tolist()
         return cls(middle, lower, upper, values)
 
+    def in_unit(self, unit: str) -> Self:
+        """Convert throughputs in GFLOPS to ``unit``; see :mod:`searchlab.units`."""
+        return self.from_values(convert_throughput(np.array(self.by_seed), unit).tolist())
+
 
 @dataclass(frozen=True)
 class SeedMean(Interval):
@@ -249,7 +271,7 @@ class SeedMean(Interval):
 
     @classmethod
     def from_values(cls, values: Floats) -> Self:
-        mean = mean_interval(values).within(0, 1)
+        mean = mean_interval(values).clip(0, 1)
         return cls(mean.value, mean.lower, mean.upper, mean.note, values.tolist())
 
 
@@ -298,32 +320,30 @@ TIME_PARTS = ("propose", "train", "build", "run")
 """The parts whose sum is the total. Features are a part of the first two, and checking is a part of the last."""
 
 
-def interval_text(interval: Interval, digits: int) -> str:
+def _interval_text(interval: Interval, _: Any = None) -> str:
     """Format an interval as " [0.912, 0.934]". Returns an empty string if there is no interval."""
-    if interval.lower is None:
-        return ""
-    return f" [{number_text(interval.lower, digits)}, {number_text(interval.upper, digits)}]"
+    return f" {interval.brackets()}".rstrip()
 
 
 def _quartiles_text(digits: int | None) -> Callable[[Spread, Any], str]:
     return lambda spread, _: f" [{number_text(spread.lower, digits)}, {number_text(spread.upper, digits)}]"
 
 
-def _estimate(name: str, title: str = "", digits: int | None = None, **look: Any) -> tuple[Column, ...]:
-    """Return columns for an estimate, shown in tables only if it has a ``title``, and for the ends of its interval."""
-    value = Column(name, title, Shown.TABLES if title else Shown.NOWHERE, digits, "value", **look)
+def _estimate(name: str, title: str = "", digits: int | None = None, **fields: Any) -> tuple[Column, ...]:
+    """Return columns for an estimate, in tables only if it has a ``title``, and for the ends of its interval."""
+    value = Column(name, title, Tables.RANKINGS if title else Tables.NONE, digits, "value", **fields)
     return value, *_ends(name)
 
 
 def _to_target(runs: StrategyRuns, *, seconds: bool) -> TargetTimes:
     """Summarise the trials, or the ``seconds``, that runs needed to reach the target."""
-    hits = hitting_times(runs.curves, np.array([runs.workload.target]))
-    return TargetTimes.from_values((seconds_of_hits(hits, runs.elapsed) if seconds else hits)[:, 0])
+    hits = hitting_times(runs.curves, runs.workload.target)
+    return TargetTimes.from_values(seconds_of_hits(hits, runs.elapsed) if seconds else hits)
 
 
 def _area(runs: StrategyRuns) -> SeedMean:
     """Return the area over the trials or seconds by which strategies are compared."""
-    by_seconds = _area_by_seconds(runs) if runs.workload.by == "seconds" else None
+    by_seconds = _area_by_seconds(runs) if runs.workload.by_seconds else None
     return by_seconds or SeedMean.from_values(area_under_curve(runs.curves, runs.workload.best_gflops))
 
 
@@ -333,7 +353,7 @@ def _area_by_seconds(runs: StrategyRuns) -> SeedMean | None:
 
 
 def _complete(runs: StrategyRuns) -> bool:
-    return all(run.log.trials == runs.trials or (run.ended and run.log.trials < runs.trials) for run in runs.runs)
+    return all(run.log.trials == runs.trials or (run.end_reason and run.log.trials < runs.trials) for run in runs.runs)
 
 
 def _failures(runs: StrategyRuns) -> dict[str, int]:
@@ -355,9 +375,11 @@ def _ends(name: str, lower: str = "lower", upper: str = "upper") -> tuple[Column
     return Column(f"{name}_{lower}", path="lower"), Column(f"{name}_{upper}", path="upper")
 
 
-def _target_columns(name: str, title: str, **look: Any) -> tuple[Column, ...]:
-    """Return the columns of a measure of type :class:`TargetTimes`; ``look`` sets further fields of the first one."""
-    median = Column(f"{name}_median", title, Shown.TABLES, path="median", best=min, missing="not reached", **look)
+def _target_columns(name: str, title: str, **fields: Any) -> tuple[Column, ...]:
+    """Return the columns of a measure of type :class:`TargetTimes`; ``fields`` are further ones of the first column."""
+    median = Column(
+        f"{name}_median", title, Tables.RANKINGS, path="median", best=min, none_text="not reached", **fields
+    )
     return median, *_ends(name)
 
 
@@ -382,16 +404,16 @@ class StrategySummary(Row):
     )
     seeds = OnWorkload(
         "The seeds of the runs that are compared: those that all strategies have.",
-        lambda runs: [run.seed for run in runs.compared],
-        Column("seeds", "seeds", Shown.TERMINAL, path=len),
+        lambda runs: [run.seed for run in runs.compared_runs],
+        Column("seeds", "seeds", Tables.TERMINAL, path=len),
     )
     interrupted = OnWorkload(
         "The seeds whose runs were stopped before the horizon and are not compared.",
-        lambda runs: [run.seed for run in runs.interrupted],
+        lambda runs: [run.seed for run in runs.interrupted_runs],
     )
     one_run = OnWorkload(
         "Whether every seed yields the same run, which does not show how runs vary, so that there is no test.",
-        lambda runs: runs.one_run,
+        lambda runs: runs.is_deterministic,
     )
     footing = OnWorkload(
         "The target and the protocol with which programs were measured.",
@@ -400,7 +422,7 @@ class StrategySummary(Row):
     trials = OnWorkload(
         "The largest number of trials that at least half of the runs have; a + means that the numbers differ.",
         lambda runs: runs.trials,
-        Column("trials", "trials", Shown.TERMINAL, 0, beside=lambda _, row: "" if row.complete else "+"),
+        Column("trials", "trials", Tables.TERMINAL, 0, suffix=lambda _, row: "" if row.complete else "+"),
     )
     trials_by_seed = OnWorkload("The number of trials of each run.", lambda runs: runs.lengths)
     complete = OnWorkload(
@@ -411,13 +433,13 @@ class StrategySummary(Row):
     )
     ended = OnWorkload(
         "The number of runs that ended by themselves; they keep their best while the others continue.",
-        lambda runs: sum(bool(run.ended) for run in runs.runs),
+        lambda runs: sum(bool(run.end_reason) for run in runs.runs),
     )
     area = OnWorkload(
         "Area under the convergence curve, as a fraction of the best known, over trials or, if seconds limit the runs, "
         "over seconds: mean over seeds, with its 95 % interval.",
         _area,
-        *_estimate("area_mean", "mean area", 3, best=max, beside=lambda area, _: interval_text(area, 3)),
+        *_estimate("area_mean", "mean area", 3, best=max, suffix=_interval_text),
         better=max,
     )
     best_gflops = OnWorkload(
@@ -426,11 +448,11 @@ class StrategySummary(Row):
         Column(
             "best_gflops_median",
             "{unit}\n[quartiles]",
-            Shown.TABLES,
+            Tables.RANKINGS,
             1,
             "median",
             max,
-            beside=_quartiles_text(1),
+            suffix=_quartiles_text(1),
         ),
         *_ends("best_gflops", "q1", "q3"),
         unit="GFLOPS",
@@ -440,13 +462,13 @@ class StrategySummary(Row):
         "Median trials to the target, and how many seeds reached it if not all did.",
         partial(_to_target, seconds=False),
         Column("seeds_that_reached_target", path="reached"),
-        *_target_columns("trials_to_target", "trials\nto {goal}", beside=lambda reached, _: reached.censored),
+        *_target_columns("trials_to_target", "trials\nto {goal}", suffix=lambda times, _: times.censored),
         unit="trials",
     )
     seconds_to_target = OnWorkload(
         "Median seconds to the target.",
         partial(_to_target, seconds=True),
-        *_target_columns("seconds_to_target", "seconds\nto {goal}", detail=lambda reached: reached.censored),
+        *_target_columns("seconds_to_target", "seconds\nto {goal}", detail=lambda times: times.censored),
         unit="s",
     )
     area_by_seconds = OnWorkload(
@@ -461,14 +483,14 @@ class StrategySummary(Row):
         "shown next to it, with its 95 % interval; it ends where random search itself comes close to the best known "
         "program. Scores in different spaces are not comparable. Without a complete table, a space has scores only if "
         "there are four random draws for each compared trial.",
-        lambda runs: mean_interval(runs.scores).within(-math.inf, 1) if runs.scores is not None else None,
+        lambda runs: mean_interval(runs.scores).clip(-math.inf, 1) if runs.scores is not None else None,
         *_estimate(
             "score",
             "score\n(of trials)",
             3,
             best=max,
-            detail=lambda score: interval_text(score, 3),
-            beside=lambda _, row: f" ({row.score_first}-{row.score_trials})",
+            detail=_interval_text,
+            suffix=lambda _, row: f" ({row.score_first}-{row.score_trials})",
         ),
         better=max,
     )
@@ -484,16 +506,16 @@ class StrategySummary(Row):
     seconds = OnWorkload(
         "The seconds counted for all runs.",
         _seconds,
-        Column("seconds", "seconds", Shown.COSTS, path="total"),
-        *(Column(f"{part}_seconds", part, Shown.COSTS, path=part) for part in TIME_PARTS),
-        Column("feature_seconds", "incl.\nfeatures", Shown.COSTS, path="features"),
-        Column("check_seconds", "incl.\ncheck", Shown.COSTS, path="check"),
+        Column("seconds", "seconds", Tables.COSTS, path="total"),
+        *(Column(f"{part}_seconds", part, Tables.COSTS, path=part) for part in TIME_PARTS),
+        Column("feature_seconds", "incl.\nfeatures", Tables.COSTS, path="features"),
+        Column("check_seconds", "incl.\ncheck", Tables.COSTS, path="check"),
         unit="s",
     )
     failures = OnWorkload(
         "The failed trials of all runs, by kind.",
         _failures,
-        Column("", "failed trials", Shown.COSTS, path=_failures_text),
+        Column("", "failed trials", Tables.COSTS, path=_failures_text),
         *(Column(kind, path=kind) for kind in FAILURES),
     )
 
@@ -504,7 +526,7 @@ class StrategySummary(Row):
 
 def values_by_seed(seeds: Sequence[int], value: Any) -> dict[int, float]:
     """Return the ``value`` of a measure for each seed, or infinity if its run did not reach the target."""
-    return {seed: math.inf if own is None else own for seed, own in zip(seeds, value.by_seed, strict=True)}
+    return {seed: math.inf if number is None else number for seed, number in zip(seeds, value.by_seed, strict=True)}
 
 
 class OverAll(Measure[Sequence[StrategySummary], V]):
@@ -513,7 +535,7 @@ class OverAll(Measure[Sequence[StrategySummary], V]):
 
 def _score_over_all(rows: Sequence[StrategySummary]) -> Interval | None:
     scores = [np.array(row.score_by_seed) for row in rows if row.score_by_seed is not None]
-    return mean_of_means_interval(scores).within(-math.inf, 1) if len(scores) == len(rows) else None
+    return mean_of_means_interval(scores).clip(-math.inf, 1) if len(scores) == len(rows) else None
 
 
 class OverallStrategy(Row):
@@ -521,14 +543,14 @@ class OverallStrategy(Row):
 
     area = OverAll(
         "Mean over workloads of the mean area under the curve over seeds, with its 95 % interval for these workloads.",
-        lambda rows: mean_of_means_interval([np.array(row.area.by_seed) for row in rows]).within(0, 1),
-        *_estimate("area_mean", "mean area", 3, best=max, beside=lambda area, _: interval_text(area, 3)),
+        lambda rows: mean_of_means_interval([np.array(row.area.by_seed) for row in rows]).clip(0, 1),
+        *_estimate("area_mean", "mean area", 3, best=max, suffix=_interval_text),
         better=max,
     )
     score = OverAll(
         "Mean over workloads of the score relative to random search, with its 95 % interval for these workloads.",
         _score_over_all,
-        *_estimate("score", "score", 3, beside=lambda score, _: interval_text(score, 3)),
+        *_estimate("score", "score", 3, suffix=_interval_text),
         better=max,
     )
 

@@ -12,7 +12,7 @@ from ..log.plan import Claim
 from ..stats.inference import Difference
 from ..stats.ranks import ALPHA
 from .measures import OverallStrategy, Row, StrategySummary
-from .runs import BestKnown, By
+from .runs import TARGET, BestKnown, By
 from .words import counted
 
 RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
@@ -28,6 +28,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of two strategies by the area under the curve.
 
     Attributes:
+        workload: The workload, or "" for all workloads.
         test: On one workload, "signed-rank", which pairs runs by seed, or "rank-sum", which does not. Over several
             workloads, "paired-t", a test of the mean difference on these workloads. Otherwise, the reason why there is
             no p-value: "one run" if one of the strategies yields the same run for every seed; "measured in different
@@ -35,13 +36,13 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
             common" (on at least one workload), or "the same difference from every seed".
         runs: The number of pairs of runs or, for "rank-sum", of runs of the strategy with fewer runs.
         difference: The mean difference in area over shared seeds, first minus second, with its 95 % interval for that
-            difference alone. Its p-values are corrected.
+            difference alone. Its p-values are corrected for all tests in their family; see :class:`Family`.
         effect: What the test compares: the rank-biserial correlation or, for "paired-t", the mean difference. It is in
             [-1, 1], and positive if ``first`` is better.
         p: The two-sided p-value, not corrected.
-        adjusted: The p-value corrected for all tests in its family; see :class:`Family`.
     """
 
+    workload: str = ""
     first: str
     second: str
     test: str
@@ -49,7 +50,11 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     difference: Difference
     effect: float = 0.0
     p: float | None = None
-    adjusted: float | None = None
+
+    @property
+    def adjusted(self) -> float | None:
+        """The corrected p-value of ``test``, or None if there is no test."""
+        return self.difference.on_these.p
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -154,9 +159,10 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     notes: list[str]
     explanations: list[Explanation] = []  # on the only workload, as in Overall
 
-    def words(self, target: float) -> dict[str, str]:
-        """Return the words to insert into column titles; see :func:`~searchlab.analysis.measures.table`."""
-        return {"unit": self.unit, "goal": f"{100 * target:g} %"}
+    @property
+    def words(self) -> dict[str, str]:
+        """The words to insert into column titles; see :func:`~searchlab.analysis.measures.make_table`."""
+        return {"unit": self.unit, "goal": f"{100 * TARGET:g} %"}
 
     @property
     def by_strategy(self) -> dict[str, StrategySummary]:
@@ -270,11 +276,15 @@ class Summary(msgspec.Struct, frozen=True):
         return f"<Summary of {counted(len(strategies), 'strategy')} on {counted(len(self.workloads), 'workload')}>"
 
     @property
+    def main(self) -> Overall | WorkloadSummary | None:
+        """The comparison over all workloads, or on the only workload."""
+        return self.workloads[0] if len(self.workloads) == 1 else self.overall
+
+    @property
     def contrasts(self) -> list[Contrast]:
-        """The contrasts over all workloads, or on the only workload, of strategies that have seeds in common."""
-        alone = self.workloads[0].contrasts if len(self.workloads) == 1 else []
-        compared = self.overall.contrasts if self.overall else alone
-        return [contrast for contrast in compared if contrast.difference.workloads]
+        """The contrasts in :attr:`main` of strategies that have seeds in common."""
+        contrasts = self.main.contrasts if self.main else []
+        return [contrast for contrast in contrasts if contrast.difference.workloads]
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary, without contrasts, as plain dicts, lists, strings and finite numbers, rounded."""
@@ -292,22 +302,3 @@ def _round(data: Any) -> Any:
     if isinstance(data, list):
         return [_round(value) for value in data]
     return float(f"{data:.6g}") if isinstance(data, float) else data
-
-
-class BestProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's best program, as in :attr:`searchlab.log.result.Result.best`.
-
-    It is that of the fastest trial or, if the fastest trials were measured again at the end of the run, of the winner.
-    """
-
-    workload: str
-    strategy: str
-    seed: int
-    trial: int  # index in the log, from 0
-    gflops: float  # from its last measurement
-    seconds: float  # from its last measurement
-    gflops_as_trial: float  # from its measurement as a trial
-    unit: str  # of the throughputs
-    tied: list[int] | None  # trials that were equally fast when measured again; None if no trials were
-    config: dict[str, Any]
-    log: str

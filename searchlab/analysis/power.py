@@ -104,10 +104,12 @@ def power_plan(
     alpha = ALPHA / tests
 
     def need(first: str, second: str, varies: Variation, count: int) -> Need:
-        alone, together = (seeds_for(varies, difference, n, power=power, alpha=alpha) for n in (1, count))
+        seeds_alone, seeds_together = (
+            seeds_for(varies, difference, workloads, power=power, alpha=alpha) for workloads in (1, count)
+        )
         # A contrast is tested on workloads like these at half of the level; the other half is for single workloads.
-        others = workloads_for(varies, difference, seeds, power=power, alpha=alpha / 2 if registered else alpha)
-        return Need(first, second, varies, alone, together, others)
+        workloads = workloads_for(varies, difference, seeds, power=power, alpha=alpha / 2 if registered else alpha)
+        return Need(first, second, varies, seeds_alone, seeds_together, workloads)
 
     needs = []
     for first, second in pairs:
@@ -116,18 +118,18 @@ def power_plan(
             needs.append(need(first, second, varies, len(differences)))
     needs.sort(key=lambda pair_need: (pair_need.variation.seeds, pair_need.first, pair_need.second))
     if new and needs:
-        between = [pair_need.variation.workloads for pair_need in needs if pair_need.variation.workloads is not None]
-        usual = Variation(
-            median(pair_need.variation.seeds for pair_need in needs), median(between) if between else None
-        )
-        needs.insert(0, need(NEW, strategy, usual, len(rows)))
+        by_seed = median(pair_need.variation.seeds for pair_need in needs)
+        by_workload = [deviation for pair_need in needs if (deviation := pair_need.variation.workloads) is not None]
+        typical = Variation(by_seed, median(by_workload) if by_workload else None)
+        needs.insert(0, need(NEW, strategy, typical, len(rows)))
     return PowerPlan(difference, power, tests, registered is not None, len(rows), seeds, needs)
 
 
 def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
     """Return the differences in area for the seeds that both strategies have."""
-    own, other = pair_by_seed(first.by_seed(AREA), second.by_seed(AREA))
-    return np.asarray((own - other)[~np.isnan(own - other)])
+    minuends, subtrahends = pair_by_seed(first.by_seed(AREA), second.by_seed(AREA))
+    differences = np.asarray(minuends - subtrahends)
+    return differences[~np.isnan(differences)]
 
 
 def variation(differences: Sequence[Floats]) -> Variation | None:
@@ -137,18 +139,18 @@ def variation(differences: Sequence[Floats]) -> Variation | None:
     variance, with equal weight for each workload. The variance between workloads is that of the means minus the part
     due to seeds, but at least 0 (Searle, Casella and McCulloch, "Variance components", 1992, chapter 3).
     """
-    several = [sample for sample in differences if len(sample) > 1]
-    if not several:
+    samples = [sample for sample in differences if len(sample) > 1]
+    if not samples:
         return None
-    freedom = sum(len(sample) - 1 for sample in several)
-    within = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in several) / freedom
-    if not round(within, 2 * DECIMALS):
+    freedom = sum(len(sample) - 1 for sample in samples)
+    variance = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in samples) / freedom
+    if not round(variance, 2 * DECIMALS):
         return None
     means = np.array([sample.mean() for sample in differences if len(sample)])
     if len(means) < 2:
-        return Variation(math.sqrt(within), None)
-    of_means = within * float(np.mean([1 / len(sample) for sample in differences if len(sample)]))
-    return Variation(math.sqrt(within), math.sqrt(max(0.0, float(means.var(ddof=1)) - of_means)))
+        return Variation(math.sqrt(variance), None)
+    due_to_seeds = variance * float(np.mean([1 / len(sample) for sample in differences if len(sample)]))
+    return Variation(math.sqrt(variance), math.sqrt(max(0.0, float(means.var(ddof=1)) - due_to_seeds)))
 
 
 def t_power(difference: float, error: float, df: float, alpha: float) -> float:
@@ -165,11 +167,11 @@ def t_power(difference: float, error: float, df: float, alpha: float) -> float:
 def seeds_for(variation: Variation, difference: float, workloads: int, *, power: float, alpha: float) -> int | None:
     """Return the number of seeds per workload that is needed to detect ``difference``, or None if it is too large."""
 
-    def enough(seeds: int) -> bool:
+    def is_enough(seeds: int) -> bool:
         error = variation.seeds / math.sqrt(workloads * seeds)
         return t_power(difference, error, workloads * (seeds - 1), alpha) >= power
 
-    return _least(2, enough)
+    return _smallest(2, is_enough)
 
 
 def workloads_for(variation: Variation, difference: float, seeds: int, *, power: float, alpha: float) -> int | None:
@@ -181,17 +183,17 @@ def workloads_for(variation: Variation, difference: float, seeds: int, *, power:
         return None
     deviation = math.hypot(variation.workloads, variation.seeds / math.sqrt(seeds))
 
-    def enough(workloads: int) -> bool:
+    def is_enough(workloads: int) -> bool:
         return t_power(difference, deviation / math.sqrt(workloads), workloads - 1, alpha) >= power
 
-    return _least(MIN_WORKLOADS, enough)
+    return _smallest(MIN_WORKLOADS, is_enough)
 
 
-def _least(start: int, enough: Callable[[int], bool]) -> int | None:
-    """Return the smallest number, from ``start``, that is ``enough``, assuming that all larger numbers also are."""
+def _smallest(start: int, is_enough: Callable[[int], bool]) -> int | None:
+    """Return the smallest number, from ``start``, that is enough, assuming that all larger numbers also are."""
     step = start
-    while not enough(step):
+    while not is_enough(step):
         if step >= MAX_RUNS:
             return None
         start, step = step + 1, min(2 * step, MAX_RUNS)
-    return bisect_left(range(start, step), True, key=enough) + start
+    return bisect_left(range(start, step), True, key=is_enough) + start

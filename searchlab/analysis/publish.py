@@ -27,10 +27,9 @@ from ..log.columns import CACHE
 from ..log.format import find_logs, no_logs
 from ..log.plan import JSON, PLAN, TOML
 from ..schema import UNREADABLE
-from .model import Summary
+from .comparison import Comparison
 from .page.render import environment, facts, page_assets
 from .read import REPORT, read_runs
-from .report import write_report
 from .runs import ComparedRuns
 from .words import counted
 
@@ -59,7 +58,7 @@ class Publication:
     Attributes:
         title: The name of the result, from which the name of its folder is derived.
         commands: Commands that verify the result if they are run in its folder.
-        comparison: The runs. If None, the logs in ``directory`` are copied to the site and read there.
+        runs: The runs. If None, the logs in ``directory`` are copied to the site and read there.
         directory: The study's directory.
         files: Other files to copy.
         machine: The machine that performed the runs, by default the one that the logs record.
@@ -71,7 +70,7 @@ class Publication:
 
     title: str
     commands: Sequence[str]
-    comparison: ComparedRuns | None = None
+    runs: ComparedRuns | None = None
     directory: Path | None = None
     files: Sequence[Path] = ()
     machine: str = ""
@@ -104,7 +103,7 @@ def publish(
     writes the site's leaderboards, once it contains all results.
 
     Returns:
-        The cards of all results on the site, newest first.
+        The entries of all results on the site, newest first.
 
     Raises:
         SearchlabError: If a result cannot be read, if two would share a folder, or if ``out`` cannot be used as a site.
@@ -113,56 +112,56 @@ def publish(
     folders = Counter(result.folder for result in results)
     if shared := [folder for folder, number in folders.items() if number > 1]:
         raise SearchlabError(f"two results would be written to {out / shared[0]}; rename one of their directories")
-    is_site = (out / "index.html").is_file() or bool(_cards(out))
+    is_site = (out / "index.html").is_file() or bool(_entry_files(out))
     if out.exists() and not (out.is_dir() and (is_site or not any(out.iterdir()))):
         raise SearchlabError(f"{out} is neither empty nor a site; choose another directory")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".", dir=out) as unfinished:
-            folders_written = [_write(Path(unfinished, result.folder), result) for result in results]
-            for folder in folders_written:
+        with TemporaryDirectory(prefix=".", dir=out) as temporary:
+            for folder in [_write(Path(temporary, result.folder), result) for result in results]:
                 if (out / folder.name).exists():
                     shutil.rmtree(out / folder.name)  # from an earlier publication
                 folder.replace(out / folder.name)
-        cards = {path.parent.name: _card(path) for path in _cards(out)}
-        cards = dict(sorted(cards.items(), key=lambda item: item[1].date, reverse=True))
+        entries = {path.parent.name: _read_entry(path) for path in _entry_files(out)}
+        entries = dict(sorted(entries.items(), key=lambda item: item[1].date, reverse=True))
         write_leaderboards(out)
         boards = [path.stem for path in sorted(out.glob(f"{LEADERBOARD}*.html"))]
-        _render(out / "index.html", title="Results", cards=cards, boards=boards)
+        _render(out / "index.html", title="Results", cards=entries, boards=boards)
     except OSError as error:
         raise SearchlabError(f"cannot write the site {out}: {error.strerror}") from None
-    return list(cards.values())
+    return list(entries.values())
 
 
-def _cards(out: Path) -> list[Path]:
+def _entry_files(out: Path) -> list[Path]:
     return [path for path in sorted(out.glob(f"*/{CARD}")) if not path.parent.name.startswith(".")]
 
 
 def _write(folder: Path, result: Publication) -> Path:
     """Write ``result`` to the new directory ``folder``, and return it."""
     folder.mkdir()
-    comparison = result.comparison
-    if comparison is None:
+    runs = result.runs
+    if runs is None:
         assert result.directory is not None
-        comparison = read_runs(_copy_logs(result.directory, folder / LOGS))  # so that the page links to the copies
+        runs = read_runs(_copy_logs(result.directory, folder / LOGS))  # so that the page links to the copies
         (folder / LOGS / CACHE).unlink(missing_ok=True)
     for path in result.files:
         copy_file(path, folder / path.name, under=path.parent)
-    summary = write_report(comparison, folder)
-    card = _describe(result, summary, comparison)
-    write_file(folder / CARD, msgspec.json.encode(card))
+    comparison = Comparison(runs)
+    comparison.save(folder)
+    entry = _make_entry(result, comparison)
+    write_file(folder / CARD, msgspec.json.encode(entry))
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CARD)
     sums = {path.relative_to(folder).as_posix(): hashlib.sha256(read_bytes(path)).hexdigest() for path in files}
     text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
     write_file(folder / SUMS, text)
-    own = [name for name in sums if not name.startswith(f"{LOGS}/")]
-    rows = [(name, quote(name), filesize.decimal((folder / name).stat().st_size)) for name in own]
+    names = [name for name in sums if not name.startswith(f"{LOGS}/")]
+    rows = [(name, quote(name), filesize.decimal((folder / name).stat().st_size)) for name in names]
     _render(
         folder / "index.html",
-        title=card.title,
-        card=card,
+        title=entry.title,
+        card=entry,
         files=rows,
-        logs=len(sums) - len(own),
+        logs=len(sums) - len(names),
         commands=[
             f"pip install .  # in a checkout of searchlab {version('searchlab')}",
             f"sha256sum --check {SUMS}",
@@ -174,7 +173,7 @@ def _write(folder: Path, result: Publication) -> Path:
         verified=result.verified,
         version=version("searchlab"),
         digest=hashlib.sha256(text.encode()).hexdigest(),
-        key=f"{result.folder.lower()}-{card.date[:4]}",
+        key=f"{result.folder.lower()}-{entry.date[:4]}",
     )
     return folder
 
@@ -185,9 +184,8 @@ def _copy_logs(directory: Path, to: Path) -> Path:
         raise no_logs([directory])
     for log in logs:
         relative_path = log.relative_to(directory)
-        if REPORT in relative_path.parts[:-1]:
-            continue
-        copy_file(log, to / relative_path, under=directory)
+        if REPORT not in relative_path.parts[:-1]:
+            copy_file(log, to / relative_path, under=directory)
     for path in find_files(directory, (PLAN, TOML, JSON)):
         copy = to / path.relative_to(directory)
         if path.name in (PLAN, TOML, JSON) and copy.parent.is_dir():
@@ -195,14 +193,15 @@ def _copy_logs(directory: Path, to: Path) -> Path:
     return to
 
 
-def _describe(result: Publication, summary: Summary, comparison: ComparedRuns) -> IndexEntry:
+def _make_entry(result: Publication, comparison: Comparison) -> IndexEntry:
+    summary = comparison.summary
     texts = [answer.says for answer in summary.answers]
     if not texts:
         texts = [summary.overall.verdict] if summary.overall else [item.verdict for item in summary.workloads]
-    runs = [run for item in comparison.values() for run in item.runs]
+    runs = [run for item in comparison.runs.values() for run in item.runs]
     about = dict(facts(runs))
-    strategies = {run.strategy for run in runs}
-    sizes = (f"{len(strategies)} strategies", counted(len(comparison), "workload"), counted(len(runs), "run"))
+    workloads = counted(len(comparison.workloads), "workload")
+    sizes = (f"{len(comparison.strategies)} strategies", workloads, counted(len(runs), "run"))
     return IndexEntry(
         title=result.title,
         answers=texts[:3],
@@ -213,7 +212,7 @@ def _describe(result: Publication, summary: Summary, comparison: ComparedRuns) -
     )
 
 
-def _card(path: Path) -> IndexEntry:
+def _read_entry(path: Path) -> IndexEntry:
     try:
         return msgspec.json.decode(read_text(path, under=path.parent), type=IndexEntry)
     except UNREADABLE as error:

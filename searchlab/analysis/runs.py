@@ -13,9 +13,10 @@ import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats
+from ..log.budget import Budget
 from ..log.columns import Columns
 from ..log.format import Header
-from ..log.plan import Budget
+from ..log.reliability import find_best_trial
 from ..stats.curves import Band, area_over_seconds, band_over_seconds, band_over_trials, gflops
 from ..stats.random_search import EXACT_GAIN, RandomDraws, RandomSearch
 from .knobs import MeasuredSpace, measured_spaces
@@ -48,6 +49,25 @@ class BestKnown(msgspec.Struct, frozen=True):
     trial: int | None = None  # index in the log, from 0
     config: dict[str, Any] | None = None
     log: str | None = None
+
+
+class BestProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """A run's best program, as in :attr:`searchlab.log.result.Result.best`.
+
+    It is that of the fastest trial or, if the fastest trials were measured again at the end of the run, of the winner.
+    """
+
+    workload: str
+    strategy: str
+    seed: int
+    trial: int  # index in the log, from 0
+    gflops: float  # from its last measurement
+    seconds: float  # from its last measurement
+    gflops_as_trial: float  # from its measurement as a trial
+    unit: str  # of the throughputs
+    tied: list[int] | None  # trials that were equally fast when measured again; None if no trials were
+    config: dict[str, Any]
+    log: str
 
 
 @dataclass(frozen=True)
@@ -88,15 +108,36 @@ class LoggedRun:
         return self.log.elapsed
 
     @property
-    def ended(self) -> str:
+    def end_reason(self) -> str:
         """Why the run ended, as a clause, or "" if it can be continued."""
         if self.log.ended:
             return self.log.ended.reason
         return "the imported file has no more" if self.log.header.measure.get("kind") == "imported" else ""
 
+    @cached_property
+    def program(self) -> BestProgram | None:
+        """The best program, or None if no trial has succeeded."""
+        log = self.log
+        if not np.isfinite(log.costs).any():
+            return None
+        index, seconds, tied = find_best_trial(log.costs, log.final)
+        return BestProgram(
+            workload=self.workload,
+            strategy=self.strategy,
+            seed=self.seed,
+            trial=index,
+            gflops=log.flops / seconds / 1e9,
+            seconds=seconds,
+            gflops_as_trial=log.flops / float(log.costs[index]) / 1e9,
+            unit=log.unit,
+            tied=tied,
+            config=log.config(index),
+            log=self.file,
+        )
+
     def reaches(self, trials: int) -> bool:
         """Return whether the run has at least this many trials, or has ended and so keeps its best."""
-        return self.log.trials >= trials or bool(self.ended)
+        return self.log.trials >= trials or bool(self.end_reason)
 
 
 class BudgetParts(NamedTuple):
@@ -146,44 +187,44 @@ class StrategyRuns:
 
     @cached_property
     def trials(self) -> int:
-        """The strategy's number of trials; see :func:`reach`."""
-        return common_trials(self.runs) or max(self.horizon, _of_half(self.lengths))
+        """The strategy's number of trials; see :func:`common_trials`."""
+        return common_trials(self.runs) or max(self.horizon, _reached_by_half(self.lengths))
 
     @cached_property
-    def one_run(self) -> bool:
+    def is_deterministic(self) -> bool:
         """Whether the strategy proposes the same configs for every seed, which does not show how runs vary."""
-        configs = [run.log.configs for run in self.complete]
+        configs = [run.log.configs for run in self.complete_runs]
         return len(configs) > 1 and shared_prefix_length(configs) == min(map(len, configs))
 
     @cached_property
-    def complete(self) -> list[LoggedRun]:
+    def complete_runs(self) -> list[LoggedRun]:
         """The runs that reach the horizon."""
         return [run for run in self.runs if run.reaches(self.horizon)]
 
     @cached_property
-    def interrupted(self) -> list[LoggedRun]:
+    def interrupted_runs(self) -> list[LoggedRun]:
         """The runs that were stopped before the horizon."""
         return [run for run in self.runs if not run.reaches(self.horizon)]
 
     @cached_property
-    def compared(self) -> list[LoggedRun]:
+    def compared_runs(self) -> list[LoggedRun]:
         """The complete runs with seeds that all strategies have, or all complete runs if there are none."""
-        return [run for run in self.complete if run.seed in self.workload.seeds] or self.complete
+        return [run for run in self.complete_runs if run.seed in self.workload.seeds] or self.complete_runs
 
     @cached_property
     def lowest(self) -> Floats:
         """The lowest cost so far, in seconds, of the runs that are compared: shape (runs, horizon)."""
-        return pad_curves([run.lowest for run in self.compared], self.horizon)
+        return pad_curves([run.lowest for run in self.compared_runs], self.horizon)
 
     @cached_property
     def curves(self) -> Floats:
         """The best GFLOPS so far of the runs that are compared: shape (runs, horizon)."""
-        return pad_curves([run.curve for run in self.compared], self.horizon)
+        return pad_curves([run.curve for run in self.compared_runs], self.horizon)
 
     @cached_property
     def elapsed(self) -> Floats:
         """The seconds charged up to the end of each trial, for the runs that are compared: shape (runs, horizon)."""
-        return pad_curves([run.elapsed for run in self.compared], self.horizon)
+        return pad_curves([run.elapsed for run in self.compared_runs], self.horizon)
 
     @cached_property
     def scores(self) -> Floats | None:
@@ -199,31 +240,39 @@ class StrategyRuns:
     @cached_property
     def parts(self) -> BudgetParts:
         """What the runs that are compared did in each part of the budget."""
-        horizon, best = self.horizon, self.workload.best_gflops
-        draws = self.workload.draws.get(self.space)
+        workload, horizon = self.workload, self.horizon
+        draws = workload.draws.get(self.space)
         median = math.exp(draws.median) if draws else math.nan
-        by_seconds = self.workload.by == "seconds" and self.workload.seconds_horizon > 0
-        budget = self.workload.seconds_horizon if by_seconds else float(horizon)
-        elapsed = self.elapsed if by_seconds else np.tile(np.arange(float(horizon)), (len(self.compared), 1))
-        ends = budget * np.arange(1, PARTS + 1) / PARTS
-        totals = [end * float(area_over_seconds(self.curves, elapsed, end, best).mean()) for end in ends]
-        shares = np.full((4, PARTS, len(self.compared)), np.nan)
-        for number, run in enumerate(self.compared):
-            costs = run.log.costs[:horizon]
-            failed = np.isinf(costs)
-            near = (costs <= NEAR * run.lowest[:horizon]) & ~failed
-            slow = np.where(failed, 0.0, costs > median) if draws else np.full(len(costs), np.nan)
-            filled = run.log.fill_in[:horizon]
-            parts = np.floor(PARTS * elapsed[number, : len(costs)] / budget)
+        trials = np.tile(np.arange(float(horizon)), (len(self.compared_runs), 1))
+        spent = self.elapsed if workload.by_seconds else trials
+        ends = workload.budget * np.arange(1, PARTS + 1) / PARTS
+        totals = [end * float(area_over_seconds(self.curves, spent, end, workload.best_gflops).mean()) for end in ends]
+        shares = np.full((4, PARTS, len(self.compared_runs)), np.nan)
+        for number, run in enumerate(self.compared_runs):
+            kinds = _kinds_of_trials(run, median)[:, :horizon]
+            parts = np.floor(PARTS * spent[number, : kinds.shape[1]] / workload.budget)
             for part in range(PARTS):
-                if (within := parts == part).any():
-                    shares[:, part, number] = [kind[within].mean() for kind in (near, slow, failed, filled)]
-        return BudgetParts(np.diff(totals, prepend=0.0) * PARTS / budget, *mean_of_defined(shares, axis=2))
+                if (is_in_part := parts == part).any():
+                    shares[:, part, number] = kinds[:, is_in_part].mean(axis=1)
+        areas = np.diff(totals, prepend=0.0) * PARTS / workload.budget
+        return BudgetParts(areas, *mean_of_defined(shares, axis=2))
 
     @cached_property
     def bands(self) -> dict[By, Band]:
         """The bands of the runs that are compared, up to the horizon."""
         return {"trials": band_over_trials(self.curves), "seconds": band_over_seconds(self.curves, self.elapsed)}
+
+
+def _kinds_of_trials(run: LoggedRun, median: float) -> Floats:
+    """Return 1 or 0 for each share in :class:`BudgetParts` and each trial: shape (4, trials).
+
+    ``median`` is the median cost in the space, or NaN.
+    """
+    costs = run.log.costs
+    is_failed = np.isinf(costs)
+    is_near = (costs <= NEAR * run.lowest) & ~is_failed
+    is_slow = np.where(is_failed, 0.0, costs > median) if math.isfinite(median) else np.full(len(costs), np.nan)
+    return np.array([is_near, is_slow, is_failed, run.log.fill_in], dtype=np.float64)
 
 
 def mean_of_defined(values: Floats, axis: int | tuple[int, ...] | None = None) -> Floats:
@@ -243,10 +292,10 @@ def common_trials(runs: Sequence[LoggedRun]) -> int:
 
     A few interrupted runs therefore do not shorten the comparison. The result is 0 if all runs have ended.
     """
-    return _of_half([run.log.trials for run in runs if not run.ended])
+    return _reached_by_half([run.log.trials for run in runs if not run.end_reason])
 
 
-def _of_half(counts: Collection[int]) -> int:
+def _reached_by_half(counts: Collection[int]) -> int:
     """Return the largest number that at least half of ``counts`` reach, or 0 if there are none."""
     return sorted(counts, reverse=True)[(len(counts) - 1) // 2] if counts else 0
 
@@ -269,23 +318,23 @@ class WorkloadRuns:
     by_strategy: Mapping[str, Sequence[LoggedRun]]
     best_known: BestKnown | None = None  # the best known program of a larger set of runs that includes these
     by: By = "trials"
-    missing: int = 0  # the number of runs of the study, on any workload, that have not begun
+    not_started: int = 0  # the number of runs of the study, on any workload, that have no log
 
-    def within(self, budget: Budget, strategies: Collection[str]) -> WorkloadRuns:
+    def truncate(self, budget: Budget, strategies: Collection[str]) -> WorkloadRuns:
         """Return the runs of ``strategies`` up to the end of ``budget``. The best known program stays the same."""
-        cut = {
+        by_strategy = {
             name: [replace(run, log=budget.truncate(run.log)) for run in self.by_strategy[name]]
             for name in strategies
             if name in self.by_strategy
         }
-        return replace(self, by_strategy=cut, best_known=self.best)
+        return replace(self, by_strategy=by_strategy, best_known=self.best)
 
     @cached_property
     def runs(self) -> list[LoggedRun]:
         return [run for runs in self.by_strategy.values() for run in runs]
 
     @cached_property
-    def waiting(self) -> list[LoggedRun]:
+    def empty_runs(self) -> list[LoggedRun]:
         """The runs that have no trials yet."""
         return [run for run in self.runs if not run.log.trials]
 
@@ -311,13 +360,13 @@ class WorkloadRuns:
 
     @cached_property
     def horizon(self) -> int:
-        """The number of trials that every strategy has (:func:`reach`), and over which strategies are compared.
+        """The number of trials that every strategy has (:func:`common_trials`), and over which strategies are compared.
 
         If all runs of all strategies ended early, it is the length of the longest run. So it is if strategies are
         compared over seconds and have all spent them in at least one run, because their trials take different times.
         """
         longest = max((run.log.trials for run in self.runs), default=0)
-        if self.by == "seconds" and all(any(run.ended for run in runs) for runs in self.by_strategy.values()):
+        if self.by == "seconds" and all(any(run.end_reason for run in runs) for runs in self.by_strategy.values()):
             return longest
         reached = [trials for group in self.strategies.values() if (trials := common_trials(group.runs))]
         return min(reached, default=longest)
@@ -329,14 +378,14 @@ class WorkloadRuns:
         A strategy with fewer than half as many complete runs as another does not count, so that it takes no seeds from
         the others.
         """
-        groups = [{run.seed for run in group.complete} for group in self.strategies.values()]
+        groups = [{run.seed for run in group.complete_runs} for group in self.strategies.values()]
         most = max(map(len, groups), default=0)
         return set.intersection(*(seeds for seeds in groups if 2 * len(seeds) >= most)) if groups else set()
 
     @cached_property
     def fewer_seeds(self) -> dict[str, str]:
         """The strategies that are compared over fewer seeds than another, as in "random (1 of 4 seeds)"."""
-        numbers = {name: len(group.compared) for name, group in self.strategies.items()}
+        numbers = {name: len(group.compared_runs) for name, group in self.strategies.items()}
         most = max(numbers.values(), default=0)
         return {name: f"{name} ({number} of {most} seeds)" for name, number in numbers.items() if number < most}
 
@@ -356,10 +405,20 @@ class WorkloadRuns:
         lengths = [
             float(elapsed[-1])
             for group in self.strategies.values()
-            for run, elapsed in zip(group.compared, group.elapsed, strict=True)
-            if not run.ended
+            for run, elapsed in zip(group.compared_runs, group.elapsed, strict=True)
+            if not run.end_reason
         ]
         return min(lengths, default=max(budgets, default=0.0) or self.longest)
+
+    @property
+    def by_seconds(self) -> bool:
+        """Whether strategies are compared over seconds, of which some have been charged."""
+        return self.by == "seconds" and self.seconds_horizon > 0
+
+    @property
+    def budget(self) -> float:
+        """The trials or seconds over which strategies are compared."""
+        return self.seconds_horizon if self.by_seconds else float(self.horizon)
 
     @cached_property
     def best(self) -> BestKnown | None:
@@ -374,7 +433,7 @@ class WorkloadRuns:
         fastest = min((float(run.lowest[-1]) for run in succeeded), default=math.inf)
         optimum = least_optimum(self.runs)
         if any(run.log.header.measure.get("noise") for run in self.runs):
-            costs = [float(np.median(of_one)) for of_one in by_config(self.runs).values()]
+            costs = [float(np.median(config_costs)) for config_costs in by_config(self.runs).values()]
             optimum = optimum if math.isfinite(optimum) else min(costs, default=math.inf)
             fastest = math.inf
         if optimum < fastest:
@@ -430,7 +489,7 @@ class WorkloadRuns:
             if not is_exact and sum(run.log.trials for run in runs if run.is_random) < DRAWS_PER_TRIAL * self.horizon:
                 continue
             best = min(*(float(run.lowest[-1]) for run in runs), least_optimum(runs))
-            start = _of_half(_shares(groups).values())
+            start = _reached_by_half(_shares(groups).values())
             least_gain = EXACT_GAIN if is_exact else MEASURED_GAIN
             searches[space] = RandomSearch.from_draws(draws, best, self.horizon, start, least_gain)
         return searches
@@ -445,7 +504,7 @@ class WorkloadRuns:
         starts = []
         for groups in self._by_space.values():
             shares = {name: common for name, common in _shares(groups).items() if common}
-            if trials := _of_half(shares.values()):
+            if trials := _reached_by_half(shares.values()):
                 randoms = [group.strategy for group in groups if group.runs[0].is_random]
                 starts.append((trials, [*randoms, *(name for name, common in shares.items() if common >= trials)]))
         return min((trials for trials, _ in starts), default=0), sorted(name for _, names in starts for name in names)
@@ -476,10 +535,12 @@ def _draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> RandomDraw
     if draws := [run.log.header.random for run in runs if run.log.header.random]:
         return max(draws, key=lambda random: len(random.expected))
     costs = list(by_config([run for run in runs if run.is_random]).values())
-    sample = np.array([np.median(of_one) for of_one in costs])
+    sample = np.array([np.median(config_costs) for config_costs in costs])
     if not np.isfinite(sample).any():
         return None
-    return RandomDraws.from_costs(sample, trials, np.array([float(len(of_one)) for of_one in costs]), slowest)
+    return RandomDraws.from_costs(
+        sample, trials, np.array([float(len(config_costs)) for config_costs in costs]), slowest
+    )
 
 
 def by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]:
@@ -496,13 +557,13 @@ def by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]
 
 def _shares(groups: Sequence[StrategyRuns]) -> dict[str, int]:
     """Return the number of initial trials that each strategy shares with random search for the same seeds."""
-    randoms = {run.seed: run for group in groups for run in group.compared if run.is_random}
+    randoms = {run.seed: run for group in groups for run in group.compared_runs if run.is_random}
     shares = {}
     for group in groups:
-        pairs = [(run, randoms[run.seed]) for run in group.compared if run.seed in randoms]
+        pairs = [(run, randoms[run.seed]) for run in group.compared_runs if run.seed in randoms]
         if pairs and not group.runs[0].is_random:
             shares[group.strategy] = min(
-                shared_prefix_length([run.log.configs, other.log.configs]) for run, other in pairs
+                shared_prefix_length([run.log.configs, random.log.configs]) for run, random in pairs
             )
     return shares
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-import msgspec
 import numpy as np
 
 from ..log.plan import Claim
 from ..stats.inference import no_answer, paired_difference
 from ..stats.ranks import average_ranks, round_to_largest
 from .claims import claim_verdicts
-from .contrasts import PageTests, contrasts, named_contrasts, p_values, pair_by_seed, with_adjusted
+from .contrasts import PageTests, compare_pairs, find_registered, p_values, pair_by_seed
 from .measures import AREA, OverallStrategy, StrategySummary, rank_over_all, sort_by_area
 from .model import (
     FOOTING,
@@ -30,11 +29,14 @@ from .model import (
     WorkloadSummary,
     find_contrast,
 )
-from .read import footing_notes
+from .notes import workload_notes
 from .runs import TARGET, By, ComparedRuns, WorkloadRuns
 from .verdict import SO_FAR, answer, answer_word, compare_leader, verdict
 from .why import explain, practical_size
-from .words import area_text, counted, listed
+from .words import area_text, counted
+
+Ranking = Mapping[str, StrategySummary]
+"""The strategies on a workload by name, largest mean area first."""
 
 
 def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary:
@@ -45,87 +47,71 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         claims: The published claims to test.
     """
     by: By = next((item.by for item in comparison.values()), "trials")
-    area = area_text(by)
-    drafts = {item.workload: _workload(item) for item in comparison.values()}
-    strategies, over_all_workloads = compare_over_all(list(drafts.values()))
-    pairs = [
-        (first.strategy, second.strategy)
-        for draft in drafts.values()
-        for first, second in combinations(draft.strategies, 2)
-        if not _no_test(first, second)
+    rankings = {workload: _rank_strategies(item) for workload, item in comparison.items()}
+    strategies, contrasts = compare_over_all(comparison, rankings)
+    is_registered = find_registered(comparison)
+    tests = PageTests(
+        [pair for ranking in rankings.values() for pair, reason in _reasons_for_no_test(ranking).items() if not reason],
+        [(first, second) for _, _, first, second in p_values(contrasts)],
+        [pair for pair, in_time in is_registered.items() if in_time],
+    )
+    contrasts += [
+        contrast for workload, ranking in rankings.items() for contrast in _compare_strategies(workload, ranking, tests)
     ]
-    of_all = p_values("", over_all_workloads)
-    named = named_contrasts(comparison)
-    registered = [pair for pair, in_time in named.items() if in_time]
-    tests = PageTests.from_pairs(pairs, [(first, second) for _, _, first, second in of_all], registered)
-    contrasts_of = {workload: _contrasts(draft, tests) for workload, draft in drafts.items()}
-    p = {key: value for workload, own in contrasts_of.items() for key, value in p_values(workload, own).items()}
-    adjusted = tests.adjusted(p | of_all)
-    unfinished = [workload for workload, draft in drafts.items() if not _is_finished(draft, comparison[workload])]
-    workloads = []
-    for workload, draft in drafts.items():
-        compared = with_adjusted(workload, contrasts_of[workload], adjusted)
-        rows = draft.strategies
-        names = [row.strategy for row in rows]
-        standing = compare_leader(names[0], compared, tests) if len(rows) > 1 else None
-        text = verdict(rows, standing, area, so_far=workload in unfinished)
-        is_alone = len(drafts) == 1 and names
-        why = _explanations(names[0], compared, registered, [comparison[workload]]) if is_alone else []
-        workloads.append(
-            msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text, explanations=why)
+    number, contrasts = len(p_values(contrasts)), tests.correct(contrasts)
+    by_workload: dict[str, list[Contrast]] = {workload: [] for workload in ("", *comparison)}
+    for contrast in contrasts:
+        by_workload[contrast.workload].append(contrast)
+    finished = {workload: _is_finished(comparison[workload], ranking) for workload, ranking in rankings.items()}
+    so_far = not all(finished.values())
+    workloads = [
+        _summarize_workload(
+            comparison[workload],
+            ranking,
+            by_workload[workload],
+            tests,
+            so_far=not finished[workload],
+            explains=len(rankings) == 1,
         )
-    compared = workloads[0].contrasts if len(workloads) == 1 else with_adjusted("", over_all_workloads, adjusted)
-    answered = answers(tests.registered, compared, area, comparison)
-    if unfinished:
-        answered = [msgspec.structs.replace(item, says=f"{item.says} {SO_FAR}") for item in answered]
-    overall = None
-    if strategies:
-        overall = _overall(workloads, strategies, compared, registered, comparison, so_far=bool(unfinished))
+        for workload, ranking in rankings.items()
+    ]
+    main = workloads[0].contrasts if len(workloads) == 1 else by_workload[""]
     return Summary(
         TARGET,
         workloads,
-        tests.family(len(adjusted), [pair for pair, in_time in named.items() if not in_time], area),
-        overall,
-        answered,
+        tests.family(number, [pair for pair, in_time in is_registered.items() if not in_time], area_text(by)),
+        _summarize_all(comparison, rankings, strategies, by_workload[""], tests, so_far=so_far) if strategies else None,
+        answer_registered(tests.registered, main, comparison, so_far=so_far),
         claim_verdicts(comparison, claims),
         by,
     )
 
 
-def _is_finished(item: WorkloadSummary, runs: WorkloadRuns) -> bool:
-    """Return whether all runs on a workload, and all others of its study that have not begun, are complete."""
-    return not (runs.waiting or runs.missing) and all(row.complete for row in item.strategies)
+def _rank_strategies(item: WorkloadRuns) -> Ranking:
+    rows = sort_by_area(StrategySummary(name, runs) for name, runs in item.strategies.items())
+    return {row.strategy: row for row in rows}
+
+
+def _is_finished(item: WorkloadRuns, ranking: Ranking) -> bool:
+    """Return whether all runs on a workload are complete, and all runs of its study have begun."""
+    return not (item.empty_runs or item.not_started) and all(row.complete for row in ranking.values())
 
 
 # --- one workload -----------------------------------------------------------------------------------------------------
 
 
-def _workload(item: WorkloadRuns) -> WorkloadSummary:
-    """Summarise a workload without its contrasts and verdict, which depend on the numbers of all workloads."""
-    rows = sort_by_area(StrategySummary(name, runs) for name, runs in item.strategies.items())
-    return WorkloadSummary(
-        workload=item.workload,
-        flops=item.flops,
-        unit=item.unit,
-        cluster=item.cluster,
-        horizon=item.horizon,
-        best=item.best,
-        target_gflops=item.target if item.best else None,
-        strategies=rows,
-        contrasts=[],
-        verdict="",
-        notes=_equal_proposals(item) + _length_notes(item, rows) + footing_notes(item.runs),
-    )
-
-
-def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
+def _compare_strategies(workload: str, ranking: Ranking, tests: PageTests) -> list[Contrast]:
     """Return the contrasts of all pairs of strategies, with uncorrected p-values."""
-    untested = {
-        frozenset((first.strategy, second.strategy)): why
-        for first, second in combinations(item.strategies, 2)
-        if (why := _no_test(first, second))
+    areas = {name: row.by_seed(AREA) for name, row in ranking.items()}
+    return compare_pairs(areas, _reasons_for_no_test(ranking), tests.level, workload)
+
+
+def _reasons_for_no_test(ranking: Ranking) -> dict[tuple[str, str], str]:
+    """Return why each pair of strategies is not tested, or "" if it is."""
+    return {
+        (first.strategy, second.strategy): _no_test(first, second)
+        for first, second in combinations(ranking.values(), 2)
     }
-    return contrasts({row.strategy: row.by_seed(AREA) for row in item.strategies}, untested, tests.level)
 
 
 def _no_test(first: StrategySummary, second: StrategySummary) -> str:
@@ -135,69 +121,33 @@ def _no_test(first: StrategySummary, second: StrategySummary) -> str:
     return FOOTING if first.footing != second.footing else ""
 
 
-def _equal_proposals(item: WorkloadRuns) -> list[str]:
-    """Return a sentence for each group of strategies that proposed the same, as they do before they learn."""
-    groups: dict[frozenset[tuple[int, bytes]], list[str]] = {}
-    for name, runs in item.strategies.items():
-        proposals = frozenset((run.seed, b"\n".join(run.log.configs[: item.horizon])) for run in runs.compared)
-        groups.setdefault(proposals, []).append(name)
-    return [
-        f"{listed(names, None)} proposed the same configs in all {item.horizon} trials, so they differ only in the "
-        f"noise of measurements: they had not begun to use what they learn, which takes more trials."
-        for names in groups.values()
-        if len(names) > 1 and item.horizon
-    ]
-
-
-def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[str]:
-    """Return sentences about excluded runs, the budget, and strategies whose runs are all the same."""
-    notes = []
-    if waiting := [run.file for run in item.waiting]:
-        notes.append(f"Not counted, because there are no trials yet: {listed(waiting)}.")
-    if running := [run.file for run in item.runs if run.running]:
-        notes.append(f"Still running, and included up to now: {listed(running)}.")
-    for row in rows:
-        ends: dict[str, list[int]] = {}  # numbers of trials of the runs that ended early, by reason
-        for run in item.by_strategy[row.strategy]:
-            spent = run.log.ended and run.log.ended.seconds is not None and item.by == "seconds"
-            if run.ended and not spent and run.log.trials < item.horizon:
-                ends.setdefault(run.ended, []).append(run.log.trials)
-        for reason, lengths in ends.items():
-            span = " to ".join(dict.fromkeys((f"{min(lengths)}", f"{max(lengths)}")))
-            notes.append(
-                f"{counted(len(lengths), 'run')} of {row.strategy} ended after {span} of {item.horizon} trials, "
-                f"because {reason}; the best program found by then counts for the remaining trials."
-            )
-    if item.by == "trials" and len({row.trials for row in rows}) > 1:
-        longer = listed([f"{row.strategy} completed {row.trials}" for row in rows if row.trials > item.horizon])
-        notes.append(
-            f"All are compared over the first {item.horizon} trials, which every strategy has completed: {longer}. "
-            f"To compare more, continue the others."
-        )
-    for row in rows:
-        if row.interrupted:
-            runs = item.strategies[row.strategy].interrupted
-            end = "Not yet at" if any(run.running for run in runs) else "Stopped before"
-            files = listed([run.file for run in runs])
-            limit = f"{item.seconds_horizon:.3g} seconds" if item.by == "seconds" else f"trial {item.horizon}"
-            notes.append(f"{end} {limit}, and therefore excluded: {files}.")
-        if row.one_run:
-            notes.append(
-                f"{row.strategy} produces the same run from each of {len(row.trials_by_seed)} seeds, which does not "
-                f"show how runs vary, so it is not tested."
-            )
-    complete = [(len(item.strategies[row.strategy].complete), row) for row in rows]
-    if more := [f"{row.strategy} has {number}" for number, row in complete if number > len(row.seeds)]:
-        notes.append(
-            f"All are compared over the {counted(len(item.seeds), 'seed')} that every strategy has completed: "
-            f"{listed(more)}. To compare more, run the others with these seeds."
-        )
-    if fewer := item.fewer_seeds:
-        notes.append(
-            f"Compared over fewer seeds than others: {listed([*fewer.values()])}. Means are over all of these, and "
-            "differences over the seeds that both strategies have."
-        )
-    return notes
+def _summarize_workload(
+    item: WorkloadRuns,
+    ranking: Ranking,
+    contrasts: list[Contrast],
+    tests: PageTests,
+    *,
+    so_far: bool,
+    explains: bool,
+) -> WorkloadSummary:
+    """Summarise a workload, given its strategies and their corrected contrasts."""
+    rows = list(ranking.values())
+    standing = compare_leader(rows[0].strategy, contrasts, tests) if len(rows) > 1 else None
+    return WorkloadSummary(
+        workload=item.workload,
+        flops=item.flops,
+        unit=item.unit,
+        cluster=item.cluster,
+        horizon=item.horizon,
+        best=item.best,
+        target_gflops=item.target if item.best else None,
+        strategies=rows,
+        contrasts=contrasts,
+        standing=standing,
+        verdict=verdict(rows, standing, area_text(item.by), so_far=so_far),
+        notes=workload_notes(item, [item.strategies[name] for name in ranking]),
+        explanations=_explain_leader(rows[0].strategy, contrasts, tests, [item]) if explains and rows else [],
+    )
 
 
 NOTES = {
@@ -211,24 +161,27 @@ NOTES = {
 # --- all workloads ----------------------------------------------------------------------------------------------------
 
 
-def compare_over_all(workloads: Sequence[WorkloadSummary]) -> tuple[list[OverallStrategy], list[Contrast]]:
+def compare_over_all(
+    comparison: ComparedRuns, rankings: Mapping[str, Ranking]
+) -> tuple[list[OverallStrategy], list[Contrast]]:
     """Compare the strategies that ran on all of several workloads, largest mean area first.
+
+    Args:
+        comparison: The runs.
+        rankings: The strategies on each workload.
 
     Returns:
         The strategies, and the contrasts of all pairs in their order, with uncorrected p-values. Both are empty if no
         two strategies share a seed on every workload.
     """
-    rows = [item.by_strategy for item in workloads]
-    strategies = rank_over_all(rows) if len(workloads) > 1 else []
-    compared = [
-        _contrast_over_all(
-            [row[first.strategy] for row in rows],
-            [row[second.strategy] for row in rows],
-            [item.cluster for item in workloads],
-        )
+    rows = list(rankings.values())
+    clusters = [comparison[workload].cluster for workload in rankings]
+    strategies = rank_over_all(rows) if len(rows) > 1 else []
+    contrasts = [
+        _contrast_over_all([row[first.strategy] for row in rows], [row[second.strategy] for row in rows], clusters)
         for first, second in combinations(strategies, 2)
     ]
-    return ([], []) if all(contrast.test == NO_SEED for contrast in compared) else (strategies, compared)
+    return ([], []) if all(contrast.test == NO_SEED for contrast in contrasts) else (strategies, contrasts)
 
 
 def _contrast_over_all(
@@ -236,55 +189,58 @@ def _contrast_over_all(
 ) -> Contrast:
     """Compare two strategies over all workloads, given their summaries and the cluster for each workload."""
     areas = [pair_by_seed(a.by_seed(AREA), b.by_seed(AREA)) for a, b in zip(first, second, strict=True)]
-    difference = paired_difference([own for own, _ in areas], [other for _, other in areas], clusters)
-    why = next(filter(None, map(_no_test, first, second)), "")
+    difference = paired_difference([a for a, _ in areas], [b for _, b in areas], clusters)
+    reason = next(filter(None, map(_no_test, first, second)), "")
     if difference.workloads < len(first):
-        why = NO_SEED
-    if why:
-        none = no_answer(difference.value, NOTES[why])
-        others = difference.on_others if why == ONE_RUN else none  # workloads vary even if runs do not
-        difference = replace(difference, on_these=none, on_others=others)
+        reason = NO_SEED
+    if reason:
+        no_test = no_answer(difference.value, NOTES[reason])
+        # Workloads vary even if runs do not.
+        on_others = difference.on_others if reason == ONE_RUN else no_test
+        difference = replace(difference, on_these=no_test, on_others=on_others)
     if difference.on_these.p is None:
-        why = why or (ONE_SEED if difference.pairs < 2 else NO_NOISE)
+        reason = reason or (ONE_SEED if difference.pairs < 2 else NO_NOISE)
     return Contrast(
         first=first[0].strategy,
         second=second[0].strategy,
-        test=why or PAIRED_T,
-        runs=sum(int((~np.isnan(own - other)).sum()) for own, other in areas),
+        test=reason or PAIRED_T,
+        runs=sum(int((~np.isnan(a - b)).sum()) for a, b in areas),
         difference=difference,
         effect=difference.value,
         p=difference.on_these.p,
     )
 
 
-def _overall(
-    workloads: Sequence[WorkloadSummary],
-    strategies: list[OverallStrategy],
-    compared: list[Contrast],
-    registered: Sequence[tuple[str, str]],
+def _summarize_all(
     comparison: ComparedRuns,
+    rankings: Mapping[str, Ranking],
+    strategies: list[OverallStrategy],
+    contrasts: list[Contrast],
+    tests: PageTests,
     *,
     so_far: bool,
 ) -> Overall:
-    """Return the comparison over all workloads, given the corrected contrasts."""
-    by = comparison[workloads[0].workload].by
+    """Summarise all workloads, given the strategies that ran on each, in the order of rank, and corrected contrasts."""
+    area = area_text(next(iter(comparison.values())).by)
     names = [strategy.strategy for strategy in strategies]
-    rows = [item.by_strategy for item in workloads]
-    means = np.array([[row[name].area.value for name in names] for row in rows])
-    standing = compare_leader(names[0], compared)
-    over = f" across {counted(len(workloads), 'workload')}"
-    sentences = [verdict(strategies, standing, f"mean {area_text(by)}", over, so_far=so_far)]
-    if tuple(names[:2]) not in registered and tuple(names[1::-1]) not in registered:
-        sentences.append(answer(compared[0], area_text(by)))
+    means = np.array([[rows[name].area.value for name in names] for rows in rankings.values()])
+    standing = compare_leader(names[0], contrasts)
+    over = f" across {counted(len(comparison), 'workload')}"
+    sentences = [verdict(strategies, standing, f"mean {area}", over, so_far=so_far)]
+    if not tests.is_registered(*names[:2]):
+        sentences.append(answer(contrasts[0], area))
     return Overall(
-        workloads=[item.workload for item in workloads],
+        workloads=list(comparison),
         strategies=strategies,
-        contrasts=compared,
+        contrasts=contrasts,
         ranks=dict(zip(names, average_ranks(round_to_largest(means)).tolist(), strict=True)),
         standing=standing,
         verdict=" ".join(sentences),
-        explanations=_explanations(names[0], compared, registered, list(comparison.values())),
+        explanations=_explain_leader(names[0], contrasts, tests, list(comparison.values())),
     )
+
+
+# --- explanations and answers -----------------------------------------------------------------------------------------
 
 
 def _explain(contrast: Contrast, items: Sequence[WorkloadRuns]) -> Explanation:
@@ -293,21 +249,19 @@ def _explain(contrast: Contrast, items: Sequence[WorkloadRuns]) -> Explanation:
     return Explanation(practical_size(loser, winner, items), why)
 
 
-def _explanations(
-    leader: str, compared: Sequence[Contrast], registered: Sequence[tuple[str, str]], items: Sequence[WorkloadRuns]
+def _explain_leader(
+    leader: str, contrasts: Sequence[Contrast], tests: PageTests, items: Sequence[WorkloadRuns]
 ) -> list[Explanation]:
     """Explain the differences from the leader, except in registered contrasts, which are answered."""
-    pairs = [{*pair} for pair in registered]
     return [
-        _explain(contrast, items) for contrast in compared if contrast.first == leader and {*contrast.pair} not in pairs
+        _explain(contrast, items)
+        for contrast in contrasts
+        if contrast.first == leader and not tests.is_registered(*contrast.pair)
     ]
 
 
-# --- registered contrasts ---------------------------------------------------------------------------------------------
-
-
-def answers(
-    registered: Sequence[tuple[str, str]], contrasts: Sequence[Contrast], area: str, comparison: ComparedRuns
+def answer_registered(
+    registered: Sequence[tuple[str, str]], contrasts: Sequence[Contrast], comparison: ComparedRuns, *, so_far: bool
 ) -> list[ContrastAnswer]:
     """Answer the registered contrasts, in the study's order.
 
@@ -315,13 +269,17 @@ def answers(
         registered: The contrasts.
         contrasts: The corrected contrasts over all workloads, or on the only workload. Registered contrasts that are
             not among them, because a strategy did not run on every workload, are skipped.
-        area: The name of the area by which strategies are compared.
         comparison: The runs.
+        so_far: Whether some runs have not begun or ended yet.
     """
-    answered = []
+    items = list(comparison.values())
+    answers = []
     for first, second in registered:
         if contrast := find_contrast(contrasts, first, second):
-            says, explanation = answer(contrast, area), _explain(contrast, list(comparison.values()))
-            word = answer_word(contrast)
-            answered.append(ContrastAnswer(first, second, word, says, contrast.difference, explanation))
-    return answered
+            says = answer(contrast, area_text(items[0].by)) + f" {SO_FAR}" * so_far
+            answers.append(
+                ContrastAnswer(
+                    first, second, answer_word(contrast), says, contrast.difference, _explain(contrast, items)
+                )
+            )
+    return answers

@@ -11,7 +11,7 @@ from ..stats.inference import ROPE, Difference
 from ..stats.intervals import Interval
 from ..stats.ranks import ALPHA
 from .contrasts import PageTests, seeds_needed
-from .measures import OverallStrategy, StrategySummary, interval_text
+from .measures import OverallStrategy, StrategySummary
 from .model import Comparand, Contrast, Outcome, Standing
 from .words import counted, listed, number_text, p_equals, p_text
 
@@ -51,16 +51,16 @@ def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: PageTests 
     """
     better, behind, undecided = dict[str, float](), dict[str, float](), dict[str, float]()
     untested: dict[str, str] = {}
-    own = {contrast.second: contrast for contrast in contrasts if contrast.first == leader}
-    for name, contrast in own.items():
+    by_opponent = {contrast.second: contrast for contrast in contrasts if contrast.first == leader}
+    for name, contrast in by_opponent.items():
         if contrast.adjusted is None:
             untested[name] = contrast.test
             continue
-        ahead, losing = contrast.ahead(leader, name), contrast.ahead(name, leader)
-        (behind if ahead else better if losing else undecided)[name] = contrast.adjusted
-    runs = min((own[name].runs for name in undecided), default=0)
+        group = behind if contrast.ahead(leader, name) else better if contrast.ahead(name, leader) else undecided
+        group[name] = contrast.adjusted
+    runs = min((by_opponent[name].runs for name in undecided), default=0)
     corrections = [tests.correction(leader, name) for name in undecided] if tests else []
-    needed = seeds_needed(ALPHA / min(corrections)) if corrections else 0
+    minimum = seeds_needed(ALPHA / min(corrections)) if corrections else 0
     return Standing(
         leader=leader,
         better=better,
@@ -68,7 +68,7 @@ def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: PageTests 
         undecided=undecided,
         untested=untested,
         seeds=runs,
-        seeds_needed=needed if runs < needed else None,
+        seeds_needed=minimum if runs < minimum else None,
     )
 
 
@@ -89,14 +89,14 @@ def standing_sentences(standing: Standing, measure: str, over: str = "") -> list
         "seeds": counted(standing.seeds, "seed"),
         "seeds_needed": standing.seeds_needed,
     }
-    reasons: dict[str, list[str]] = {}
+    names_by_reason: dict[str, list[str]] = {}
     for name, reason in standing.untested.items():
-        reasons.setdefault(reason, []).append(name)
-    without_test = [
-        f"There is no test of {standing.leader} against {listed(names, None)} ({why})."
-        for why, names in reasons.items()
+        names_by_reason.setdefault(reason, []).append(name)
+    reasons = [
+        f"There is no test of {standing.leader} against {listed(names, None)} ({reason})."
+        for reason, names in names_by_reason.items()
     ]
-    return [STANDINGS[standing.outcome].format_map(facts), *without_test]
+    return [STANDINGS[standing.outcome].format_map(facts), *reasons]
 
 
 def _p(p: Mapping[str, float], bound: Callable[[Collection[float]], float]) -> str:
@@ -129,9 +129,7 @@ def verdict(
         return "No trials have succeeded: see the failures."
     if standing is None:
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
-    areas = [
-        f"{row.strategy} {number_text(row.area.value, DIGITS)}{interval_text(row.area, DIGITS)}" for row in rows[:2]
-    ]
+    areas = [f"{row.strategy} {row.area.text()}" for row in rows[:2]]
     sentences = [*standing_sentences(standing, area, over), f"Mean {area.removeprefix('mean ')}: {', '.join(areas)}."]
     return " ".join([*sentences, SO_FAR] if so_far else sentences)
 
@@ -163,9 +161,9 @@ def answer(contrast: Contrast, area: str) -> str:
     """Return whether the first strategy is better: the effect, its interval, and the p-values of its tests, if any."""
     difference = contrast.difference
     on_these, on_others = difference.on_these, difference.on_others
-    others = "for these kernels on other devices" if difference.clusters else "on workloads like these"
-    tests = {f"on {these_workloads(difference.workloads)}": on_these.p, others: on_others.p}
-    p = [f"corrected {p_equals(value)} {where}" for where, value in tests.items() if value is not None]
+    other_scope = "for these kernels on other devices" if difference.clusters else "on workloads like these"
+    tests = {f"on {these_workloads(difference.workloads)}": on_these.p, other_scope: on_others.p}
+    p = [f"corrected {p_equals(value)} {scope}" for scope, value in tests.items() if value is not None]
     effect = f": {area} {effect_text(on_these.difference)}" if difference.workloads else ""
     sentence = f"{contrast.first} is {WORDS[answer_word(contrast)]} {contrast.second}{effect}"
     return f"{'; '.join([sentence, *p])}." if p else f"{sentence}. {on_these.difference.note}"

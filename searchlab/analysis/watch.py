@@ -17,13 +17,14 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ..errors import SearchlabError, SearchlabWarning, describe, encodable
+from ..log.budget import Budget
 from ..log.forecast import RunStatus, forecast, format_duration, sum_forecasts
 from ..log.format import Log, decode_log, find_logs, read_log_bytes
 from ..log.lease import is_locked
-from ..log.plan import Budget, PlannedRun, StudyPlan, read_plan
-from .page.render import waiting_page
+from ..log.plan import PlannedRun, StudyPlan, read_plan
+from .comparison import Comparison
+from .page.render import render_page, waiting_page
 from .read import planned_claims
-from .report import render_report
 from .runs import ComparedRuns
 from .words import counted
 
@@ -45,7 +46,7 @@ PAUSE_SECONDS = 60.0
 State = Literal["finished", "running", "interrupted", "damaged", "not started"]
 
 
-class _Look(NamedTuple):
+class _LogState(NamedTuple):
     """The state of a run and its log file when they were last looked at."""
 
     status: RunStatus
@@ -66,21 +67,21 @@ class StudyProgress:
     def __init__(self, *paths: Path) -> None:
         endings = (".jsonl", ".jsonl.gz")
         files = [path for path in paths if path.exists() and not path.is_dir()]
-        if others := [path for path in files if not (path.is_file() and path.name.endswith(endings))]:
+        if not_logs := [path for path in files if not (path.is_file() and path.name.endswith(endings))]:
             raise SearchlabError(
-                f"{others[0]} is neither a log (*.jsonl) nor a directory; pass the directory that contains a study's "
+                f"{not_logs[0]} is neither a log (*.jsonl) nor a directory; pass the directory that contains a study's "
                 f"logs, such as results/STUDY, or logs"
             )
         self.paths = paths
         folders = [path.parent if path.is_file() else path for path in paths]
-        several = len(paths) > 1
-        self.directory = Path(os.path.commonpath(map(os.path.abspath, folders))) if several else folders[0]
+        common = folders[0] if len(paths) == 1 else os.path.commonpath(map(os.path.abspath, folders))
+        self.directory = Path(common)
         self.plan: StudyPlan | None = None
         self.problem = ""  # why the plan cannot be read
-        self.looks: dict[str, _Look] = {}  # by log
-        self.look()
+        self.log_states: dict[str, _LogState] = {}  # by log
+        self.update()
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Read the plan and the logs that have changed. What is damaged is named by the report."""
         self.plan, self.problem = None, ""
         try:
@@ -90,49 +91,49 @@ class StudyProgress:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchlabWarning)
             runs = self.plan.runs if self.plan else self._unplanned()
-            self.looks = {run.log: self._look(run) for run in runs}
+            self.log_states = {run.log: self._find_state(run) for run in runs}
 
     @property
     def has_begun(self) -> bool:
-        return any(look.state != "not started" for look in self.looks.values())
+        return any(log.state != "not started" for log in self.log_states.values())
 
     @property
     def is_running(self) -> bool:
-        return any(look.state == "running" for look in self.looks.values())
+        return any(log.state == "running" for log in self.log_states.values())
 
     @property
     def is_finished(self) -> bool:
         """Whether all runs of a plan are finished."""
-        return self.plan is not None and all(look.state == "finished" for look in self.looks.values())
+        return self.plan is not None and all(log.state == "finished" for log in self.log_states.values())
 
     @property
     def trials(self) -> int:
-        return sum(look.status.trials for look in self.looks.values())
+        return sum(log.status.trials for log in self.log_states.values())
 
     def __str__(self) -> str:
-        statuses = [look.status for look in self.looks.values()]
-        states = Counter(look.state for look in self.looks.values())
+        statuses = [log.status for log in self.log_states.values()]
+        states = Counter(log.state for log in self.log_states.values())
         if not statuses:
-            missing = [path for path in self.paths if not path.exists()]
-            text = f"{missing[0]} does not exist yet; the report appears when the study begins." if missing else ""
-            return text or "There are no runs here yet."
+            if absent := [path for path in self.paths if not path.exists()]:
+                return f"{absent[0]} does not exist yet; the report appears when the study begins."
+            return "There are no runs here yet."
         runs = counted(len(statuses), "log")
-        shown: list[State] = ["running", "damaged"]
+        listed_states: list[State] = ["running", "damaged"]
         if self.plan:  # otherwise, it is unknown whether a run is complete
             runs = f"{states['finished']} of {counted(len(statuses), 'run')} finished"
-            shown = ["running", "interrupted", "damaged", "not started"]
-        text = ", ".join([runs, *(f"{states[state]} {state}" for state in shown if states[state])])
+            listed_states = ["running", "interrupted", "damaged", "not started"]
+        text = ", ".join([runs, *(f"{states[state]} {state}" for state in listed_states if states[state])])
         text += f"; {counted(self.trials, 'trial')} done"
         trials, seconds = sum_forecasts(forecast(statuses))
         if trials:
             text += f", at most {trials:,} left"
         if seconds and states["running"]:
             text += f", which take about {format_duration(seconds / states['running'])}"
-        changed = max((look.stamp[-1] / 1e9 for look in self.looks.values() if look.stamp), default=math.inf)
-        is_quiet = not self.is_running and time.time() - changed > PAUSE_SECONDS
+        last_change = max((log.stamp[-1] / 1e9 for log in self.log_states.values() if log.stamp), default=math.inf)
+        is_quiet = not self.is_running and time.time() - last_change > PAUSE_SECONDS
         if self.plan and is_quiet and states["finished"] < len(statuses):
-            last = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(changed))
-            text += f". The study is not running: its logs last changed at {last}. Run it again to continue it."
+            date = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last_change))
+            text += f". The study is not running: its logs last changed at {date}. Run it again to continue it."
         return text
 
     def _unplanned(self) -> list[PlannedRun]:
@@ -146,25 +147,25 @@ class StudyProgress:
             if log.endswith(".jsonl")
         ]
 
-    def _look(self, run: PlannedRun) -> _Look:
-        path, before = self.directory / run.log, self.looks.get(run.log)
+    def _find_state(self, run: PlannedRun) -> _LogState:
+        path, previous = self.directory / run.log, self.log_states.get(run.log)
         try:
             if not path.exists():
                 path = path.with_name(f"{path.name}.gz")
             file = path.stat()
         except (OSError, ValueError):  # a plan may contain any name
-            return _Look(RunStatus(run))
+            return _LogState(RunStatus(run))
         stamp = file.st_ino, file.st_size, file.st_mtime_ns
-        is_current = before is not None and before.stamp == stamp and before.status.run == run
-        if before and is_current and before.state in ("finished", "damaged"):
-            return before
-        running = is_locked(path)  # checked before the log is read, since the run may end in between
+        is_current = previous is not None and previous.stamp == stamp and previous.status.run == run
+        if previous and is_current and previous.state in ("finished", "damaged"):
+            return previous
+        is_running = is_locked(path)  # checked before the log is read, since the run may end in between
         try:
-            status = before.status if before and is_current else RunStatus.from_log(run, self._read(path))
+            status = previous.status if previous and is_current else RunStatus.from_log(run, self._read(path))
         except SearchlabError:
-            return _Look(RunStatus(run), "damaged", stamp)
-        state: State = "running" if running else "finished" if status.complete else "interrupted"
-        return _Look(status, state, stamp)
+            return _LogState(RunStatus(run), "damaged", stamp)
+        state: State = "running" if is_running else "finished" if status.complete else "interrupted"
+        return _LogState(status, state, stamp)
 
     def _read(self, path: Path) -> Log | None:
         data = read_log_bytes(path, self.directory)
@@ -218,38 +219,38 @@ class WatchServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def _keep_up_to_date(self) -> None:
-        rendered: object = None
+        rendered_state: object = None
         notes: list[str] = []
         next_time = 0.0
         report = ""
         while not self._closed.is_set():
             if self.asked.is_set():
                 self.asked.clear()
-                self.progress.look()
-                current = self.progress.plan, self.progress.problem, self.progress.looks
+                self.progress.update()
+                state = self.progress.plan, self.progress.problem, self.progress.log_states
                 is_due = time.monotonic() >= next_time or not self.progress.is_running
-                if current != rendered and self.progress.has_begun and is_due:
-                    rendered, start = current, time.thread_time()
+                if state != rendered_state and self.progress.has_begun and is_due:
+                    rendered_state, start = state, time.thread_time()
                     report = f"{counted(self.progress.trials, 'trial')}, made at {time.strftime('%H:%M:%S')}"
                     self.lines = [str(self.progress), "A report is being prepared."]
                     notes = self._render()
                     next_time = time.monotonic() + max(REPORT_SECONDS, REST * (time.thread_time() - start))
-                older = [f"This is the report on {report}."] if report and current != rendered else []
-                self.lines = [str(self.progress), *older, *notes]
+                age = [f"This is the report on {report}."] if report and state != rendered_state else []
+                self.lines = [str(self.progress), *age, *notes]
             self._closed.wait(POLL_SECONDS)
 
     def _render(self) -> list[str]:
         """Render the report, and return the problems that were found."""
         paths, version = self.progress.paths, str(time.time_ns())
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as records:
             warnings.simplefilter("always", SearchlabWarning)
             try:
-                page = render_report(self._read(*paths), planned_claims(*paths), version)
+                page = render_page(Comparison(self._read(*paths), planned_claims(*paths)), version)
                 self.page, self.version, problems = page.encode(), version, []
             except Exception as error:  # plug-ins and libraries may raise anything; the last page stays
                 problems = [str(error) if isinstance(error, SearchlabError) else describe(error)]
-        warned = [str(warning.message) for warning in caught if warning.category is SearchlabWarning]
-        return [encodable(text) for text in dict.fromkeys(problems + warned)]
+        notes = [str(record.message) for record in records if record.category is SearchlabWarning]
+        return [encodable(text) for text in dict.fromkeys(problems + notes)]
 
 
 class _Handler(BaseHTTPRequestHandler):

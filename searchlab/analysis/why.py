@@ -33,7 +33,7 @@ SIZE = "The best programs of {winner} are {faster} those of {loser}{over}"
 MATCH = ", and it matches them after {share} of the budget"
 WHEN = "{loser} falls behind {winner} {part}{where}."
 TRIALS = "Of its trials{scope}, {kinds}."
-KNOB = "{share} of its trials{where} had {knob} = {value}, as in the fastest config ({winner}: {other})."
+KNOB = "{share} of its trials{where} had {knob} = {value}, as in the fastest config ({winner}: {winner_share})."
 
 
 def explain(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> str:
@@ -55,12 +55,12 @@ def explain(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> str:
         part=_part_text(start, end),
         where=f", most on {listed(worst)}" if len(pairs) > 1 else "",
     )
-    own, other = mean_of_defined(parts[:, :, 1:, start:end], axis=(0, 3)).tolist()
-    shares = zip(BudgetParts._fields[1:], own, other, strict=True)
-    differ = [(abs(first - second), kind, first, second) for kind, first, second in shares]
+    of_loser, of_winner = mean_of_defined(parts[:, :, 1:, start:end], axis=(0, 3)).tolist()
+    shares = zip(BudgetParts._fields[1:], of_loser, of_winner, strict=True)
+    differences = [(abs(first - second), kind, first, second) for kind, first, second in shares]
     kinds = [
         f"{percent(first)} {KINDS[kind]} ({winner}: {percent(second)})"
-        for difference, kind, first, second in sorted(differ, reverse=True)
+        for difference, kind, first, second in sorted(differences, reverse=True)
         if difference >= LEAST
     ][:FACTS]
     item, behind, ahead = pairs[order[0]]
@@ -96,11 +96,9 @@ def practical_size(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> st
 def _share_to_match(behind: StrategyRuns, ahead: StrategyRuns) -> float:
     """Return the share of the budget after which one strategy's median is the other's final one, or infinity."""
     workload = ahead.workload
-    by_seconds = workload.by == "seconds"
-    spent = np.median(ahead.elapsed, axis=0) if by_seconds else np.arange(1.0, ahead.horizon + 1)
+    spent = np.median(ahead.elapsed, axis=0) if workload.by_seconds else np.arange(1.0, ahead.horizon + 1)
     matches = np.median(ahead.curves, axis=0) >= np.median(behind.curves[:, -1])
-    budget = workload.seconds_horizon if by_seconds else ahead.horizon
-    return float(spent[matches.argmax()]) / budget if matches.any() and budget else math.inf
+    return float(spent[matches.argmax()]) / workload.budget if matches.any() else math.inf
 
 
 def _pairs(
@@ -140,14 +138,16 @@ def _missed_value(item: WorkloadRuns, behind: StrategyRuns, ahead: StrategyRuns,
         (knob, value, _share_with(behind, knob, value), _share_with(ahead, knob, value))
         for knob, value in values.items()
     ]
-    knob, value, own, other = max(shares, key=lambda share: share[3] - share[2], default=("", "", 0.0, 0.0))
-    if other - own < LEAST:
+    knob, value, of_loser, of_winner = max(shares, key=lambda share: share[3] - share[2], default=("", "", 0.0, 0.0))
+    if of_winner - of_loser < LEAST:
         return ""
-    return KNOB.format(share=percent(own), where=where, knob=knob, value=value, winner=winner, other=percent(other))
+    return KNOB.format(
+        share=percent(of_loser), where=where, knob=knob, value=value, winner=winner, winner_share=percent(of_winner)
+    )
 
 
 def _share_with(runs: StrategyRuns, knob: str, value: str) -> float:
     """Return the share of the trials that are compared in which ``knob`` has this ``value``."""
-    configs = Counter(config for run in runs.compared for config in run.log.configs[: runs.horizon].tolist())
-    having = sum(number for config, number in configs.items() if knob_text(msgspec.json.decode(config), knob) == value)
-    return having / configs.total()
+    configs = Counter(config for run in runs.compared_runs for config in run.log.configs[: runs.horizon].tolist())
+    matches = sum(number for config, number in configs.items() if knob_text(msgspec.json.decode(config), knob) == value)
+    return matches / configs.total()

@@ -110,9 +110,9 @@ def build_best(best: Best) -> tvm.runtime.Executable:
         32.0
     """
     target = best.result.space.target
-    built = _build(best.schedule().mod, target)
+    executable = _build(best.schedule().mod, target)
     use_threads_of(target)
-    return built
+    return executable
 
 
 @checks_arguments

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,10 @@ from .best import use_threads_of
 
 if TYPE_CHECKING:
     import tvm
+    from tvm.tirx import PrimFunc
 
     from .matching import FlatFunction
+    from .packed import PackedFunction
 
 LogSource = str | Path | Result
 Logs = LogSource | Sequence[LogSource]
@@ -77,61 +78,75 @@ def apply_history_best(
     """
     from tvm.tirx import PrimFunc
 
-    from .matching import FlatFunction, match_arguments, substitute_function
-    from .packed import PackedFunction, with_packed_calls
+    from .matching import FlatFunction
+    from .packed import with_packed_calls
 
     functions = {
-        variable: FlatFunction(function)
+        variable.name_hint: FlatFunction(function)
         for variable, function in mod.functions.items()
         if isinstance(function, PrimFunc) and not function.attrs.get("tirx.is_scheduled", False)
     }
-
-    @cache
-    def find_matches(workload: Workload) -> dict[Any, Any]:
-        """Return the functions that compute ``workload``, with their argument orders."""
-        reference = FlatFunction(workload.prim_func())
-        orders = {variable: match_arguments(function, reference) for variable, function in functions.items()}
-        return {variable: order for variable, order in orders.items() if order is not None}
-
     best = _select_best(_results(logs), None if target is None else resolve_target(target))
-    replacements: dict[Any, Any] = {}
+    replacements: dict[str, PrimFunc] = {}
     packed_functions: dict[str, PackedFunction] = {}
-    missing: list[Workload] = []
+    unmatched: list[Workload] = []
     for workload, winner in best.items():
-        if not (matches := find_matches(workload)):
-            missing.append(workload)
-            continue
-        program = winner.schedule().mod
-        packed = packed_arguments(program)
-        counts = {
-            index: len(packed[argument.name])
-            for index, argument in enumerate(workload.arguments)
-            if argument.name in packed
-        }
-        for variable, order in matches.items():
-            func = functions[variable].func
-            main = substitute_function(func, program["main"], order, counts)
-            if not packed:
-                replacements[variable] = main
-                continue
-            arguments = {order[index]: workload.arguments[index] for index in counts}
-            packed_functions[variable.name_hint] = PackedFunction(program, main, arguments, winner.result.space.target)
-    if missing:
-        warn(_describe_missing(missing, {variable.name_hint: function for variable, function in functions.items()}))
-    applied = mod.clone()
+        if matches := _match_functions(functions, workload):
+            _replace_functions(matches, functions, winner, replacements, packed_functions)
+        else:
+            unmatched.append(workload)
+    if unmatched:
+        warn(_describe_unmatched(unmatched, functions))
+    new_module = mod.clone()
     if packed_functions:
-        applied, packed_every_call = with_packed_calls(applied, packed_functions)
+        new_module, packed_every_call = with_packed_calls(new_module, packed_functions)
         if packed_every_call:
             warn(
                 f"the programs for {', '.join(packed_every_call)} take packed weights, but the weights are not "
                 f"constants in the module, so they are packed in every run; make them constants with --bind "
                 f"FILE.npz (in Python, relax.transform.BindParams), or use logs of a space without weights='packed'"
             )
-    for variable, function in replacements.items():
-        applied.update_func(applied.get_global_var(variable.name_hint), function)
+    for name, function in replacements.items():
+        new_module.update_func(new_module.get_global_var(name), function)
     if replacements or packed_functions:
         use_threads_of(next(iter(best.values())).result.space.target)
-    return applied
+    return new_module
+
+
+def _match_functions(functions: Mapping[str, FlatFunction], workload: Workload) -> dict[str, tuple[int, ...]]:
+    """Return the functions that compute ``workload``, with the order of their arguments."""
+    from .matching import FlatFunction, match_arguments
+
+    reference = FlatFunction(workload.prim_func())
+    orders = {name: match_arguments(function, reference) for name, function in functions.items()}
+    return {name: order for name, order in orders.items() if order is not None}
+
+
+def _replace_functions(
+    matches: Mapping[str, tuple[int, ...]],
+    functions: Mapping[str, FlatFunction],
+    winner: Best,
+    replacements: dict[str, PrimFunc],
+    packed_functions: dict[str, PackedFunction],
+) -> None:
+    """Add the program of ``winner`` for each function in ``matches``, which computes its workload."""
+    from .matching import substitute_function
+    from .packed import PackedFunction
+
+    program, workload = winner.schedule().mod, winner.result.workload
+    packed = packed_arguments(program)
+    counts = {
+        index: len(packed[argument.name])
+        for index, argument in enumerate(workload.arguments)
+        if argument.name in packed
+    }
+    for name, order in matches.items():
+        main = substitute_function(functions[name].func, program["main"], order, counts)
+        if packed:
+            arguments = {order[index]: workload.arguments[index] for index in counts}
+            packed_functions[name] = PackedFunction(program, main, arguments, winner.result.space.target)
+        else:
+            replacements[name] = main
 
 
 def _results(logs: Logs) -> list[Result]:
@@ -184,23 +199,18 @@ def _target_name(target: Target) -> str:
     return json.dumps({name: value for name, value in target.spec.items() if name != "caches"}, sort_keys=True)
 
 
-def _describe_missing(missing: list[Workload], functions: dict[str, FlatFunction]) -> str:
-    from .matching import FlatFunction, match_arguments
-
+def _describe_unmatched(workloads: Sequence[Workload], functions: Mapping[str, FlatFunction]) -> str:
     names = [f"{name}({_describe_arguments(function)})" for name, function in functions.items()]
     names_text = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     message = (
-        f"no function in the module computes {', '.join(map(str, missing))}, so the recorded program is not used; "
+        f"no function in the module computes {', '.join(map(str, workloads))}, so the recorded program is not used; "
         f"unscheduled functions in the module: {names_text or 'none; relax.transform.LegalizeOps creates them'}"
     )
-    for workload in missing:
-        if not isinstance(workload, Gemm):
-            continue
-        reference = FlatFunction(_transposed(workload).prim_func())
-        if transposed := [
-            name for name, function in functions.items() if match_arguments(function, reference) is not None
-        ]:
-            message += f"; {', '.join(transposed)} stores B in the other order: tune {_transposed(workload)} instead"
+    for workload in workloads:
+        if isinstance(workload, Gemm):
+            transposed_workload = replace(workload, nt=not workload.nt)  # B is stored in the other order
+            if matches := _match_functions(functions, transposed_workload):
+                message += f"; {', '.join(matches)} stores B in the other order: tune {transposed_workload} instead"
     return message
 
 
@@ -209,8 +219,3 @@ def _describe_arguments(function: FlatFunction) -> str:
         return "of unknown shape"
     types = [parameter.ty for parameter in function.func.params]
     return ", ".join(f"{argument.dtype}{[int(extent) for extent in argument.shape]}" for argument in types)
-
-
-def _transposed(workload: Gemm) -> Gemm:
-    """Return the product for which B is stored in the other order."""
-    return replace(workload, nt=not workload.nt)

@@ -34,7 +34,7 @@ def innermost_loop(assembly: str) -> str:
     bodies = [
         lines[start : end + 1]
         for end, start in starts.items()
-        if not any(start <= other and last < end for last, other in starts.items())
+        if not any(start <= inner_start and inner_end < end for inner_end, inner_start in starts.items())
     ]
     most = max(bodies, key=_multiplications, default=lines)
     return "\n".join(most if _multiplications(most) else lines)

@@ -64,8 +64,8 @@ class FlatFunction:
             return isinstance(value, TensorLoad) and any(map(value.source.same_as, func.params))
 
         def order_operands(addition: Add) -> Add:
-            swapped = is_argument(addition.a) and not is_argument(addition.b)
-            return Add(addition.b, addition.a) if swapped else addition
+            is_swapped = is_argument(addition.a) and not is_argument(addition.b)
+            return Add(addition.b, addition.a) if is_swapped else addition
 
         return structural_map(func, (Add, order_operands))
 
@@ -78,11 +78,12 @@ class FlatFunction:
             DeclBuffer(func.params[index], data=buffer_data(buffer)) for index, buffer in zip(order, flat, strict=True)
         ]
         attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
-        flattened = PrimFunc(flat, SeqStmt([*views, func.body])).with_attr(attributes)
-        return _lowering_passes()(IRModule({"main": flattened}))["main"]
+        flat_function = PrimFunc(flat, SeqStmt([*views, func.body])).with_attr(attributes)
+        return _lowering_passes()(IRModule({"main": flat_function}))["main"]
 
     @cached_property
-    def lowered(self) -> PrimFunc:
+    def loops(self) -> PrimFunc:
+        """The function lowered with its arguments in their own order."""
         return self.lower(range(len(self.func.params)))
 
 
@@ -125,7 +126,7 @@ def match_arguments(func: FlatFunction, reference: FlatFunction) -> tuple[int, .
             flat = func.lower(order)
         except (RuntimeError, ValueError, TypeError, LookupError):  # TVM cannot lower it, so it cannot be a workload
             return None
-        if structural_equal(flat, reference.lowered):
+        if structural_equal(flat, reference.loops):
             return order
     return None
 

@@ -21,7 +21,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from ..errors import SearchlabError, warn
 from ..log.format import Log
 from ..log.programs import describe_program_change, recorded_program
-from ..log.result import ROUNDS, Result, load_log, noise
+from ..log.reliability import ROUNDS, noise
+from ..log.result import Result, load_log
 from ..machine.cuda import check_can_measure, gpu_name
 from ..machine.host import available_cores, cpu_model, observe_load
 from ..measure.contract import CannotMeasure, RunSettings
@@ -192,8 +193,8 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
             "searchlab.trust_plugins():`)"
         )
     trials = fastest_programs(result, top)
-    space, header = result.space, result.log.header
-    settings, has_settings = _settings(result.log)
+    space = result.space
+    settings, uses_log_settings = _settings(result.log)
     _check_machine(result.log, space.target)
     if load := observe_load():
         warn(load)
@@ -209,12 +210,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         ]
         programs = [_check_remeasured(measurer, space, result, trial, seeds) for trial in trials]
         timeable = [trial for trial, program in zip(trials, programs, strict=True) if program.runs]
-        untuned = None
-        if timeable and space.target.kind == "llvm":  # it binds no threads, so it cannot run on a GPU
-            (measurement,) = measurer.measure(
-                Untuned(space.workload, space.target), [Config({})], min(trial.cost for trial in timeable)
-            )
-            untuned = Trial(0, Config({}), measurement)
+        untuned = _measure_untuned(measurer, space, timeable)
         timeable = [trial for trial in timeable if _can_be_timed(measurer, space, trial)]
         timings = _time_in_turn(measurer, space, timeable, untuned)
     floor = noise(result.log) or 0.0
@@ -222,23 +218,23 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
     for index, program in enumerate(programs):
         position = positions.get(program.trial)
         if position is not None:
-            seconds = timings.alone[position]
+            seconds = timings.programs[position]
             spread = spread_of(seconds) + max(floor, spread_of(program.logged))
             speed_up = _compute_speed_up(timings, position, settings.run_timeout, untuned)
             programs[index] = replace(program, seconds=seconds, noise=spread, speed_up=speed_up)
         elif program.failure is None:
             programs[index] = replace(program, failure="run_error", message="it ran, but failed when it was timed")
     return Verification(
-        result.log.path,
-        str(space.workload),
-        header.space.name,
-        seeds,
-        tuple(programs),
-        timings.untuned,
-        _explain_missing_speed_up(space.target, untuned),
-        _time_numpy(space, settings) if timeable else (),
-        settings,
-        has_settings,
+        log=result.log.path,
+        workload=str(space.workload),
+        space=result.log.header.space.name,
+        seeds=seeds,
+        programs=tuple(programs),
+        untuned=timings.untuned,
+        note=_explain_missing_speed_up(space.target, untuned),
+        numpy=_time_numpy(space, settings) if timeable else (),
+        settings=settings,
+        uses_log_settings=uses_log_settings,
         busy=bool(load),
     )
 
@@ -400,17 +396,29 @@ def _check_remeasured(
     return program
 
 
+def _measure_untuned(measurer: LocalMeasurer, space: Space, trials: Sequence[Trial]) -> Trial | None:
+    """Measure the untuned program, or return None if there is nothing to compare it with, or if it is for a GPU.
+
+    An untuned program binds no threads, so it cannot run on a GPU.
+    """
+    if not trials or space.target.kind != "llvm":
+        return None
+    untuned_space = Untuned(space.workload, space.target)
+    (measurement,) = measurer.measure(untuned_space, [Config({})], min(trial.cost for trial in trials))
+    return Trial(0, Config({}), measurement)
+
+
 @dataclass(frozen=True)
 class _Timings:
     """The readings of programs that were timed in turn.
 
     Attributes:
-        alone: Each program's readings in as many rounds as possible.
+        programs: Each program's readings in as many rounds as possible.
         with_untuned: Each program's readings in the rounds with the untuned program, or None if there were none.
         untuned: The untuned program's readings in these rounds, or else the first ones; empty if it cannot be timed.
     """
 
-    alone: Sequence[Readings]
+    programs: Sequence[Readings]
     with_untuned: Sequence[Readings] | None = None
     untuned: Readings = ()
 
@@ -431,14 +439,14 @@ def _time_in_turn(measurer: LocalMeasurer, space: Space, trials: Sequence[Trial]
     own_rounds = max(1, _count_rounds(settings, trials, 0.8 * settings.run_timeout * len(trials)))
     try:
         together = measurer.remeasure(space, [*trials, timeable], rounds) if timeable and rounds else []
-        alone = together[:-1] if rounds >= own_rounds else measurer.remeasure(space, trials, own_rounds)
+        programs = together[:-1] if rounds >= own_rounds else measurer.remeasure(space, trials, own_rounds)
     except CannotMeasure as error:
         raise SearchlabError(
             f"each program can be timed alone, but not in turn with the others: {error}; verify fewer of them (--top)"
         ) from None
     if together:
-        return _Timings(alone, together[:-1], together[-1])
-    return _Timings(alone, None, timeable.measurement.seconds if timeable else ())
+        return _Timings(programs, together[:-1], together[-1])
+    return _Timings(programs, None, timeable.measurement.seconds if timeable else ())
 
 
 def _time_numpy(space: Space, settings: LocalSettings) -> Readings:
@@ -483,7 +491,7 @@ def _count_rounds(settings: RunSettings, trials: Sequence[Trial], limit: float) 
 
 def _compute_speed_up(timings: _Timings, index: int, run_timeout: float, untuned: Trial | None) -> SpeedUp | None:
     """Return the speed-up of a program in ``timings``, or None if the untuned program has no readings."""
-    seconds, readings = timings.alone[index], timings.untuned
+    seconds, readings = timings.programs[index], timings.untuned
     if untuned and untuned.measurement.failure == "run_timeout":
         ratio = run_timeout / statistics.median(seconds)
         return SpeedUp(ratio, run_timeout / _quartiles(seconds)[1], ratio, rounds=0, least=True)

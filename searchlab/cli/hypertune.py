@@ -78,8 +78,8 @@ def hypertune(
         for name, values in plan.ranges.items():
             default = f" (default {json.dumps(plan.default[name])})" if name in plan.default else ""
             say(f"searched: {name}={json.dumps(values_of(values))}{default}")
-        if plan.others:
-            say("not searched: " + ", ".join(f"{name} = {value}" for name, value in plan.others.items()))
+        if plan.fixed:
+            say("not searched: " + ", ".join(f"{name} = {value}" for name, value in plan.fixed.items()))
     best: dict[str, float] = {}
     with interruptible(), RunProgress(err if as_json else out) as progress:
 

@@ -17,7 +17,8 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.columns import read_logs
 from ..log.format import find_logs, no_logs, read_log, read_logs_in
-from ..log.result import Best, describe_reliability, drift, find_best_trial, load_log, noise
+from ..log.reliability import describe_reliability, drift, find_best_trial, noise
+from ..log.result import Best, load_log
 from ..log.writer import check_log
 from ..options import Seed, Trials
 from .terminal import (
@@ -244,9 +245,9 @@ def table_build(
     study = table_study(
         source, space_plugin["name"], space_plugin["options"], target, json_object(measure, "--measure")
     )
-    planned, left_out = plan_tables(study, limit, seed)
+    runs, left_out = plan_tables(study, limit, seed)
     default = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
-    tables = runs_for_tables(planned, to, default, passes)
+    tables = runs_for_tables(runs, to, default, passes)
     for reason in left_out:
         say(f"note: {reason}")
     with interruptible(), RunProgress(out) as progress:

@@ -6,12 +6,13 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 from typer import Argument, Option
 
+from ..analysis.words import counted
 from ..console import milliseconds
 from ..errors import SearchlabError, warn
 from ..machine.host import observe_load
@@ -91,8 +92,8 @@ def read_model(name: str, shape: Sequence[str] | None, bind: Path | None) -> tvm
     return module if bind is None else bind_weights(module, bind)
 
 
-SHOWN = 4
-"""The maximum number of a model's inputs, which include weights, to show."""
+MAX_INPUTS = 4
+"""The maximum number of a model's inputs, which include weights, to list."""
 
 
 def time_text(seconds: float) -> str:
@@ -108,7 +109,7 @@ def tasks(
     target: TargetSpec = "native",
     shape: Shape = None,
     bind: Bind = None,
-    timed: Annotated[
+    with_times: Annotated[
         bool, Option("--time", help="Time each task's untuned program, to show its share of the model's time.")
     ] = False,
     as_json: AsJson = False,
@@ -120,71 +121,87 @@ def tasks(
     Below the table, each space that has no programs for some of the tasks says why.
     """
     resolved = resolve_target(target)
-    if timed and resolved.kind != "llvm":
+    if with_times and resolved.kind != "llvm":
         raise SearchlabError(f"untuned programs for {resolved.kind} bind no threads, so they cannot run; omit --time")
     module = read_model(name, shape, bind)
     model_tasks = tasks_of(module)
     refusals = [task.refusals(resolved) for task in model_tasks]
-    seconds = time_untuned(model_tasks, resolved) if timed else [math.inf] * len(model_tasks)
+    seconds = time_untuned(model_tasks, resolved) if with_times else [math.inf] * len(model_tasks)
     totals = [
         task.occurs * cost if math.isfinite(cost) else 0.0 for task, cost in zip(model_tasks, seconds, strict=True)
     ]
     shares = [total / (sum(totals) or 1) for total in totals]
-    rows = sorted(zip(model_tasks, refusals, seconds, shares, strict=True), key=lambda row: -row[3])
+    rows = [TaskRow(*values) for values in zip(model_tasks, refusals, seconds, shares, strict=True)]
+    rows.sort(key=lambda row: -row.share)
     if as_json:
-        say_json(
-            [
-                {
-                    "task": task.name,
-                    "occurs": task.occurs,
-                    "flops": task.flops,
-                    "functions": task.functions,
-                    "spaces": [space for space, reason in reasons.items() if not reason],
-                    "refusals": {space: reason for space, reason in reasons.items() if reason},
-                    "reason": task.reason,
-                    **({"seconds": cost if math.isfinite(cost) else None, "share": share} if timed else {}),
-                }
-                for task, reasons, cost, share in rows
-            ]
-        )
+        say_json([row.to_json(with_times) for row in rows])
         return
-    say_table(
-        ("task", "occurs", "MFLOP", *(("untuned", "share") if timed else ()), "spaces"),
-        (
-            (
-                task.name,
-                task.occurs,
-                f"{task.flops / 1e6:,.1f}",
-                *((time_text(cost), f"{share:.1%}") if share else ("", "") if timed else ()),
-                ", ".join(space for space, reason in reasons.items() if not reason)
-                or f"none: {task.reason or 'see below'}",
-            )
-            for task, reasons, cost, share in rows
-        ),
-        right=("occurs", "MFLOP", "untuned", "share"),
-    )
-    for text in _describe_refusals(zip(model_tasks, refusals, strict=True)):
-        say(text)
-    tunable = sum("" in reasons.values() for reasons in refusals)
-    recognised = sum(share for task, _, _, share in rows if task.workload is not None and task.workload.op != "tir")
-    in_time = f"; {recognised:.1%} of the measured time is in tasks with a known operator" if timed else ""
-    say(f"{len(model_tasks)} tasks, {tunable} of which can be tuned{in_time}")
+    _say_tasks(rows, with_times)
     try:
         inputs_of(module[entry_of(module)])
     except SearchlabError as error:
         say(f"the model cannot be exported: {error}")
 
 
-def _describe_refusals(refusals: Iterable[tuple[Task, dict[str, str]]]) -> Iterator[str]:
+class TaskRow(NamedTuple):
+    """A task of a model, with why each space has no programs for it.
+
+    Attributes:
+        refusals: The reason of each space, which is empty if the space has programs.
+        seconds: The time of the untuned program, infinite if it was not measured.
+        share: The task's share of the model's time.
+    """
+
+    task: Task
+    refusals: dict[str, str]
+    seconds: float
+    share: float
+
+    @property
+    def spaces(self) -> list[str]:
+        return [space for space, reason in self.refusals.items() if not reason]
+
+    def to_json(self, with_times: bool) -> dict[str, Any]:
+        task = self.task
+        times = {"seconds": self.seconds if math.isfinite(self.seconds) else None, "share": self.share}
+        return {
+            "task": task.name,
+            "occurs": task.occurs,
+            "flops": task.flops,
+            "functions": task.functions,
+            "spaces": self.spaces,
+            "refusals": {space: reason for space, reason in self.refusals.items() if reason},
+            "reason": task.reason,
+            **(times if with_times else {}),
+        }
+
+    def cells(self, with_times: bool) -> list[object]:
+        task = self.task
+        times = [time_text(self.seconds), f"{self.share:.1%}"] if self.share else ["", ""]
+        spaces = ", ".join(self.spaces) or f"none: {task.reason or 'see below'}"
+        return [task.name, task.occurs, f"{task.flops / 1e6:,.1f}", *(times if with_times else []), spaces]
+
+
+def _say_tasks(rows: Sequence[TaskRow], with_times: bool) -> None:
+    columns = ("task", "occurs", "MFLOP", *(("untuned", "share") if with_times else ()), "spaces")
+    say_table(columns, [row.cells(with_times) for row in rows], right=("occurs", "MFLOP", "untuned", "share"))
+    for text in _describe_refusals(rows):
+        say(text)
+    tunable = sum(bool(row.spaces) for row in rows)
+    recognised_share = sum(row.share for row in rows if row.task.workload is not None and row.task.workload.op != "tir")
+    in_time = f"; {recognised_share:.1%} of the measured time is in tasks with a known operator" if with_times else ""
+    say(f"{len(rows)} tasks, {tunable} of which can be tuned{in_time}")
+
+
+def _describe_refusals(rows: Iterable[TaskRow]) -> Iterator[str]:
     """Yield a sentence for each space and each reason why it has no programs; reasons that begin alike are one."""
-    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for task, reasons in refusals:
-        for space, reason in reasons.items():
+    groups: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for space, reason in row.refusals.items():
             if reason:
-                groups.setdefault((space, reason.partition(task.name)[0]), []).append((task.name, reason))
-    for (space, _), tasks in groups.items():
-        count = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
-        yield f"{space} has no programs for {count}: {tasks[0][1]}"
+                groups.setdefault((space, reason.partition(row.task.name)[0]), []).append(reason)
+    for (space, _), reasons in groups.items():
+        yield f"{space} has no programs for {counted(len(reasons), 'task')}: {reasons[0]}"
 
 
 @model.command()
@@ -205,8 +222,9 @@ def run(
     compiled_model = CompiledModel(library)
     if inputs is None:
         arrays = list(random_inputs(compiled_model.signature.inputs, np.random.default_rng(seed)))
-        shown, more = map(str, compiled_model.signature.inputs[:SHOWN]), len(compiled_model.signature.inputs) - SHOWN
-        say(f"random inputs: {', '.join(shown)}" + (f", and {more} more" if more > 0 else ""))
+        names = [str(model_input) for model_input in compiled_model.signature.inputs]
+        more = len(names) - MAX_INPUTS
+        say(f"random inputs: {', '.join(names[:MAX_INPUTS])}" + (f", and {more} more" if more > 0 else ""))
     else:
         arrays = compiled_model.order_inputs(read_arrays(inputs), inputs)
     results = compiled_model.run(arrays)
@@ -265,7 +283,7 @@ def tune(
     the exit code is 1.
     """
     with interruptible():
-        tuned = tune_model(
+        tuned_model = tune_model(
             read_model(name, shape, bind),
             out=directory,
             trials=trials,
@@ -298,21 +316,21 @@ def tune(
                 row["trials"],
                 "yes" if row["ended"] else "",
             )
-            for row in tuned.to_frame().to_dict("records")
+            for row in tuned_model.to_frame().to_dict("records")
         ),
         right=("occurs", "MFLOP", "GFLOPS", "untuned", "time", "total", "share", "trials"),
     )
-    for task, reason in tuned.left_out.items():
+    for task, reason in tuned_model.left_out.items():
         say(f"not tuned: {task}: {reason}")
-    if text := describe_weights(tuned.module):
+    if text := describe_weights(tuned_model.module):
         say(text)
-    if tuned.comparison is not None:
-        before, after = tuned.comparison.seconds
+    if tuned_model.comparison is not None:
+        before, after = tuned_model.comparison.seconds
         say(
             f"the model takes {time_text(after)} instead of {time_text(before)}, {before / after:.1f} times as "
-            f"fast; its outputs differ by at most {tuned.comparison.difference:.1e} of the largest element"
+            f"fast; its outputs differ by at most {tuned_model.comparison.difference:.1e} of the largest element"
         )
-    if tuned.library is not None:
-        say(f"the tuned model is {tuned.library}; run it with searchlab model run {tuned.library}")
-    if tuned.comparison is not None and tuned.comparison.is_slower and not force:
+    if tuned_model.library is not None:
+        say(f"the tuned model is {tuned_model.library}; run it with searchlab model run {tuned_model.library}")
+    if tuned_model.comparison is not None and tuned_model.comparison.is_slower and not force:
         raise typer.Exit(1)

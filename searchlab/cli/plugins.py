@@ -16,7 +16,15 @@ import typer
 from rich.text import Text
 from typer import Argument, Option
 
-from ..conformance import cost_model_checks, policy_checks, run_checks, select, space_checks, workload_checks
+from ..conformance import (
+    CheckResult,
+    cost_model_checks,
+    policy_checks,
+    run_checks,
+    select,
+    space_checks,
+    workload_checks,
+)
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, did_you_mean
 from ..executors.contract import EXECUTORS
@@ -47,8 +55,8 @@ from .terminal import (
     say_table,
 )
 
-Kind = StrEnum("Kind", ["spaces", "policies", "costmodels", "executors", "schedulers", "workloads"])
-Shown = StrEnum("Shown", ["policy", "space", "costmodel", "scheduler", "workload"])
+ListKind = StrEnum("ListKind", ["spaces", "policies", "costmodels", "executors", "schedulers", "workloads"])
+ShowKind = StrEnum("ShowKind", ["policy", "space", "costmodel", "scheduler", "workload"])
 Contract = StrEnum("Contract", ["policy", "space", "costmodel", "workload"])
 KINDS: dict[str, PluginKind[Any]] = {
     **dict.fromkeys(("spaces", "space"), SPACES),
@@ -61,7 +69,7 @@ KINDS: dict[str, PluginKind[Any]] = {
 
 
 def list_(
-    kind: Annotated[Kind | None, Argument(help="List only plug-ins of this kind.")] = None, as_json: AsJson = False
+    kind: Annotated[ListKind | None, Argument(help="List only plug-ins of this kind.")] = None, as_json: AsJson = False
 ) -> None:
     """List the installed spaces, policies, cost models, executors and schedulers, and the named workloads.
 
@@ -70,13 +78,13 @@ def list_(
     """
     meanings: dict[str, dict[str, str]] = {
         title: {name: point.value for name, point in KINDS[title].entry_points_by_name().items()}
-        for title in ([kind] if kind else Kind)
+        for title in ([kind] if kind else ListKind)
     }
-    if Kind.workloads in meanings:
-        meanings[Kind.workloads] |= {name: str(parse_workload(name)) for name in preset_names()}
-    origins_by_name = origins() if kind is Kind.policies else {}
+    if ListKind.workloads in meanings:
+        meanings[ListKind.workloads] |= {name: str(parse_workload(name)) for name in preset_names()}
+    origins_by_name = origins() if kind is ListKind.policies else {}
     if as_json:
-        say_json(meanings | ({"origins": origins_by_name} if kind is Kind.policies else {}))
+        say_json(meanings | ({"origins": origins_by_name} if kind is ListKind.policies else {}))
         return
     for title, names in meanings.items():
         rows = []
@@ -107,11 +115,11 @@ def _first_sentence(value: str) -> str:
 
 
 def show(
-    kind: Annotated[Shown, Argument(help="What to explain.")],
+    kind: Annotated[ShowKind, Argument(help="What to explain.")],
     name: Annotated[str, Argument(help="A name from `searchlab list`, `module:Class`, or a workload.", metavar="NAME")],
 ) -> None:
     """Explain a policy, a space, a cost model, a scheduler or a workload: what it does, its options, and its origin."""
-    if kind is Shown.workload and name not in WORKLOADS.entry_points_by_name():
+    if kind is ShowKind.workload and name not in WORKLOADS.entry_points_by_name():
         workload = parse_workload(name)
         say(Text(str(workload), "bold"))
         say(as_text(inspect.getdoc(type(workload)) or ""))
@@ -123,14 +131,14 @@ def show(
     registry.check_class(name, cls)
     say(Text.assemble((name, "bold"), f"  {cls.__module__}:{cls.__qualname__}"))
     say(as_text(inspect.getdoc(cls) or "It has no docstring."))
-    if kind is Shown.workload:
+    if kind is ShowKind.workload:
         return
     if options := registry.options_of(cls):
         rows = [(Text(option, "bold"), default_text(p.default), allowed_text(p)) for option, p in options.items()]
         say_table(("option", "default", "allowed values"), rows)
     else:
         say("It has no options.")
-    if kind is Shown.policy and (model := cls.traits.own_model):
+    if kind is ShowKind.policy and (model := cls.traits.own_model):
         say(f"its cost model: {COST_MODELS.resolve(model.cost_model)[0].name}, with the features {model.features}")
     origin = vars(cls).get("origin")
     if isinstance(origin, Origin):
@@ -230,22 +238,27 @@ def check(
         checks = workload_checks(name, seed=seed)
     else:
         checks = cost_model_checks(spec, seed=seed)
-    count = passed_count = 0
-    failed = []
-    for outcome in run_checks(select(checks, only or [])):
-        count += 1
-        passed_count += outcome.status == "pass"
-        lines = outcome.text.splitlines()
-        if outcome.status == "FAIL":
-            failed.append(outcome.name)
-            out.print(Text.assemble(("FAIL", "bold red"), "     ", (outcome.name, "bold")))
-            for line in lines:
-                say(f"         {line}")
-        else:
-            say(f"{outcome.status:8} {': '.join([outcome.name, *lines])}")
-    out.print(f"{passed_count} of {count} checks pass" + (f"; {', '.join(failed)} failed" if failed else ""))
-    if failed:
+    results = []
+    for result in run_checks(select(checks, only or [])):
+        _say_result(result)
+        results.append(result)
+    pass_count = sum(result.status == "pass" for result in results)
+    failed_names = [result.name for result in results if result.status == "FAIL"]
+    out.print(
+        f"{pass_count} of {len(results)} checks pass" + (f"; {', '.join(failed_names)} failed" if failed_names else "")
+    )
+    if failed_names:
         raise typer.Exit(1)
+
+
+def _say_result(result: CheckResult) -> None:
+    lines = result.text.splitlines()
+    if result.status != "FAIL":
+        say(f"{result.status:8} {': '.join([result.name, *lines])}")
+        return
+    out.print(Text.assemble(("FAIL", "bold red"), "     ", (result.name, "bold")))
+    for line in lines:
+        say(f"         {line}")
 
 
 def _kind_and_name(words: list[str]) -> tuple[Contract, str]:
@@ -273,7 +286,7 @@ def _kind_and_name(words: list[str]) -> tuple[Contract, str]:
 
 def schema() -> None:
     """Print the JSON Schema of study files, with the options of all installed plug-ins."""
-    from ..run.study import schema_of_studies  # imported here because importing it takes longer than running `list`
+    from ..run.spec import schema_of_studies  # imported here because importing it takes longer than running `list`
 
     schema = schema_of_studies()
     kinds: dict[str, list[PluginKind[Any]]] = {

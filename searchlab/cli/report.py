@@ -10,20 +10,19 @@ from typing import Annotated
 from rich.box import SIMPLE_HEAD
 from typer import Argument, Option
 
-from ..analysis import Summary, read_runs, report_directory, summarize, summary_table
-from ..analysis import report as write_report
+from ..analysis import Comparison, Summary, read_runs, report_directory, summarize, summary_table
 from ..analysis.charts.vegalite import Format
 from ..analysis.latex import REFERENCES, TABLES, write_latex
-from ..analysis.power import power_plan
+from ..analysis.power import PowerPlan, power_plan
 from ..analysis.publish import Publication, publish, study_result
-from ..analysis.report import write_report as write_comparison
+from ..analysis.read import planned_claims
 from ..analysis.runs import By, ComparedRuns
 from ..analysis.watch import StudyProgress
 from ..analysis.words import counted
 from ..errors import SearchlabError
 from ..log.format import RESULT, find_logs
 from ..log.lease import is_locked
-from ..log.plan import write_plan
+from ..log.plan import Claim, write_plan
 from ..measure.suite import installed_suites
 from ..options import Share, Trials, check_option
 from ..policy import POLICIES, origins
@@ -98,41 +97,28 @@ def report(
                 "--publish cannot be combined with --out, --all, --figures, --latex, --by or --json; run "
                 "`report` for those"
             )
-        from ..suite.leaderboard import bundle_result, write_leaderboards  # as below
-
-        suite_names = [str(path) for path in paths if not path.exists() and str(path) in installed_suites()]
-        results = [
-            bundle_result(path, suite) if path.suffix == ".zip" else _result(path, suite)
-            for path in paths
-            if str(path) not in suite_names
-        ]
-        cards = publish(site, results, lambda out: write_leaderboards(out, suite_names, suite))
-        say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
+        _publish(site, paths, suite)
         return
     with working("reading logs and writing the report"):
-        if len(paths) == 1 and (paths[0] / RESULT).is_file() and not (everything or by):
+        study = None
+        if any(path.suffix == ".toml" for path in paths):
+            study, logs = _of_study(paths)
+            paths = [logs]
+        folder = report_directory(*paths, out=directory)
+        claims: Sequence[Claim] = ()
+        if study:
+            runs, claims = read_study_runs(study, paths[0], everything=everything, by=by), study.spec.claims
+        elif len(paths) == 1 and (paths[0] / RESULT).is_file() and not (everything or by):
             from ..suite.compare import against_baselines  # imported here because other reports do not need suites
 
             runs, _ = against_baselines(paths[0], suite)
-            summary = write_comparison(runs, report_directory(*paths, out=directory), figures=figures)
-        elif any(path.suffix == ".toml" for path in paths):
-            study, logs = _of_study(paths)
-            paths = [logs]
-            summary = report_on_study(study, logs, directory, everything=everything, figures=figures, by=by)
         else:
-            summary = write_report(*paths, out=directory, everything=everything, figures=figures, by=by)
-    folder = report_directory(*paths, out=directory)
+            runs, claims = read_runs(*paths, everything=everything, readings=False, by=by), planned_claims(*paths)
+        comparison = Comparison(runs, claims)
+        comparison.save(folder, figures=figures)
+    summary = comparison.summary
     if latex:
-        policies = {row.policy for item in summary.workloads for row in item.strategies}
-        sources = {
-            name: (
-                origin.name,
-                f"{origin.version}; {origin.source}",
-                inspect.getdoc(inspect.getmodule(POLICIES.load(name))) or "",
-            )
-            for name, origin in origins(policies).items()
-        }
-        write_latex(summary, folder, sources)
+        write_latex(summary, folder, _sources(summary))
     if as_json:
         say_json(summary.to_json())
         return
@@ -144,6 +130,33 @@ def report(
     for path in paths:
         if path.is_dir() and any(map(is_locked, find_logs(path))):
             say(f"{path}: {StudyProgress(path)}")
+
+
+def _publish(site: Path, paths: Sequence[Path], suite: str) -> None:
+    """Add the results at ``paths`` to a static site. Paths that do not exist may be the names of suites."""
+    from ..suite.leaderboard import bundle_result, write_leaderboards  # imported here because reports need no suites
+
+    suite_names = [str(path) for path in paths if not path.exists() and str(path) in installed_suites()]
+    results = [
+        bundle_result(path, suite) if path.suffix == ".zip" else _result(path, suite)
+        for path in paths
+        if str(path) not in suite_names
+    ]
+    cards = publish(site, results, lambda out: write_leaderboards(out, suite_names, suite))
+    say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
+
+
+def _sources(summary: Summary) -> dict[str, tuple[str, str, str]]:
+    """Return the name, the source and the module's docstring of the algorithm behind each policy in a report."""
+    policies = {row.policy for item in summary.workloads for row in item.strategies}
+    return {
+        name: (
+            origin.name,
+            f"{origin.version}; {origin.source}",
+            inspect.getdoc(inspect.getmodule(POLICIES.load(name))) or "",
+        )
+        for name, origin in origins(policies).items()
+    }
 
 
 def _result(directory: Path, suite: str) -> Publication:
@@ -167,21 +180,6 @@ def _result(directory: Path, suite: str) -> Publication:
     )
 
 
-def report_on_study(
-    study: Study,
-    logs: Path,
-    out: Path | None = None,
-    *,
-    everything: bool = False,
-    figures: Format | None = None,
-    by: By | None = None,
-) -> Summary:
-    """Write the report on the logs of ``study``; see :func:`read_study_runs`."""
-    directory = report_directory(logs, out=out)
-    runs = read_study_runs(study, logs, everything=everything, by=by)
-    return write_comparison(runs, directory, study.spec.claims, figures=figures)
-
-
 def read_study_runs(study: Study, logs: Path, *, everything: bool = False, by: By | None = None) -> ComparedRuns:
     """Read the logs of ``study``, and the suite's baselines to which the study refers."""
     if not study.baselines:
@@ -194,18 +192,18 @@ def read_study_runs(study: Study, logs: Path, *, everything: bool = False, by: B
 def _of_study(paths: Sequence[Path]) -> tuple[Study, Path]:
     """Return the study in ``paths`` and the directory with its logs, after updating its plan from the study file."""
     files = [path for path in paths if path.suffix == ".toml"]
-    others = [path for path in paths if path.suffix != ".toml"]
-    if len(files) > 1 or len(others) > 1 or not all(path.is_dir() for path in others):
+    directories = [path for path in paths if path.suffix != ".toml"]
+    if len(files) > 1 or len(directories) > 1 or not all(path.is_dir() for path in directories):
         raise SearchlabError(f"pass at most one directory with the study {files[0]}: the one that contains its logs")
-    directory = others[0] if others else logs_of(files[0])
+    directory = directories[0] if directories else logs_of(files[0])
     study = Study.load(files[0])
-    planned = study.planned_runs()
+    runs = study.planned_runs()
     if not directory.is_dir():
         raise SearchlabError(
             f"the directory {directory} for the logs of {files[0]} does not exist; run the study first, or pass the "
             f"right directory"
         )
-    write_plan(directory, planned, study.spec.claims)
+    write_plan(directory, runs, study.spec.claims)
     return study, directory
 
 
@@ -246,32 +244,17 @@ def power(
     as_json: AsJson = False,
 ) -> None:
     """Estimate from existing runs how many seeds and workloads are needed to detect a difference."""
-    from ..measure.suite import find_suite  # imported here because reports do not need suites
-    from ..suite.compare import against_baselines, compare
-    from ..suite.trajectories import baselines
-
     check_option("difference", difference, Share)
     check_option("power", chance, Share)
     if tests and registered:
         raise SearchlabError("--tests and --registered cannot be combined; pass only one of them")
-    paths = [logs_of(path) if path.suffix == ".toml" else path for path in study]
     is_suite = len(study) == 1 and not study[0].exists() and study[0].parts[0] in installed_suites()
-    if any((path / RESULT).is_file() for path in paths):
-        if len(paths) > 1:
-            raise SearchlabError(
-                "pass only the directory from `suite run --out`: it is compared with its suite's baselines"
-            )
-        runs, name = against_baselines(paths[0], suite)
-        strategy = strategy or name
-    elif is_suite:
-        named_suite = find_suite(study[0])
-        if not strategy:
-            names = ", ".join(baseline.strategy for baseline in baselines(named_suite))
-            raise SearchlabError(f"specify the baseline to compare with as --strategy; choose one of {names}")
-        runs = compare(named_suite, [], baselines(named_suite), range(named_suite.spec.seeds))
+    if is_suite:
+        runs = _baseline_runs(study[0], strategy)
         registered = registered or (None if tests else 1)
     else:
-        runs = read_runs(*paths)
+        runs, name = _runs_to_compare(study, suite)
+        strategy = strategy or name
     plan = power_plan(summarize(runs), difference, chance, tests, strategy, registered=registered, new=is_suite)
     if not plan.needs:
         raise SearchlabError(
@@ -279,7 +262,39 @@ def power(
         )
     if as_json:
         say_json(plan)
-        return
+    else:
+        _say_power(plan, difference, chance)
+
+
+def _baseline_runs(name: Path, strategy: str) -> ComparedRuns:
+    """Return the runs of the baselines of the suite ``name``, of which ``strategy`` must be one."""
+    from ..measure.suite import find_suite  # imported here because reports do not need suites
+    from ..suite.compare import compare
+    from ..suite.trajectories import baselines
+
+    suite = find_suite(name)
+    baseline_runs = baselines(suite)
+    if not strategy:
+        names = ", ".join(baseline.strategy for baseline in baseline_runs)
+        raise SearchlabError(f"specify the baseline to compare with as --strategy; choose one of {names}")
+    return compare(suite, [], baseline_runs, range(suite.spec.seeds))
+
+
+def _runs_to_compare(study: Sequence[Path], suite: str) -> tuple[ComparedRuns, str]:
+    """Return the runs in ``study`` and, if they are a result over a suite with its baselines, the new strategy."""
+    from ..suite.compare import against_baselines  # imported here because reports do not need suites
+
+    paths = [logs_of(path) if path.suffix == ".toml" else path for path in study]
+    if not any((path / RESULT).is_file() for path in paths):
+        return read_runs(*paths), ""
+    if len(paths) > 1:
+        raise SearchlabError(
+            "pass only the directory from `suite run --out`: it is compared with its suite's baselines"
+        )
+    return against_baselines(paths[0], suite)
+
+
+def _say_power(plan: PowerPlan, difference: float, chance: float) -> None:
     columns = (
         "pair",
         "varies by seed",

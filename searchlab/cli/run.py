@@ -11,13 +11,13 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from ..analysis import read_runs
+from ..analysis import Comparison, read_runs, report_directory
 from ..analysis.contrasts import seeds_needed
 from ..analysis.runs import ComparedRuns
 from ..analysis.watch import StudyProgress, WatchServer
 from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
-from ..executors.contract import EXECUTORS, count_jobs
+from ..executors.contract import EXECUTORS, choose_executor, count_jobs
 from ..log.forecast import Forecast, RunStatus, forecast, format_duration, sum_forecasts
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
@@ -26,12 +26,12 @@ from ..options import Jobs, Seed, Trials
 from ..plugins import unregistered_code
 from ..run.open import open_runs
 from ..run.plan import DEFAULT_POLICY, SPACES_TRIED, Run, parse_shard, select_shard
-from ..run.study import Study, choose_executor
+from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
 from ..workload.parse import kind_of
 from .logs import best_record
-from .report import Full, read_study_runs, report_on_study, show_report
+from .report import Full, read_study_runs, show_report
 from .terminal import (
     SPACE,
     AsJson,
@@ -128,7 +128,7 @@ def run(
         return
     if not quiet and any(not run.settings.replays for run in runs):
         say(f"see the results so far in a browser: searchlab watch {directory}", err)
-    failed = summary = None
+    failure = comparison = None
     with interruptible():
         try:
             results = loaded_study.run(
@@ -140,20 +140,21 @@ def run(
                 progress=progress_console(quiet, verbose, notes),
             )
         except RunsFailed as error:
-            failed = error
+            failure = error
         if parts == 1:
             try:
                 with nullcontext() if quiet else working("writing the report"):
-                    summary = report_on_study(loaded_study, directory)
+                    comparison = Comparison(read_study_runs(loaded_study, directory), loaded_study.spec.claims)
+                    comparison.save(report_directory(directory))
             except SearchlabError:
-                if failed is None:
+                if failure is None:
                     raise
-    if summary is not None and as_json:
-        say_json(summary.to_json())
-    elif summary is not None:
-        show_report(summary, directory / "report", full=full)
-    if failed is not None:
-        raise failed
+    if comparison is not None and as_json:
+        say_json(comparison.summary.to_json())
+    elif comparison is not None:
+        show_report(comparison.summary, directory / "report", full=full)
+    if failure is not None:
+        raise failure
     if parts > 1:
         say(
             f"all {len(results)} runs of shard {part} of {parts} are complete in {directory}. "
@@ -179,19 +180,19 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     own_runs, all_runs = ([replace(run, log=directory / run.log) for run in group] for group in (runs, study.plan()[0]))
     opened_runs = open_runs(own_runs, all_runs, on_this_machine, refuse)
     logs = [(run, run.existing_log) for run in opened_runs]
-    unchecked = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]
+    changes = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]
     runs_by_log = {run.log: run for run in study.planned_runs()}
     statuses = [
         RunStatus.from_log(runs_by_log[run.log.as_posix()], log) for run, (_, log) in zip(runs, logs, strict=True)
     ]
     notes = err if as_json else out
     if refusals:
-        others = f" ({len(refusals) - 1} other logs cannot be continued either)" if len(refusals) > 1 else ""
-        say(f"note: {refusals[0]}{others}", notes)
-    if unchecked:
+        more = f" ({len(refusals) - 1} other logs cannot be continued either)" if len(refusals) > 1 else ""
+        say(f"note: {refusals[0]}{more}", notes)
+    if changes:
         say(
-            f"note: {counted(len(unchecked), 'log')} will first be compared with what today's code does, since these "
-            f"have changed: {unchecked[0]}",
+            f"note: {counted(len(changes), 'log')} will first be compared with what today's code does, since these "
+            f"have changed: {changes[0]}",
             notes,
         )
     forecasts = forecast(statuses)
@@ -294,8 +295,8 @@ def tune(
         say_json(best_record(result.best))
         return
     trial_count, best = len(result.trials), result.best
-    if ended := result.log.ended:
-        say(f"the run ended after {trial_count}{f' of {trials}' if trials else ''} trials: {ended.reason}")
+    if end := result.log.ended:
+        say(f"the run ended after {trial_count}{f' of {trials}' if trials else ''} trials: {end.reason}")
     say(f"best of {trial_count}: {speed_and_time(best)} with {best.config.to_json()}")
     if best.tied:
         names = ", ".join(str(trial.index) for trial in best.tied)
@@ -329,10 +330,10 @@ def watch(
         study, paths = paths[0], paths[1:] or [logs_of(paths[0])]
         read = partial(read_study_runs, Study.load(study))
         may_begin = not (study.parent / paths[0]).is_dir()
-    if (missing := [path for path in paths if not path.exists()]) and not may_begin:
+    if (absent_paths := [path for path in paths if not path.exists()]) and not may_begin:
         raise SearchlabError(
-            f"{missing[0]} does not exist; run the study first, or pass the study file, or the directory that contains "
-            f"its logs, such as results/STUDY"
+            f"{absent_paths[0]} does not exist; run the study first, or pass the study file, or the directory that "
+            f"contains its logs, such as results/STUDY"
         )
     with suppress(KeyboardInterrupt), WatchServer(*paths, read=read, port=port) as server:
         say(server.lines[0])

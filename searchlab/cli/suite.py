@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import UNSET
 from msgspec.json import encode, format
 from msgspec.structs import replace
 from rich.box import SIMPLE_HEAD
@@ -15,16 +16,16 @@ from rich.markdown import Markdown
 from rich.text import Text
 from typer import Argument, Option
 
-from ..analysis import summarize
-from ..analysis.report import overall_tables, write_report
+from ..analysis import Comparison
+from ..analysis.terminal import overall_tables
 from ..errors import SearchlabError
 from ..files import real_path, write_file
 from ..log.format import RESULT, find_logs
 from ..machine.scratch import ScratchFolder
-from ..measure.suite import find_suite, installed_suites, read_suite
+from ..measure.suite import SPLITS, Split, Suite, find_suite, installed_suites, read_suite
 from ..options import Jobs, SeedCount
 from ..policy import POLICIES
-from ..run.study import parse_trials
+from ..run.spec import parse_trials
 from ..suite.compare import (
     SuiteAnswer,
     compare,
@@ -36,6 +37,7 @@ from ..suite.compare import (
 )
 from ..suite.trajectories import (
     RecordedTable,
+    Trajectories,
     baselines,
     collect,
     count_use,
@@ -60,8 +62,6 @@ from .terminal import (
     say_table,
 )
 
-Split = StrEnum("Split", ["dev", "test"])
-
 suites = typer.Typer(
     no_args_is_help=True,
     help="Compare policies on suites of tables, with baselines and contrasts that are registered in advance.",
@@ -85,7 +85,7 @@ def suite_list() -> None:
     for name, directory in installed_suites().items():
         suite = read_suite(directory)
         spec = suite.spec
-        splits = [sum(entry.split == split for entry in spec.tables) for split in Split]
+        splits = [sum(entry.split == split for entry in spec.tables) for split in SPLITS]
         baseline_count = len(suite.baseline_files)
         rows.append((name, spec.title, len(spec.tables), *splits, baseline_count))
     if rows:
@@ -103,16 +103,16 @@ def suite_info(
     """Show the size and difficulty of each table in a suite, or the card of one table."""
     from ..suite.cards import TableCard  # imported here because importing it takes longer than running most commands
 
-    whole_suite = find_suite(suite)
+    part = find_suite(suite)
     if table:
-        out.print(Markdown(TableCard(RecordedTable(whole_suite.table(table))).text()))
+        out.print(Markdown(TableCard(RecordedTable(part.table(table))).text()))
         return
-    cards = [TableCard(RecordedTable(entry)) for entry in whole_suite.tables]
+    cards = [TableCard(RecordedTable(suite_table)) for suite_table in part.tables]
     if as_json:
         say_json([card.to_json() for card in cards])
         return
-    mixed = len({card.info.log.unit for card in cards}) > 1
-    best = "best" if mixed else cards[0].info.log.unit
+    has_several_units = len({card.info.log.unit for card in cards}) > 1
+    best = "best" if has_several_units else cards[0].info.log.unit
     columns = ("table", "split", "configs", "failed", best, "noise", "after 100 draws", "draws to 5 %")
     rows = (
         (
@@ -120,14 +120,14 @@ def suite_info(
             card.table.entry.split,
             f"{card.info.configs:,}",
             f"{card.info.failed:,}",
-            f"{card.info.best:,.1f}" + (f" {card.info.log.unit}" if mixed else ""),
+            f"{card.info.best:,.1f}" + (f" {card.info.log.unit}" if has_several_units else ""),
             "" if card.info.noise is None else f"{100 * card.info.noise:.1f} %",
             f"+{100 * card.distances[100]:.1f} %" if card.draws else "",
             f"{card.draws[0]:.0f}, {card.draws[1]}" if card.draws else "",
         )
         for card in cards
     )
-    say_table(columns, rows, right=columns[2:], title=f"{whole_suite.spec.title}: {whole_suite.name}", box=SIMPLE_HEAD)
+    say_table(columns, rows, right=columns[2:], title=f"{part.spec.title}: {part.name}", box=SIMPLE_HEAD)
     say(
         "after 100 draws: how much slower than the optimum the best of 100 random draws is expected to be. draws to "
         "5 %: random draws needed to find a config within 5 % of the optimum, on average and in 95 of 100 runs."
@@ -177,11 +177,7 @@ def suite_run(
     """
     from ..suite.verify import check_baselines
 
-    part = find_suite(suite)
-    if split and (part.only or part.split not in (None, split)):
-        raise SearchlabError(f"{part.name} is already a single split or table of a suite; omit --split {split}")
-    if not (part.split or part.only):
-        part = part.part("test" if split is Split.test else "dev")
+    part = _part_to_run(suite, split)
     baseline_runs = baselines(part)
     policy_plugin = plugin(policy, option)
     opponents = against.split(",") if against else default_baselines(part, POLICIES.load(policy_plugin["name"]))
@@ -202,29 +198,16 @@ def suite_run(
             say(f"note: {reason}", notes)
         new = run_policy(study, Path(folder) / "logs", jobs, progress=err)
         if any(table.entry.split == "test" for table in part.tables):
-            new = replace(new, test_uses=(uses := count_use(new)))
-            if uses > 1:
-                say(
-                    f"note: you have run {uses} variants of {new.policy.name} on the test split of "
-                    f"{part.spec.version}; the protocol allows only one, which is chosen on the dev split, and the "
-                    f"result records this number",
-                    notes,
-                )
-        if unregistered := [name for name in opponents if (new.strategy, name) not in new.contrasts]:
-            say(
-                f"note: the runs in {directory} began before the comparison with {', '.join(unregistered)} was "
-                f"registered; use a different --out to register it",
-                notes,
-            )
+            new = replace(new, test_uses=count_use(new))
+        for text in _protocol_notes(new, opponents, directory):
+            say(f"note: {text}", notes)
         part = restrict_to_runs(part, new)
-        comparison = compare(part, [new], baseline_runs, study.spec.seed_list)
-        if directory is None:
-            summary = summarize(comparison)
-        else:
+        comparison = Comparison(compare(part, [new], baseline_runs, study.spec.seed_list))
+        if directory is not None:
             write_trajectories(directory / RESULT, new)
             say("writing the report", err)
-            summary = write_report(comparison, directory / "report")
-    answer = SuiteAnswer(part, new, summary)
+            comparison.save(directory / "report")
+    answer = SuiteAnswer(part, new, comparison.summary)
     if as_json:
         say_json(answer.to_json())
     else:
@@ -236,6 +219,28 @@ def suite_run(
             say(f"Anyone with the suite can verify the result: searchlab suite verify {directory}")
     if require_better and not answer.better_than_all:
         raise typer.Exit(3)
+
+
+def _part_to_run(name: str, split: Split | None) -> Suite:
+    """Return the part of a suite on which to run a policy: what ``name`` or ``split`` specifies, or the dev split."""
+    suite = find_suite(name)
+    if split and (suite.only or suite.split not in (None, split)):
+        raise SearchlabError(f"{suite.name} is already a single split or table of a suite; omit --split {split}")
+    return suite if suite.split or suite.only else suite.part(split or "dev")
+
+
+def _protocol_notes(new: Trajectories, opponents: Sequence[str], directory: Path | None) -> Iterator[str]:
+    """Yield how the runs of a new strategy depart from the suite's protocol."""
+    if new.test_uses is not UNSET and new.test_uses > 1:
+        yield (
+            f"you have run {new.test_uses} variants of {new.policy.name} on the test split of {new.suite}; the "
+            f"protocol allows only one, which is chosen on the dev split, and the result records this number"
+        )
+    if unregistered_names := [name for name in opponents if (new.strategy, name) not in new.contrasts]:
+        yield (
+            f"the runs in {directory} began before the comparison with {', '.join(unregistered_names)} was "
+            f"registered; use a different --out to register it"
+        )
 
 
 @suites.command(name="report")
@@ -266,7 +271,9 @@ def suite_report(
     check_baselines(part, baseline_runs if against else [baseline for baseline in baseline_runs if baseline.code])
     limit = parse_trials(trials) if trials else None
     runs = compare(part, read_results(results or ()), baseline_runs, range(seeds or part.spec.seeds), limit)
-    summary = write_report(runs, directory)
+    comparison = Comparison(runs)
+    comparison.save(directory)
+    summary = comparison.summary
     out.print(*(answer.says for answer in summary.answers), *overall_tables(summary), sep="\n")
     say(f"the report: {directory / 'report.html'}")
 
@@ -355,9 +362,9 @@ def suite_build(
     """Build a suite's tables from another tuner's files, as specified in `suite.toml`. Seal the suite afterwards."""
     from ..suite.build import build
 
-    whole_suite = find_suite(suite).part(None)
-    build(whole_suite, source, lambda table, done: say(f"{table.name}: {done}"))
-    say(f"{len(whole_suite.tables)} tables are complete; to seal the suite: searchlab suite seal {suite}")
+    full_suite = find_suite(suite).part(None)
+    build(full_suite, source, lambda table, result: say(f"{table.name}: {result}"))
+    say(f"{len(full_suite.tables)} tables are complete; to seal the suite: searchlab suite seal {suite}")
 
 
 @suites.command(name="seal")
@@ -381,15 +388,15 @@ def suite_baselines(
     ] = None,
 ) -> None:
     """Create a suite's baselines from the logs of a study over it. Seal the suite afterwards."""
-    whole_suite = find_suite(suite).part(None)
+    full_suite = find_suite(suite).part(None)
     logs = [path for folder in results for path in find_logs(folder) if "report" not in path.parts]
     if not logs:
         raise SearchlabError(
             f"no usable logs in {', '.join(map(str, results))}: every log found there belongs to a report; "
             f"pass the directory of a study over the suite"
         )
-    for trajectories in collect(whole_suite, logs):
-        path = trajectories_path(directory or whole_suite.directory / "baselines", trajectories.strategy)
+    for trajectories in collect(full_suite, logs):
+        path = trajectories_path(directory or full_suite.directory / "baselines", trajectories.strategy)
         write_trajectories(path, trajectories)
         runs = sum(len(table_runs.runs) for table_runs in trajectories.tables.values())
         say(f"{runs:,} runs of {trajectories.strategy}: {path}")

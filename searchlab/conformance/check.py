@@ -48,6 +48,10 @@ class OutOfTime(BaseException):
     """Raised inside a check that takes too long; an ``except Exception`` in a plug-in cannot catch it."""
 
 
+TIME_LIMIT = 120.0
+"""The default time limit of each check, in seconds."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """A plug-in to check, with everything needed to instantiate it in this or another process.
@@ -159,12 +163,12 @@ class CheckResult:
 
 
 def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
-    """Run checks in order and yield their outcomes. A check is not run if it needs one that failed or was not run."""
+    """Run checks in order and yield their results. A check is not run if it needs one that failed or was not run."""
     failed: set[str] = set()  # or not run
     for check in checks:
-        if missing := [name for name in check.rule.needs if name in failed]:
+        if broken_needs := [name for name in check.rule.needs if name in failed]:
             failed.add(check.name)
-            yield CheckResult(check.name, "not run", f"it requires {missing[0]!r} to pass")
+            yield CheckResult(check.name, "not run", f"it requires {broken_needs[0]!r} to pass")
             continue
         try:
             check()
@@ -214,19 +218,19 @@ def time_limit(seconds: float) -> Iterator[None]:
 # --- observing a plug-in -----------------------------------------------------------------------------
 
 
-def check_constructor(cls: type[Any], fixed: int, *, seeded: bool) -> None:
+def check_constructor(cls: type[Any], positional: int, *, seeded: bool) -> None:
     """Raise Breach unless a constructor has ``fixed`` positional parameters, followed by named options with defaults.
 
     ``seed`` (required if ``seeded``) and ``cost_model`` need no defaults.
     """
     parameters = list(inspect.signature(cls).parameters.values())
     by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    for parameter in parameters[:fixed]:
+    for parameter in parameters[:positional]:
         if parameter.kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
             raise Breach(f"its constructor must accept {parameter.name!r} by position, but accepts it as {parameter}")
-    if len(parameters) < fixed:
+    if len(parameters) < positional:
         raise Breach(f"its constructor accepts too few arguments: {inspect.signature(cls)}")
-    for parameter in parameters[fixed:]:
+    for parameter in parameters[positional:]:
         if parameter.kind not in by_name:
             raise Breach(f"its constructor accepts {parameter}, so a misspelled option would be silently ignored")
         if parameter.default is inspect.Parameter.empty and parameter.name not in ("seed", "cost_model"):
@@ -244,12 +248,12 @@ def global_streams(seed: int, *, untouched: bool = False) -> Iterator[None]:
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)
-    seeded = _stream_states()
+    seeded_states = _stream_states()
     try:
         yield
-        changed = [name for name, state in _stream_states().items() if state != seeded[name]]
-        if untouched and changed:
-            raise Breach(f"it drew from or seeded the global random stream of {changed[0]}")
+        changed_streams = [name for name, state in _stream_states().items() if state != seeded_states[name]]
+        if untouched and changed_streams:
+            raise Breach(f"it drew from or seeded the global random stream of {changed_streams[0]}")
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])
@@ -283,8 +287,8 @@ def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any
     if process.returncode:
         lines = process.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
         raise Breach(f"in a new process, it ended with exit code {process.returncode}: {lines[-1]}")
-    other = json.loads(process.stdout.decode().strip().rpartition("\n")[2])
-    return json.loads(json.dumps(function(argument))), other
+    output = json.loads(process.stdout.decode().strip().rpartition("\n")[2])
+    return json.loads(json.dumps(function(argument))), output
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from ..costmodel import COST_MODELS, CostModel
 from ..options import library_seed
 from ..plugins import PluginSpec
 from .check import (
+    TIME_LIMIT,
     Breach,
     Check,
     Subject,
@@ -253,5 +254,5 @@ def cost_model_checks(plugin: PluginSpec, *, seed: int = 0) -> list[Check]:
     """
     resolved, cls = COST_MODELS.resolve(plugin)
     COST_MODELS.check_options(resolved.name, cls, resolved.options)
-    subject = CostModelSubject(resolved, cls, seed, 120.0)
+    subject = CostModelSubject(resolved, cls, seed, TIME_LIMIT)
     return [Check(rule, subject) for rule in RULES]

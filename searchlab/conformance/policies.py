@@ -23,6 +23,7 @@ from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from . import toys
 from .check import (
+    TIME_LIMIT,
     Breach,
     Check,
     NotApplicable,
@@ -189,8 +190,7 @@ def global_random_state(policy: PolicySubject) -> None:
 def other_seed(policy: PolicySubject) -> None:
     """A different seed leads to different proposals, unless the class declares uses_seed=False."""
     first = _configs(policy.runs["large"])
-    others = [_configs(policy.run(policy.spaces["large"], seed=policy.seed + i)) for i in (1, 2)]
-    differs = any(other != first for other in others)
+    differs = any(_configs(policy.run(policy.spaces["large"], seed=policy.seed + i)) != first for i in (1, 2))
     if policy.traits.uses_seed and not differs:
         raise Breach(f"the first {len(first)} proposals are the same for three different seeds")
     if not policy.traits.uses_seed and differs:
@@ -242,9 +242,9 @@ def warm_start(policy: PolicySubject) -> None:
         earlier = trials_of(subject.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
         instance = policy.start(subject)
         instance.warm_start(list(earlier))
-        left = subject.space.size(64)
+        size = subject.space.size(64)
         trials = run(instance, flaky, 24)
-        if not trials and (left is None or left > len(earlier)) and not policy.traits.stops:
+        if not trials and (size is None or size > len(earlier)) and not policy.traits.stops:
             raise Breach(f"after a warm start with {len(earlier)} trials in a larger space, it proposes nothing")
         if repeats := {trial.config for trial in trials} & {trial.config for trial in earlier}:
             raise Breach(f"it proposes a config from its warm start: {next(iter(repeats)).to_json()}")
@@ -306,8 +306,8 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
             singly.tell([trial])
         for _ in range(2):
             batch = list(original.ask(8))
-            for how, other in (("all at once", at_once), ("one by one", singly)):
-                proposals = list(other.ask(8))
+            for how, copy in (("all at once", at_once), ("one by one", singly)):
+                proposals = list(copy.ask(8))
                 if proposals != batch:
                     difference = _describe_difference(proposals, batch)
                     raise Breach(f"told {len(trials)} trials in space {name!r} {how}, it continues with {difference}")
@@ -361,9 +361,10 @@ def exhausts(policy: PolicySubject) -> None:
             instance.tell(trials_of(batch, flaky, count))
             proposals.update(batch)
             count += len(batch)
-        missing = [config for config in members if config not in proposals]
-        if missing and not policy.traits.stops:
-            raise Breach(f"it omitted {len(missing)} of {len(members)} configs, such as {missing[0].to_json()}")
+        omitted_configs = [config for config in members if config not in proposals]
+        if omitted_configs and not policy.traits.stops:
+            count, config = len(omitted_configs), omitted_configs[0]
+            raise Breach(f"it omitted {count} of {len(members)} configs, such as {config.to_json()}")
 
 
 @rule("learn from each trial only once, when it is told, or from a bounded number of trials", WARM_STARTS)
@@ -404,9 +405,9 @@ def _check_same(before: Sequence[Trial], after: Sequence[Trial], when: str) -> N
 
 
 def _describe_difference(first: Sequence[Config], second: Sequence[Config]) -> str:
-    for number, (proposal, other) in enumerate(zip(first, second, strict=False)):
-        if proposal != other:
-            return f"{proposal.to_json()} instead of {other.to_json()} as proposal {number}"
+    for number, (proposal, expected) in enumerate(zip(first, second, strict=False)):
+        if proposal != expected:
+            return f"{proposal.to_json()} instead of {expected.to_json()} as proposal {number}"
     return f"{len(first)} configs instead of {len(second)}"
 
 
@@ -419,7 +420,7 @@ def policy_checks(
     cost_model: PluginSpec | None = None,
     features: str | None = None,
     seed: int = 0,
-    time_limit: float = 120.0,
+    time_limit: float = TIME_LIMIT,
 ) -> list[Check]:
     """Return the checks for a policy, in order.
 
@@ -453,10 +454,10 @@ def policy_checks(
     return [Check(rule, subject) for rule in RULES]
 
 
-def _small(space: PluginSpec, supported: SpaceSubject) -> dict[str, SpaceSubject]:
+def _small(space: PluginSpec, own_subject: SpaceSubject) -> dict[str, SpaceSubject]:
     """Return the given space if it is small; if not, the space for the first tiny workload that makes it small."""
-    tiny = (SpaceSubject.from_spec(space, parse_workload(text), supported.target) for text in TINY_WORKLOADS)
-    for subject in (supported, *tiny):
+    tiny = (SpaceSubject.from_spec(space, parse_workload(text), own_subject.target) for text in TINY_WORKLOADS)
+    for subject in (own_subject, *tiny):
         with suppress(SearchlabError):
             if (size := subject.space.size(MAX_SIZE_TO_EXHAUST)) is not None and size <= MAX_SIZE_TO_EXHAUST:
                 return {str(subject.workload): subject}

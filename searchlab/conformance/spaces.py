@@ -20,6 +20,7 @@ from ..space import SPACES, Config, Knob, Space, Value
 from ..target import Target, resolve_target
 from ..workload import PACK, Workload, packed_arguments, parse_workload
 from .check import (
+    TIME_LIMIT,
     Breach,
     Check,
     NotApplicable,
@@ -58,7 +59,7 @@ class SpaceSubject(Subject):
     def from_spec(cls, spec: PluginSpec, workload: Workload, target: Target, seed: int = 0) -> SpaceSubject:
         plugin, space_class = SPACES.resolve(spec)
         SPACES.check_options(plugin.name, space_class, plugin.options)
-        return cls(plugin, space_class, seed, 120.0, workload, target)
+        return cls(plugin, space_class, seed, TIME_LIMIT, workload, target)
 
     @classmethod
     def for_workload(
@@ -256,8 +257,8 @@ def enumerates(space: SpaceSubject) -> None:
         if len(set(configs)) < len(configs):
             twice = next(config for config, count in Counter(configs).items() if count > 1)
             raise Breach(f"the first {len(configs)} configs contain {twice.to_json()} twice")
-        if outside := [config for config in configs if config not in space.space]:
-            raise Breach(f"it yields {outside[0].to_json()}, which is not a member")
+        if foreign_configs := [config for config in configs if config not in space.space]:
+            raise Breach(f"it yields {foreign_configs[0].to_json()}, which is not a member")
         size = space.space.size(limit - 1)
         if ((size is not None and size < limit) or len(configs) < limit) and size != len(configs):
             raise Breach(f"it yields {len(configs)} configs, but size is {size}")

@@ -15,6 +15,7 @@ from ..errors import SearchlabError, UnsupportedWorkload, describe
 from ..plugins import Plugin
 from ..workload import Argument, Workload, kind_of, parse_workload, program_hash
 from .check import (
+    TIME_LIMIT,
     Breach,
     Check,
     NotApplicable,
@@ -103,15 +104,15 @@ def refuses_nonsense(subject: WorkloadSubject) -> None:
     cls, own_spelling = type(subject.workload), subject.workload.spelling
     for text in (*NONSENSE, *(f"{own_spelling}:{nonsense or '?'}" for nonsense in NONSENSE)):
         try:
-            parsed = cls.parse(text)
+            workload = cls.parse(text)
         except SearchlabError as error:
             if not str(error).strip():
                 raise Breach(f"parse({text!r}) raised {type(error).__name__} without a message") from None
             continue
         except Exception as error:  # a plug-in may raise anything
             raise Breach(f"parse({text!r}) raised {describe(error)}") from None
-        if parsed.spelling != text and not own_spelling.startswith(text):
-            raise Breach(f"parse({text!r}) returned {parsed!r}")
+        if workload.spelling != text and not own_spelling.startswith(text):
+            raise Breach(f"parse({text!r}) returned {workload!r}")
 
 
 @rule("return a positive int; if the number is unknown, return 10**9 and the unit 'runs/s'")
@@ -299,5 +300,5 @@ def workload_checks(workload: str | Workload, *, seed: int = 0) -> list[Check]:
             "small workload, such as softmax:16x32"
         )
     workload = parse_workload(workload)
-    subject = WorkloadSubject(Plugin(str(workload)), type(workload), seed, 120.0, workload)
+    subject = WorkloadSubject(Plugin(str(workload)), type(workload), seed, TIME_LIMIT, workload)
     return [Check(rule, subject) for rule in RULES]

@@ -129,7 +129,7 @@ class BoundCostModel:
         self.started = False
         self.start_rows: TrainingData | None = None
         self._copies: list[CostModel] = []  # trained on bootstrap samples when they are first needed
-        self._others: list[tuple[Features, OtherTask]] = []
+        self._other_tasks: list[tuple[Features, OtherTask]] = []
         self._other_columns: Columns = []
 
     @property
@@ -143,10 +143,10 @@ class BoundCostModel:
             tasks: The other tasks. The same kind of features is extracted for them, and all tasks share the union of
                 their columns.
         """
-        self._others = [(type(self.features)(task.space), task) for task in tasks]
-        for features, task in self._others:
+        self._other_tasks = [(type(self.features)(task.space), task) for task in tasks]
+        for features, task in self._other_tasks:
             features.learn(task.configs)
-        self._other_columns = [column for features, _ in self._others for column in features.columns]
+        self._other_columns = [column for features, _ in self._other_tasks for column in features.columns]
         self._unify_columns([])
         if not tasks:
             return
@@ -250,17 +250,17 @@ class BoundCostModel:
 
     def _unify_columns(self, new_columns: Columns) -> None:
         """Make all tasks use the same columns: ``new_columns``, and the columns that only other tasks have."""
-        if self._others:
+        if self._other_tasks:
             # A model that started from the other tasks expects their columns first.
             names = [*self._other_columns, *new_columns] if self.started else [*new_columns, *self._other_columns]
             columns = list(dict.fromkeys(names))
-            for features in (self.features, *(features for features, _ in self._others)):
+            for features in (self.features, *(features for features, _ in self._other_tasks)):
                 features.use_columns(columns)
 
     def _rows(self, *columns: tuple[Floats, Floats]) -> TrainingData:
-        other_tasks = [] if columns and self.started else self._others
-        others = [(features(task.configs), task.scores) for features, task in other_tasks]
-        return TrainingData.from_tasks([*others, *columns], self.features.absent)
+        other_tasks = [] if columns and self.started else self._other_tasks
+        other_columns = [(features(task.configs), task.scores) for features, task in other_tasks]
+        return TrainingData.from_tasks([*other_columns, *columns], self.features.absent)
 
 
 def _with_uncertainty() -> list[str]:

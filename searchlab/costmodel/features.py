@@ -184,18 +184,19 @@ class ScheduledFeatures(Features):
     def __call__(self, configs: Sequence[Config]) -> Floats:
         if len(self._rows) > KEPT:
             self._rows.clear()
-        new = [config for config in dict.fromkeys(configs) if config not in self._rows]
-        if new:
+        new_configs = [config for config in dict.fromkeys(configs) if config not in self._rows]
+        if new_configs:
             extractor = _extractor.get()
-            extracted = extractor(self.space, self.name, new) if extractor else None
-            self._rows.update(zip(new, self.extract(new) if extracted is None else extracted, strict=True))
+            new_rows = extractor(self.space, self.name, new_configs) if extractor else None
+            if new_rows is None:
+                new_rows = self.extract(new_configs)
+            self._rows.update(zip(new_configs, new_rows, strict=True))
         rows = [self._rows[config] for config in configs]
         matrix = np.full((len(rows), max([self.width, *map(len, rows)])), self.absent)
-        for filled, row in zip(matrix, rows, strict=True):
-            if len(row):
-                filled[: len(row)] = row
-            else:
-                filled[:] = np.nan
+        for index, row in enumerate(rows):
+            matrix[index, : len(row)] = row
+            if not len(row):
+                matrix[index] = np.nan
         return matrix
 
     def extract(self, configs: Sequence[Config]) -> list[Floats]:
@@ -206,7 +207,7 @@ class ScheduledFeatures(Features):
         if len(self._cache) > KEPT:
             self._cache.clear()
         hashes: list[int | None] = []
-        new: dict[int, Schedule] = {}
+        new_programs: dict[int, Schedule] = {}
         for config in configs:
             try:
                 program = self.space.schedule(config)
@@ -216,8 +217,8 @@ class ScheduledFeatures(Features):
             program_hash: int = structural_hash(program.mod)
             hashes.append(program_hash)
             if program_hash not in self._cache:
-                new[program_hash] = program
-        self._cache.update(zip(new, self._rows_of(list(new.values())), strict=True))
+                new_programs[program_hash] = program
+        self._cache.update(zip(new_programs, self._rows_of(list(new_programs.values())), strict=True))
         rows = [np.empty(0) if program is None else self._cache[program] for program in hashes]
         return [self.complete(row, config) if len(row) else row for row, config in zip(rows, configs, strict=True)]
 
@@ -331,13 +332,13 @@ class CurveFeatures(LoopFeatures):
 
     def extract_from_loops(self, loops: Sequence[Loop]) -> list[float]:
         deepest = max((loop.level for loop in loops), default=0)
-        last: dict[str, str] = {}
+        last_accesses: dict[str, str] = {}  # by buffer
         for loop in reversed(loops):
             if loop.level == deepest:
                 for access in reversed(loop.touches):
-                    last.setdefault(_COPY.sub("", access.rpartition("_")[0]), access)
+                    last_accesses.setdefault(_COPY.sub("", access.rpartition("_")[0]), access)
         row: list[float] = []
-        for access in sorted(last.values()):
+        for access in sorted(last_accesses.values()):
             outer_loops = [(loop.touches[access], loop) for loop in loops if access in loop.touches]
             counts = _curve([touch.count for touch, _ in outer_loops])
             reuses = _curve([touch.reuse for touch, _ in outer_loops])
@@ -371,8 +372,8 @@ def _curve(values: Sequence[int]) -> list[float]:
 def _sample(x: Sequence[float], y: Sequence[float]) -> list[float]:
     row: list[float] = []
     for point in range(SAMPLES):
-        below = max(i for i, at in enumerate(x) if point > at - 1e-6)
-        row += [y[below], point - x[below]]
+        index = max(i for i, coordinate in enumerate(x) if point > coordinate - 1e-6)
+        row += [y[index], point - x[index]]
     return row
 
 

@@ -121,7 +121,9 @@ class _Walk:
 
     def __init__(self) -> None:
         self.loops: list[Loop] = []
-        self._open: dict[int, Loop] = {}  # the loops around the current statement by variable, outermost loop first
+        self._open_loops: dict[
+            int, Loop
+        ] = {}  # the loops around the current statement by variable, outermost loop first
         self._accesses: Counter[str] = Counter()
 
     def statement(self, node: Any) -> None:
@@ -147,16 +149,16 @@ class _Walk:
                     self.statement(node.body)
 
     def _loop(self, node: Any) -> None:
-        outer = list(self._open.values())
+        outer_loops = list(self._open_loops.values())
         length = int(node.extent) if type(node.extent).__name__ == "IntImm" else -1
-        topdown = length * (outer[-1].topdown if outer else 1)
-        loop = Loop(length, len(outer) + 1, _annotation(node), topdown)
+        topdown = length * (outer_loops[-1].topdown if outer_loops else 1)
+        loop = Loop(length, len(outer_loops) + 1, _annotation(node), topdown)
         self.loops.append(loop)
         variable = hash(node.loop_var)
-        self._open[variable] = loop
+        self._open_loops[variable] = loop
         self.statement(node.body)
-        del self._open[variable]
-        _leave(loop, outer)
+        del self._open_loops[variable]
+        _leave(loop, outer_loops)
 
     def _expression(self, node: Any) -> None:
         kind = type(node).__name__
@@ -164,8 +166,8 @@ class _Walk:
             self._access(node.source, node.indices)
             return
         field = {"Add": "adds", "Sub": "adds", "Mul": "multiplies", "Div": "divides", "Mod": "divides"}.get(kind)
-        if field and self._open and str(node.ty).startswith(("float", "bfloat")):
-            innermost = next(reversed(self._open.values()))
+        if field and self._open_loops and str(node.ty).startswith(("float", "bfloat")):
+            innermost = next(reversed(self._open_loops.values()))
             setattr(innermost, field, getattr(innermost, field) + 1)
         for operand in _operands(node):
             self._expression(operand)
@@ -177,24 +179,26 @@ class _Walk:
         flat: _Sum = {}
         for index, extent in zip(indices, buffer.shape, strict=True):
             flat = _add(_scale(flat, int(extent)), _sum(index))
-        within = {variable for term in flat if isinstance(term, tuple) for variable in _variables(term)}
-        for variable, loop in self._open.items():
-            stride = flat.get(variable, 0) or int(variable in within)
+        inner_variables = {variable for term in flat if isinstance(term, tuple) for variable in _variables(term)}
+        for variable, loop in self._open_loops.items():
+            stride = flat.get(variable, 0) or int(variable in inner_variables)
             loop.touches[access] = Touch(stride if loop.length != 1 else 0)
 
 
-def _leave(loop: Loop, outer: list[Loop]) -> None:
+def _leave(loop: Loop, outer_loops: list[Loop]) -> None:
     """Update the access counts of ``loop`` and of the loops around it at the end of ``loop``."""
     for name, touch in loop.touches.items():
-        for ancestor in (*outer, loop):
+        for ancestor in (*outer_loops, loop):
             if touch.stride:
                 ancestor.touches[name].count *= loop.length
             else:
                 ancestor.touches[name].reuse *= loop.length
     loop.bottomup = max((touch.count * touch.reuse for touch in loop.touches.values()), default=-1)
     level = loop.parallel_level + 1
-    if outer and outer[-1].parallel_level == level:  # the body of parallel loops is their threads' reference
-        for ancestor in (ancestor for ancestor in outer if ancestor.parallel_level == level):
+    if (
+        outer_loops and outer_loops[-1].parallel_level == level
+    ):  # the body of parallel loops is their threads' reference
+        for ancestor in (ancestor for ancestor in outer_loops if ancestor.parallel_level == level):
             for name, touch in loop.touches.items():
                 ancestor.touches[name].thread_count, ancestor.touches[name].thread_reuse = -touch.count, -touch.reuse
     for touch in loop.touches.values():
@@ -235,9 +239,9 @@ def _sum(node: Any) -> _Sum:
             return _sum(node.value)
     operands = [_sum(operand) for operand in _operands(node)]
     if type(node).__name__ == "Mul":
-        for factor, other in (operands, reversed(operands)):
+        for factor, terms in (operands, reversed(operands)):
             if factor.keys() <= {()}:
-                return _scale(other, factor.get((), 0))
+                return _scale(terms, factor.get((), 0))
     return {(type(node).__name__, *(frozenset(operand.items()) for operand in operands)): 1}
 
 
@@ -256,6 +260,6 @@ def _variables(term: tuple[Any, ...]) -> set[int]:
     """Return the variables in a term that is not itself a variable."""
     variables: set[int] = set()
     for operand in term[1:]:
-        for inner, _ in operand:
-            variables |= _variables(inner) if isinstance(inner, tuple) else {inner}
+        for part, _ in operand:
+            variables |= _variables(part) if isinstance(part, tuple) else {part}
     return variables

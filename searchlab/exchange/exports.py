@@ -10,7 +10,7 @@ import msgspec
 from ..errors import SearchlabError, did_you_mean
 from ..log.columns import Columns, Texts
 from ..log.format import Log, read_log, read_logs_in
-from ..log.result import study_frame
+from ..log.frames import study_frame
 from . import ioh, kernel_tuner
 
 _FINALISTS = "the finalists' times from when they were measured again"

@@ -231,7 +231,7 @@ def _read_content(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _keep_first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object with the given pairs; of several pairs with the same name, the first is used."""
+    """Return an object of name-value pairs; of several pairs with the same name, the first is used."""
     return {**dict(pairs), **dict(reversed(pairs))}
 
 
@@ -375,8 +375,8 @@ def _timestamp(text: Any) -> float:
     if not isinstance(text, str):
         return 0.0
     try:
-        to_datetime = datetime.fromisoformat(text)
-        return (to_datetime if to_datetime.tzinfo else to_datetime.replace(tzinfo=UTC)).timestamp()
+        date = datetime.fromisoformat(text)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return 0.0
 
@@ -466,13 +466,10 @@ STATISTICS: dict[Statistic, Callable[[Sequence[float]], float]] = {
 
 
 def _matches_statistic(row: _MeasuredConfig, statistic: Statistic) -> bool:
-    """Return whether a row's time is the given statistic of its repeats."""
-    positive = bool(row.repeats) and min(row.repeats) > 0
-    return (
-        positive
-        and isinstance(row.time, float)
-        and math.isclose(STATISTICS[statistic](row.repeats), row.time, rel_tol=TOLERANCE)
-    )
+    """Return whether a row's time is ``statistic`` of its repeats."""
+    if isinstance(row.time, str) or not row.repeats or min(row.repeats) <= 0:
+        return False
+    return math.isclose(STATISTICS[statistic](row.repeats), row.time, rel_tol=TOLERANCE)
 
 
 def _statistic(rows: list[_MeasuredConfig]) -> Statistic:
@@ -496,8 +493,8 @@ def _workload(name: str, rows: list[_MeasuredConfig]) -> Workload:
         return parse_workload(name)
     flops = [row.rate * 1e9 * row.time for row in rows if isinstance(row.time, float)]
     middle = statistics.median(flops) if flops else math.nan
-    same = math.isfinite(middle) and all(math.isclose(value, middle, rel_tol=TOLERANCE) for value in flops)
-    return Kernel(name, (round(middle) or None) if same else None)
+    is_same = math.isfinite(middle) and all(math.isclose(value, middle, rel_tol=TOLERANCE) for value in flops)
+    return Kernel(name, (round(middle) or None) if is_same else None)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, list
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
-Measured = tuple[list[Any], int, Seconds, Seconds]
+MeasureResult = tuple[list[Any], int, Seconds, Seconds]
 """The times, the MeasureErrorNo, the seconds that measuring took, and the seconds since 1970."""
 
 ERRORS: dict[int, tuple[str, Failure]] = {
@@ -42,8 +42,8 @@ ERRORS: dict[int, tuple[str, Failure]] = {
 """Both tuners' ``MeasureErrorNo`` values (TVM 0.17), with the corresponding failures."""
 
 
-def _trial(line: ForeignLine, config: dict[str, Any], source: Any, measured: Measured) -> ForeignTrial:
-    times, error, run_seconds, time = measured
+def _trial(line: ForeignLine, config: dict[str, Any], source: Any, result: MeasureResult) -> ForeignTrial:
+    times, error, run_seconds, time = result
     seconds: tuple[float, ...] = ()
     failure: Failure | None = None
     message = ""
@@ -79,10 +79,10 @@ class _AutotvmRecord(msgspec.Struct):
 
     input: list[Any] = []
     config: _Config | None = None
-    result: Measured | None = None
+    result: MeasureResult | None = None
     tvm_version: str = ""
     i: list[Any] = []
-    r: Measured | None = None
+    r: MeasureResult | None = None
 
 
 @runtime_checkable
@@ -154,7 +154,7 @@ APPLY_STEPS = "searchlab_spaces.ansor_steps:apply_steps"
 
 class _AnsorRecord(msgspec.Struct):
     i: tuple[list[Any], tuple[list[Any], list[list[Any]]]]  # the task; stages and transform steps
-    r: Measured
+    r: MeasureResult
     v: str
 
 
@@ -309,9 +309,9 @@ def _topi_conv2d(args: Sequence[Any], depthwise: bool) -> Workload:
         groups, co, inner = co, co * inner, 1
     if inner * groups != ci or weight_dtype != dtype or ACCUMULATED_IN[dtype] != out_dtype:
         raise ValueError("unsupported groups or dtypes")
-    dilated = _pair(dilation[0]) if dilation else (1, 1)
+    dilation_pair = _pair(dilation[0]) if dilation else (1, 1)
     sides: Any = _pair(padding) if type(padding) is int or len(padding) != 4 else tuple(padding)
-    return conv2d(n, h, w, co, ci, kh, kw, _pair(strides), sides, dilated, dtype, groups=groups)
+    return conv2d(n, h, w, co, ci, kh, kw, _pair(strides), sides, dilation_pair, dtype, groups=groups)
 
 
 def _topi_dense(args: Sequence[Any]) -> Workload:

@@ -19,15 +19,15 @@ from tvm.ir import Var
 from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
-from tvm_ffi import structural_equal, structural_map
+from tvm.s_tir.schedule.trace import Trace
+from tvm_ffi import Map, structural_equal, structural_map
 
-from ..errors import SearchlabError, first_line
+from ..errors import SearchlabError, first_line, last_line
 from ..log.format import Log, Record
 from ..log.programs import ChangedProgram
 from ..log.result import Result
-from ..measure.code import explain_replay_failure
 from ..space import Space
-from ..workload import Conv2d, Fused, Gemm, Workload
+from ..workload import Conv2d, Fused, Gemm, Workload, program_hash
 from .metaschedule import FAILED, NOTE, Note, files_of
 
 COPY = "copy"
@@ -103,14 +103,14 @@ def _commit_log(database: JSONDatabase, result: Result) -> list[str]:
         trace = space.schedule(record.trial.config).trace
         for form in _relax_forms(space.workload):
             try:
-                replayed = _replay(trace, form)
+                form_schedule = _replay(trace, form)
             except (RuntimeError, ValueError, TypeError, LookupError) as error:
                 notes.append(
                     f"{log.path}: the best program was exported, but not for Relax, where its trace fails: "
                     f"{first_line(error)}"
                 )
             else:
-                _commit(database, log, space, record, form, replayed, seconds)
+                _commit(database, log, space, record, form, form_schedule, seconds)
     if left_out:
         notes.append(f"{log.path}: {left_out} trials without a measured program were omitted")
     return notes
@@ -144,9 +144,33 @@ def _schedule(result: Result, record: Record) -> Schedule | None:
         if record.failure is None:
             raise SearchlabError(f"{result.log.path}, trial {record.index}: {error}") from None
         return None
-    if why := explain_replay_failure(schedule, result.space.workload):
+    if why := _explain_replay_failure(schedule, result.space.workload):
         raise SearchlabError(f"{result.log.path}, trial {record.index} cannot be stored in a database of traces: {why}")
     return schedule
+
+
+def _explain_replay_failure(schedule: Schedule, workload: Workload) -> str:
+    """Return why replaying the trace of ``schedule`` does not reproduce the scheduled module, or "" if it does.
+
+    The trace is replayed on the workload's module. Databases of traces require that the modules are the same.
+    """
+    if schedule.trace is None:
+        return "it was created without a trace"
+    instructions = list(schedule.trace.insts)
+    # TVM records annotations whose values are maps, but does not replay them.
+    replayable = [
+        instruction
+        for instruction in instructions
+        if not (instruction.kind.name == "Annotate" and isinstance(instruction.inputs[1], Map))
+    ]
+    replayed_schedule = Schedule(workload.module)
+    try:
+        Trace(replayable, schedule.trace.decisions).apply_to_schedule(replayed_schedule, remove_postproc=False)
+    except Exception as error:  # the trace belongs to another module
+        return f"its trace cannot be replayed on the module for {workload} ({last_line(error)})"
+    if len(replayable) == len(instructions) and program_hash(replayed_schedule.mod) != program_hash(schedule.mod):
+        return f"replaying its trace on the module for {workload} yields a different program"
+    return ""
 
 
 def _times(log: Log) -> dict[int, float]:
@@ -178,17 +202,17 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
     if not isinstance(workload, Gemm | Conv2d) or isinstance(workload, Fused):
         return []
     passes = [relax.transform.FuseTransposeMatmul(), relax.transform.LegalizeOps()]
-    legal = tvm.ir.transform.Sequential(passes)(_graph(workload))
-    fused = tvm.ir.transform.Sequential(
+    legal_module = tvm.ir.transform.Sequential(passes)(_graph(workload))
+    fused_module = tvm.ir.transform.Sequential(
         [relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR()]
-    )(legal)
+    )(legal_module)
     forms: list[tvm.IRModule] = []
-    for module in (legal, fused):
+    for module in (legal_module, fused_module):
         functions = [function for function in module.functions.values() if isinstance(function, tvm.tirx.PrimFunc)]
         if len(functions) > 1:
             continue  # the epilogue is in other functions, which are not workloads
         form = tvm.IRModule({"main": _rename_to_match(functions[0], workload).with_attr("global_symbol", "main")})
-        if not any(structural_equal(form, other) for other in forms):
+        if not any(structural_equal(form, earlier_form) for earlier_form in forms):
             forms.append(form)
     return forms
 
@@ -212,7 +236,7 @@ def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
         relax.Var(argument.name, relax.TensorType(shapes[argument.name], argument.dtype))
         for argument in workload.arguments[:-1]
     ]
-    first, second, *added = operands
+    first, second, *addends = operands
     with builder.function("main", operands):
         with builder.dataflow():
             if isinstance(workload, Conv2d):
@@ -229,7 +253,7 @@ def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
                 if workload.nt:
                     second = builder.emit(relax.op.permute_dims(second))
                 result = relax.op.matmul(first, second, workload.out_dtype)
-            for operand in added:
+            for operand in addends:
                 result = relax.op.add(builder.emit(result), operand)
             if workload.relu:
                 result = relax.op.nn.relu(builder.emit(result))

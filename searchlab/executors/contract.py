@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,6 +87,22 @@ def parse_executor(text: str) -> Plugin:
     if separator and not address:
         raise SearchlabError(f"{text!r} has no address; specify one, as in {name}://host:port, or use {name!r} alone")
     return Plugin(name, {"address": address} if separator else {})
+
+
+def choose_executor(
+    study_executor: str | Plugin | None, argument: str | Mapping[str, Any] | None, jobs: int | None
+) -> Plugin | None:
+    """Return the executor (``argument``, or else the study's) with ``jobs``, or None to run in this process."""
+    plugin = default = parse_executor(study_executor) if isinstance(study_executor, str) else study_executor
+    if isinstance(argument, Mapping):
+        plugin = EXECUTORS.resolve(argument)[0]
+    elif argument is not None:
+        plugin = parse_executor(argument)
+        if default is not None and default.name == plugin.name:
+            plugin = Plugin(default.name, {**default.options, **plugin.options})
+    if plugin is None:
+        return Plugin("local", {"jobs": jobs}) if jobs is not None and jobs > 1 else None
+    return plugin if jobs is None else Plugin(plugin.name, {**plugin.options, "jobs": jobs})
 
 
 @contextmanager

@@ -60,56 +60,64 @@ class DaskExecutor(RunExecutor):
 
     def __init__(self, exclusive: bool, folder: Path, *, address: str = "", jobs: int = 0, batch: Count = 40) -> None:
         with needs_extra("the executor 'dask'", "dask"):
-            import dask
-            from distributed import Client, LocalCluster, WorkerPlugin
-            from distributed.comm.addressing import parse_address, parse_host_port
             from distributed.utils import silence_logging_cmgr
         self.batch = batch
         self._resources = {MACHINE: 1} if exclusive else None
         self._cleanup = ExitStack()
+        if address and jobs:
+            raise SearchlabError(f"the Dask cluster at {address} determines the number of simultaneous runs; omit jobs")
         if address:
-            if jobs:
-                raise SearchlabError(
-                    f"the Dask cluster at {address} determines the number of simultaneous runs; omit jobs"
-                )
-            try:
-                # A client that is given a wrong address keeps its threads, which would prevent this process's end.
-                scheme, host_and_port = parse_address(address)
-                if scheme != "inproc":  # the address of a cluster in this process
-                    parse_host_port(host_and_port)
-                self._client: Any = Client(address, set_as_default=False)
-            except Exception as error:  # such as a ValueError, or a TypeError for missing certificates
-                raise SearchlabError(f"cannot reach a Dask scheduler at {address}: {first_line(error)}") from None
+            self._client = self._connect(address)
             if exclusive:
                 self._check_machines(address)
         else:
-            scratch = ScratchFolder()
-            self._cleanup.callback(scratch.cleanup)
-            count = count_jobs(jobs, exclusive, available_cores())
-            threads = str(max(1, available_cores() // count))
-            settings = UNWATCHED | {"temporary-directory": scratch.name}  # these also apply to the scheduler
-            with dask.config.set(settings), _close_on_error(scratch):
-                cluster = LocalCluster(
-                    n_workers=count,
-                    threads_per_worker=1,
-                    processes=True,
-                    dashboard_address=None,
-                    memory_limit=0,
-                    resources=self._resources,
-                    silence_logs=logging.CRITICAL,
-                    env={"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
-                )
-                self._cleanup.callback(cluster.close)
-                self._client = Client(cluster, set_as_default=False)
-            self._client.register_plugin(type("Deaf", (WorkerPlugin,), {"setup": _ignore_interrupts})())
-        self._cleanup.enter_context(
-            silence_logging_cmgr(logging.CRITICAL)
-        )  # Dask logs a lost connection as a traceback
+            self._client = self._start_cluster(count_jobs(jobs, exclusive, available_cores()))
+        # Dask logs a lost connection as a traceback.
+        self._cleanup.enter_context(silence_logging_cmgr(logging.CRITICAL))
         self._cleanup.callback(self._client.close)
         self._executor = self._client.get_executor(pure=False, **({"resources": self._resources} if exclusive else {}))
         self._lost_since: float | None = None  # when the connection to the scheduler was lost
         self._last_check = float("-inf")
         self._jobs = 0
+
+    def _connect(self, address: str) -> Any:
+        """Return a client of the cluster at ``address``."""
+        from distributed import Client
+        from distributed.comm.addressing import parse_address, parse_host_port
+
+        try:
+            # A client that is given a wrong address keeps its threads, which would prevent this process's end.
+            scheme, host_and_port = parse_address(address)
+            if scheme != "inproc":  # the address of a cluster in this process
+                parse_host_port(host_and_port)
+            return Client(address, set_as_default=False)
+        except Exception as error:  # such as a ValueError, or a TypeError for missing certificates
+            raise SearchlabError(f"cannot reach a Dask scheduler at {address}: {first_line(error)}") from None
+
+    def _start_cluster(self, count: int) -> Any:
+        """Start ``count`` local processes and return a client of their cluster."""
+        import dask
+        from distributed import Client, LocalCluster, WorkerPlugin
+
+        scratch = ScratchFolder()
+        self._cleanup.callback(scratch.cleanup)
+        threads = str(max(1, available_cores() // count))
+        settings = UNWATCHED | {"temporary-directory": scratch.name}  # these also apply to the scheduler
+        with dask.config.set(settings), _close_on_error(scratch):
+            cluster = LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                memory_limit=0,
+                resources=self._resources,
+                silence_logs=logging.CRITICAL,
+                env={"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
+            )
+            self._cleanup.callback(cluster.close)
+            client = Client(cluster, set_as_default=False)
+        client.register_plugin(type("Deaf", (WorkerPlugin,), {"setup": _ignore_interrupts})())
+        return client
 
     @property
     def jobs(self) -> int:  # type: ignore[override]  # read-only, since the cluster determines it

@@ -60,27 +60,27 @@ class SlurmExecutor(RunExecutor):
             raise SearchlabError(f"cannot create the Slurm executor: {first_line(error)}") from None
         self._unfinished: dict[Any, Future[Any]] = {}  # the futures of the jobs that are not known to have ended
         self._is_ending = False
-        self._changed = threading.Condition()  # guards the two above
+        self._condition = threading.Condition()  # guards the two above
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
-        with self._changed:
+        with self._condition:
             if self._is_ending:
                 raise RuntimeError("cannot submit a call: the executor has been shut down")
             self._unfinished[self._executor.submit(fn, *args, **kwargs)] = future
-            self._changed.notify()
+            self._condition.notify()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        with self._changed:
+        with self._condition:
             self._is_ending = True
             if cancel_futures:
                 for job in self._unfinished:
                     job.cancel()
-            self._changed.notify()
+            self._condition.notify()
         if wait:
             self._thread.join()
 
@@ -91,17 +91,17 @@ class SlurmExecutor(RunExecutor):
     def _watch(self) -> None:
         """Complete each job's future once the job has ended."""
         while True:
-            with self._changed:
+            with self._condition:
                 if self._unfinished:
-                    self._changed.wait(self._poll_seconds)
+                    self._condition.wait(self._poll_seconds)
                 else:
-                    self._changed.wait_for(lambda: self._unfinished or self._is_ending)
+                    self._condition.wait_for(lambda: self._unfinished or self._is_ending)
                 jobs = dict(self._unfinished)
             if not jobs:
                 return
             for job, future in jobs.items():
                 if job.done():
-                    with self._changed:
+                    with self._condition:
                         del self._unfinished[job]
                     self._end(job, future)
 

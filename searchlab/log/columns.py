@@ -201,7 +201,7 @@ def _stamp_of(path: Path) -> Stamp | None:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
-class _Cached(msgspec.Struct, frozen=True):
+class _CacheEntry(msgspec.Struct, frozen=True):
     """A log in the cache, without its arrays."""
 
     file: bytes
@@ -220,19 +220,19 @@ def read_logs(
     Args:
         directory: The logs' common directory, in which the cache is stored, or None for no cache.
         paths: The paths of the logs.
-        texts: The configs that are already known. The logs' configs are added to it.
+        texts: The configs of other logs. The logs' configs are added to it.
         readings: Whether ``counts`` and ``readings``, a third of the data, are needed. If not, they may be empty.
         required: The logs that the user named and that therefore must be readable.
     """
     if directory is None or len(paths) < MIN_LOGS:
         return read_each(paths, lambda path: read_columns(path, texts), required)
     stamps = {path: _stamp_of(path) for path in paths}  # taken before reading, since logs may grow in the meantime
-    cached = _read_cache(directory, stamps, texts, readings)
-    stale = len(paths) - len(cached) > STALE * len(paths)
-    if stale and cached and not readings:
-        cached = _read_cache(directory, stamps, texts)  # everything is copied into the new cache
-    logs = read_each(paths, lambda path: cached.get(path) or read_columns(path, texts), required)
-    if stale:
+    cache = _read_cache(directory, stamps, texts, readings)
+    is_stale = len(paths) - len(cache) > STALE * len(paths)
+    if is_stale and cache and not readings:
+        cache = _read_cache(directory, stamps, texts)  # everything is copied into the new cache
+    logs = read_each(paths, lambda path: cache.get(path) or read_columns(path, texts), required)
+    if is_stale:
         _write_cache(directory, [(stamp, log) for log in logs if (stamp := stamps[log.path])])
     return logs
 
@@ -269,10 +269,10 @@ def _decode_cache(
             arrays[name] = np.split(column.values.to_numpy(), column.offsets.to_numpy()[1:-1])
     logs = {}
     for row, text in enumerate(table["log"].to_pylist()):
-        entry = msgspec.json.decode(text, type=_Cached)
+        entry = msgspec.json.decode(text, type=_CacheEntry)
         log_path = path.parent / os.fsdecode(entry.file)
         if stamps.get(log_path) == entry.stamp:
-            values = {name: split[row] for name, split in arrays.items()}
+            values = {name: parts[row] for name, parts in arrays.items()}
             values |= {name: values[name].view(np.bool_) for name in _FLAGS}
             values |= {name: values[name].reshape(-1, width) for name, width in _WIDTHS.items()}
             values["configs"] = configs[values["configs"]]
@@ -295,7 +295,7 @@ def _write_cache(directory: Path, logs: Sequence[tuple[Stamp, Columns]]) -> None
     entries, indices = [], []
     for stamp, log in logs:
         file = os.fsencode(log.path.relative_to(directory))
-        entries.append(msgspec.json.encode(_Cached(file, stamp, log.header, log.final, log.ended, log.changes)))
+        entries.append(msgspec.json.encode(_CacheEntry(file, stamp, log.header, log.final, log.ended, log.changes)))
         indices.append(np.array([texts.setdefault(text, len(texts)) for text in log.configs.tolist()], np.int32))
     columns = {"log": pa.array(entries, "string")}
     for name, dtype in _DTYPES.items():

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Self
 
 import numpy as np
 
 from ..arrays import Floats
+from .budget import UNLIMITED
 from .format import Log
-from .plan import UNLIMITED, PlannedRun
+from .plan import PlannedRun
 
 PAUSE = 600.0
 """The time between two trials, in seconds, above which the run is assumed to have been interrupted in between."""
@@ -41,9 +41,9 @@ class RunStatus:
         if log is None:
             return cls(run)
         times = [log.header.created, *(record.time for record in log.records)]
-        waits = [after - before for before, after in pairwise(times) if 0 <= after - before < PAUSE]
+        waits = [wait for wait in np.diff(times).tolist() if 0 <= wait < PAUSE]
         charged = float(log.elapsed[-1]) if log.records else 0.0
-        return cls(run, len(log.records), charged, math.fsum(waits), len(waits), run.budget.complete(log))
+        return cls(run, len(log.records), charged, math.fsum(waits), len(waits), run.budget.is_complete(log))
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -75,7 +75,7 @@ def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
     that space or, failing that, from all logs. If there are no logs, only a budget of seconds limits the time.
     """
     groups: dict[tuple[str, str, str], list[RunStatus]] = {}
-    sums: dict[tuple[str, ...], Floats] = {}  # of trials, charged, waited_seconds and waits
+    sums: dict[tuple[str, ...], Floats] = {}  # of trials, charged, trial_seconds and waits
     for status in statuses:
         groups.setdefault(status.key, []).append(status)
         numbers = np.array([status.trials, status.charged, status.trial_seconds, status.waits])
@@ -83,14 +83,14 @@ def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
             sums[key] = sums.get(key, 0.0) + numbers
     forecasts = []
     for key, group in groups.items():
-        nearest = next((sums[subkey] for subkey in (key, key[:2], ()) if sums[subkey][-1]), None)
-        remaining = [_estimate_remaining(status, nearest) for status in group if not status.complete]
-        trials, seconds = (math.fsum(part) for part in zip((0.0, 0.0), *remaining, strict=True))
+        group_sums = next((sums[subkey] for subkey in (key, key[:2], ()) if sums[subkey][-1]), None)
+        estimates = [_estimate_remainder(status, group_sums) for status in group if not status.complete]
+        trials, seconds = (math.fsum(part) for part in zip((0.0, 0.0), *estimates, strict=True))
         forecasts.append(
             Forecast(
                 *key,
                 len(group),
-                len(group) - len(remaining),
+                len(group) - len(estimates),
                 int(trials) if math.isfinite(trials) else None,
                 seconds if math.isfinite(seconds) else None,
             )
@@ -106,20 +106,20 @@ def sum_forecasts(forecasts: Sequence[Forecast]) -> tuple[int | None, float | No
     return sum(trials) if len(trials) == count else None, math.fsum(seconds) if len(seconds) == count else None
 
 
-def _estimate_remaining(status: RunStatus, sums: Floats | None) -> tuple[float, float]:
+def _estimate_remainder(status: RunStatus, sums: Floats | None) -> tuple[float, float]:
     """Return the maximum number of trials and seconds left in a run, or infinity for a number that is unknown.
 
-    ``sums`` are the trials, charged, waited_seconds and waits of the runs from which the time per trial is estimated.
+    ``sums`` are the trials, charged, trial_seconds and waits of the runs from which the time per trial is estimated.
     """
     budget = status.run.budget
     trials = math.inf if budget.trials == UNLIMITED else max(0.0, float(budget.trials - status.trials))
     seconds = math.inf if budget.seconds is None else max(0.0, budget.seconds - status.charged)
     if sums is None:
         return trials, seconds
-    trials_done, charged, waited_seconds, waits = sums.tolist()
+    trials_done, charged, trial_seconds, waits = sums.tolist()
     if charged and math.isfinite(seconds):
         trials = min(trials, seconds // (charged / trials_done) + 1)
-    return trials, trials * waited_seconds / waits
+    return trials, trials * trial_seconds / waits
 
 
 def format_duration(seconds: float) -> str:

@@ -147,7 +147,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """A log's header: the facts about its run. The facts in ``IDENTITY`` must not change when the run resumes.
 
     Attributes:
-        machine: Facts about the machine; see :func:`searchlab.machine.host.machine`.
+        machine: Facts about the machine; see :func:`searchlab.machine.host.machine_facts`.
         starts: The text hashed into the seed so that a strategy draws its own first configs, or "" if strategies share
             them.
         warm_start: Digests of the logs from which the run started, in order. :data:`DEFAULT_CONFIG` comes first if the
@@ -303,15 +303,16 @@ class Record(
     def from_trial(
         cls,
         trial: Trial,
-        propose_seconds: float,
-        train_seconds: float,
+        *,
+        batch: int | None = None,
+        fill_in: bool = False,
+        propose_seconds: float = 0.0,
+        train_seconds: float = 0.0,
+        feature_seconds: float = 0.0,
         model: ModelQuality | None = None,
         sentinel: float | None = None,
-        batch: int | None = None,
-        *,
-        fill_in: bool = False,
-        feature_seconds: float = 0.0,
     ) -> Self:
+        """Return the record of ``trial``, which was measured just now. The other arguments are its fields."""
         config = trial.config.to_json()
         config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # the same as when read back
         return cls(
@@ -388,8 +389,8 @@ class Ended(
 ):
     """The line that records why a run ended after ``trials`` trials, possibly fewer than its budget allowed.
 
-    ``seconds`` or ``stop_after`` is the limit that was reached; see :class:`~searchlab.log.plan.Budget`. If neither is
-    set, the policy had nothing more to propose: the space is exhausted, or the strategy stops by itself.
+    ``seconds`` or ``stop_after`` is the limit that was reached; see :class:`~searchlab.log.budget.Budget`. If neither
+    is set, the policy had nothing more to propose: the space is exhausted, or the strategy stops by itself.
     """
 
     trials: Number
@@ -618,7 +619,7 @@ def scan(path: Path, data: bytes) -> Iterator[Line]:
 def _scan_table(path: Path, data: bytes) -> Iterator[Line]:
     try:
         first, notes, trials = decode_table(path, data)
-        header, batch = _header(first), -1
+        header, batch = header_line(first), -1
         yield header
         records = msgspec.convert(trials, list[Record])
         for record in records:
@@ -628,19 +629,19 @@ def _scan_table(path: Path, data: bytes) -> Iterator[Line]:
         for number, note in enumerate(msgspec.json.decode(notes, type=list[msgspec.Raw]), len(records) + 2):
             item, unknown = _decode_known_fields(bytes(note), Final | Ended | Changed, minor or 0)
             if not isinstance(item, UnknownLine):
-                check_follows(item, min(item.trials, len(records)))
+                _check_follows(item, min(item.trials, len(records)))
             yield Line(number, bytes(note), item, unknown=unknown)
     except UNREADABLE as error:
         raise SearchlabError(f"cannot read the table {path}: it is damaged ({error}); download it again") from None
 
 
 def _scan_lines(data: bytes) -> Iterator[Line]:
-    *complete, rest = data.split(b"\n")
+    *lines, torn_line = data.split(b"\n")
     expected, damaged = 0, 0  # the next trial's index; the number of damaged lines since, each of which may be a trial
     batch = minor = -1
-    for number, line in enumerate(complete, 1):
+    for number, line in enumerate(lines, 1):
         if number == 1:
-            header = _header(line)
+            header = header_line(line)
             if isinstance(header.item, Header):
                 minor = minor_version(header.item.searchlab_log) or 0
             yield header
@@ -653,7 +654,7 @@ def _scan_lines(data: bytes) -> Iterator[Line]:
                 item, unknown = _decode_known_fields(line, _LINES, minor)
             if not isinstance(item, Record):
                 if not isinstance(item, UnknownLine):
-                    check_follows(item, expected)
+                    _check_follows(item, expected)
                 yield Line(number, line, item, unknown=unknown)
                 continue
         except UNREADABLE as error:
@@ -667,11 +668,11 @@ def _scan_lines(data: bytes) -> Iterator[Line]:
             problem = "; ".join((problem, *unknown))
         expected, damaged, batch = item.index + 1, 0, max(batch, item.batch or 0)
         yield Line(number, line, item, problem, unknown=unknown)
-    if rest:
-        number = 1 + len(complete)
+    if torn_line:
+        number = 1 + len(lines)
         remedy = "resuming the run discards it" if number > 1 else "the run rewrites it"
-        torn_header = None if number > 1 else _header(rest).item
-        yield Line(number, rest, torn_header, f"it is incomplete: its end is missing; {remedy}", torn=True)
+        torn_header = None if number > 1 else header_line(torn_line).item
+        yield Line(number, torn_line, torn_header, f"it is incomplete: its end is missing; {remedy}", torn=True)
 
 
 def _problem(record: Record, batch: int) -> str:
@@ -697,7 +698,8 @@ def _decode_known_fields(line: bytes, kind: Any, minor: int) -> tuple[Any, tuple
     return msgspec.convert(known_fields, kind), unknown
 
 
-def _header(line: bytes) -> Line:
+def header_line(line: bytes) -> Line:
+    """Return the first line of a log, whose bytes are ``line``, with its problem if it has one."""
     try:
         fields = msgspec.json.decode(line)
         version = fields.get("searchlab_log") if isinstance(fields, dict) else None
@@ -708,12 +710,12 @@ def _header(line: bytes) -> Line:
         if minor_version(version) is None:
             return Line(1, line, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x")
         known_fields, unknown = drop_unknown_keys(fields, Header)
-        return Line(1, line, check_bounds(msgspec.convert(known_fields, Header)), unknown=unknown)
+        return Line(1, line, _check_bounds(msgspec.convert(known_fields, Header)), unknown=unknown)
     except UNREADABLE as error:
         return Line(1, line, None, f"the header is damaged: {error}")
 
 
-def check_bounds(header: Header) -> Header:
+def _check_bounds(header: Header) -> Header:
     """Return ``header``. Raises msgspec.ValidationError if a name or number in it is too large, or it is too deep."""
     _check_plain(msgspec.structs.replace(header, computation=None, random=None))
     if header.computation:
@@ -740,7 +742,7 @@ def _check_plain(value: Any, depth: int = 0) -> None:
             _check_plain(item, depth + 1)
 
 
-def check_follows(item: Final | Ended | Changed, trials: int) -> None:
+def _check_follows(item: Final | Ended | Changed, trials: int) -> None:
     """Raise msgspec.ValidationError if ``item`` cannot follow ``trials`` trials."""
     if item.trials != trials:
         raise msgspec.ValidationError(f"it follows {trials} trials, but refers to {item.trials} trials")
@@ -817,7 +819,7 @@ def read_header(path: str | Path) -> Header:
     path = Path(path)
     data = read_log_bytes(path)
     if path.suffix == PARQUET:
-        return _collect(path, [_header(decode_header(path, data))], 0).header
+        return _collect(path, [header_line(decode_header(path, data))], 0).header
     first, ending, _ = data.partition(b"\n")
     return decode_log(path, first + ending).header
 

@@ -60,7 +60,7 @@ class LeasedFile:
                     raise BlockingIOError  # another process has replaced or removed the file since it was opened
             except BlockingIOError:
                 os.close(self._file)
-                raise self._busy() from None
+                raise self._busy_error() from None
             except BaseException:
                 os.close(self._file)
                 raise
@@ -80,7 +80,7 @@ class LeasedFile:
                     )
                 return
             if not exists or os.fstat(self._file).st_size != self.size:
-                raise self._busy()
+                raise self._busy_error()
             part = part_of(self._path)
             new = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._file).st_mode & 0o777)
             try:
@@ -141,25 +141,25 @@ class LeasedFile:
         except FileNotFoundError:
             return False
 
-    def _busy(self) -> LogBusy:
+    def _busy_error(self) -> LogBusy:
         return LogBusy(f"another process is writing {self._path}; wait for it to finish, or choose a different log")
 
 
 def _write_at(file: int, data: bytes, start: int) -> None:
-    written = 0
-    while written < len(data):
-        written += os.pwrite(file, data[written:], start + written)
+    count = 0
+    while count < len(data):
+        count += os.pwrite(file, data[count:], start + count)
 
 
 def _copy(source: int, target: int, size: int) -> None:
     """Copy the first ``size`` bytes of an open file to another. Raises OSError if there are fewer."""
-    copied = 0
-    while copied < size:
-        piece = os.pread(source, min(PIECE, size - copied), copied)
+    position = 0
+    while position < size:
+        piece = os.pread(source, min(PIECE, size - position), position)
         if not piece:
             raise OSError(errno.EIO, "its end is missing")
-        _write_at(target, piece, copied)
-        copied += len(piece)
+        _write_at(target, piece, position)
+        position += len(piece)
 
 
 def lock(file: int | IO[bytes]) -> None:

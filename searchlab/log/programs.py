@@ -30,15 +30,15 @@ class ChangedProgram(SearchlabError):
 
     Attributes:
         trial: The trial's index.
-        measured: The hash of the program that was measured.
-        built: The hash of the program that the config builds now, or "" if it builds none.
+        measured_hash: The hash of the program that was measured.
+        built_hash: The hash of the program that the config builds now, or "" if it builds none.
         where_and_what: A sentence that names the log, the trial and both programs, without a remedy.
     """
 
     def __init__(
         self, path: Path | str, trial: int, measured_hash: str, built_hash: str, versions: Mapping[str, str]
     ) -> None:
-        self.trial, self.measured, self.built = trial, measured_hash, built_hash
+        self.trial, self.measured_hash, self.built_hash = trial, measured_hash, built_hash
         self.where_and_what = f"{path}, trial {trial}: {describe_program_change(measured_hash, built_hash, versions)}"
         super().__init__(
             f"{self.where_and_what}; use the code that wrote the log, or measure again with a different log (--out)"
@@ -50,8 +50,8 @@ def describe_program_change(measured_hash: str, built_hash: str, versions: Mappi
 
     ``built_hash`` is the hash of the program that the config builds now, or "" if it builds none.
     """
-    changed = version_changes(versions)
-    cause = f"since then, these versions have changed: {', '.join(changed)}" if changed else "the space has changed"
+    changes = version_changes(versions)
+    cause = f"since then, these versions have changed: {', '.join(changes)}" if changes else "the space has changed"
     outcome = f"builds the program {built_hash}" if built_hash else "builds no program"
     return f"its config now {outcome}, but {measured_hash} was measured ({cause})"
 
@@ -59,7 +59,8 @@ def describe_program_change(measured_hash: str, built_hash: str, versions: Mappi
 def version_changes(versions: Mapping[str, str]) -> list[str]:
     """Return the differences between recorded versions of libraries and the installed ones, as "name old -> new"."""
     installed = library_versions()
-    return [f"{name} {old} -> {installed.get(name)}" for name, old in versions.items() if installed.get(name) != old]
+    changes = ((name, version, installed.get(name)) for name, version in versions.items())
+    return [f"{name} {recorded} -> {current}" for name, recorded, current in changes if current != recorded]
 
 
 def check_program(path: Path | str, trial: Trial, schedule: Schedule, versions: Mapping[str, str]) -> None:
@@ -67,9 +68,9 @@ def check_program(path: Path | str, trial: Trial, schedule: Schedule, versions: 
 
     ``versions`` are those of the libraries with which the programs of the log at ``path`` were last built.
     """
-    measured = recorded_program(trial)
-    if measured and (built := program_hash(schedule.mod)) != measured:
-        raise ChangedProgram(path, trial.index, measured, built, versions)
+    measured_hash = recorded_program(trial)
+    if measured_hash and (built_hash := program_hash(schedule.mod)) != measured_hash:
+        raise ChangedProgram(path, trial.index, measured_hash, built_hash, versions)
 
 
 def recorded_program(trial: Trial) -> str:

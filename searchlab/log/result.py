@@ -1,32 +1,28 @@
-"""A run's result as presented to users: its trials, the best trial, and the reliability of its times."""
+"""A run's result as presented to users: its trials and the best of them."""
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
-from ..arrays import Array, Floats, Ints
 from ..console import speed
 from ..errors import SearchlabError, warn
+from ..notebook import html_facts, html_table
 from ..options import checks_arguments
 from ..plugins import names_from
-from ..records import FAILURES, Trial, describe_failures
+from ..records import Trial, describe_failures
 from ..space import SPACES, Config, Space
 from ..target import resolve_target
-from ..units import convert_throughput, value_of_cost
+from ..units import value_of_cost
 from ..workload import Workload
-from .columns import Columns, Texts, objects
-from .format import Final, Finalist, Log, read_log, workload_of
+from .columns import Columns, Texts
+from .format import Log, read_log, workload_of
+from .frames import study_frame, trial_frame
 from .programs import check_program, check_sample, recorded_program
+from .reliability import find_best_trial
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +40,8 @@ class Best:
         gflops: The latest throughput, in the log's unit, or the inverse cost of a value. If :attr:`retimed`, the trial
             was measured as a finalist.
         seconds: The latest median time of one execution, in seconds.
-        tied: The other finalists within the winner's noise (see :func:`winner`), or None if there are no finalists.
+        tied: The other finalists within the winner's noise, or None if there are no finalists; see
+            :func:`~searchlab.log.reliability.find_winner`.
         result: The run.
     """
 
@@ -114,8 +111,8 @@ class Result:
             raise SearchlabError(f"{self.log.path} has no successful trial: {failures}")
         index, seconds, tied = find_best_trial(self.log.costs, self.log.final)
         trials = self.log.trials
-        others = None if tied is None else tuple(trials[other] for other in tied)
-        return Best(trials[index], self.log.flops / seconds / 1e9, seconds, others, self)
+        tied_trials = None if tied is None else tuple(trials[i] for i in tied)
+        return Best(trials[index], self.log.flops / seconds / 1e9, seconds, tied_trials, self)
 
     @property
     def workload(self) -> Workload:
@@ -166,12 +163,12 @@ class Result:
             schedule = space.schedule(trial.config)
         check_program(self.log.path, trial, schedule, self.log.versions)
         if not recorded_program(trial) and trial.measurement.failure is None:
-            why = (
+            reason = (
                 "its time is that of the nearest config in a table, not of this program"
                 if trial.measurement.nearest
                 else "the log does not record the hash of the program that was measured"
             )
-            warn(f"{self.log.path}: the program is unverified, because {why}")
+            warn(f"{self.log.path}: the program is unverified, because {reason}")
         return schedule
 
     def check_programs(self) -> None:
@@ -191,10 +188,7 @@ class Result:
         ``gflops_retimed`` if the run has finalists. ``failure`` and knobs with string values are categorical; knobs
         with lists or mixed types are objects.
         """
-        import pandas as pd
-
-        columns = Columns.from_log(self.log, {})
-        return pd.DataFrame(_trial_columns([columns], np.zeros(columns.trials, np.int64), None))
+        return trial_frame(Columns.from_log(self.log, {}))
 
     def __repr__(self) -> str:
         log, header = self.log, self.log.header
@@ -203,13 +197,13 @@ class Result:
 
     def _repr_html_(self) -> str:
         log, header = self.log, self.log.header
-        trials, failed = _counts(log)
+        trials, failures = _counts(log)
         facts: dict[str, object] = {
             "workload": header.workload,
             "space": header.space_name,
             "cost model": f"{header.cost_model.name}, {header.features}" if header.cost_model else "",
             "seed": header.seed,
-            "trials": f"{trials}, {failed} failed" if failed else trials,
+            "trials": f"{trials}, {failures} failed" if failures else trials,
             "best": "no success yet",
             "seconds charged": f"{log.elapsed[-1]:.1f}" if log.records else "",
             "log": log.path,
@@ -252,10 +246,10 @@ class Results(list[Result]):
         for (workload, space, strategy), logs in list(groups.items())[:_MAX_ROWS]:
             lowest = min((float(log.costs.min()) for log in logs if log.records), default=np.inf)
             best = speed(logs[0].flops / lowest / 1e9, logs[0].unit) if np.isfinite(lowest) else "no success yet"
-            trials, failed = (sum(counts) for counts in zip(*map(_counts, logs), strict=True))
-            rows.append((workload, space, strategy, len(logs), trials, failed, best))
-        left = len(groups) - len(rows)
-        more = f"; {left} more rows are not shown; use to_frame()" if left else ""
+            trials, failures = (sum(counts) for counts in zip(*map(_counts, logs), strict=True))
+            rows.append((workload, space, strategy, len(logs), trials, failures, best))
+        hidden_rows = len(groups) - len(rows)
+        more = f"; {hidden_rows} more rows are not shown; use to_frame()" if hidden_rows else ""
         columns = ("workload", "space", "strategy", "runs", "trials", "failed", "best as trial")
         return html_table(columns, rows, caption=f"{len(self)} run{'s' * (len(self) != 1)}{more}")
 
@@ -285,231 +279,3 @@ def load_log(path: str | Path) -> Result:
         <Result of random on gemm:32x32x32, seed 0: 3 trials, best ... GFLOPS>
     """
     return Result(read_log(path))
-
-
-def study_frame(logs: Sequence[Columns], **labels: list[str | None]) -> pd.DataFrame:
-    """Return the data frame that :meth:`Results.to_frame` describes.
-
-    ``labels`` replace columns of names, such as ``workload``; they have a name for each log.
-    """
-    import pandas as pd
-
-    if not logs:
-        return pd.DataFrame()
-    at = np.repeat(np.arange(len(logs)), [log.trials for log in logs])
-    headers = [log.header for log in logs]
-    names: dict[str, list[str | None]] = {
-        "workload": [header.workload for header in headers],
-        "space": [header.space_name for header in headers],
-        "strategy": [header.name for header in headers],
-        "policy": [header.policy.name for header in headers],
-        "cost_model": [header.cost_model.name if header.cost_model else None for header in headers],
-        "features": [header.features if header.cost_model else None for header in headers],
-    }
-    names |= labels
-    columns = {name: pd.Series(values, dtype="category").array.take(at) for name, values in names.items()}
-    columns |= {name: _take([getattr(header, name) for header in headers], at) for name in ("batch", "seed")}
-    return pd.DataFrame(columns | _trial_columns(logs, at, math.nan), copy=False)
-
-
-def _trial_columns(logs: Sequence[Columns], at: Array, missing: float | None) -> dict[str, Any]:
-    """Return the columns with a value for each trial.
-
-    ``at`` contains the index of each trial's log. If a config lacks a knob, the knob's value is ``missing``.
-    """
-    import pandas as pd
-
-    failures: Ints = np.concatenate([log.failures for log in logs])
-    kinds: list[str] = list(FAILURES)
-    units = [log.unit for log in logs]
-    gflops = [log.flops / log.costs / 1e9 for log in logs]
-    columns: dict[str, Any] = {
-        "trial": np.concatenate([np.arange(log.trials) for log in logs]),
-        "cost": np.concatenate([log.costs for log in logs]),
-        "gflops": np.concatenate(list(map(convert_throughput, gflops, units))),
-        "best_gflops": np.concatenate(list(map(convert_throughput, map(np.maximum.accumulate, gflops), units))),
-        "gflops_retimed": np.concatenate([_retimed_throughput(log) for log in logs]),
-        "unit": pd.Series(units, dtype="category").array.take(at),
-        "repeats": _repeats(logs),
-        "elapsed": np.concatenate([log.elapsed for log in logs]),
-        "failure": pd.Categorical.from_codes(failures, pd.Index(kinds)),
-        "reused": np.concatenate([log.reused for log in logs]),
-    }
-    index_of: dict[bytes, int] = {}
-    config_indices = np.array(
-        [index_of.setdefault(text, len(index_of)) for log in logs for text in log.configs.tolist()], np.int32
-    )
-    configs = [msgspec.json.decode(text) for text in index_of]
-    for name in dict.fromkeys(name for config in configs for name in config):
-        columns[f"config.{name}"] = _take([config.get(name, missing) for config in configs], config_indices)
-    return columns
-
-
-def _repeats(logs: Sequence[Columns]) -> Array:
-    """Return each trial's readings. Equal readings, such as those from the same table entry, share one tuple."""
-    distinct: dict[tuple[float, ...], tuple[float, ...]] = {}
-    repeats = []
-    for log in logs:
-        readings = log.readings.tolist()
-        ends = np.cumsum([0, *log.counts.tolist()]).tolist()
-        repeats_of_trials = (tuple(readings[start:end]) for start, end in pairwise(ends))
-        repeats += [distinct.setdefault(times, times) for times in repeats_of_trials]
-    return objects(repeats)
-
-
-def _retimed_throughput(log: Columns) -> Floats:
-    """Return each trial's throughput when it was timed again, or NaN if it is not a finalist."""
-    retimed = np.full(log.trials, np.nan)
-    for finalist in log.final.finalists if log.final else ():
-        retimed[finalist.index] = log.flops / statistics.median(finalist.seconds) / 1e9
-    return retimed
-
-
-def _take(values: Sequence[Any], at: Array) -> Any:
-    """Return ``values[at]`` with the type that pandas infers. Strings become categorical."""
-    import pandas as pd
-
-    texts = pd.api.types.infer_dtype(values, skipna=True) == "string"
-    return pd.Series(values, dtype="category" if texts else None).array.take(at)
-
-
-ROUNDS = 11
-"""The number of rounds in which a run's finalists are measured again."""
-
-LOST_ROUNDS = 1
-"""The number of rounds that a winner may lose and still count as faster.
-
-According to the sign test, p is then (1 + 11) / 2^11 = 0.6 % for one rival, and at most 2.4 % for four (the default).
-"""
-
-MARGIN = 1.1
-"""The maximum ratio of a finalist's time to that of the fastest trial."""
-
-DISAGREES = 1.25
-"""The largest factor by which two times of the same program should differ on an idle machine."""
-
-
-def noise(log: Log) -> float | None:
-    """Return the noise floor: the median of (slowest - fastest) / cost over repeated trials, or None if none are."""
-    spreads = [
-        (max(record.seconds) - min(record.seconds)) / record.cost
-        for record in log.records
-        if len(record.seconds) > 1 and record.failure is None
-    ]
-    return float(np.median(spreads)) if spreads else None
-
-
-def find_best_trial(costs: Floats, final: Final | None) -> tuple[int, float, list[int] | None]:
-    """Return the best trial of a run with at least one success: its index, its latest time in seconds, and its rivals.
-
-    If the run has finalists, these are the winner and the other finalists within its noise; see :func:`winner`.
-    Otherwise, the rivals are None.
-    """
-    if final is None:
-        index = int(np.argmin(costs))
-        return index, float(costs[index]), None
-    first, tied = winner(final)
-    return first.index, statistics.median(first.seconds), [finalist.index for finalist in tied]
-
-
-def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
-    """Return the finalist with the lowest median, and the other finalists within its noise.
-
-    A finalist is outside this noise if the winner was faster in all rounds, except for at most :data:`LOST_ROUNDS`.
-    """
-
-    def count_lost_rounds(other: Finalist) -> int:
-        return sum(a >= b for a, b in zip(first.seconds, other.seconds, strict=True))
-
-    first = min(final.finalists, key=lambda finalist: statistics.median(finalist.seconds))
-    return first, tuple(
-        other for other in final.finalists if other is not first and count_lost_rounds(other) > LOST_ROUNDS
-    )
-
-
-def sentinel_trial(trials: Sequence[Trial]) -> Trial | None:
-    """Return the first successful trial, whose program is timed again throughout a run."""
-    return next((trial for trial in trials if math.isfinite(trial.cost)), None)
-
-
-def drift(log: Log | Columns) -> list[float]:
-    """Return each reading of the sentinel divided by its time as a trial. On a steady machine, ratios are near 1."""
-    readings = log.sentinels[~np.isnan(log.sentinels)]
-    works = np.flatnonzero(np.isfinite(log.costs))
-    ratios: list[float] = (readings / log.costs[works[0]]).tolist() if len(works) and len(readings) else []
-    return ratios
-
-
-def largest_drift(log: Log | Columns) -> float | None:
-    """Return the :func:`drift` ratio farthest from 1, or None if the sentinel was not timed."""
-    return max(drift(log), key=lambda ratio: abs(math.log(ratio)), default=None)
-
-
-def disagreement(log: Log) -> str:
-    """Return a warning if the best trial's time differed when it was measured again, or "" if it did not."""
-    if log.final is None:
-        return ""
-    first, _ = winner(log.final)
-    trial, retimed = float(log.costs[first.index]), statistics.median(first.seconds)
-    if 1 / DISAGREES <= retimed / trial <= DISAGREES:
-        return ""
-    return (
-        f"trial {first.index}, the best, took {1e3 * trial:.4g} ms during the search but {1e3 * retimed:.4g} ms when "
-        f"it was measured again at the end: the machine was busy or unsteady, so neither time is reliable; repeat the "
-        f"run on an idle machine, with a new log"
-    )
-
-
-def describe_reliability(log: Log) -> list[str]:
-    """Return sentences that describe the reliability of the best trial's times."""
-    texts = []
-    if log.final is not None:
-        first, tied = winner(log.final)
-        others = len(log.final.finalists) - 1
-        retimed = f"measured again {len(first.seconds)} times"
-        if not others:
-            texts.append(f"{retimed}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
-        elif tied:
-            names = ", ".join(str(finalist.index) for finalist in tied)
-            texts.append(f"{retimed} in turn with {others} others; equally fast within the noise: trials {names}")
-        else:
-            texts.append(f"{retimed} in turn with {others} others, and faster than each of them by more than the noise")
-    if doubt := disagreement(log):
-        texts.append(doubt)
-    if (spread := noise(log)) is not None:
-        texts.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
-    if readings := drift(log):
-        extremes = sorted({f"{ratio:.2f}" for ratio in (min(readings), max(readings))}, key=float)
-        count = "1 reading" if len(readings) == 1 else f"{len(readings)} readings"
-        texts.append(f"the machine drifted: its first program took {' to '.join(extremes)} times as long ({count})")
-    return texts
-
-
-_LEFT = ' style="text-align: left"'
-
-
-def html_table(columns: Sequence[object], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """Return an HTML table, with all text escaped. The first column is aligned as text, the others as numbers."""
-
-    def row(tag: str, values: Sequence[object]) -> str:
-        cells = (f"<{tag}{'' if column else _LEFT}>{escape(str(value))}</{tag}>" for column, value in enumerate(values))
-        return f"<tr>{''.join(cells)}</tr>"
-
-    body = "".join(row("td", values) for values in rows)
-    return f"<table>{_caption(caption)}<thead>{row('th', columns)}</thead><tbody>{body}</tbody></table>"
-
-
-def html_facts(facts: Mapping[str, object], caption: str = "") -> str:
-    """Return an HTML table of names and values."""
-    rows = "".join(
-        f"<tr><th{_LEFT}>{escape(name)}</th><td{_LEFT}>{escape(str(value))}</td></tr>" for name, value in facts.items()
-    )
-    return f"<table>{_caption(caption)}<tbody>{rows}</tbody></table>"
-
-
-def html_paragraphs(sentences: Iterable[object]) -> str:
-    return "".join(f"<p>{escape(str(sentence))}</p>" for sentence in sentences)
-
-
-def _caption(text: str) -> str:
-    return f"<caption{_LEFT}>{escape(text)}</caption>" if text else ""

@@ -31,6 +31,7 @@ from .format import (
     Record,
     UnknownLine,
     computation_of,
+    header_line,
     is_newer,
     read_existing_log,
     read_log,
@@ -71,7 +72,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         self.path = Path(path)
         self._durable = durable
         self._lines: list[bytes] = []
-        self._added: list[Record] = []
+        self._new_records: list[Record] = []
         self._process = os.getpid()
         if self.path.suffix != WRITABLE:
             unpack = ", or unpack the log with gunzip" if self.path.suffix == ".gz" else ""
@@ -99,7 +100,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         self._changes, self._end = log.changes, log.size
         if existing is None:
             line = encode_line(self.path, header)
-            if problem := next(scan(self.path, line + b"\n")).problem:
+            if problem := header_line(line).problem:
                 raise SearchlabError(f"cannot write the log {self.path}, because it could not be read again: {problem}")
             self._lines.append(line)
             self.sync()
@@ -111,7 +112,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
     @property
     def log(self) -> Log:
         """The complete log, including all appended records."""
-        records = (*self.records, *self._added)
+        records = (*self.records, *self._new_records)
         return Log(self.path, self.header, records, self.final, self.ended, self._changes, self._end)
 
     def append(self, record: Record | Final | Ended | Changed) -> None:
@@ -127,7 +128,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             self._changes = (*self._changes, record)
         else:
             self.final, self.ended = None, None
-            self._added.append(record)
+            self._new_records.append(record)
         if not isinstance(record, Record):
             self.sync()
         elif self._durable:
@@ -176,7 +177,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             self._file.close()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind and self._created and not (self._added or self.ended) and os.getpid() == self._process:
+        if kind and self._created and not (self._new_records or self.ended) and os.getpid() == self._process:
             self._file.remove()  # while it is still locked
         self.close()
 
@@ -277,14 +278,20 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
     for name in IDENTITY:
         old_value, new_value = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
         if old_value != new_value:
-            of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
-            entry = "policy" if name in of_policy else "space" if name == "space" else ""
+            entry = _ENTRIES.get(name)
             remedies = f"give that {entry} a new label, " if new.label and entry else "start the same run as before, "
             raise OtherRun(
                 f"{path} belongs to a different run: its {name} is {_format_value(old_value)}, not "
                 f"{_format_value(new_value)}",
                 remedies + describe_remedies(new),
             )
+
+
+_ENTRIES = {
+    **dict.fromkeys(("policy", "cost_model", "features", "batch", "warm_start", "starts"), "policy"),
+    "space": "space",
+}
+"""The kind of entry in a study file that determines a field of the header."""
 
 
 def _format_value(value: Any) -> str:

@@ -14,7 +14,7 @@ from ..errors import SearchlabError
 COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"
 """The environment variable that makes TVM use nvcc or nvrtc."""
 
-NEEDED = ("libcuda.so.1", "libcudart.so.13")
+LIBRARIES = ("libcuda.so.1", "libcudart.so.13")
 """The libraries against which TVM 0.27 links its CUDA runtime."""
 
 INSTEAD = "use another machine or recorded measurements: measure = {kind = 'table', ...}"
@@ -44,7 +44,7 @@ def check_can_measure(arch: str) -> None:
     """Raise SearchlabError unless programs for ``arch`` can be compiled and run on this machine."""
     own_arch = gpu_arch()
     if own_arch is None:
-        raise SearchlabError(f"no CUDA device was found: {_why_none()}; {INSTEAD}")
+        raise SearchlabError(f"no CUDA device was found: {_explain_absence()}; {INSTEAD}")
     if not runs_on(arch, own_arch):
         raise SearchlabError(
             f"programs for {arch!r} cannot run on this machine's GPU, {own_arch!r} ({gpu_name()}); choose a target "
@@ -87,16 +87,17 @@ def compile_mode() -> str:
     )
 
 
-def _why_none() -> str:
+def _explain_absence() -> str:
+    """Return why TVM finds no CUDA device."""
     import tvm
 
     if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
-        absent = " and ".join(library for library in NEEDED if not _loads(library)) or "another library"
-        return f"TVM cannot load its CUDA runtime: {absent} is missing (libcuda comes with the NVIDIA driver)"
+        libraries = " and ".join(library for library in LIBRARIES if not _can_load(library)) or "another library"
+        return f"TVM cannot load its CUDA runtime: {libraries} is missing (libcuda comes with the NVIDIA driver)"
     return "the driver does not report any"
 
 
-def _loads(library: str) -> bool:
+def _can_load(library: str) -> bool:
     try:
         ctypes.CDLL(library)
     except OSError:

@@ -104,10 +104,10 @@ def busy_cores() -> float:
 
 def observe_load() -> str:
     """Return a warning if other processes keep this machine too busy for reliable measurements, or "" otherwise."""
-    if (busy := busy_cores()) <= BUSY_CORES:
+    if (cores := busy_cores()) <= BUSY_CORES:
         return ""
     return (
-        f"other processes keep about {busy:.1f} of this machine's {os.cpu_count()} cores busy (load "
+        f"other processes keep about {cores:.1f} of this machine's {os.cpu_count()} cores busy (load "
         f"{os.getloadavg()[0]:.1f}), so times measured now are unreliable; stop these processes first, or measure on a "
         f"different machine"
     )
@@ -143,8 +143,8 @@ def _turbo() -> bool | None:
     The intel_pstate driver has a switch that disables turbo; other drivers have a switch that enables it. Source:
     Linux, Documentation/admin-guide/pm.
     """
-    if none := read_fact(_CPU / "intel_pstate" / "no_turbo"):
-        return none == "0"
+    if no_turbo := read_fact(_CPU / "intel_pstate" / "no_turbo"):
+        return no_turbo == "0"
     boost = read_fact(_CPU / "cpufreq" / "boost")
     return boost == "1" if boost else None
 

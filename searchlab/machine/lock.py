@@ -65,12 +65,12 @@ class MachineLock:
     process ends, however it ends. The file contains a description of the holder. It is never removed, because a process
     that waits may have opened it.
 
-    Args:
-        path: Returns the path of the lock's file; by default, :func:`lock_path`.
+    Attributes:
+        path: The function that returns the path of the lock's file.
     """
 
-    def __init__(self, path: Callable[[], Path] = lock_path) -> None:
-        self.path = path
+    def __init__(self) -> None:
+        self.path = lock_path
         self._reset()
 
     def _reset(self) -> None:

@@ -63,30 +63,30 @@ def check_machine(seconds: float) -> MachineCheck:
         configs = [Config({"threads": count}) for count in threads]
         trials = [Trial(i, *pair) for i, pair in enumerate(zip(configs, measurer.measure(space, configs), strict=True))]
 
-        def readings(trials: Sequence[Trial], seconds: float) -> list[list[float]]:
-            times: list[list[float]] = [[] for _ in trials]
+        def read(trials: Sequence[Trial], seconds: float) -> list[list[float]]:
+            readings: list[list[float]] = [[] for _ in trials]
             end = time.monotonic() + seconds
-            while time.monotonic() < end or len(times[0]) < 2:
-                for program_times, new in zip(times, measurer.remeasure(space, trials, ROUNDS), strict=True):
-                    program_times += new
+            while time.monotonic() < end or len(readings[0]) < 2:
+                for times, new_times in zip(readings, measurer.remeasure(space, trials, ROUNDS), strict=True):
+                    times += new_times
                 if frequency := psutil.cpu_freq():
                     frequencies.append(frequency.current)
-            return times
+            return readings
 
         try:
-            alone = readings(trials, seconds * (1 - BUSY_SHARE))
+            idle_readings = read(trials, seconds * (1 - BUSY_SHARE))
             second_core = None
             if available_cores() > 1:
                 with busy_core():
-                    (beside,) = readings(trials[:1], seconds * BUSY_SHARE)
-                second_core = statistics.median(beside) / statistics.median(alone[0])
+                    (busy_readings,) = read(trials[:1], seconds * BUSY_SHARE)
+                second_core = statistics.median(busy_readings) / statistics.median(idle_readings[0])
         except CannotMeasure as error:
             raise SearchlabError(f"cannot time {WORKLOAD} on this machine: {error}") from None
     return MachineCheck(
         time.time(),
         cpu_model(),
         available_cores(),
-        tuple(Noise.from_readings(count, times) for count, times in zip(threads, alone, strict=True)),
+        tuple(Noise.from_readings(count, times) for count, times in zip(threads, idle_readings, strict=True)),
         second_core,
         (min(frequencies), max(frequencies)) if frequencies else None,
     )

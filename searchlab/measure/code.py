@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import SearchlabError, last_line, shorten_text, text_of
+from ..errors import SearchlabError, shorten_text, text_of
 from ..files import FileMissing, read_bytes, write_file
 from ..machine.cuda import COMPILE_MODE, compile_mode
 from ..machine.scratch import ScratchFolder
 from ..target import Target
-from ..workload import PACK, Argument, Packed, Workload, packed_arguments, program_hash
+from ..workload import PACK, Argument, Packed, packed_arguments
 
 if TYPE_CHECKING:
     import tvm
-    from tvm.s_tir import Schedule
 
 Objects = tuple[bytes, ...]
 """A program's object files."""
@@ -60,34 +59,6 @@ def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executa
         os.environ.setdefault(COMPILE_MODE, compile_mode())
     with target.tvm:  # TVM compiles kernels for the architecture of the current target
         return tvm.compile(module, target=target.tvm)
-
-
-def explain_replay_failure(schedule: Schedule, workload: Workload) -> str:
-    """Return why replaying the trace of ``schedule`` does not reproduce the scheduled module, or "" if it does.
-
-    The trace is replayed on the workload's module. Databases of traces require that the modules are the same.
-    """
-    from tvm.s_tir import Schedule
-    from tvm.s_tir.schedule.trace import Trace
-    from tvm_ffi import Map
-
-    if schedule.trace is None:
-        return "it was created without a trace"
-    instructions = list(schedule.trace.insts)
-    # TVM records annotations whose values are maps, but does not replay them.
-    plain = [
-        instruction
-        for instruction in instructions
-        if not (instruction.kind.name == "Annotate" and isinstance(instruction.inputs[1], Map))
-    ]
-    replayed_schedule = Schedule(workload.module)
-    try:
-        Trace(plain, schedule.trace.decisions).apply_to_schedule(replayed_schedule, remove_postproc=False)
-    except Exception as error:  # the trace belongs to another module
-        return f"its trace cannot be replayed on the module for {workload} ({last_line(error)})"
-    if len(plain) == len(instructions) and program_hash(replayed_schedule.mod) != program_hash(schedule.mod):
-        return f"replaying its trace on the module for {workload} yields a different program"
-    return ""
 
 
 def device_name(kind: str) -> str:

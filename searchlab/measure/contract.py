@@ -231,10 +231,10 @@ class RunSettings(MeasureSettings, frozen=True):
         A pruned measurement can be used only if this run would also prune the program, given ``best``, the run's lowest
         cost so far, and one that is to be confirmed only if another run has done so.
         """
-        measured = measurements.get(program)
-        if measured is None or (measured.pruned and not measured.cost > self.prune_factor * best):
+        measurement = measurements.get(program)
+        if measurement is None or (measurement.pruned and not measurement.cost > self.prune_factor * best):
             return False
-        return len(measured.seconds) > self.repeat or not self.is_confirmed(measured.cost, best)
+        return len(measurement.seconds) > self.repeat or not self.is_confirmed(measurement.cost, best)
 
     def is_confirmed(self, cost: float, best: float) -> bool:
         """Check whether a program with this ``cost`` is timed once more, given the run's lowest cost so far."""

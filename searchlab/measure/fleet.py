@@ -183,7 +183,7 @@ def greets_clients(host: str, port: int) -> bool:
     return False
 
 
-def reachable(host: str, port: int) -> bool:
+def is_reachable(host: str, port: int) -> bool:
     """Check whether a process, even a busy one, accepts connections at ``host:port``."""
     with contextlib.suppress(OSError), socket.create_connection((host, port), PROBE_SECONDS) as probe:
         probe.sendall(struct.pack("<i", 0))  # a TVM server rejects this silently

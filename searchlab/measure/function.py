@@ -16,7 +16,7 @@ from ..target import Target
 from ..workload import Function, pickle_with_code
 from .contract import MeasurementsByProgram, Measurer, MeasureSettings
 from .messages import Call, Failed, Ran, SetUpFunction
-from .pool import JobBatch, WorkerPool
+from .pool import JobBatch, WorkerPool, measurement_of
 from .process import MeasuringWorker, WorkerDied, failure_of
 
 
@@ -95,24 +95,15 @@ class _CallRunner(JobBatch[int]):
         self.measurements: dict[int, Measurement] = {}
 
     def assign(self) -> Sequence[Any]:
-        while self.waiting and self.idle:
-            process, index = self.idle.pop(), self.waiting.popleft()
+        while self.queue and self.idle_processes:
+            process, index = self.idle_processes.pop(), self.queue.popleft()
             process.send(Call(self.configs[index], self.settings.repeat))
             self.mark_busy(process, index, self.settings.run_timeout)
         return ()
 
     def receive(self, process: MeasuringWorker, index: int) -> None:
-        match process.recv(Ran, Failed):
-            case Ran(seconds, _, run_seconds):
-                self.measurements[index] = Measurement(
-                    seconds, run_seconds=run_seconds, statistic=self.settings.statistic
-                )
-            case Failed() as failed:
-                self._fail(index, failed)
+        self.measurements[index] = measurement_of(process.recv(Ran, Failed), self.settings.statistic)
         self.mark_idle(process)
 
     def on_worker_died(self, index: int, death: WorkerDied, seconds: float) -> None:
-        self._fail(index, failure_of(death, "running", seconds))
-
-    def _fail(self, index: int, failed: Failed) -> None:
-        self.measurements[index] = Measurement((), failed.failure, failed.message, run_seconds=failed.seconds)
+        self.measurements[index] = measurement_of(failure_of(death, "running", seconds), self.settings.statistic)

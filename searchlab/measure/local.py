@@ -92,14 +92,16 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
     def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
         self.acquire_machine()
         code = {trial.measurement.program: self._code(trial.measurement.program) for trial in trials}
-        missing = [trial for trial in trials if code[trial.measurement.program] is None]
-        builds = self._builders.build(space, [trial.config for trial in missing])
+        trials_to_build = [trial for trial in trials if code[trial.measurement.program] is None]
+        builds = self._builders.build(space, [trial.config for trial in trials_to_build])
         for failed in builds.failures.values():
             raise CannotMeasure(failed.message)
-        if absent := {trial.measurement.program for trial in missing} - builds.built.keys():
+        if absent_programs := {trial.measurement.program for trial in trials_to_build} - builds.programs.keys():
             hashes = ", ".join(builds.hashes.values())
-            raise CannotMeasure(f"instead of {', '.join(sorted(absent))}, the config now yields the program {hashes}")
-        for program, built in builds.built.items():
+            raise CannotMeasure(
+                f"instead of {', '.join(sorted(absent_programs))}, the config now yields the program {hashes}"
+            )
+        for program, built in builds.programs.items():
             code[program] = built.code
             self._kept_code[program] = (0.0, built.code)  # it may be remeasured often
         message = messages.Remeasure([code[trial.measurement.program] or Code(()) for trial in trials], rounds)
@@ -124,16 +126,16 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         self._runners.prepare(self._setup(space), 1)
 
     def _run_programs(
-        self, space: Space, built: dict[str, Built], best: float
+        self, space: Space, programs: dict[str, Built], best: float
     ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
         def run(program: str, best: float) -> Measurement:
-            code = built[program].code
-            answer = self._ask(space, messages.RunProgram(code, best), self.settings.run_timeout, Ran)
+            built = programs[program]
+            answer = self._ask(space, messages.RunProgram(built.code, best), self.settings.run_timeout, Ran)
             if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat * (1 + self.settings.confirm):
                 self._runners.close()
                 answer = Failed("crash", "the running process sent more times than requested")
-            measurement = self._measurement(program, built[program], answer)
-            self._keep(measurement, code)
+            measurement = self._measurement(program, built, answer)
+            self._keep(measurement, built.code)
             return measurement
 
         return nullcontext(run)
@@ -174,12 +176,12 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
     def _receive_answer(self, runner: MeasuringWorker, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
         """Return the next answer, or Failed if none arrives. A runner that cannot run another program is killed."""
         limit = Deadline(timeout, runner)
-        usable = False
+        is_usable = False
         try:
             if not runner.answers_within(limit):
                 raise WorkerTimeout(f"took longer than {timeout:g} s")
             answer: AnswerT | Failed = runner.recv(expected, Failed)
-            usable = runner.usable and (
+            is_usable = runner.is_usable and (
                 not isinstance(answer, Failed) or can_continue_after(self.target.kind, answer.failure)
             )
             return answer
@@ -188,5 +190,5 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         except WorkerDied as death:
             return failure_of(death, "running", limit.used_seconds)
         finally:
-            if not usable:
+            if not is_usable:
                 self._runners.close()

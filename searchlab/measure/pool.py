@@ -18,7 +18,7 @@ from ..arrays import Floats
 from ..errors import SearchlabError, warn
 from ..machine.host import available_memory
 from ..machine.scratch import ScratchFolder
-from ..records import Measurement
+from ..records import Measurement, Statistic
 from ..space import Config, Space
 from ..target import Target, architecture
 from ..workload import pickle_with_code
@@ -56,7 +56,7 @@ class WorkerPool:
     def prepare(self, message: SetUp, count: int) -> list[MeasuringWorker]:
         """Return ``count`` processes that have been sent ``message``, whether or not they have finished setting up."""
         for process in list(self.processes):
-            if not (process.alive and (process.is_set_up or process.set_up_message == message)):
+            if not (process.is_alive and (process.is_set_up or process.set_up_message == message)):
                 self.discard(process)
         for process in self.processes[:count]:
             if process.set_up_message != message:
@@ -69,7 +69,7 @@ class WorkerPool:
         """Return ``count`` processes set up according to ``message``. Raises SearchlabError if one cannot be set up."""
         batch = JobBatch[None](self, message, count)
         batch.run()
-        return batch.idle
+        return batch.idle_processes
 
     def start_process(self, message: SetUp) -> MeasuringWorker:
         """Start a process and send it ``message``."""
@@ -105,18 +105,18 @@ class JobBatch(Generic[Job]):
     without jobs only sets up the processes.
 
     Attributes:
-        waiting: The jobs that have not yet been assigned to a process.
-        idle: The processes that can accept a job.
-        busy: The current task of each busy process.
+        queue: The jobs that have not yet been assigned to a process.
+        idle_processes: The processes that can accept a job.
+        assignments: The current task of each busy process.
     """
 
     def __init__(self, pool: WorkerPool, message: SetUp, count: int, jobs: Iterable[Job] = ()) -> None:
         processes = pool.prepare(message, count)
         self.pool = pool
         self.message = message
-        self.waiting = deque(jobs)
-        self.idle = [process for process in processes if process.is_set_up]
-        self.busy: dict[MeasuringWorker, Assignment[Job]] = {}
+        self.queue = deque(jobs)
+        self.idle_processes = [process for process in processes if process.is_set_up]
+        self.assignments: dict[MeasuringWorker, Assignment[Job]] = {}
         for process in processes:
             if not process.is_set_up:
                 self.mark_busy(process, None, START_SECONDS)
@@ -126,7 +126,7 @@ class JobBatch(Generic[Job]):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind:  # a late answer must not be mistaken for the answer to a later message
-            for process in [process for process in self.pool.processes if process not in self.idle]:
+            for process in [process for process in self.pool.processes if process not in self.idle_processes]:
                 self.pool.discard(process)
 
     def assign(self) -> Sequence[Any]:
@@ -144,17 +144,17 @@ class JobBatch(Generic[Job]):
     def run(self) -> None:
         """Run until all jobs are complete and no process is busy."""
         with self:
-            while self.waiting or self.busy:
+            while self.queue or self.assignments:
                 self.step()
 
     def step(self) -> list[Any]:
         """Assign jobs, wait for an answer for a short time, and return the objects that can be read."""
-        others = self.assign()
-        limits = [assignment.limit for assignment in self.busy.values()]
-        ready = wait_for_answers([*(process.channel for process in self.busy), *others], limits)
-        for process, assignment in list(self.busy.items()):
+        other_sources = self.assign()
+        limits = [assignment.limit for assignment in self.assignments.values()]
+        sources = wait_for_answers([*(process.channel for process in self.assignments), *other_sources], limits)
+        for process, assignment in list(self.assignments.items()):
             try:
-                if process.channel in ready:
+                if process.channel in sources:
                     self._receive(process, assignment)
                 elif assignment.limit.is_over and not process.channel.poll():  # still no answer
                     raise WorkerTimeout(f"took longer than {assignment.limit.seconds:g} s")
@@ -164,17 +164,17 @@ class JobBatch(Generic[Job]):
                 self._replace(process)
                 if assignment.job is not None:
                     self.on_worker_died(assignment.job, death, assignment.limit.used_seconds)
-        return ready
+        return sources
 
     def mark_busy(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
         """Mark ``process`` as busy, and give it ``limit`` seconds to send its next answer."""
-        self.busy[process] = Assignment(job, Deadline(limit, process))
+        self.assignments[process] = Assignment(job, Deadline(limit, process))
 
     def mark_idle(self, process: MeasuringWorker) -> None:
         """Make ``process`` idle, or replace it if a candidate has changed it."""
-        if process.usable:
-            del self.busy[process]
-            self.idle.append(process)
+        if process.is_usable:
+            del self.assignments[process]
+            self.idle_processes.append(process)
         else:
             self._replace(process)
 
@@ -190,7 +190,7 @@ class JobBatch(Generic[Job]):
 
     def _replace(self, process: MeasuringWorker) -> None:
         self.pool.discard(process)
-        self.busy.pop(process, None)
+        self.assignments.pop(process, None)
         self.mark_busy(self.pool.start_process(self.message), None, START_SECONDS)
 
 
@@ -200,12 +200,12 @@ class BuildResults:
 
     Attributes:
         hashes: The program hash of each config that could be scheduled.
-        built: The built programs, by hash.
+        programs: The built programs, by hash.
     """
 
     hashes: dict[int, str] = field(default_factory=dict)
     failures: dict[int, Measurement] = field(default_factory=dict)
-    built: dict[str, Built] = field(default_factory=dict)
+    programs: dict[str, Built] = field(default_factory=dict)
 
 
 class BuildPool(WorkerPool):
@@ -286,19 +286,19 @@ class _Building(JobBatch[int]):
         self.is_known = cache(is_known)
         self.builds = BuildResults()
         self.retries: set[int] = set()  # configs that are built in a new process after a first failure
-        self.isolated: set[int] = set()  # configs that were the first in their process
-        self.first: dict[str, int] = {}  # the index of the config for which each new program is compiled
-        self.copies: dict[str, list[int]] = {}  # the indices of the other configs with the program
+        self.first_in_process: set[int] = set()  # configs that were the first in their process
+        self.first_config: dict[str, int] = {}  # the index of the config for which each new program is compiled
+        self.other_configs: dict[str, list[int]] = {}  # the indices of the other configs with the program
 
     def assign(self) -> Sequence[Any]:
-        while self.waiting and self.idle:
-            process = self._process(self.waiting[0])
+        while self.queue and self.idle_processes:
+            process = self._process(self.queue[0])
             if process is None:
                 break
-            self.idle.remove(process)
-            index = self.waiting.popleft()
+            self.idle_processes.remove(process)
+            index = self.queue.popleft()
             if not process.is_used:
-                self.isolated.add(index)
+                self.first_in_process.add(index)
             process.send(messages.Build(self.configs[index]))
             self.mark_busy(process, index, self.timeout)
         return ()
@@ -306,12 +306,12 @@ class _Building(JobBatch[int]):
     def _process(self, index: int) -> MeasuringWorker | None:
         """Return an idle process that can build a config, or None if a new one must first be set up."""
         if index not in self.retries:
-            return self.idle[-1]
-        for process in self.idle:
+            return self.idle_processes[-1]
+        for process in self.idle_processes:
             if not process.is_used:
                 return process
-        if all(assignment.job is not None for assignment in self.busy.values()):
-            self._replace(self.idle.pop())
+        if all(assignment.job is not None for assignment in self.assignments.values()):
+            self._replace(self.idle_processes.pop())
         return None
 
     def receive(self, process: MeasuringWorker, index: int) -> None:
@@ -320,23 +320,23 @@ class _Building(JobBatch[int]):
             case messages.Scheduled(program):
                 hashes[index] = program
                 self.mark_busy(process, index, self.timeout)  # compiling has its own time limit
-                is_new = not self.is_known(program) and self.first.setdefault(program, index) == index
+                is_new = not self.is_known(program) and self.first_config.setdefault(program, index) == index
                 process.send(messages.Continue(compile=is_new))
                 return
             case messages.Skipped():
-                if (program := hashes[index]) in self.first:
-                    self.copies.setdefault(program, []).append(index)
+                if (program := hashes[index]) in self.first_config:
+                    self.other_configs.setdefault(program, []).append(index)
                 elif not self.is_known(program):  # compiling it has failed in the meantime
-                    self._wait(index)
+                    self._requeue(index)
             case Built() as built:
-                self.builds.built[hashes[index]] = built
+                self.builds.programs[hashes[index]] = built
             case Failed() as failed:
-                self._fail(index, failed, index in self.isolated, not process.changed)
+                self._fail(index, failed, index in self.first_in_process, not process.changed_state)
         self.mark_idle(process)
 
     def on_worker_died(self, index: int, death: WorkerDied, seconds: float) -> None:
         failed = failure_of(death, "building", seconds)
-        self._fail(index, failed, isinstance(death, WorkerTimeout) and index in self.isolated)
+        self._fail(index, failed, isinstance(death, WorkerTimeout) and index in self.first_in_process)
 
     def _fail(self, index: int, failed: Failed, is_certain: bool = False, is_program: bool = False) -> None:
         """Record a config's failure, or build the config once more unless only the config can be to blame (is_certain).
@@ -346,22 +346,22 @@ class _Building(JobBatch[int]):
         must_retry = failed.failure != "invalid" and not is_certain and index not in self.retries
         program = self.builds.hashes.get(index, "")
         if program and (must_retry or not is_program):
-            if self.first.get(program) == index:
-                del self.first[program]
-                for copy in self.copies.pop(program, []):
-                    self._wait(copy)
+            if self.first_config.get(program) == index:
+                del self.first_config[program]
+                for other in self.other_configs.pop(program, []):
+                    self._requeue(other)
             del self.builds.hashes[index]
             program = ""
         if must_retry:
             self.retries.add(index)
-            self.waiting.append(index)
+            self.queue.append(index)
         else:
             self.builds.failures[index] = Measurement((), failed.failure, failed.message, failed.seconds, 0.0, program)
 
-    def _wait(self, index: int) -> None:
+    def _requeue(self, index: int) -> None:
         """Schedule a config again, since compiling its program for another config has failed."""
         del self.builds.hashes[index]
-        self.waiting.append(index)
+        self.queue.append(index)
 
 
 class _Extraction(JobBatch[range]):
@@ -385,10 +385,10 @@ class _Extraction(JobBatch[range]):
         self.failures: list[tuple[int, str]] = []
 
     def assign(self) -> Sequence[Any]:
-        while self.waiting and self.idle:
-            process = self.idle.pop()
+        while self.queue and self.idle_processes:
+            process = self.idle_processes.pop()
             is_new = self.features not in process.imported_features
-            chunk = range(0) if is_new else self.waiting.popleft()
+            chunk = range(0) if is_new else self.queue.popleft()
             process.send(messages.Extract(self.features, [self.configs[i] for i in chunk]))
             self.mark_busy(process, chunk, START_SECONDS if is_new else self.timeout)
         return ()
@@ -397,8 +397,8 @@ class _Extraction(JobBatch[range]):
         answer = process.recv(messages.Extracted)
         if len(answer.rows) != len(chunk) or any(len(row) % 8 for row in answer.rows):
             raise WorkerDied("sent an invalid answer: its rows do not match the configs")
-        if not process.usable and len(chunk) > 1:  # a changed process may have affected the other rows
-            raise WorkerDied(f"was left with changed {process.changed}")
+        if not process.is_usable and len(chunk) > 1:  # a changed process may have affected the other rows
+            raise WorkerDied(f"was left with changed {process.changed_state}")
         process.imported_features.add(self.features)
         if chunk:  # the time for an empty chunk is spent on a new process's imports
             self.seconds += answer.seconds / self.process_count
@@ -411,7 +411,7 @@ class _Extraction(JobBatch[range]):
         if not chunk:
             raise SearchlabError(f"a feature-extraction process {death} while starting; check your TVM installation")
         if len(chunk) > 1:
-            self.waiting.extend(chunk[i : i + 1] for i in range(len(chunk)))
+            self.queue.extend(chunk[i : i + 1] for i in range(len(chunk)))
         else:
             self.failures.append((chunk[0], str(death)))
 
@@ -430,12 +430,12 @@ def check_size(workload: Workload) -> None:
                 f"indices with 32-bit integers; choose sizes with at most {MAX_ELEMENTS:,} elements"
             )
     inputs, results = arguments[: -workload.results], arguments[-workload.results :]
-    needed = 2 * sum(array.bytes for array in inputs) + 3 * sum(array.bytes for array in results)
-    if needed > (available := available_memory()):
+    required_bytes = 2 * sum(array.bytes for array in inputs) + 3 * sum(array.bytes for array in results)
+    if required_bytes > (available := available_memory()):
         raise SearchlabError(
-            f"{workload} needs at least {needed:,} bytes of memory for its arguments, their copies and the expected "
-            f"result, but this machine or this process's control group has {available:,}; choose smaller sizes, or "
-            f"measure on a larger machine"
+            f"{workload} needs at least {required_bytes:,} bytes of memory for its arguments, their copies and the "
+            f"expected result, but this machine or this process's control group has {available:,}; choose smaller "
+            f"sizes, or measure on a larger machine"
         )
 
 
@@ -497,9 +497,9 @@ class BuildingMeasurer(Measurer):
 
     @abstractmethod
     def _run_programs(
-        self, space: Space, built: dict[str, Built], best: float
+        self, space: Space, programs: dict[str, Built], best: float
     ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
-        """Return a context manager within which the ``built`` programs are run.
+        """Return a context manager within which the built ``programs`` are run.
 
         It yields a function that returns a program's measurement, given the program's hash and the lowest cost so far.
         """
@@ -511,14 +511,14 @@ class BuildingMeasurer(Measurer):
             space, configs, lambda program: self.settings.is_known(program, self.measurements, best)
         )
         self.measurements.update({failed.program: failed for failed in builds.failures.values() if failed.program})
-        with self._run_programs(space, builds.built, best) as run:
+        with self._run_programs(space, builds.programs, best) as run:
             for index in range(len(configs)):
                 program = builds.hashes.get(index, "")
                 if index in builds.failures:
                     measurement = builds.failures[index]
-                elif program in builds.built:
+                elif program in builds.programs:
                     self.measurements[program] = measurement = run(program, best)
-                    del builds.built[program]  # another config with this program reuses the measurement
+                    del builds.programs[program]  # another config with this program reuses the measurement
                 else:
                     measurement = replace(self.measurements[program], reused=True)
                 best = min(best, measurement.cost)
@@ -545,14 +545,18 @@ class BuildingMeasurer(Measurer):
         self, program: str, built: Built, answer: Ran | Failed, connect_seconds: float = 0.0
     ) -> Measurement:
         """Return the measurement of a program that has run or failed."""
-        if isinstance(answer, Failed):
-            measurement = Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
-        else:
-            measurement = Measurement(
-                answer.seconds,
-                run_seconds=answer.run_seconds,
-                pruned=answer.pruned,
-                statistic=self.settings.statistic,
-                check_seconds=answer.check_seconds,
-            )
+        measurement = measurement_of(answer, self.settings.statistic)
         return replace(measurement, build_seconds=built.seconds, program=program, connect_seconds=connect_seconds)
+
+
+def measurement_of(answer: Ran | Failed, statistic: Statistic) -> Measurement:
+    """Return the measurement of a program or function that has run or failed, without the time for building it."""
+    if isinstance(answer, Failed):
+        return Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
+    return Measurement(
+        answer.seconds,
+        run_seconds=answer.run_seconds,
+        pruned=answer.pruned,
+        statistic=statistic,
+        check_seconds=answer.check_seconds,
+    )

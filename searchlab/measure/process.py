@@ -93,7 +93,7 @@ class Channel:
         self._socket = socket.socket(fileno=file)
         self._max_length = max_length
         self._data = bytearray()  # the part of the next frame that has arrived, including its header
-        self._ended = False
+        self._is_closed = False
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -105,11 +105,11 @@ class Channel:
             OSError: If the other end is closed.
             TimeoutError: If the other end has not read the entire frame within the ``limit``.
         """
-        rest = memoryview(_HEADER.pack(len(frame)) + frame)
+        data = memoryview(_HEADER.pack(len(frame)) + frame)
         self._socket.settimeout(limit.slice if limit else None)
-        while rest:
+        while data:
             try:
-                rest = rest[self._socket.send(rest) :]
+                data = data[self._socket.send(data) :]
             except TimeoutError:
                 assert limit
                 limit.count(limit.slice)
@@ -119,18 +119,18 @@ class Channel:
     def poll(self, seconds: float | None = 0.0) -> bool:
         """Wait for up to ``seconds``, and return whether :meth:`recv` would then return or raise immediately."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        while missing := self._missing():
+        while missing_bytes := self._count_missing_bytes():
             if not wait([self._socket], None if deadline is None else max(0.0, deadline - time.monotonic())):
                 return False
             self._socket.settimeout(0)
             try:
-                data = self._socket.recv(min(_PIECE, missing))  # never reads into the next frame
+                data = self._socket.recv(min(_PIECE, missing_bytes))  # never reads into the next frame
             except BlockingIOError:
                 continue
             except OSError:  # reset by the other end
                 data = b""
             self._data += data
-            self._ended = not data
+            self._is_closed = not data
         return True
 
     def recv(self) -> bytes:
@@ -141,7 +141,7 @@ class Channel:
             ValueError: If the frame is longer than ``max_length``. No later frame can then be read.
         """
         self.poll(None)
-        if self._ended:
+        if self._is_closed:
             raise EOFError
         (length,) = _HEADER.unpack_from(self._data)
         if length > self._max_length:
@@ -152,9 +152,9 @@ class Channel:
     def close(self) -> None:
         self._socket.close()
 
-    def _missing(self) -> int:
+    def _count_missing_bytes(self) -> int:
         """Return the number of missing bytes in the header or frame, or 0 if :meth:`recv` can return or raise."""
-        if self._ended:
+        if self._is_closed:
             return 0
         if len(self._data) < _HEADER.size:
             return _HEADER.size - len(self._data)
@@ -179,9 +179,7 @@ class Deadline:
         self.slice = min(SLICE_SECONDS, seconds / 8)  # a suspension may use up one slice
         self.used_seconds = 0.0
         self._worker = worker
-        self._unchecked_seconds = (
-            0.0  # the time since the worker was last checked, which is included in ``used_seconds``
-        )
+        self._unchecked_seconds = 0.0  # the part of ``used_seconds`` since the worker was last checked
         self._stopped_seconds = 0.0
 
     @property
@@ -204,26 +202,23 @@ class Deadline:
             self._unchecked_seconds = 0.0
 
 
-def wait_for_answers(
-    sources: Sequence[Any], limits: Sequence[Deadline] = (), longest: float = SLICE_SECONDS
-) -> list[Any]:
+def wait_for_answers(sources: Sequence[Any], limits: Sequence[Deadline] = ()) -> list[Any]:
     """Wait for answers for a short time, and return the sources that have one. All waits for workers end here.
 
     Args:
         sources: Channels and other objects with a ``fileno()``. A channel has an answer once a complete frame has
             arrived or the other end is closed.
         limits: The time limits that count this wait.
-        longest: The maximum number of seconds to wait. If it is 0, return immediately.
     """
     # The operating system does not report data that a channel has already read.
     buffered = [source for source in sources if isinstance(source, Channel) and source.poll()]
-    seconds = 0.0 if buffered else min([longest, *(limit.seconds_left for limit in limits)])
+    seconds = 0.0 if buffered else min([SLICE_SECONDS, *(limit.seconds_left for limit in limits)])
     start = time.monotonic()
-    ready: list[Any] = wait(sources, seconds)
+    readable: list[Any] = wait(sources, seconds)
     elapsed = min(time.monotonic() - start, seconds)
     for limit in limits:
         limit.count(elapsed)
-    return [s for s in sources if s in buffered or (s in ready and not (isinstance(s, Channel) and not s.poll()))]
+    return [s for s in sources if s in buffered or (s in readable and not (isinstance(s, Channel) and not s.poll()))]
 
 
 # --- workers ------------------------------------------------------------------------------------------------------
@@ -283,7 +278,7 @@ class Worker(ABC):
         return self._process.pid
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return self._process.poll() is None
 
     @property
@@ -291,10 +286,10 @@ class Worker(ABC):
         """Whether a signal has stopped the worker, or a process that it has started and may be waiting for."""
         import psutil  # which reading settings does not need
 
-        stopped = psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP
+        stop_states = psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP
         with contextlib.suppress(psutil.Error):  # one of them has ended
             worker = psutil.Process(self.pid)
-            return any(process.status() in stopped for process in (worker, *worker.children()))
+            return any(process.status() in stop_states for process in (worker, *worker.children()))
         return False
 
     def answers_within(self, limit: Deadline) -> bool:
@@ -327,9 +322,9 @@ class Worker(ABC):
     def _describe_end(self) -> str:
         """Return how the worker ended. If it has only closed its connection, kill it first."""
         deadline = time.monotonic() + WORKER_END_SECONDS
-        while self.alive and time.monotonic() < deadline:
+        while self.is_alive and time.monotonic() < deadline:
             time.sleep(0.001)
-        if self.alive:
+        if self.is_alive:
             self.end()
             self._process.wait()
             return "closed its connection without ending; it was killed"
@@ -374,10 +369,10 @@ class MeasuringWorker(Worker):
         self.set_up_message: SetUp | None = None  # the last set-up message sent to it
         self.is_set_up = False  # whether it has completed this set-up
         self._was_set_up = False  # whether it has completed any set-up
-        self._started = False  # whether it has finished its imports
+        self._has_started = False  # whether it has finished its imports
         self.imported_features: set[str] = set()  # the features whose modules it has imported
         self.is_used = False  # whether it has been sent any candidate
-        self.changed = ""  # the parts of its state that a candidate has changed; if any, it runs no more candidates
+        self.changed_state = ""  # what a candidate has changed; if anything, it runs no more candidates
         self._sent = 0
 
     def send(self, message: Any) -> None:
@@ -404,13 +399,13 @@ class MeasuringWorker(Worker):
         if not isinstance(reply.answer, expected):
             self.end()
             raise WorkerDied(f"sent an unexpected answer: {type(reply.answer).__name__}")
-        self.changed = reply.changed
+        self.changed_state = reply.changed_state
         return reply.answer
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether the worker is alive, has not sent anything more, and has not been changed by a candidate."""
-        return not self.changed and not self.channel.poll() and self.alive
+        return not self.changed_state and not self.channel.poll() and self.is_alive
 
     def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> ForkedProcess:
         server = fork_server()
@@ -418,8 +413,8 @@ class MeasuringWorker(Worker):
             folder = os.getcwd()
         except FileNotFoundError:  # it has been removed
             folder = ""
-        changed = {name for name, _ in server.start_environment.items() ^ environment.items()}
-        changes = {name: environment.get(name) for name in changed}
+        names = {name for name, _ in server.start_environment.items() ^ environment.items()}
+        changes = {name: environment.get(name) for name in names}
         message = Fork(self._threads, self._memory_limit_mb, sys.path, folder, changes)
         return server.fork(message, [connection, stderr.fileno()])
 
@@ -441,7 +436,7 @@ class MeasuringWorker(Worker):
         """
         match self.recv(Started, Ready, Broken):
             case Started():  # the first message of a new worker
-                self._started = True
+                self._has_started = True
             case Ready():
                 self.is_set_up = self._was_set_up = True
             case Broken(text):
@@ -451,12 +446,12 @@ class MeasuringWorker(Worker):
         """Raise SearchlabError for a ``death`` during set-up, unless the worker has completed an earlier set-up."""
         if self._was_set_up:
             return
-        if self._started and isinstance(self.set_up_message, SetUpRunner):
+        if self._has_started and isinstance(self.set_up_message, SetUpRunner):
             raise SearchlabError(
                 f"the process that computes the reference result of {self.set_up_message} {death}; check the "
                 "workload's function"
             ) from None
-        if self._started and isinstance(self.set_up_message, SetUpFunction):
+        if self._has_started and isinstance(self.set_up_message, SetUpFunction):
             raise SearchlabError(f"the process that imports {self.set_up_message} {death}; check its module") from None
         raise SearchlabError(f"a measuring process {death} while starting; check your TVM installation") from None
 
@@ -534,7 +529,7 @@ class ForkServer:
             )
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether the server is alive and was started by this process rather than by a process that forked it."""
         return self._owner == os.getpid() and self._process.poll() is None
 
@@ -580,8 +575,8 @@ class ForkServer:
             self._request_number = number = self._request_number + 1
             socket.send_fds(self._control, [pickle.dumps((number, message))], files or [])
             while data := self._control.recv(MAX_MESSAGE_BYTES):
-                answered, answer = pickle.loads(data)
-                if answered == number:  # any other answer belongs to an interrupted call
+                answered_number, answer = pickle.loads(data)
+                if answered_number == number:  # any other answer belongs to an interrupted call
                     return answer
         raise ConnectionResetError
 
@@ -589,8 +584,8 @@ class ForkServer:
 def fork_server() -> ForkServer:
     """Return this process's fork server, starting one if necessary, without waiting for its imports."""
     global _server
-    with _starting:
-        if _server is None or not _server.usable:
+    with _server_lock:
+        if _server is None or not _server.is_usable:
             if _server is not None:
                 _server.close()
             _server = ForkServer()
@@ -598,5 +593,5 @@ def fork_server() -> ForkServer:
         return _server
 
 
-_starting = threading.Lock()
+_server_lock = threading.Lock()
 _server: ForkServer | None = None

@@ -17,7 +17,7 @@ from ..records import Failure, Measurement
 from ..space import Space
 from ..target import Target
 from .contract import MeasurementsByProgram, RunSettings
-from .fleet import Address, Tracker, greets_clients, reachable, registered_devices
+from .fleet import Address, Tracker, greets_clients, is_reachable, registered_devices
 from .messages import Built, DeviceLost, DeviceUnfit, Failed, InputsReceived, Ran, RunOn, SetUpRunner
 from .pool import BuildingMeasurer, JobBatch
 from .process import MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
@@ -84,7 +84,7 @@ class _Task:
 
     Attributes:
         lost_devices: The number of devices lost while running it.
-        hung: Whether a device has hung while running it, perhaps because of the program.
+        has_hung: Whether a device has hung while running it, perhaps because of the program.
         address: The device used in its latest run.
         connect_seconds: The seconds that connecting took in that run; None until it is connected.
     """
@@ -92,7 +92,7 @@ class _Task:
     program: str
     built: Built
     lost_devices: int = 0
-    hung: bool = False
+    has_hung: bool = False
     address: Address = ("", 0, "")
     connect_seconds: float | None = None
 
@@ -132,22 +132,22 @@ class RpcMeasurer(BuildingMeasurer):
 
     @contextlib.contextmanager
     def _run_programs(
-        self, space: Space, built: dict[str, Built], best: float
+        self, space: Space, programs: dict[str, Built], best: float
     ) -> Iterator[Callable[[str, float], Measurement]]:
-        with _Batch(self, [_Task(program, build) for program, build in built.items()], best) as batch:
+        with _Batch(self, [_Task(program, built) for program, built in programs.items()], best) as batch:
 
             def run(program: str, best: float) -> Measurement:
-                while program not in batch.done:
+                while program not in batch.measurements:
                     batch.step()
-                    self.measurements.update(batch.done)
-                return batch.done[program]
+                    self.measurements.update(batch.measurements)
+                return batch.measurements[program]
 
             yield run
 
 
 def _describe_devices(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
-    others = ", ".join(f"{key!r} ({len(addresses)})" for key, addresses in devices.items()) or "no devices"
-    return f"the tracker at {settings.tracker} has no device with the key {settings.key!r}; it has {others}"
+    keys = ", ".join(f"{key!r} ({len(addresses)})" for key, addresses in devices.items()) or "no devices"
+    return f"the tracker at {settings.tracker} has no device with the key {settings.key!r}; it has {keys}"
 
 
 class _Batch(JobBatch[_Task]):
@@ -158,10 +158,10 @@ class _Batch(JobBatch[_Task]):
         self.measurer = measurer
         self.settings = measurer.settings
         self.best = best
-        self.done: dict[str, Measurement] = {}  # by program hash
+        self.measurements: dict[str, Measurement] = {}  # by program hash
         self.tracker: Tracker | None = None
         self.request_count = 0
-        self.missing_since: float | None = None  # when the tracker or its last device vanished, by time.monotonic()
+        self.unavailable_since: float | None = None  # when the tracker or its last device vanished, by time.monotonic()
         self.last_check = time.monotonic()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -170,35 +170,35 @@ class _Batch(JobBatch[_Task]):
         super().__exit__(kind)
 
     def step(self) -> list[Any]:
-        ready = super().step()
-        if self.tracker in ready:
+        sources = super().step()
+        if self.tracker in sources:
             self._receive_device()
-        return ready
+        return sources
 
     def assign(self) -> list[Tracker]:
         """Request the devices that can be used now. Raises SearchlabError if none has been available for too long."""
-        needed = min(len(self.waiting), len(self.idle))
+        device_count = min(len(self.queue), len(self.idle_processes))
         now = time.monotonic()
-        is_running = any(assignment.job for assignment in self.busy.values())
-        absent = ""
+        is_running = any(assignment.job for assignment in self.assignments.values())
+        problem = ""
         try:
             if now - self.last_check > POLL_SECONDS and self.request_count and not is_running:
                 self.last_check = now
                 devices = registered_devices(self.settings.tracker)
                 if self.settings.key in devices:
-                    self.missing_since = None
+                    self.unavailable_since = None
                 else:
-                    absent = _describe_devices(self.settings, devices)
-            if needed and self.tracker is None:
+                    problem = _describe_devices(self.settings, devices)
+            if device_count and self.tracker is None:
                 self.tracker = Tracker(self.settings.tracker)
-            while self.tracker and self.request_count < needed:
+            while self.tracker and self.request_count < device_count:
                 self.tracker.request(self.settings.key)
                 self.request_count += 1
         except (OSError, SearchlabError) as error:
             self._handle_lost_tracker(error)
-        if absent:
-            self._fail_if_missing(
-                f"{absent}, and had none for {self.settings.device_timeout:g} s; start one with `searchlab fleet "
+        if problem:
+            self._fail_if_unavailable(
+                f"{problem}, and had none for {self.settings.device_timeout:g} s; start one with `searchlab fleet "
                 f"server` and run this again: all measurements are kept"
             )
         return [self.tracker] if self.tracker and self.request_count else []
@@ -210,9 +210,9 @@ class _Batch(JobBatch[_Task]):
         except (OSError, SearchlabError) as error:
             self._handle_lost_tracker(error)
             return
-        self.missing_since = None
+        self.unavailable_since = None
         self.request_count -= 1
-        task, process = self.waiting.popleft(), self.idle.pop()
+        task, process = self.queue.popleft(), self.idle_processes.pop()
         task.address, task.connect_seconds = address, None
         process.send(RunOn(address, task.built.code, self.best))
         self.mark_busy(process, task, self.settings.connect_timeout)
@@ -222,23 +222,23 @@ class _Batch(JobBatch[_Task]):
         if self.tracker:
             self.tracker.close()
         self.tracker, self.request_count = None, 0
-        self._fail_if_missing(
+        self._fail_if_unavailable(
             f"the tracker at {self.settings.tracker} has become unreachable ({error}); restart it and run this again: "
             f"all measurements are kept"
         )
         time.sleep(min(POLL_SECONDS, self.settings.device_timeout))
 
-    def _fail_if_missing(self, text: str) -> None:
+    def _fail_if_unavailable(self, text: str) -> None:
         now = time.monotonic()
-        if self.missing_since is None:
-            self.missing_since = now
-        if now - self.missing_since > self.settings.device_timeout:
+        if self.unavailable_since is None:
+            self.unavailable_since = now
+        if now - self.unavailable_since > self.settings.device_timeout:
             raise SearchlabError(text)
 
     def receive(self, process: MeasuringWorker, task: _Task) -> None:
         has_connected = task.connect_seconds is not None
         answer = process.recv(Failed, *((Ran,) if has_connected else (InputsReceived,)), DeviceLost, DeviceUnfit)
-        seconds = self.busy[process].limit.used_seconds
+        seconds = self.assignments[process].limit.used_seconds
         if isinstance(answer, InputsReceived):
             task.connect_seconds = seconds
             self.mark_busy(process, task, self.settings.run_timeout)
@@ -250,7 +250,7 @@ class _Batch(JobBatch[_Task]):
             case DeviceUnfit(text):
                 raise SearchlabError(f"{text}; register it under a different key, or choose a different target")
             case Ran() | Failed():
-                self._done(task, answer)
+                self._record(task, answer)
 
     def on_worker_died(self, task: _Task, death: WorkerDied, seconds: float) -> None:
         if isinstance(death, WorkerTimeout) and task.connect_seconds is None:
@@ -263,19 +263,19 @@ class _Batch(JobBatch[_Task]):
     def _handle_loss(self, task: _Task, text: str, seconds: float, failure: Failure = "crash") -> None:
         host, port, _ = task.address
         has_connected = task.connect_seconds is not None
-        is_suspect = failure == "run_timeout" and not task.hung and not greets_clients(host, port)
-        task.hung |= is_suspect
+        is_suspect = failure == "run_timeout" and not task.has_hung and not greets_clients(host, port)
+        task.has_hung |= is_suspect
         task.lost_devices += 1
-        if has_connected and not is_suspect and reachable(host, port):
+        if has_connected and not is_suspect and is_reachable(host, port):
             message = text if failure == "run_timeout" else f"it crashed its process on {host}:{port}: {text}"
         elif task.lost_devices <= self.settings.retries:
-            self.waiting.appendleft(task)
+            self.queue.appendleft(task)
             return
         else:
             message = f"given up after {task.lost_devices} devices were lost, the last one at {host}:{port}: {text}"
-        self._done(task, Failed(failure, message, seconds) if has_connected else Failed("run_error", message))
+        self._record(task, Failed(failure, message, seconds) if has_connected else Failed("run_error", message))
 
-    def _done(self, task: _Task, answer: Ran | Failed) -> None:
+    def _record(self, task: _Task, answer: Ran | Failed) -> None:
         measurement = self.measurer._measurement(task.program, task.built, answer, task.connect_seconds or 0.0)
         self.best = min(self.best, measurement.cost)
-        self.done[task.program] = measurement
+        self.measurements[task.program] = measurement

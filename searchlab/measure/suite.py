@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -35,13 +35,6 @@ SUITE_DIRECTORIES = (_HERE.parents[2] / "studies" / "suite", _HERE.parents[1] / 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.+-]*$", max_length=MAX_NAME)]
 
 
-class SuiteSpace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The space of a table in ``suite.toml``."""
-
-    name: str
-    options: dict[str, Any] = {}
-
-
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table in ``suite.toml``, stored in ``tables/NAME.parquet``.
 
@@ -53,7 +46,7 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     split: Split
     workload: str
-    space: SuiteSpace
+    space: Plugin
     threads: Jobs = 1
     file: str = ""
 
@@ -132,7 +125,7 @@ class SuiteTable:
     @property
     def plugin(self) -> Plugin:
         """The table's space. For an imported table, the options, which list all configs, are read from the header."""
-        return self.header.space if self.imported else Plugin(self.entry.space.name, self.entry.space.options)
+        return self.header.space if self.imported else self.entry.space
 
     def target(self) -> Target:
         """Return the target for which the table was measured. Raises SearchlabError if this TVM does not support it."""

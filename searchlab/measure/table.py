@@ -94,11 +94,11 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
 
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
         """Return the target recorded in the logs' headers. Raises SearchlabError if the logs have several targets."""
-        (first, header), *rest = self.headers(base).items()
-        for path, other in rest:
+        (path, header), *others = self.headers(base).items()
+        for other_path, other in others:
             if other.target != header.target:
                 raise SearchlabError(
-                    f"{first} and {path} were measured for different targets, {json.dumps(header.target)} and "
+                    f"{path} and {other_path} were measured for different targets, {json.dumps(header.target)} and "
                     f"{json.dumps(other.target)}; specify the target, or pass only logs for one target"
                 )
         return header.target
@@ -119,16 +119,16 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
             (path, header.space) for path, header in headers if (header.workload, header.space.name) == (workload, name)
         ]
         if not matches:
-            contained = sorted({header.workload for _, header in headers})
-            if workload not in contained:
-                raise UnsupportedWorkload(f"{self.path} contains {', '.join(contained)}, but not {workload}")
+            workloads = sorted({header.workload for _, header in headers})
+            if workload not in workloads:
+                raise UnsupportedWorkload(f"{self.path} contains {', '.join(workloads)}, but not {workload}")
             return None
-        (first, space), *rest = matches
-        for path, other in rest:
-            if other != space:
+        (path, space), *other_matches = matches
+        for other_path, other_space in other_matches:
+            if other_space != space:
                 raise SearchlabError(
-                    f"{first} and {path} contain {workload} in the {name} space with different options; choose one "
-                    "of them"
+                    f"{path} and {other_path} contain {workload} in the {name} space with different options; choose "
+                    "one of them"
                 )
         return space
 
@@ -212,9 +212,9 @@ class TableMeasurer(Measurer):
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         table = self._table(space)
         for config in configs:
-            measurement = table.measurement(config) or self._nearest(table, config)
+            measurement = table.measurement(config) or self._use_nearest(table, config)
             if self.settings.noise:
-                measurement = self._noisy(config, measurement, best)
+                measurement = self._resample(config, measurement, best)
             best = min(best, measurement.cost)
             yield measurement
 
@@ -223,18 +223,18 @@ class TableMeasurer(Measurer):
         if sum(map(len, self._rows.values())) > KEPT:
             self._rows.clear()
         rows_by_config = self._rows.setdefault((space.fingerprint, features), {})
-        new = [config for config in configs if config not in rows_by_config]
-        if self._pool is None and len(new) >= MIN_CONFIGS_FOR_PROCESSES and own_cores() > 1:
+        new_configs = [config for config in configs if config not in rows_by_config]
+        if self._pool is None and len(new_configs) >= MIN_CONFIGS_FOR_PROCESSES and own_cores() > 1:
             limits = RunSettings()
             self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
         rows: list[Floats] = []
         if self._pool is not None:
-            rows = self._pool.extract(space, features, new)
-        elif new:
+            rows = self._pool.extract(space, features, new_configs)
+        elif new_configs:
             own_features = make_features(features, space)
             assert isinstance(own_features, ScheduledFeatures)
-            rows = own_features.extract(new)
-        rows_by_config.update(zip(new, rows, strict=True))
+            rows = own_features.extract(new_configs)
+        rows_by_config.update(zip(new_configs, rows, strict=True))
         return [rows_by_config[config] for config in configs]
 
     def extract_seconds(self) -> float:
@@ -306,7 +306,8 @@ class TableMeasurer(Measurer):
                 f"does not record the hashes of its programs, so they are unverified"
             )
 
-    def _nearest(self, table: _Table, config: Config) -> Measurement:
+    def _use_nearest(self, table: _Table, config: Config) -> Measurement:
+        """Return the measurement of the nearest config. Raises SearchlabError if the settings refuse this."""
         if self.settings.missing == "refuse" or not len(table):
             raise SearchlabError(
                 f"the logs in {self.where} contain no measurement of {config.to_json()}; use a table that contains "
@@ -318,17 +319,18 @@ class TableMeasurer(Measurer):
                 f"{self.where} does not contain every config that the policy proposes; for missing configs, the "
                 f'measurement of the nearest config is used, and the trial is marked as "nearest" in the log'
             )
-        return replace(table.measurements[table.nearest.index(config)], nearest=True)
+        return replace(table.measurements[table.config_index.find_nearest(config)], nearest=True)
 
-    def _noisy(self, config: Config, measurement: Measurement, best: float) -> Measurement:
+    def _resample(self, config: Config, measurement: Measurement, best: float) -> Measurement:
+        """Return ``measurement`` with repeats drawn from its own, more of them if it is to be confirmed."""
         if len(measurement.seconds) < 2:
             return measurement
         rng = np.random.default_rng([self._seed, zlib.crc32(json.dumps(config.to_json()).encode())])
         count = len(measurement.seconds)
         sample = tuple(measurement.seconds[i] for i in rng.integers(count, size=count))
-        noisy = replace(measurement, seconds=sample)
-        if not (self.settings.confirm and noisy.cost < best < math.inf):
-            return noisy
+        resampled = replace(measurement, seconds=sample)
+        if not (self.settings.confirm and resampled.cost < best < math.inf):
+            return resampled
         sample += tuple(measurement.seconds[i] for i in rng.integers(count, size=count))
         timing = measurement.run_seconds - measurement.check_seconds
         return replace(measurement, seconds=sample, run_seconds=measurement.run_seconds + timing)
@@ -398,7 +400,7 @@ class _Table:
         return [self._measurement(text) for text in self._records]
 
     @cached_property
-    def nearest(self) -> ConfigIndex:
+    def config_index(self) -> ConfigIndex:
         return ConfigIndex(list(self._texts), self._space.knobs_of(self._texts))
 
 
@@ -422,7 +424,7 @@ class ConfigIndex:
         self._names = list(dict.fromkeys(name for config in configs for name in config))
         self._knobs = [_Knob([config.get(name) for config in configs], name in words) for name in self._names]
 
-    def index(self, config: Config) -> int:
+    def find_nearest(self, config: Config) -> int:
         """Return the index of the nearest config."""
         total = np.zeros(len(self._knobs[0].codes)) if self._knobs else np.zeros(1)
         for name, knob in zip(self._names, self._knobs, strict=True):

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, assert_never
 
@@ -44,6 +45,7 @@ from .process import Channel
 
 COLD_SECONDS = 0.01
 """The time below which executions are timed by TVM's evaluator, which warms up and has no overhead."""
+
 SINGLE_FACTOR = 4.0
 """How many times a program's readings a single execution may take, plus the allowances below."""
 
@@ -94,8 +96,8 @@ class Case(NamedTuple):
 class Cases(NamedTuple):
     """The case on which a program is checked before it is timed, and the case on which it is timed."""
 
-    first: Case
-    timed: Case
+    check: Case
+    timing: Case
 
 
 SEED_OFFSET = 1 << 20
@@ -116,15 +118,15 @@ def make_cases(workload: Workload, check: bool, seed: int = 0, error_factor: flo
     if not check:
         return Cases(*[Case(list(inputs.values()), None)] * 2)
     rtol, atol = (error_factor * part for part in workload.tolerance())
-    timed_case = make_case(inputs, rtol, atol)
+    timing_case = make_case(inputs, rtol, atol)
     exact = workload.exact_inputs(seed)
     if exact is None:
-        first = make_case(workload.inputs(seed + SEED_OFFSET), rtol, atol)
+        check_case = make_case(workload.inputs(seed + SEED_OFFSET), rtol, atol)
     elif error_factor == 1:
-        first = make_case(exact, 0.0, 0.5)  # every wrong result is off by at least 1
+        check_case = make_case(exact, 0.0, 0.5)  # every wrong result is off by at least 1
     else:
-        first = make_case(exact, rtol, max(0.5, atol))
-    return Cases(first, timed_case)
+        check_case = make_case(exact, rtol, max(0.5, atol))
+    return Cases(check_case, timing_case)
 
 
 def wrong_values(expected: Array) -> Array:
@@ -136,8 +138,8 @@ def wrong_values(expected: Array) -> Array:
         return np.where(values == expected, np.invert(expected), values)
     size = np.nan_to_num(np.abs(expected.astype(np.float64)), nan=1.0, posinf=1.0)
     close = ~(np.abs(values.astype(np.float64) - expected.astype(np.float64)) > 0.1 * size)
-    other = np.where(np.signbit(expected), 1 + size, -1 - size).astype(expected.dtype)
-    return np.where(close, other, values).astype(expected.dtype)
+    distant_values = np.where(np.signbit(expected), 1 + size, -1 - size).astype(expected.dtype)
+    return np.where(close, distant_values, values).astype(expected.dtype)
 
 
 def flush_options(device: tvm.runtime.Device) -> dict[str, Any]:
@@ -179,12 +181,12 @@ class Runner:
         self.names = [argument.name for argument in workload.arguments]
         self.inputs = {id(case): [tvm.runtime.tensor(value, device) for value in case.inputs] for case in self.cases}
         # The current program's packed inputs, each with its name and a copy of its original content:
-        self.packed: list[tuple[str, tvm.runtime.Tensor, Array]] = []
+        self.packed_inputs: list[tuple[str, tvm.runtime.Tensor, Array]] = []
         # Results are first filled with NaN or an impossible number, to reveal elements that a program does not write.
         self.unwritten = [array.unwritten() for array in results]
         self.results = [tvm.runtime.tensor(value, device) for value in self.unwritten]
         # Before a program is timed, they are filled with values that it cannot recognise as such.
-        self.wrong_values = [wrong_values(value) for value in self.cases.timed.expected or ()]
+        self.wrong_values = [wrong_values(value) for value in self.cases.timing.expected or ()]
         self.spare_results = [tvm.runtime.tensor(value, device) for value in self.unwritten]
         self.flush = flush_options(device) if settings.cache == "cold" else None
         # The most that a single execution takes besides its computation: a call, and waiting for the device.
@@ -193,7 +195,7 @@ class Runner:
             self.overhead += DEVICE_SECONDS + 4 * min(self._seconds(device.sync) for _ in range(3))
         start_tvm_threads()  # so that the time for starting them is not charged to the first program
         # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
-        self.loaded: list[tvm.runtime.Module] = []
+        self.modules: list[tvm.runtime.Module] = []
 
     def run(self, program: LoadableProgram, best: float = math.inf) -> Ran | Failed:
         """Pack the arguments that a program takes packed, check the program's result, and time the program.
@@ -218,16 +220,16 @@ class Runner:
     def _run(self, program: LoadableProgram, best: float) -> Ran | Failed:
         start = time.perf_counter()
         slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
-        (module,) = self.loaded = [program.load()]
-        self.packed = []
-        inputs = self._prepare_arguments(module, program.packed, self.cases.timed)
+        (module,) = self.modules = [program.load()]
+        self.packed_inputs = []
+        inputs = self._prepare_arguments(module, program.packed, self.cases.timing)
         cold = 0.0
-        if self.cases.first.expected is not None:
-            arguments = self._prepare_arguments(module, program.packed, self.cases.first)
+        if self.cases.check.expected is not None:
+            arguments = self._prepare_arguments(module, program.packed, self.cases.check)
             self._fill(self.results, self.unwritten)
             elapsed = self._execute(module, arguments, self.results)
             cold = elapsed if self.local else 0.0
-            if wrong := self._wrong_result(self.results, self.cases.first):
+            if wrong := self._wrong_result(self.results, self.cases.check):
                 return Failed("wrong_answer", wrong)
         self._fill(self.results, self.wrong_values)
         check_seconds = time.perf_counter() - start
@@ -236,11 +238,11 @@ class Runner:
             seconds += self.time(module, inputs, len(seconds))
         if not all(map(self._is_plausible, seconds)):  # for example, because this machine was suspended
             seconds = self.time(module, inputs, len(seconds))
-        for format_duration in seconds:
-            if not self._is_plausible(format_duration):
-                return Failed("run_error", self._describe_implausible(format_duration))
-        if self.cases.timed.expected is not None:
-            wrong = self._wrong_result(self.results, self.cases.timed)
+        for reading in seconds:
+            if not self._is_plausible(reading):
+                return Failed("run_error", self._describe_implausible(reading))
+        if self.cases.timing.expected is not None:
+            wrong = self._wrong_result(self.results, self.cases.timing)
             if not wrong and not pruned:
                 wrong = self._check_computes(module, inputs, min(seconds))
             if wrong:
@@ -281,21 +283,20 @@ class Runner:
         Results are checked after the first round.
         """
         try:
-            modules = self.loaded = [program.load() for program in programs]
-            self.packed = []
+            self.modules = [program.load() for program in programs]
+            self.packed_inputs = []
             inputs = [
-                self._prepare_arguments(module, program.packed, self.cases.timed)
-                for module, program in zip(modules, programs, strict=True)
+                self._prepare_arguments(module, program.packed, self.cases.timing)
+                for module, program in zip(self.modules, programs, strict=True)
             ]
-            readings: list[list[float]] = [[] for _ in modules]
-            for first in range(rounds):
-                for i in range(len(modules)):
-                    index = (first + i) % len(modules)
-                    if first == 0:
+            readings: list[list[float]] = [[] for _ in self.modules]
+            for number in range(rounds):
+                for i in range(len(self.modules)):
+                    index = (number + i) % len(self.modules)
+                    if number == 0:
                         self._fill(self.results, self.wrong_values)
-                    readings[index] += self.time(modules[index], inputs[index], 1)
-                    wrong = "" if first else self._wrong_result(self.results, self.cases.timed)
-                    if wrong:
+                    readings[index] += self.time(self.modules[index], inputs[index], 1)
+                    if number == 0 and (wrong := self._wrong_result(self.results, self.cases.timing)):
                         return Failed("wrong_answer", wrong)
         except Exception as error:
             return Failed("run_error", error_text(error))
@@ -335,7 +336,7 @@ class Runner:
         tensors = packed_inputs(module, packed, dict(zip(self.names, self.inputs[id(case)], strict=False)))
         if self._guards_inputs:
             arrays = [(f"{name}, packed", array) for name in tensors.keys() & packed for array in tensors[name]]
-            self.packed += [(name, array, array.numpy()) for name, array in arrays]
+            self.packed_inputs += [(name, array, array.numpy()) for name, array in arrays]
         return [array for arrays in tensors.values() for array in arrays]
 
     def _check_computes(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], reading: float) -> str:
@@ -345,31 +346,30 @@ class Runner:
         To be sure that there is no result yet, another array, filled with wrong values, receives it. The program is
         executed repeatedly only while it is too slow. ``reading`` is its fastest reading, in seconds.
         """
-        seconds, total = math.inf, 0.0
+        fastest, total = math.inf, 0.0
         for count in range(MAX_SINGLE_EXECUTIONS):
             if count >= 3 and total > SINGLE_TOTAL:
                 break
             if reading < WARM_SECONDS:
                 self._execute(module, inputs, self.results)
             self._fill(self.spare_results, self.wrong_values)
-            single = self._execute(module, inputs, self.spare_results)
-            seconds, total = min(seconds, single), total + single
-            if wrong := self._wrong_result(self.spare_results, self.cases.timed):
+            seconds = self._execute(module, inputs, self.spare_results)
+            fastest, total = min(fastest, seconds), total + seconds
+            if wrong := self._wrong_result(self.spare_results, self.cases.timing):
                 return wrong
-            if seconds <= SINGLE_FACTOR * reading + self.overhead:
+            if fastest <= SINGLE_FACTOR * reading + self.overhead:
                 return ""
         # Other processes may delay every call, for example by using the GPU in turn. If so, they also delay executions
         # that find their result.
-        written = [result.numpy() for result in self.spare_results]
-        singles = []
+        results = [result.numpy() for result in self.spare_results]
+        reading = math.inf
         for _ in range(3):
-            self._fill(self.spare_results, written)
-            singles.append(self._execute(module, inputs, self.spare_results))
-        reading = min(singles)
-        if seconds <= SINGLE_FACTOR * reading + self.overhead:
+            self._fill(self.spare_results, results)
+            reading = min(reading, self._execute(module, inputs, self.spare_results))
+        if fastest <= SINGLE_FACTOR * reading + self.overhead:
             return ""
         return (
-            f"it took at least {seconds:.3g} s, but only {reading:.3g} s when the result was already there: it does "
+            f"it took at least {fastest:.3g} s, but only {reading:.3g} s when the result was already there: it does "
             "not compute in every execution"
         )
 
@@ -401,15 +401,13 @@ class Runner:
         """
         if not self._guards_inputs:
             return None
-        inputs = [
-            each for case in self.cases for each in zip(self.names, self.inputs[id(case)], case.inputs, strict=False)
-        ]
-        overwritten = ""
-        for name, tensor, original in (*inputs, *self.packed):
+        inputs = chain(*(zip(self.names, self.inputs[id(case)], case.inputs, strict=False) for case in self.cases))
+        names = []  # of the inputs that the program has overwritten
+        for name, tensor, original in (*inputs, *self.packed_inputs):
             if not np.array_equal(tensor.numpy().view(np.uint8), original.view(np.uint8)):
                 tensor.copyfrom(original)
-                overwritten = overwritten or name
-        return Failed("wrong_answer", f"the program writes to its input {overwritten}") if overwritten else None
+                names.append(name)
+        return Failed("wrong_answer", f"the program writes to its input {names[0]}") if names else None
 
     @property
     def _on_cpu(self) -> bool:
@@ -417,7 +415,7 @@ class Runner:
 
     @property
     def _guards_inputs(self) -> bool:
-        return self.cases.first.expected is not None and self._on_cpu
+        return self.cases.check.expected is not None and self._on_cpu
 
     def _wrong_result(self, results: Sequence[tvm.runtime.Tensor], case: Case) -> str:
         """Return a description of what is wrong with the results for ``case``, or "" if they are right or unknown."""
@@ -549,12 +547,12 @@ class Workbench:
             self.send(self.answer(message))
         else:
             limit_memory(self.memory_limit_mb)
-            watch = StateComparison()
+            comparison = StateComparison()
             answer = self.answer(message)
-            self.send(answer, watch.describe_changes())
+            self.send(answer, comparison.describe_changes())
 
-    def send(self, answer: Answer, changed: str = "") -> None:
-        self.channel.send(msgspec.msgpack.encode(Reply(self.received_messages, answer, changed)))
+    def send(self, answer: Answer, changed_state: str = "") -> None:
+        self.channel.send(msgspec.msgpack.encode(Reply(self.received_messages, answer, changed_state)))
 
     def recv(self) -> Any:
         """Return the next message. Raises EOFError if the other end is closed."""

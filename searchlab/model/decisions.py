@@ -86,13 +86,13 @@ class DecisionLog:
 
     def add(self, decision: Decision) -> None:
         """Append a decision, or compare it with one that is already logged. Raises SearchlabError if they differ."""
-        logged, number = self._journal.entries, len(self.decisions)
-        if number >= len(logged):
+        entries, number = self._journal.entries, len(self.decisions)
+        if number >= len(entries):
             self._journal.append(decision)
         else:
-            original = logged[number]
+            original = entries[number]
             larger = decision.trials > original.trials  # a smaller round means that the budget is smaller than before
-            if original.task != decision.task or (larger and number + 1 < len(logged)):
+            if original.task != decision.task or (larger and number + 1 < len(entries)):
                 raise SearchlabError(
                     f"{self.path} cannot be resumed: in round {number}, {original.trials} trials went to "
                     f"{original.task}, but now {decision.trials} go to {decision.task}; the logs, the scheduler or its "

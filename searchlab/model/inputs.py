@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,8 +60,7 @@ def inputs_of(function: Any) -> list[Input]:
                 f"the model's input {name} has the symbolic dimension {symbols[0]}; choose a size, for example with "
                 f"--shape {symbols[0]}=1 (in Python, with relax.transform.BindSymbolicVars)"
             )
-        dtype = str(parameter.ty.dtype.dtype if hasattr(parameter.ty.dtype, "dtype") else parameter.ty.dtype)
-        inputs.append(Input(name, tuple(int(extent) for extent in shape), dtype))
+        inputs.append(Input(name, tuple(int(extent) for extent in shape), str(_dtype_of(parameter))))
     return inputs
 
 
@@ -75,8 +75,8 @@ def random_inputs(inputs: Sequence[Input], rng: np.random.Generator) -> Iterator
         if "float" not in dtype:
             yield rng.integers(0, 2, sizes).astype(dtype)
             continue
-        summed = max(1, int(np.prod(sizes[1:], dtype=int))) if len(sizes) > 1 else 1
-        yield (rng.standard_normal(sizes) / np.sqrt(summed)).astype(dtype)
+        terms = max(1, int(np.prod(sizes[1:], dtype=int))) if len(sizes) > 1 else 1
+        yield (rng.standard_normal(sizes) / np.sqrt(terms)).astype(dtype)
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
@@ -151,14 +151,14 @@ def bind_weights(module: tvm.IRModule, path: Path) -> tvm.IRModule:
     return relax.transform.BindParams(entry, arrays)(module)
 
 
-def describe_weights(lowered: tvm.IRModule) -> str:
+def describe_weights(module: tvm.IRModule) -> str:
     """Return what a lowered model computes from its weights in every run, or "" if none of them is a parameter.
 
     Parameters count as weights if they follow the inputs that the attribute ``num_input`` of the function counts.
     """
     from tvm import relax
 
-    function = lowered[entry_of(lowered)]
+    function = module[entry_of(module)]
     if not function.attrs or "num_input" not in function.attrs:
         return ""
     weights = list(function.params)[int(function.attrs["num_input"]) :]
@@ -186,14 +186,24 @@ def describe_weights(lowered: tvm.IRModule) -> str:
     )
 
 
-def _bytes_of(variable: Any) -> int:
+def elements_of(variable: Any) -> int:
+    """Return the number of elements of a tensor variable; 0 if it is no tensor of a fixed shape."""
     from tvm.tirx import IntImm
 
     shape = getattr(variable.ty, "shape", None)
     if shape is None or not all(isinstance(extent, IntImm) for extent in shape):
         return 0
-    dtype = variable.ty.dtype.dtype if hasattr(variable.ty.dtype, "dtype") else variable.ty.dtype
-    return int(np.prod([int(extent) for extent in shape], dtype=int)) * int(dtype.itemsize)
+    return math.prod(int(extent) for extent in shape)
+
+
+def _bytes_of(variable: Any) -> int:
+    elements = elements_of(variable)
+    return elements * int(_dtype_of(variable).itemsize) if elements else 0
+
+
+def _dtype_of(variable: Any) -> Any:
+    """Return the dtype of a tensor variable, which has a type of its own in TensorIR."""
+    return getattr(variable.ty.dtype, "dtype", variable.ty.dtype)
 
 
 def _megabytes(size: int) -> str:

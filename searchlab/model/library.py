@@ -58,9 +58,9 @@ def with_signature(module: tvm.IRModule, target: Target) -> tvm.IRModule:
     entry = entry_of(module)
     signature = Signature(entry, tuple(inputs_of(module[entry])), target.to_json())
     text = tvm.ir.StringImm(msgspec.json.encode(signature).decode())
-    signed = module.clone()
-    signed[SIGNATURE] = relax.Function([], text).with_attr("global_symbol", SIGNATURE)
-    return signed
+    signed_module = module.clone()
+    signed_module[SIGNATURE] = relax.Function([], text).with_attr("global_symbol", SIGNATURE)
+    return signed_module
 
 
 def link_library(executable: Any, library: Path) -> None:

@@ -35,8 +35,8 @@ def recognise(function: Any, name: str = "") -> Workload | None:
     parts = _split_reduction(function)
     if parts is None:
         return None
-    operands, padded, result, rest = parts
-    shapes = [tuple(int(extent) for extent in buffer.ty.shape) for buffer in (*operands, result, padded)]
+    operands, padded_operand, result, rest = parts
+    shapes = [tuple(int(extent) for extent in buffer.ty.shape) for buffer in (*operands, result, padded_operand)]
     dtypes = {str(operand.ty.dtype.dtype) for operand in operands}
     if len(dtypes) != 1 or not all(shapes):
         return None
@@ -78,7 +78,7 @@ def _split_reduction(function: Any) -> tuple[list[Any], Any, Any, list[Any]] | N
 
 def _products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterator[ProductWithEpilogue]:
     """Yield the products without epilogues whose operands, sums and padded first operand have these shapes."""
-    first, second, out, padded = shapes
+    first, second, out, padded_shape = shapes
     (*batch, m, k), n = first if len(first) > 1 else (1, *first), out[-1]
     for nt in (False, True):
         with suppress(SearchlabError):  # the dtype is not supported
@@ -87,7 +87,7 @@ def _products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterator[Product
             if len(second) > 2 and second == ((*batch, n, k) if nt else (*batch, k, n)):
                 yield BatchMatmul(dtype, b=math.prod(batch), m=m, n=n, k=k, nt=nt)
     if len(first) == len(second) == len(out) == 4:
-        yield from convolutions_between(first, second, out, dtype, padded)
+        yield from convolutions_between(first, second, out, dtype, padded_shape)
 
 
 def _with_epilogue(

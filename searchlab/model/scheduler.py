@@ -112,17 +112,17 @@ class Scheduler(ChecksOptions, ABC):
 
         Tasks without a working program are ignored. If there are no others, the one with the fewest rounds is returned.
         """
-        scored = [
+        candidates = [
             (task, score)
             for task, score in zip(open_tasks, scores, strict=True)
             if math.isfinite(self.histories[task][-1])
         ]
-        if not scored:
+        if not candidates:
             return min(open_tasks, key=lambda task: len(self.histories[task]))
-        values = [score for _, score in scored]
+        values = [score for _, score in candidates]
         if max(values) == min(values):
-            return scored[int(self.rng().integers(len(scored)))][0]
-        return scored[int(np.argmax(values))][0]
+            return candidates[int(self.rng().integers(len(candidates)))][0]
+        return candidates[int(np.argmax(values))][0]
 
 
 SCHEDULERS = PluginKind("scheduler", "searchlab.schedulers", Scheduler, positional=1)  # type: ignore[type-abstract]

@@ -57,10 +57,14 @@ class Gradient(Scheduler):
         return self.highest(open_tasks, [self.expected_gain(task) for task in open_tasks])
 
     def expected_gain(self, task: int) -> float:
-        h, w = self.histories[task], self.window
-        n, best = len(h), h[-1]
-        backward = (h[n - 1 - w] - best) / w if n >= 1 + w else 0.0
-        return self.tasks[task].weight * (self.alpha * backward + (1 - self.alpha) * best / n)
+        history = self.histories[task]
+        gain = self.alpha * mean_gain(history, self.window) + (1 - self.alpha) * history[-1] / len(history)
+        return self.tasks[task].weight * gain
+
+
+def mean_gain(history: Sequence[float], window: int) -> float:
+    """Return the mean decrease of a task's cost per round over the last ``window`` rounds; 0 if there were fewer."""
+    return (history[-1 - window] - history[-1]) / window if len(history) > window else 0.0
 
 
 SIMILAR = 1.618
@@ -143,20 +147,18 @@ class Ansor(Scheduler):
 
     def _expected_decrease(self, task: int) -> float:
         """Return the expected decrease of a task's cost in its next round: the negated bracket in Ansor's equation."""
-        h, w = self.histories[task], self.window
-        n, best = len(h), h[-1]
-        backward = (h[n - 1 - w] - best) / w if n - 1 - w >= 0 else 0.0
-        expected = best - best / n
-        others = self._similar(task)
-        if others:
-            expected = min(expected, self.beta * self.tasks[task].flops / max(map(self._speed, [task, *others])))
-        return self.alpha * backward + (1 - self.alpha) * (best - expected)
+        history = self.histories[task]
+        best = history[-1]
+        expected = best - best / len(history)
+        if similar_tasks := self._similar(task):
+            speed = max(map(self._speed, [task, *similar_tasks]))
+            expected = min(expected, self.beta * self.tasks[task].flops / speed)
+        return self.alpha * mean_gain(history, self.window) + (1 - self.alpha) * (best - expected)
 
     def _similar(self, task: int) -> list[int]:
+        """Return the other tasks in a task's group."""
         group = self._groups[task]
-        if not group:
-            return []
-        return [other for other, other_group in enumerate(self._groups) if other_group == group and other != task]
+        return [number for number, label in enumerate(self._groups) if group and label == group and number != task]
 
     def _speed(self, task: int) -> float:
         """Return a task's throughput in FLOP/s."""
@@ -164,9 +166,10 @@ class Ansor(Scheduler):
         return self.tasks[task].flops / history[-1] if history else 0.0
 
     def _leave_group(self, task: int) -> None:
-        if others := self._similar(task):
-            slow = self._speed(task) < max(map(self._speed, others)) / self.beta
-            if slow and len(self.histories[task]) > 5 + max(len(self.histories[other]) for other in others):
+        if similar_tasks := self._similar(task):
+            is_slow = self._speed(task) < max(map(self._speed, similar_tasks)) / self.beta
+            most_rounds = max(len(self.histories[number]) for number in similar_tasks)
+            if is_slow and len(self.histories[task]) > 5 + most_rounds:
                 self._groups[task] = None
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ from ..plugins import convert_foreign_errors, execute_file, load_attribute, rais
 from ..space import SPACES
 from ..target import Target
 from ..workload import Workload, from_primfunc, operations_of
+from .inputs import elements_of
 from .recognise import recognise
 from .scheduler import ScheduledTask
 from .vector_math import with_vector_math
@@ -146,8 +145,8 @@ def _strip_attributes(function: Any) -> Any:
     return function
 
 
-def _called_functions(module: tvm.IRModule) -> Iterator[str]:
-    """Yield the name of the TIR function in each ``call_tir`` in the module's Relax functions."""
+def _called_functions(module: tvm.IRModule) -> list[str]:
+    """Return the name of the TIR function in each ``call_tir`` in the module's Relax functions."""
     import tvm
     from tvm import relax
 
@@ -164,14 +163,14 @@ def _called_functions(module: tvm.IRModule) -> Iterator[str]:
     for function in module.functions.values():
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function.body, visit)
-    yield from names
+    return names
 
 
 def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
     if function.attrs and function.attrs.get("tirx.is_scheduled", False):
         return Task(names, occurs, None, 0, "it is already scheduled")
     flops = operations_of(function)
-    if not flops and _elements(function) < MIN_ELEMENTS:
+    if not flops and (not len(function.params) or elements_of(function.params[-1]) < MIN_ELEMENTS):
         return Task(names, occurs, None, 0, f"it only moves fewer than {MIN_ELEMENTS:,} numbers")
     try:
         if (product := recognise(function, names[0])) is not None:
@@ -183,14 +182,6 @@ def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
 
 MIN_ELEMENTS = 1 << 14
 """A function that only moves fewer numbers than this, such as a reshaped bias, is not worth a trial."""
-
-
-def _elements(function: Any) -> int:
-    """Return the number of elements of the function's last argument, its result; 0 if the shape is not fixed."""
-    from tvm.tirx import IntImm
-
-    shape = getattr(function.params[-1].ty, "shape", ()) if len(function.params) else ()
-    return math.prod(int(extent) for extent in shape) if all(isinstance(extent, IntImm) for extent in shape) else 0
 
 
 # --- reading a model ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ..apply.verify import Untuned
 from ..console import milliseconds, speed
 from ..errors import SearchlabError, UnsupportedWorkload, warn
 from ..files import file_name
-from ..log.plan import UNLIMITED, Budget
+from ..log.budget import UNLIMITED, Budget
 from ..log.result import Result
 from ..log.writer import OtherRun
 from ..machine.lock import machine_alone
@@ -27,11 +27,13 @@ from ..measure.pool import can_flush
 from ..measure.settings import Settings, settings_for
 from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
-from ..run.execute import MeasurerCache, warn_of_a_busy_machine
+from ..run.execute import warn_of_a_busy_machine
 from ..run.loop import RunLoop
+from ..run.measurers import MeasurerCache
 from ..run.open import open_runs
-from ..run.plan import SPACES_TRIED, OnChargedTrial, Run, SpaceChoice, Strategy, plan_run
+from ..run.plan import SPACES_TRIED, OnChargedTrial, Run, plan_run
 from ..run.progress import RunProgress, open_progress
+from ..run.strategy import SpaceChoice, Strategy
 from ..run.warm_start import EarlierRuns, Source
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_models
@@ -91,10 +93,10 @@ class TunedModel:
         """
         import pandas as pd
 
-        ended = {decision.task for decision in self.decisions if not decision.trials}
+        finished_tasks = {decision.task for decision in self.decisions if not decision.trials}
         seconds = [min(self.untuned[task.name], _best_seconds(self.results[task.name])) for task in self.tasks]
         totals = [task.occurs * cost for task, cost in zip(self.tasks, seconds, strict=True)]
-        model = sum(total for total in totals if math.isfinite(total))
+        model_seconds = sum(total for total in totals if math.isfinite(total))
         rows = [
             {
                 "task": task.name,
@@ -104,9 +106,9 @@ class TunedModel:
                 "seconds": cost,
                 "untuned_seconds": self.untuned[task.name],
                 "total_seconds": total,
-                "share": total / model if math.isfinite(total) else math.nan,
+                "share": total / model_seconds if math.isfinite(total) else math.nan,
                 "trials": len(self.results[task.name].trials),
-                "ended": task.name in ended,
+                "ended": task.name in finished_tasks,
             }
             for task, cost, total in zip(self.tasks, seconds, totals, strict=True)
         ]
@@ -191,11 +193,8 @@ def tune_model(
     plugin, scheduler_class = SCHEDULERS.resolve(scheduler)
     SCHEDULERS.check_class(plugin.name, scheduler_class)
     SCHEDULERS.check_options(plugin.name, scheduler_class, plugin.options)
-    settings = settings_for(None, measure)
-    resolved = resolve_target(settings.default_target() if target is None else target)
-    if measure is None:
-        settings = default_settings(resolved)
-    use_threads_of(resolved)  # before TVM starts its threads to fold constants
+    settings, resolved_target = _settings_and_target(measure, target)
+    use_threads_of(resolved_target)  # before TVM starts its threads to fold constants
     module = to_module(mod, "tune_model")
     untuned = lower(module)
     if compile:
@@ -204,7 +203,7 @@ def tune_model(
     with _naming_the_directory():
         tasks, runs, left_out = plan_tasks(
             tasks_of(untuned),
-            resolved,
+            resolved_target,
             Strategy.from_specs(policy, cost_model, features),
             spaces,
             settings,
@@ -214,14 +213,7 @@ def tune_model(
             folder=Path(out) / LOGS,
             warm_start=[warm_start] if isinstance(warm_start, str | Path | Result) else warm_start,
         )
-    if not runs:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:4])
-        raise SearchlabError(f"no task of the model can be tuned ({reasons or 'it has none'})")
-    if trials < batch * len(runs):
-        raise SearchlabError(
-            f"{trials} trials are too few for {len(runs)} tasks, each of which first gets a batch of {batch}; "
-            f"request at least {batch * len(runs)}, or reduce the batch size"
-        )
+    _check_trials(trials, batch, len(runs), left_out)
     warn_of_a_busy_machine(runs)
     model_scheduler = make_scheduler(plugin, [task.scheduled() for task in tasks], seed)
     header = DecisionsHeader(
@@ -234,12 +226,34 @@ def tune_model(
     faster = [
         result for result, cost in zip(results.values(), untuned_costs, strict=True) if _best_seconds(result) < cost
     ]
-    tuned_module = apply_history_best(untuned, faster, resolved) if faster else untuned
+    tuned_module = apply_history_best(untuned, faster, resolved_target) if faster else untuned
     comparison = library = None
     if compile:
-        comparison, library = _compare_and_export(module, tuned_module, resolved, Path(out) / LIBRARY, seed, force)
+        comparison, library = _compare_and_export(
+            module, tuned_module, resolved_target, Path(out) / LIBRARY, seed, force
+        )
     costs = dict(zip(results, untuned_costs, strict=True))
     return TunedModel(tuned_module, tasks, results, costs, left_out, decisions, comparison, library)
+
+
+def _settings_and_target(
+    measure: Settings | Mapping[str, Any] | None, target: str | Mapping[str, Any] | Target | None
+) -> tuple[Settings, Target]:
+    settings = settings_for(None, measure)
+    resolved_target = resolve_target(settings.default_target() if target is None else target)
+    return (default_settings(resolved_target) if measure is None else settings), resolved_target
+
+
+def _check_trials(trials: int, batch: int, tasks: int, left_out: Mapping[str, str]) -> None:
+    """Raise SearchlabError if no task can be tuned, or if there are fewer trials than a batch for each task."""
+    if not tasks:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:4])
+        raise SearchlabError(f"no task of the model can be tuned ({reasons or 'it has none'})")
+    if trials < batch * tasks:
+        raise SearchlabError(
+            f"{trials} trials are too few for {tasks} tasks, each of which first gets a batch of {batch}; "
+            f"request at least {batch * tasks}, or reduce the batch size"
+        )
 
 
 def _compare_and_export(
@@ -312,7 +326,7 @@ def _measure_untuned(
             continue
         space = SpaceChoice.from_spec({"name": Untuned}, task.workload, target)
         log = folder / _log_name(task)
-        run = plan_run(space, strategy, settings, Budget(1), seed=0, batch=1, log=log)
+        run = plan_run(Run(space, strategy, 0, 1, Budget(1), settings, log))
         with RunLoop(run, measurers.for_run(run), on_trial) as loop:
             loop.step()
             costs.append(loop.log.records[0].trial.cost)
@@ -350,16 +364,9 @@ def plan_tasks(
         except UnsupportedWorkload as error:
             left_out[task.name] = str(error)
             continue
-        run = plan_run(
-            space_choice,
-            strategy,
-            settings,
-            Budget(UNLIMITED, stop_after=stop_after),
-            seed=seed,
-            batch=batch,
-            log=folder / _log_name(task),
-            earlier=earlier,
-        )
+        budget = Budget(UNLIMITED, stop_after=stop_after)
+        log = folder / _log_name(task)
+        run = plan_run(Run(space_choice, strategy, seed, batch, budget, settings, log), earlier)
         runs += open_runs([run], [run])
         tunable.append(task)
     earlier.check_used([run.warm_start for run in runs])
@@ -402,23 +409,23 @@ def _take_turns(
             costs = [] if histories[number] else [untuned[number]]
             tell_scheduler(scheduler, histories, number, [*costs, *(trial.cost for trial in batch)])
             best = [history[-1] if history else math.inf for history in histories]
-            model = sum(task.occurs * cost for task, cost in zip(tasks, best, strict=True))
+            model_seconds = sum(task.occurs * cost for task, cost in zip(tasks, best, strict=True))
             decision = Decision(
                 round=len(log.decisions),
                 task=tasks[number].name,
                 trials=len(batch),
                 total=spent,
                 best=_finite(best[number]),
-                model=_finite(model),
+                model=_finite(model_seconds),
             )
             log.add(decision)
             model_progress.on_decision(decision)
             if on_round is not None:
                 on_round(decision)
-        for search in run_loops:
-            search.finish()
+        for loop in run_loops:
+            loop.finish()
         results = {
-            task.name: Result(search.log, run.space) for task, run, search in zip(tasks, runs, run_loops, strict=True)
+            task.name: Result(loop.log, run.space) for task, run, loop in zip(tasks, runs, run_loops, strict=True)
         }
         return log.decisions, results, untuned
 
@@ -440,17 +447,17 @@ class _ModelProgress:
         self._bar = bar
         self._tasks = {task.name: task for task in tasks}
         self._trials = trials
-        self._untuned = self._done = 0
+        self._untuned_count = self._trial_count = 0
         self._description = "the first rounds"
         self._best: list[str] = []
 
     def on_untuned(self, *_: object) -> None:
-        self._untuned += 1
+        self._untuned_count += 1
         if self._bar is not None:
-            self._bar.show("the untuned programs", self._untuned, len(self._tasks))
+            self._bar.show("the untuned programs", self._untuned_count, len(self._tasks))
 
     def on_trial(self, *_: object) -> None:
-        self._done += 1
+        self._trial_count += 1
         self._show()
 
     def on_decision(self, decision: Decision) -> None:
@@ -463,5 +470,5 @@ class _ModelProgress:
 
     def _show(self) -> None:
         if self._bar is not None:
-            best = ", ".join([*self._best, f"{self._trials - self._done:,} left"])
-            self._bar.show(self._description, self._done, self._trials, best)
+            best = ", ".join([*self._best, f"{self._trials - self._trial_count:,} left"])
+            self._bar.show(self._description, self._trial_count, self._trials, best)

@@ -40,8 +40,8 @@ def with_vector_math(mod: tvm.IRModule) -> tvm.IRModule:
         if isinstance(function, PrimFunc) and not function.attrs.get("tirx.is_scheduled", False):
             new = structural_map(function, (Call, partial(replacement, of=polynomial)))
             if not structural_equal(new, function):
-                counted = structural_map(function, (Call, partial(replacement, of=operation)))
-                replaced_module.update_func(variable, new.with_attr(OPERATIONS, operations_of(counted)))
+                countable_function = structural_map(function, (Call, partial(replacement, of=operation)))
+                replaced_module.update_func(variable, new.with_attr(OPERATIONS, operations_of(countable_function)))
     return replaced_module
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -22,22 +21,18 @@ from ..costmodel.features import use_extractor
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, warn
 from ..log.format import Changed, Ended, Final, Finalist, Log, Record
-from ..log.result import MARGIN, ROUNDS, sentinel_trial
+from ..log.reliability import MARGIN, ROUNDS, sentinel_trial
 from ..log.writer import LogWriter, OtherRun
 from ..machine.host import library_versions
-from ..measure.contract import CannotMeasure, Measurer, Remeasurer, SpaceCosts
+from ..measure.contract import CannotMeasure, Measurer, Remeasurer
 from ..plugins import note_interrupts
 from ..policy import POLICIES
 from ..records import Trial, describe_failures, first_of_each_program
 from ..space import SPACES, Config, Space
-from ..stats.random_search import RandomDraws
 from ..workload import Function
 from .open import discard_log, reproduction_error
 from .plan import OnChargedTrial, Run
 from .progress import announce
-
-DIGITS = 9
-"""The number of decimal places to which the logarithms in a header are rounded."""
 
 FAILURES_SUFFICE = 16
 """The number of trials after which a run in which all trials failed issues a warning."""
@@ -69,17 +64,6 @@ def search(run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None)
     return search(replace(run, existing_log=None, discard=False), measurer, on_trial)
 
 
-@lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
-def random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | None:
-    """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
-    if all_costs is None:
-        return None
-    trials = min(trials, len(all_costs.costs))  # each config is drawn once
-    draws = RandomDraws.from_costs(all_costs.costs, trials, all_costs.weights)
-    expected = tuple(round(value, DIGITS) for value in draws.expected)
-    return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
-
-
 class RunLoop(AbstractContextManager["RunLoop"]):
     """A run that advances batch by batch. Its trials come first from the log, and then from the measurer.
 
@@ -88,9 +72,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
     """
 
     def __init__(self, run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None) -> None:
-        all_costs = measurer.all_costs(run.space)
-        optimum = all_costs.optimum if all_costs else None
-        header = run.header(measurer.workers, optimum, random_draws(all_costs, run.trials))
+        header = run.header(measurer.workers, measurer.all_costs(run.space))
         self._run = run
         self._measurer = measurer
         self._log = LogWriter(run.log, header, durable=not measurer.repeatable, existing=run.existing_log)
@@ -116,7 +98,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
     @property
     def is_complete(self) -> bool:
         """Whether the log contains all trials, so that there is nothing to propose or measure."""
-        return self.is_current and self._run.budget.complete(self.log)
+        return self.is_current and self._run.budget.is_complete(self.log)
 
     def step(self, limit: int | None = None) -> Sequence[Trial]:
         """Advance by one batch, and return its trials, or an empty sequence if the run has ended.
@@ -139,11 +121,11 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         run, log, trials = self._run, self._log, self._trials
         driver = self._driver = self._driver or PolicyDriver(run, self._measurer.extract_seconds)
         is_replaying = not self.is_current and len(trials) < len(log.records)
-        if not is_replaying and (ended := run.budget.reason_to_end(log.log, len(trials))):
+        if not is_replaying and (reason := run.budget.reason_to_end(log.log, len(trials))):
             if len(trials) < len(log.records):  # the run previously had a larger budget
                 self.replay_rest()
             else:
-                self._end(ended)
+                self._end(reason)
             return
         configs = driver.ask(run.batch)
         if not configs:
@@ -186,13 +168,13 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             self._log.append(
                 Record.from_trial(
                     trial,
-                    driver.propose_seconds * share,
-                    driver.train_seconds * share,
-                    quality,
-                    sentinel_seconds,
-                    driver.batches - 1,
+                    batch=driver.batches - 1,
                     fill_in=config in driver.policy.fill_ins,
+                    propose_seconds=driver.propose_seconds * share,
+                    train_seconds=driver.train_seconds * share,
                     feature_seconds=driver.feature_seconds * share,
+                    model=quality,
+                    sentinel=sentinel_seconds,
                 )
             )
             sentinel_seconds = None
@@ -202,8 +184,8 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         self._log.sync()
         self._warn_of_failures(len(configs))
 
-    def _warn_of_failures(self, new: int) -> None:
-        """Issue a warning with the reason if all of the first trials have failed, of which the last ``new`` are new.
+    def _warn_of_failures(self, new_trials: int) -> None:
+        """Issue a warning with the reason if all of the first trials have failed, the last ``new_trials`` just now.
 
         If a function works for other configs, the first one for which it raises an exception or returns no cost is
         enough, because its author may not expect that.
@@ -213,11 +195,11 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         measurements = [trial.measurement for trial in self._trials]
         if isinstance(self._run.space.workload, Function) and math.isfinite(self._best):
             errors = [measurement.failure == "run_error" for measurement in measurements]
-            if any(errors[-new:]) and not any(errors[:-new]):
+            if any(errors[-new_trials:]) and not any(errors[:-new_trials]):
                 index = errors.index(True)
                 warn(f"trial {index} of {self._log.path} failed: {measurements[index].message}")
-        count, required = len(measurements), min(FAILURES_SUFFICE, self._run.trials)
-        if math.isinf(self._best) and count - new < required <= count:
+        count, threshold = len(measurements), min(FAILURES_SUFFICE, self._run.trials)
+        if math.isinf(self._best) and count - new_trials < threshold <= count:
             failures = describe_failures((measurement.failure, measurement.message) for measurement in measurements)
             warn(f"all {count} trials of {self._log.path} failed: {failures}")
 
@@ -230,20 +212,20 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         self._best = min(self._best, trial.cost)
         self._on_trial(trial, is_replayed, self._charged)
 
-    def _end(self, ended: Ended) -> None:
+    def _end(self, reason: Ended) -> None:
         self._has_ended = True
-        self._log.append(msgspec.structs.replace(ended, time=round(time.time(), 3)))
+        self._log.append(msgspec.structs.replace(reason, time=round(time.time(), 3)))
 
     def _sentinel(self, batch: int) -> float | None:
         """Time the run's first working program again, and return the seconds, or None if it fails or is not due."""
         measurer = self._measurer
         if not isinstance(measurer, Remeasurer) or not measurer.sentinel_every or batch % measurer.sentinel_every:
             return None
-        first = sentinel_trial(self._trials)
-        if first is None:
+        trial = sentinel_trial(self._trials)
+        if trial is None:
             return None
         try:
-            return statistics.median(measurer.remeasure(self._run.space, [first], SENTINEL_ROUNDS)[0])
+            return statistics.median(measurer.remeasure(self._run.space, [trial], SENTINEL_ROUNDS)[0])
         except CannotMeasure:
             return None
 
@@ -287,10 +269,10 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         programs = self._measurer.program_hashes(self._run.space, configs)
         if programs is None and records:
             warn(f"{self._log.path} was written by other code, and its programs cannot be compared with today's")
-        for record, current in zip(records, programs or (), strict=False):
-            if current != record.program:
+        for record, program in zip(records, programs or (), strict=False):
+            if program != record.program:
                 raise self._make_trial_error(
-                    record, f"yields the program {current or '(none)'} instead of {record.program}"
+                    record, f"yields the program {program or '(none)'} instead of {record.program}"
                 )
 
     def finish(self) -> None:
@@ -298,8 +280,8 @@ class RunLoop(AbstractContextManager["RunLoop"]):
 
         Raises OtherRun if code has changed since the log was written, and does not reproduce all its trials.
         """
-        while not self.is_current and (rest := len(self._log.records) - len(self._trials)) > 0:
-            self.step(rest)  # the run was told to end before the end of its log
+        while not self.is_current and (count := len(self._log.records) - len(self._trials)) > 0:
+            self.step(count)  # the run was told to end before the end of its log
         self._log_change()
         measurer, final = self._measurer, self._log.final
         if not isinstance(measurer, Remeasurer) or not measurer.finalists:
@@ -422,9 +404,9 @@ class PolicyDriver:
         cost_model = self.cost_model
         if cost_model is None or not cost_model.fitted:
             return None
-        before = cost_model.feature_seconds
+        start = cost_model.feature_seconds
         predicted = cost_model.predict([trial.config for trial in batch])
-        self._feature_total += cost_model.feature_seconds - before  # this is not charged
+        self._feature_total += cost_model.feature_seconds - start  # this is not charged
         return model_quality(
             predicted,
             scores_of(batch, cost_model.best),
@@ -445,7 +427,7 @@ class PolicyDriver:
             raise SearchlabError(f"{complaint} a list of configs and returned {configs!r:.200}")
         if len(configs) > n:
             raise SearchlabError(f"{complaint} {n} configs and returned {len(configs)}")
-        new: set[Config] = set()
+        batch: set[Config] = set()
         for config in configs:
             try:
                 self._run.space.knobs(config)
@@ -454,6 +436,6 @@ class PolicyDriver:
                 raise SearchlabError(
                     f"{complaint} configs of its space and returned {config.to_json()}: {error}"
                 ) from None
-            if config in self._proposed_configs or config in new:
+            if config in self._proposed_configs or config in batch:
                 raise SearchlabError(f"{complaint} new configs and repeated {config.to_json()}")
-            new.add(config)
+            batch.add(config)

@@ -11,11 +11,10 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..files import real_path
-from ..log.format import DEFAULT_CONFIG, Header, Log, read_existing_log
+from ..log.format import Header, Log, read_existing_log
 from ..log.writer import OtherRun, check_identity, describe_remedies, move_aside
 from ..workload import Function
 from .plan import Run
-from .warm_start import EarlierRun, WarmStart, find_run, select_runs
 
 
 def discard_log(run: Run, error: OtherRun) -> None:
@@ -58,11 +57,14 @@ def open_runs(
     result = []
     for run in runs:
         if run.warm_start.directories:
-            first = headers.get(run.log.parent)
-            warm_start = _original_warm_start(run, first) if first else run.warm_start.exclude(logs)
+            if header := headers.get(run.log.parent):
+                statistic = run.settings.statistic
+                warm_start = run.warm_start.restore(header, run.log, run.space_choice, run.strategy, statistic)
+            else:
+                warm_start = run.warm_start.exclude(logs)
             run = replace(run, warm_start=warm_start)
-        for earlier in run.warm_start.runs:
-            if real_path(path := earlier.log.path) in logs:
+        for earlier_run in run.warm_start.runs:
+            if real_path(path := earlier_run.log.path) in logs:
                 raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
         if (log := read_once(run.log)) is not None:
             try:
@@ -94,28 +96,4 @@ def reproduction_error(run: Run, log: Log, detail: str) -> OtherRun:
     return OtherRun(
         f"{log.path} cannot be continued, since {cause}",
         f"restore what wrote it, {describe_remedies(log.header)}. {detail}",
-    )
-
-
-def _original_warm_start(run: Run, header: Header) -> WarmStart:
-    """Return the warm start in ``header`` with newly specified logs, which are rejected later."""
-    runs_by_digest = {earlier.digest: earlier for earlier in run.warm_start.runs}
-    digests = [digest for digest in header.warm_start if digest != DEFAULT_CONFIG]
-    runs = [runs_by_digest.get(digest) or _run_with_digest(run, digest) for digest in digests]
-    runs += [
-        earlier for digest, earlier in runs_by_digest.items() if earlier.directory is None and digest not in digests
-    ]
-    transfers = run.strategy.policy_class.traits.transfers
-    warm_start = select_runs(runs, run.space_choice.plugin, run.space, run.strategy.features, transfers)
-    return replace(warm_start, directories=run.warm_start.directories, default=run.warm_start.default)
-
-
-def _run_with_digest(run: Run, digest: str) -> EarlierRun:
-    directories = run.warm_start.directories
-    if (earlier := find_run(directories, digest, run.settings.statistic)) is not None:
-        return earlier
-    paths = ", ".join(map(str, directories))
-    raise SearchlabError(
-        f"a run in {run.log.parent} started from a log that {paths} does not contain (digest {digest}); restore that "
-        f"log, or choose a different path for this run's log"
     )

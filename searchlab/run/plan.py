@@ -1,4 +1,4 @@
-"""Plan runs: their spaces, strategies, budgets and warm starts.
+"""Plan runs: their strategies, budgets and warm starts.
 
 All runs are planned by :func:`plan_run`, which is called by ``tune``, studies and tables.
 """
@@ -9,30 +9,28 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..console import one_line
-from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
-from ..costmodel.features import make_features
-from ..errors import SearchlabError, UnsupportedWorkload, warn
+from ..costmodel import COST_MODELS, BoundCostModel
+from ..errors import SearchlabError, warn
+from ..log.budget import Budget
 from ..log.format import BUILTIN_KINDS, FORMAT, Computation, Header, Log
-from ..log.plan import Budget
 from ..log.programs import version_changes
 from ..machine.host import host_model, library_versions, machine_facts
 from ..machine.noise import resolution_facts
-from ..measure.contract import Conditions, conditions
+from ..measure.contract import Conditions, SpaceCosts, conditions
 from ..measure.settings import LocalSettings, Settings, TableSettings
-from ..plugins import Plugin, PluginKind, PluginSpec, functions_in, names_from
+from ..plugins import Plugin, PluginKind, PluginSpec, functions_in
 from ..policy import POLICIES, Policy
 from ..records import Trial
 from ..source import core_digest, source_digest
 from ..space import PARAMETERS, SPACES, Space
 from ..stats.random_search import RandomDraws
-from ..target import Target
 from ..workload import WORKLOADS, Function, Kernel, Workload, kind_of
+from .strategy import SpaceChoice, Strategy
 from .warm_start import EarlierRuns, WarmStart
 
 DEFAULT_POLICY = "gp-prior"
@@ -40,6 +38,9 @@ DEFAULT_POLICY = "gp-prior"
 
 SPACES_TRIED = ("guided-conv2d", "guided-gemm", "sketch")
 """The default spaces of a run and of a model's tasks; those with the fastest known programs come first."""
+
+DIGITS = 9
+"""The number of decimal places to which the logarithms in a header are rounded."""
 
 OnTrial = Callable[[Trial, bool], object]
 """A callback that receives every trial in the log, in order, and whether the trial was in the log when the run began.
@@ -85,137 +86,6 @@ def space_spec(
             '{"x": [1, 2, 4]}'
         )
     return space
-
-
-@dataclass(frozen=True)
-class SpaceChoice:
-    """A space to search.
-
-    Attributes:
-        label: Its name in figures and tables, if it differs from the plug-in's name.
-        size: The number of configs, if they were counted.
-    """
-
-    space: Space
-    plugin: Plugin
-    label: str = ""
-    size: int | None = None
-
-    @classmethod
-    def from_spec(
-        cls,
-        spec: PluginSpec | Space,
-        workload: Workload,
-        target: Target | None,
-        label: str = "",
-        *,
-        settings: Settings | None = None,
-        base: Path = Path(),
-    ) -> SpaceChoice:
-        """Create the space specified by ``spec``.
-
-        Args:
-            spec: A plug-in specification, or a Space object.
-            workload: The workload.
-            target: The target. It may be None if ``spec`` is a Space object, whose own target is then used.
-            label: The name to use in figures and tables, if it differs from the plug-in's name.
-            settings: How to measure. If the space has no programs and is specified without options, it uses the options
-                recorded in the table that supplies the measurements.
-            base: The directory that relative paths start from.
-
-        Raises:
-            SearchlabError: If ``spec`` is a Space object with a different workload or target.
-            UnsupportedWorkload: If the specified space has no programs for the workload.
-        """
-        if isinstance(spec, Space):
-            if str(spec.workload) != str(workload):
-                raise SearchlabError(f"the space is for {spec.workload}; create one for {workload}")
-            if target is not None and target != spec.target:
-                raise SearchlabError(f"the space is for the target {spec.target}, not for {target}; omit the target")
-            return cls(spec, Plugin(SPACES.name_of(type(spec)), dict(spec.made_with)), label)
-        assert target is not None
-        plugin, space_class = SPACES.resolve(spec)
-        without_programs = not getattr(space_class, "has_programs", True)
-        recorded_space = None
-        if isinstance(settings, TableSettings) and not plugin.options and without_programs:
-            recorded_space = settings.space_of(plugin.name, str(workload), base)
-        with names_from(base) if recorded_space else nullcontext():
-            return cls(SPACES.make(recorded_space or plugin, workload, target), recorded_space or plugin, label)
-
-    @classmethod
-    def from_specs(
-        cls,
-        specs: Sequence[PluginSpec | Space],
-        workload: Workload,
-        target: Target | None,
-        *,
-        settings: Settings | None = None,
-    ) -> SpaceChoice:
-        """Create the first of the specified spaces that has programs for the workload; see :meth:`from_spec`."""
-        reasons = []
-        for spec in specs:
-            try:
-                return cls.from_spec(spec, workload, target, settings=settings)
-            except UnsupportedWorkload as error:
-                reasons.append(str(error))
-        raise UnsupportedWorkload("; ".join(reasons))
-
-    @property
-    def name(self) -> str:
-        return one_line(self.label or self.plugin.title)
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """A policy, together with a cost model and its features if the policy uses one.
-
-    Attributes:
-        label: Its name in figures and tables, if it differs from the policy's name.
-        without_programs: The features to use if configs have no programs and the user chose no features.
-    """
-
-    policy: Plugin
-    policy_class: type[Policy]
-    cost_model: Plugin | None = None
-    features: str = ""
-    label: str = ""
-    without_programs: str = ""
-
-    @classmethod
-    def from_specs(
-        cls, policy: PluginSpec, cost_model: PluginSpec | None = None, features: str | None = None, label: str = ""
-    ) -> Strategy:
-        """Return the specified strategy. For the defaults, see :meth:`~searchlab.policy.Traits.model`.
-
-        Raises SearchlabError if the policy or cost model cannot be found, or a cost model is specified for a policy
-        that uses none.
-        """
-        plugin, policy_class = POLICIES.resolve(policy)
-        POLICIES.check_class(plugin.name, policy_class)
-        if not policy_class.traits.takes_cost_model:
-            for name, value in (("cost_model", cost_model), ("features", features)):
-                if value:
-                    raise SearchlabError(f"policy {plugin.name!r} does not use a cost model; omit {name} = {value!r}")
-            return cls(plugin, policy_class, label=label)
-        own_model = policy_class.traits.own_model
-        instead = own_model.without_programs if own_model and not features else ""
-        model, features = policy_class.traits.model(cost_model, features)
-        return cls(plugin, policy_class, COST_MODELS.resolve(model)[0], features, label, instead)
-
-    @property
-    def name(self) -> str:
-        return one_line(self.label or self.policy.title)
-
-    def start(self, space: Space, seed: int) -> tuple[Policy, BoundCostModel | None]:
-        """Create the policy, and its cost model if it uses one. Raises SearchlabError if an option is unknown."""
-        options = dict(self.policy.options)
-        POLICIES.check_options(self.policy.name, self.policy_class, options)
-        cost_model = None
-        if self.cost_model is not None:
-            model = make_cost_model(self.cost_model, seed)
-            cost_model = options["cost_model"] = BoundCostModel(model, make_features(self.features, space))
-        with POLICIES.convert_errors(self.policy_class, "its constructor"):
-            return self.policy_class(space, seed=seed, **options), cost_model
 
 
 @dataclass(frozen=True)
@@ -293,7 +163,7 @@ class Run:
         """The conditions of this run's measurements if it is executed on this machine."""
         return conditions(self.host, self.space.target.to_json(), self.settings.identity())
 
-    def header(self, workers: int = 1, optimum: float | None = None, random: RandomDraws | None = None) -> Header:
+    def header(self, workers: int = 1, all_costs: SpaceCosts | None = None) -> Header:
         """Return the header for the run's log. The arguments come from the measurer."""
         is_local = self.settings.exclusive  # this machine is measured
         target, workload = self.space.target, self.space.workload
@@ -325,8 +195,8 @@ class Run:
             label=strategy.label,
             space_label=self.space_choice.label,
             space_size=self.space_choice.size,
-            optimum=optimum,
-            random=random,
+            optimum=all_costs.optimum if all_costs else None,
+            random=random_draws(all_costs, self.trials),
             contrasts=self.contrasts,
             effective=dict(self.effective),
             workers=workers,
@@ -336,6 +206,17 @@ class Run:
             created=time.time(),
             computation=computation,
         )
+
+
+@lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
+def random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | None:
+    """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
+    if all_costs is None:
+        return None
+    trials = min(trials, len(all_costs.costs))  # each config is drawn once
+    draws = RandomDraws.from_costs(all_costs.costs, trials, all_costs.weights)
+    expected = tuple(round(value, DIGITS) for value in draws.expected)
+    return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
 
 
 OnRun = Callable[[Run, int, int, int], OnTrial | None]
@@ -359,22 +240,16 @@ def own_seed(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
 
 
-def plan_run(
-    space_choice: SpaceChoice,
-    strategy: Strategy,
-    settings: Settings,
-    budget: Budget,
-    *,
-    seed: int,
-    batch: int,
-    log: Path,
-    earlier: EarlierRuns | None = None,
-    base: Path = Path(),
-) -> Run:
-    """Plan a run that starts from the ``earlier`` runs that are usable. The plan is also valid for other seeds.
+def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base: Path = Path()) -> Run:
+    """Complete a run: its warm start, the options with which its policy runs, and what its log records of code.
 
-    Nothing is measured, but the policy is created once to detect invalid options. A table's relative path starts from
-    ``base``.
+    Nothing is measured, but the policy is created once to detect invalid options. The plan is also valid for other
+    seeds.
+
+    Args:
+        run: The run, without the fields that are planned here.
+        earlier_runs: The runs from which it starts, as far as they are usable.
+        base: The directory that a table's relative path starts from.
 
     Raises:
         SearchlabError: If an option is invalid.
@@ -383,7 +258,7 @@ def plan_run(
     Warns:
         SearchlabWarning: If the budget is too small for the policy to use what it learns.
     """
-    space, plugin = space_choice.space, space_choice.plugin
+    space, plugin, strategy, settings = run.space, run.space_choice.plugin, run.strategy, run.settings
     if not (space.has_programs or settings.replays or isinstance(space.workload, Function)):
         raise SearchlabError(
             f"the {plugin.name} space has no programs for {space.workload}: pass its option schedule, a function of a "
@@ -396,17 +271,16 @@ def plan_run(
             f"{strategy.features!r}, which requires programs: configs in {plugin.name} have none"
         )
         strategy = replace(strategy, features=strategy.without_programs)
-    earlier = earlier or EarlierRuns()
-    machine = settings.machine(space.target, base) if earlier.directories else ""
-    transfers = strategy.policy_class.traits.transfers
-    warm_start = earlier.warm_start(plugin, space, strategy.features, transfers, machine)
-    run = Run(space_choice, strategy, seed, batch, budget, settings, log, warm_start)
+    earlier_runs = earlier_runs or EarlierRuns()
+    machine = settings.machine(space.target, base) if earlier_runs.directories else ""
+    warm_start = earlier_runs.warm_start(run.space_choice, strategy, machine)
+    run = replace(run, strategy=strategy, warm_start=warm_start)
     policy, _ = run.start()
-    learned_trials = len(warm_start.trials) + (run.trials - 1) // batch * batch  # before the last batch
-    if learned_trials < policy.n_startup and not warm_start.others:
+    learned_trials = len(warm_start.trials) + (run.trials - 1) // run.batch * run.batch  # before the last batch
+    if learned_trials < policy.n_startup and not warm_start.other_spaces:
         warn(
             f"policy {strategy.policy.name!r} does not use what it has learned until after {policy.n_startup} trials "
-            f"(n_startup), but the run has only {run.trials} trials, in batches of {batch}; increase the number of "
+            f"(n_startup), but the run has only {run.trials} trials, in batches of {run.batch}; increase the number of "
             "trials, or reduce n_startup"
         )
     return replace(run, effective=policy.effective, code=code_of(run, base), defaults=defaults_of(run))
@@ -418,10 +292,10 @@ def code_of(run: Run, base: Path = Path()) -> dict[str, str]:
     The roles are ``core`` (searchlab itself), ``workload``, ``space``, ``policy``, ``cost_model`` and ``table``.
     A function that is passed as an option counts as part of its plug-in.
     """
-    digests = {
-        role: source_digest(cls, *functions_in({**plugin.options, **(run.space.made_with if role == "space" else {})}))
-        for role, (_, cls, plugin) in _plugins_of(run).items()
-    }
+    digests = {}
+    for role, (_, cls, plugin) in _plugins_of(run).items():
+        options = {**plugin.options, **run.space.made_with} if role == "space" else plugin.options
+        digests[role] = source_digest(cls, *functions_in(options))
     if isinstance(run.settings, TableSettings):
         digests["table"] = run.settings.content_digest(base)
     workload = run.space.workload

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from ..console import PATIENCE, Terminal, one_line, speed, unless_quick
 from ..errors import SearchlabError
+from ..log.budget import UNLIMITED
 from ..log.forecast import format_duration
-from ..log.plan import UNLIMITED
 from ..records import Trial
 from ..workload import Workload
 from .plan import OnChargedRun, OnChargedTrial, OnRun, OnTrial, Run
@@ -138,8 +138,9 @@ class RunProgress:
             return
         self._next_line = time.monotonic() + LINE_SECONDS
         self._line = bar, self._done_text(bar)
-        left = self._task(bar).time_remaining
-        self._console.print(self._line[1] + (f", about {format_duration(left)} left" if left else ""), soft_wrap=True)
+        seconds = self._task(bar).time_remaining
+        remainder = f", about {format_duration(seconds)} left" if seconds else ""
+        self._console.print(self._line[1] + remainder, soft_wrap=True)
 
     def _done_text(self, bar: TaskID) -> str:
         """Return what is done, and the best result."""

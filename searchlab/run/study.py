@@ -1,279 +1,47 @@
-"""Studies: the keys in a study file, and functions to plan and execute a study's runs.
+"""Studies: plan and execute the runs that a study file specifies.
 
 For a single run, use :func:`~searchlab.run.tune.tune`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
 from rich.console import Console
 
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean, shorten_text
-from ..executors.contract import EXECUTORS, PlainExecutor, RunExecutor, parse_executor, start
+from ..executors.contract import PlainExecutor, RunExecutor, choose_executor, start
 from ..files import MAX_NAME, file_name, read_text, resolve_inside
-from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, write_plan, write_study_copy
-from ..log.result import Result, Results, html_facts
+from ..log.budget import UNLIMITED
+from ..log.plan import JSON, TOML, PlannedRun, write_plan, write_study_copy
+from ..log.result import Result, Results
 from ..measure.contract import SpaceCosts
-from ..measure.settings import FunctionSettings, LocalSettings, Settings, add_kind, settings_for
-from ..measure.suite import Suite, SuiteTable, check_table, find_suite
-from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checks_arguments
+from ..measure.settings import LocalSettings, Settings, add_kind, settings_for
+from ..measure.suite import Suite, find_suite
+from ..notebook import html_facts
+from ..options import Jobs, checks_arguments
 from ..options import plain as plain_value
-from ..plugins import Plugin, PluginKind, names_from, reference_of
+from ..plugins import Plugin, PluginKind, reference_of
 from ..policy import POLICIES
 from ..schema import convert, parse_toml
 from ..space import SPACES, Space
-from ..stats.random_search import difficulty_trials
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_results
-from .plan import OnRun, Run, SpaceChoice, Strategy, plan_run, select_shard, space_spec
+from .plan import OnRun, Run, plan_run, select_shard, space_spec
 from .progress import show_progress
+from .spec import SUITE_KEYS, PluginEntry, PolicyEntry, StudySpec, budget_of
+from .strategy import SpaceChoice, Strategy
 from .warm_start import EarlierRuns, WarmStart
-
-SUITE_KEYS = ("workloads", "spaces", "target", "measure")
-"""The study keys whose values are provided by a suite's tables."""
-
-Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")]
-"""A number of trials relative to a table's difficulty: ``difficulty``, or a multiple such as ``0.5 difficulty``."""
-
-
-def parse_trials(text: str) -> int | str:
-    """Parse a number of trials or a :data:`Difficulty`. Raises SearchlabError if ``text`` is neither."""
-    try:
-        return msgspec.convert(int(text) if text.isdecimal() else text, Trials | Difficulty)
-    except msgspec.ValidationError:
-        raise SearchlabError(
-            f"{text!r} is not a number of trials; use a positive integer, 'difficulty', or a multiple of it, such as "
-            "'0.5 difficulty'"
-        ) from None
-
-
-FeaturesName = Literal["knob", "autotvm-knob", "program", "per-store", "itervar", "curve"]
-"""The features for a cost model; see :data:`~searchlab.costmodel.features.FEATURES`."""
-
-
-class PluginEntry(Plugin, frozen=True):
-    """A space with options.
-
-    Attributes:
-        label: The name to use in figures and tables, if it differs from the plug-in's name or class.
-    """
-
-    label: str = ""
-
-    @property
-    def title(self) -> str:
-        return self.label or super().title
-
-
-class CostModelEntry(PluginEntry, frozen=True):
-    """A cost model with options.
-
-    Attributes:
-        features: The features on which the model is trained. They are extracted from the knobs (``knob``, or AutoTVM's
-            ``autotvm-knob``) or from the scheduled program (``program``, ``per-store`` for pack-sum, or AutoTVM's
-            ``itervar`` and ``curve``).
-    """
-
-    features: FeaturesName = "knob"
-
-
-class PolicyEntry(PluginEntry, frozen=True):
-    """A policy with options, and the study keys that it overrides.
-
-    Attributes:
-        batch: Overrides the study's ``batch``.
-        trials: Overrides the study's ``trials``.
-        seconds: Overrides the study's ``seconds``.
-        stop_after: Overrides the study's ``stop_after``.
-        cost_model: The only cost model to use with this policy, instead of the study's cost models.
-        features: The features for the cost model, instead of those in the cost model's entry.
-        warm_start: Overrides the study's ``warm_start``.
-        spaces: The only spaces to search with this policy, by name or label, instead of all spaces of the study. A
-            system with a strategy of its own is then compared with other systems.
-        tuned_on: The tables on which the options were tuned, such as ``hub-v1/dev``, or empty if they are as published.
-            This only documents the options, and does not affect runs.
-    """
-
-    batch: Batch | None = None
-    trials: Trials | Difficulty | None = None
-    seconds: Seconds | None = None
-    stop_after: Trials | None = None
-    cost_model: str | Plugin | None = None
-    features: FeaturesName | None = None
-    warm_start: list[str] | None = None
-    spaces: list[str] = msgspec.field(default_factory=list)
-    tuned_on: str = ""
-
-    def __post_init__(self) -> None:
-        if self.tuned_on.endswith("/test"):
-            raise ValueError(f"options must not be tuned on a test split, such as {self.tuned_on}; use its dev split")
-
-
-class SuiteSelection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A suite of tables.
-
-    Attributes:
-        name: The suite, or one of its splits or tables, specified in the same way as ``suite``.
-        noise: Whether to resample each measurement's repeats from the recorded ones, using the run's seed.
-    """
-
-    name: str
-    noise: bool = False
-
-
-class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The keys in a study file.
-
-    Every policy searches every workload in every space, or in those of its entry, with every seed. A policy that uses a
-    cost model runs with each of the study's cost models, unless its class or its entry specifies a single one.
-
-    Attributes:
-        policies: Policies by name, or with options.
-        workloads: Workloads such as ``"gemm:512x512x512"`` or ``"resnet50/conv3.2b"``.
-        spaces: Search spaces by name, or with options. Workloads for which a space has no programs are skipped. A
-            table of knobs with lists of their values, ``{ x = [1, 2, 4] }``, stands for the space ``parameters``.
-        suite: A suite of tables (``v1``), one of its splits (``v1/dev``), or a single table (``v1/TABLE``), specified
-            by name or by its directory's path. It replaces ``workloads``, ``spaces``, ``target`` and ``measure``, and
-            its protocol provides the defaults for ``trials`` and ``seeds``.
-        cost_models: Cost models by name, or with options. A policy that uses a cost model runs with each of them.
-        seeds: A list of seeds, or the number of seeds, counted from 0.
-        trials: The maximum number of trials in a run. The default is 64, or no limit if you specify ``seconds`` or
-            ``stop_after``. For complete tables, you can specify ``"difficulty"`` or a multiple such as
-            ``"0.5 difficulty"``. The difficulty is the expected number of trials that random search needs to cover
-            95 % of the distance from a table's median to its optimum.
-        seconds: The maximum charged time of a run (proposing, training, building and running), in seconds.
-        stop_after: A run ends after this many trials without a gain of more than 1 % in throughput. It ends when the
-            first of the three limits is reached; ``seconds`` and ``stop_after`` take effect at the end of a batch. If
-            you run the study again with larger limits, the runs are extended.
-        batch: The number of configs to request from a policy at a time.
-        target: ``"native"`` (this CPU), ``"cuda"``, an LLVM CPU name such as ``"znver4"``, or a TVM target as a TOML
-            table. The default is this machine, or the target of the recorded table. For a fleet, it must be specified.
-        measure: Where and how programs are measured. The default ``kind`` is ``"function"`` for functions, and
-            ``"local"`` for all other workloads.
-        warm_start: Logs of earlier runs, or directories of logs, such as ``"results/"``; the study's own logs there are
-            not used. Specify ``"suite:v1/dev"`` to use 128 random trials from each table of a suite, except those of
-            the run's own workload. Each policy learns from runs in its own space. A cost model with program features is
-            also trained on all other runs. Policies that transfer, such as ``copula``, and cost models with knob
-            features also learn from runs for other shapes in the same space. With ``"default"``, the first trial of
-            each run is the default config of its space.
-        contrasts: The pairs of strategies, by name or label, that the study is designed to compare. They are registered
-            in each run's log when the run begins. Reports test them with more power than all other pairs.
-        claims: Published claims, which reports test on the study's runs. In a study over a suite, claims and contrasts
-            may also refer to the suite's baselines, whose runs are then included in the report. ``policies`` may be
-            empty if all claims are about baselines.
-        starts: With ``"shared"``, policies that have not learned anything yet draw the same configs for a given seed,
-            so any difference between two policies is due to their later decisions. With ``"own"``, each policy draws
-            its own configs.
-        executor: Where the runs are executed: ``"local"``, or for example ``{ name = "slurm", options = { ... } }``. By
-            default, they are executed in this process, one after the other. The executor does not affect the results.
-    """
-
-    policies: list[str | PolicyEntry]
-    workloads: list[str] = []
-    spaces: list[str | PluginEntry] = []
-    suite: str | SuiteSelection | None = None
-    cost_models: list[str | CostModelEntry] = msgspec.field(default_factory=lambda: ["xgboost"])
-    seeds: SeedCount | Annotated[list[Seed], msgspec.Meta(min_length=1, max_length=10_000)] = 1
-    trials: Trials | Difficulty | None = None
-    seconds: Seconds | None = None
-    stop_after: Trials | None = None
-    batch: Batch = 8
-    target: str | dict[str, Any] | None = None
-    measure: Settings | None = None
-    warm_start: list[str] = []
-    contrasts: list[tuple[str, str]] = []
-    claims: list[Claim] = []
-    starts: Literal["shared", "own"] = "shared"
-    executor: str | Plugin | None = None
-
-    def __post_init__(self) -> None:
-        for pair in self.contrasts:
-            if pair[0] == pair[1]:
-                raise ValueError(f"a contrast needs two different strategies, not {list(pair)}")
-        for name in ("policies", "cost_models", *(() if self.suite else ("workloads", "spaces"))):
-            if not getattr(self, name) and not (name == "policies" and self.suite and self.claims):
-                suite = ", or specify a suite" if name in SUITE_KEYS else ""
-                kind = name.replace("_", "")
-                raise ValueError(f"{name} must not be empty; add one from searchlab list {kind}{suite}")
-        titles = [entry.title for entry in self.space_entries]
-        for entry in self.policy_entries:
-            for name in entry.spaces:
-                if name not in titles:
-                    raise ValueError(
-                        f"policy {entry.title!r} is to search the space {name!r}, which is not among the study's spaces"
-                        f"{did_you_mean(name, titles)}"
-                    )
-        if len(set(self.seed_list)) < len(self.seed_list):
-            raise ValueError(f"seeds must be distinct, not {self.seeds}")
-
-    @property
-    def seed_list(self) -> list[int]:
-        return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
-
-    @property
-    def suite_selection(self) -> SuiteSelection | None:
-        return SuiteSelection(self.suite) if isinstance(self.suite, str) else self.suite
-
-    @property
-    def policy_entries(self) -> list[PolicyEntry]:
-        return [PolicyEntry(entry) if isinstance(entry, str) else entry for entry in self.policies]
-
-    @property
-    def space_entries(self) -> list[PluginEntry]:
-        return [PluginEntry(entry) if isinstance(entry, str) else entry for entry in self.spaces]
-
-    @property
-    def cost_model_entries(self) -> list[CostModelEntry]:
-        return [CostModelEntry(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
-
-    def budget(self, entry: PolicyEntry, all_costs: Callable[[], SpaceCosts | None] = lambda: None) -> Budget:
-        """Return the budget for a policy's runs in a space.
-
-        Args:
-            entry: The policy.
-            all_costs: A function that returns all costs in the space if they are in a complete table, and None
-                otherwise. It is called only if the number of trials depends on the space's difficulty.
-
-        Raises:
-            SearchlabError: If the number of trials depends on the difficulty and the difficulty is unknown.
-        """
-        parts = ("trials", "seconds", "stop_after")
-        trials, seconds, stop_after = (getattr(self if getattr(entry, name) is None else entry, name) for name in parts)
-        if isinstance(trials, str):
-            if (costs := all_costs()) is None:
-                raise SearchlabError(
-                    f"trials = {trials!r} requires a complete table of each space, from which the difficulty is "
-                    f"computed; specify a number of trials instead"
-                )
-            trials = difficulty_trials(trials, costs.costs)
-        return budget_of(trials, seconds, stop_after)
-
-
-def schema_of_studies() -> dict[str, Any]:
-    """Return the JSON Schema of study files. It does not contain the options of plug-ins."""
-    schema = msgspec.json.schema(StudySpec)
-    for settings in (LocalSettings, FunctionSettings):  # their kind follows from the workloads
-        schema["$defs"][settings.__name__]["required"].remove("kind")
-    entries = schema["$defs"]["StudySpec"]["properties"]["spaces"]["items"]["anyOf"]
-    entries.append({"type": "object", "additionalProperties": {"type": "array"}})
-    return schema
-
-
-def budget_of(trials: int | None, seconds: float | None, stop_after: int | None) -> Budget:
-    """Return the budget with these limits. If all are None, the limit is 64 trials."""
-    if trials is None:
-        trials = 64 if seconds is None and stop_after is None else UNLIMITED
-    return Budget(trials, seconds, stop_after)
 
 
 @dataclass(frozen=True)
@@ -296,30 +64,31 @@ def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObje
     """
     if not isinstance(data, Mapping):
         raise SearchlabError(f"a study must be a mapping with the keys of a study file, not {data!r:.200}")
-    plain, objects = {name: plain_value(value) for name, value in data.items()}, UserObjects()
+    plain_data, objects = {name: plain_value(value) for name, value in data.items()}, UserObjects()
     for key in ("policies", "cost_models", "spaces"):
-        if isinstance(plain.get(key), list | tuple):
-            plain[key] = [entry for item in plain[key] if (entry := _entry(key, item, objects)) is not None]
-    if objects.spaces and "workloads" not in plain and "suite" not in plain:
+        if isinstance(plain_data.get(key), list | tuple):
+            entries = [_replace_objects(key, item, objects) for item in plain_data[key]]
+            plain_data[key] = [entry for entry in entries if entry is not None]
+    if objects.spaces and "workloads" not in plain_data and "suite" not in plain_data:
         space_objects = [space for spaces in objects.spaces.values() for space in spaces.values()]
-        plain["workloads"] = list({str(space.workload): space.workload for space in space_objects}.values())
-    if isinstance(plain.get("workloads"), list | tuple):
-        workloads = [parse_workload(item) if callable(item) else item for item in plain["workloads"]]
+        plain_data["workloads"] = list({str(space.workload): space.workload for space in space_objects}.values())
+    if isinstance(plain_data.get("workloads"), list | tuple):
+        workloads = [parse_workload(item) if callable(item) else item for item in plain_data["workloads"]]
         objects.workloads.update({str(item): item for item in workloads if isinstance(item, Workload)})
-        plain["workloads"] = [str(item) if isinstance(item, Workload) else item for item in workloads]
-    if isinstance(plain.get("target"), Target):
-        plain["target"] = plain["target"].to_json()
-    if isinstance(plain.get("measure"), msgspec.Struct):
-        plain["measure"] = msgspec.to_builtins(plain["measure"])
-    return plain, objects
+        plain_data["workloads"] = [str(item) if isinstance(item, Workload) else item for item in workloads]
+    if isinstance(plain_data.get("target"), Target):
+        plain_data["target"] = plain_data["target"].to_json()
+    if isinstance(plain_data.get("measure"), msgspec.Struct):
+        plain_data["measure"] = msgspec.to_builtins(plain_data["measure"])
+    return plain_data, objects
 
 
-def _entry(key: str, item: Any, objects: UserObjects) -> Any:
-    """Return an entry in the list ``key`` as plain data, or None for a space that an earlier entry already covers."""
+def _replace_objects(key: str, item: Any, objects: UserObjects) -> Any:
+    """Return an entry in the list ``key`` with names, or None for a space that an earlier entry already covers."""
     entry = dict(item) if isinstance(item, Mapping) else {"name": item}
     name = entry.get("name")
     if isinstance(name, Space):
-        return _space(name, entry, objects)
+        return _replace_space(name, entry, objects)
     if not isinstance(name, type):
         return item
     if key == "policies":
@@ -336,11 +105,7 @@ def _entry(key: str, item: Any, objects: UserObjects) -> Any:
     return entry
 
 
-def _has_knobs(item: Any) -> bool:
-    return isinstance(item, Mapping) and not any(isinstance(value, str | Mapping) for value in item.values())
-
-
-def _space(space: Space, entry: dict[str, Any], objects: UserObjects) -> dict[str, Any] | None:
+def _replace_space(space: Space, entry: dict[str, Any], objects: UserObjects) -> dict[str, Any] | None:
     if "options" in entry:
         raise SearchlabError(f"the {space} space already has options; omit options = {entry['options']!r}")
     name = SPACES.name_of(type(space))
@@ -350,6 +115,24 @@ def _space(space: Space, entry: dict[str, Any], objects: UserObjects) -> dict[st
         raise SearchlabError(f"two spaces for {space.workload} are called {label!r}; give one of them a unique label")
     spaces[str(space.workload)] = space
     return {**entry, "name": name} if len(spaces) == 1 else None
+
+
+def _has_knobs(item: Any) -> bool:
+    return isinstance(item, Mapping) and not any(isinstance(value, str | Mapping) for value in item.values())
+
+
+@dataclass(frozen=True)
+class PlannedSpace:
+    """A space that a study searches.
+
+    Attributes:
+        directory: The directory for its logs, relative to the results directory.
+        settings: How to measure its configs.
+    """
+
+    directory: Path
+    choice: SpaceChoice
+    settings: Settings
 
 
 @dataclass
@@ -407,13 +190,12 @@ class Study:
         """
 
         def name_of(value: object) -> str:
-            what: Any = value if hasattr(value, "__qualname__") else type(value)
-            return reference_of(what)
+            return reference_of(value if hasattr(value, "__qualname__") else type(value))
 
-        plain, objects = names_for_objects(data)
-        study = cls._from_data(plain, Path(base), "the study")
+        plain_data, objects = names_for_objects(data)
+        study = cls._from_data(plain_data, Path(base), "the study")
         try:
-            text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=name_of), indent=2).decode() + "\n"
+            text = msgspec.json.format(msgspec.json.encode(plain_data, enc_hook=name_of), indent=2).decode() + "\n"
         except UnicodeEncodeError as error:
             text = shorten_text(repr(error.object), MAX_NAME)
             raise SearchlabError(
@@ -464,49 +246,62 @@ class Study:
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
         _check_distinct("policy", [file_name(strategy.label) for _, strategy in strategies])
         self._check_references(strategies)
-        left_out: list[str] = []
         runs: list[Run] = []
-        earlier: dict[tuple[str, ...], EarlierRuns] = {}  # by the sources of a warm start
-        warm_starts: dict[tuple[str, ...], list[WarmStart]] = {}
-        for group in self._space_groups(left_out):
+        skip_reasons: list[str] = []
+        earlier_runs: dict[tuple[str, ...], EarlierRuns] = {}  # by the sources of a warm start
+        warm_starts: dict[tuple[str, ...], list[WarmStart]] = defaultdict(list)
+        for group in self._space_groups(skip_reasons):
             group_runs: list[Run] = []
-            for folder, space_choice, settings in group:
-                all_costs = cache(partial(self._all_costs, space_choice, settings))
-                for entry, strategy in strategies:
-                    if entry.spaces and space_choice.name not in entry.spaces:
-                        continue
-                    sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
-                    if sources not in earlier:
-                        earlier[sources] = EarlierRuns.from_sources(sources, settings.statistic, self.base)
-                    log = folder / file_name(strategy.label)
-                    try:
-                        run = plan_run(
-                            space_choice,
-                            strategy,
-                            settings,
-                            spec.budget(entry, all_costs),
-                            seed=spec.seed_list[0],
-                            batch=entry.batch or spec.batch,
-                            log=log,
-                            earlier=earlier[sources],
-                            base=self.base,
-                        )
-                    except UnsupportedSpace as error:
-                        left_out.append(f"{log} is not searched: {error}")
-                        continue
-                    starts = strategy.name if spec.starts == "own" else ""
-                    group_runs.append(replace(run, contrasts=tuple(spec.contrasts), starts=starts))
-                    warm_starts.setdefault(sources, []).append(run.warm_start)
+            for space in group:
+                for sources, run in self._runs_in(space, strategies, earlier_runs, skip_reasons):
+                    group_runs.append(run)
+                    warm_starts[sources].append(run.warm_start)
             runs += [
                 replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl")
                 for seed in spec.seed_list
                 for run in group_runs
             ]
         if not runs and spec.policies:
-            raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(left_out))
+            raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(skip_reasons))
         for sources, run_warm_starts in warm_starts.items():
-            earlier[sources].check_used(run_warm_starts)
-        return runs, left_out
+            earlier_runs[sources].check_used(run_warm_starts)
+        return runs, skip_reasons
+
+    def _runs_in(
+        self,
+        space: PlannedSpace,
+        strategies: Sequence[tuple[PolicyEntry, Strategy]],
+        earlier_runs: dict[tuple[str, ...], EarlierRuns],
+        skip_reasons: list[str],
+    ) -> Iterator[tuple[tuple[str, ...], Run]]:
+        """Yield a run for each strategy that can search ``space``, with the sources of its warm start.
+
+        The runs have the first seed, and their logs are directories. Sources that are read for the first time are added
+        to ``earlier_runs``, and the reasons for skipping strategies to ``skip_reasons``.
+        """
+        spec = self.spec
+        all_costs = cache(partial(self._all_costs, space))
+        for entry, strategy in strategies:
+            if entry.spaces and space.choice.name not in entry.spaces:
+                continue
+            sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
+            if sources not in earlier_runs:
+                earlier_runs[sources] = EarlierRuns.from_sources(sources, space.settings.statistic, self.base)
+            run = Run(
+                space.choice,
+                strategy,
+                spec.seed_list[0],
+                entry.batch or spec.batch,
+                spec.budget(entry, all_costs),
+                space.settings,
+                space.directory / file_name(strategy.label),
+                contrasts=tuple(spec.contrasts),
+                starts=strategy.name if spec.starts == "own" else "",
+            )
+            try:
+                yield sources, plan_run(run, earlier_runs[sources], self.base)
+            except UnsupportedSpace as error:
+                skip_reasons.append(f"{run.log} is not searched: {error}")
 
     def _check_references(self, strategies: Sequence[tuple[PolicyEntry, Strategy]]) -> None:
         """Raise SearchlabError if a contrast or claim refers to a strategy that is not in the study."""
@@ -530,22 +325,22 @@ class Study:
                     hint = did_you_mean(name, choices)
                     raise SearchlabError(f"{key} refer to the strategy {name!r}, which is not in the study{hint}")
 
-    def _all_costs(self, space_choice: SpaceChoice, settings: Settings) -> SpaceCosts | None:
-        if not settings.replays:
+    def _all_costs(self, space: PlannedSpace) -> SpaceCosts | None:
+        if not space.settings.replays:
             return None
-        with settings.make(space_choice.space.target, {}, self.base) as measurer:
-            return measurer.all_costs(space_choice.space)
+        with space.settings.make(space.choice.space.target, {}, self.base) as measurer:
+            return measurer.all_costs(space.choice.space)
 
-    def _space_groups(self, left_out: list[str]) -> Iterator[list[tuple[Path, SpaceChoice, Settings]]]:
-        """Yield groups of spaces, each space with the directory for its logs and the settings for measuring.
+    def _space_groups(self, skip_reasons: list[str]) -> Iterator[list[PlannedSpace]]:
+        """Yield groups of spaces; in a suite, each table is a separate group.
 
-        In a suite, each table is a separate group. The reasons for skipping spaces are added to ``left_out``.
+        The reasons for skipping spaces are added to ``skip_reasons``.
         """
         spec = self.spec
         if self.suite is not None:
             for table in self.suite.tables:
                 noise = spec.suite_selection is not None and spec.suite_selection.noise
-                yield [(Path(table.entry.name), choose_table_space(table), table.settings(noise))]
+                yield [PlannedSpace(Path(table.entry.name), SpaceChoice.from_table(table), table.settings(noise))]
             return
         target = None if spec.target is None else resolve_target(spec.target)
         if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
@@ -555,14 +350,14 @@ class Study:
         _check_distinct("space", [file_name(entry.title) for entry in entries])
         _check_distinct("workload", [str(workload) for workload in workloads])
         measurable = spec.measure.measurable(self.base) if spec.measure else None
-        choices: list[tuple[Path, SpaceChoice, Settings]] = []
-        missing: list[str] = []
+        planned_spaces: list[PlannedSpace] = []
+        not_in_tables: list[str] = []
         for workload in workloads:
             for entry in entries:
                 name = entry.title
                 spaces = self.objects.spaces.get(name)
                 if spaces is not None and str(workload) not in spaces:
-                    left_out.append(f"{workload} is not searched in {name}: this space is for {', '.join(spaces)}")
+                    skip_reasons.append(f"{workload} is not searched in {name}: this space is for {', '.join(spaces)}")
                     continue
                 try:
                     space_choice = SpaceChoice.from_spec(
@@ -574,17 +369,17 @@ class Study:
                         base=self.base,
                     )
                 except UnsupportedWorkload as error:
-                    left_out.append(f"{workload} is not searched in {name}: {error}")
+                    skip_reasons.append(f"{workload} is not searched in {name}: {error}")
                     continue
                 if measurable is not None and (str(workload), space_choice.space.fingerprint) not in measurable:
-                    missing.append(f"{workload} is not searched in {name}: no table contains it for this target")
+                    not_in_tables.append(f"{workload} is not searched in {name}: no table contains it for this target")
                 else:
-                    settings = settings_for(workload, spec.measure)
-                    choices.append((Path(file_name(str(workload)), file_name(name)), space_choice, settings))
-        left_out += missing
-        if not choices:
-            raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(left_out))
-        yield choices
+                    directory = Path(file_name(str(workload)), file_name(name))
+                    planned_spaces.append(PlannedSpace(directory, space_choice, settings_for(workload, spec.measure)))
+        skip_reasons += not_in_tables
+        if not planned_spaces:
+            raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(skip_reasons))
+        yield planned_spaces
 
     def _strategies(self, entry: PolicyEntry) -> Iterator[Strategy]:
         """Yield a policy's labelled strategies, one for each cost model that the policy is to use."""
@@ -669,10 +464,10 @@ class Study:
                 measures this machine.
             RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
-        planned, _ = self.plan()
-        logs_in_shard = {run.log for run in select_shard(planned, *shard)}
-        all_runs = [replace(run, log=Path(out) / run.log, discard=discard) for run in planned]
-        runs = [run for run, relative in zip(all_runs, planned, strict=True) if relative.log in logs_in_shard]
+        planned_runs, _ = self.plan()
+        all_runs = [replace(run, log=Path(out) / run.log, discard=discard) for run in planned_runs]
+        logs_in_shard = {Path(out) / run.log for run in select_shard(planned_runs, *shard)}
+        runs = [run for run in all_runs if run.log in logs_in_shard]
         for run in runs:
             resolve_inside(run.log, Path(out))
 
@@ -691,7 +486,7 @@ class Study:
                 exclusive = any(run.settings.exclusive for run in runs)
                 run_executor = stack.enter_context(start(plugin, exclusive, Path(out)))
             on_each = stack.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
-            if not planned:  # the study's claims are only about the suite's baselines
+            if not planned_runs:  # the study's claims are only about the suite's baselines
                 write_files()
             logs = execute(runs, self.base, on_each, run_executor, write_files, all_runs) if runs else {}
         warn_of_results(runs, logs)
@@ -717,30 +512,6 @@ class Study:
             **({} if spec.stop_after is None else {"stop after": f"{spec.stop_after} trials without a gain"}),
         }
         return html_facts(facts, caption="a study")
-
-
-def choose_executor(
-    own: str | Plugin | None, argument: str | Mapping[str, Any] | None, jobs: int | None
-) -> Plugin | None:
-    """Return the executor (``argument``, or else the study's ``own``) with ``jobs``, or None to run in this process."""
-    plugin = default = parse_executor(own) if isinstance(own, str) else own
-    if isinstance(argument, Mapping):
-        plugin = EXECUTORS.resolve(argument)[0]
-    elif argument is not None:
-        plugin = parse_executor(argument)
-        if default is not None and default.name == plugin.name:
-            plugin = Plugin(default.name, {**default.options, **plugin.options})
-    if plugin is None:
-        return Plugin("local", {"jobs": jobs}) if jobs is not None and jobs > 1 else None
-    return plugin if jobs is None else Plugin(plugin.name, {**plugin.options, "jobs": jobs})
-
-
-def choose_table_space(table: SuiteTable) -> SpaceChoice:
-    """Return the space of a suite's table. Raises SearchlabError if the table was not measured in this space."""
-    with names_from(table.directory):
-        space_choice = SpaceChoice.from_spec(table.plugin, parse_workload(table.entry.workload), table.target())
-    check_table(table, space_choice.space)
-    return replace(space_choice, size=table.header.space_size)
 
 
 def _check_distinct(title: str, names: Sequence[str]) -> None:

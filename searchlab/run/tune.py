@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,10 @@ from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
-from .plan import DEFAULT_POLICY, OnTrial, SpaceChoice, Strategy, default_spaces, plan_run, space_spec
+from .plan import DEFAULT_POLICY, OnTrial, Run, default_spaces, plan_run, space_spec
 from .progress import show_progress
-from .study import budget_of
+from .spec import budget_of
+from .strategy import SpaceChoice, Strategy
 from .warm_start import EarlierRuns, Source
 
 
@@ -118,21 +118,21 @@ def tune(
         target = settings.default_target()
     resolved_target = None if target is None else resolve_target(target)
     sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
-    earlier = EarlierRuns.from_sources(sources, settings.statistic)
+    earlier_runs = EarlierRuns.from_sources(sources, settings.statistic)
     specs = default_spaces(parsed_workload) if spec is None else [spec]
     with nullcontext() if log else ScratchFolder() as folder:
-        run = plan_run(
+        run = Run(
             SpaceChoice.from_specs(specs, parsed_workload, resolved_target, settings=settings),
             Strategy.from_specs(policy, cost_model, features),
-            settings,
+            seed,
+            batch,
             budget_of(trials, seconds, stop_after),
-            seed=seed,
-            batch=batch,
-            log=Path(log or f"{folder}/log.jsonl"),
-            earlier=earlier,
+            settings,
+            Path(log or f"{folder}/log.jsonl"),
+            discard=discard,
         )
-        earlier.check_used([run.warm_start])
-        run = replace(run, discard=discard)
+        run = plan_run(run, earlier_runs)
+        earlier_runs.check_used([run.warm_start])
         warn_of_a_busy_machine([run])
         with show_progress(progress, [run], lambda *_: on_trial) as on_run:
             complete_log = execute_one(run, Path(), on_run)

@@ -17,6 +17,7 @@ from ..errors import SearchlabError, warn
 from ..files import read_each, real_path
 from ..log.format import (
     DEFAULT_CONFIG,
+    Header,
     Log,
     decode_log,
     find_logs,
@@ -32,6 +33,7 @@ from ..plugins import Plugin, trust_plugins
 from ..policy import Policy
 from ..records import Statistic, Trial
 from ..space import Space
+from .strategy import SpaceChoice, Strategy
 
 Source = str | Path | Result
 """A source of a warm start: a log, a directory of logs, a result, the tables of a suite, such as ``"suite:v1/dev"``, or
@@ -142,18 +144,19 @@ class WarmStart:
 
     Attributes:
         same_space: The runs in the same space.
+        other_spaces: The runs in other spaces.
         directories: The directories that contain some of these runs.
         default: Whether the run's first trial is the default config of its space.
     """
 
     same_space: tuple[EarlierRun, ...] = ()
-    others: tuple[EarlierRun, ...] = ()
+    other_spaces: tuple[EarlierRun, ...] = ()
     directories: tuple[Path, ...] = ()
     default: bool = False
 
     @property
     def runs(self) -> tuple[EarlierRun, ...]:
-        return (*self.same_space, *self.others)
+        return (*self.same_space, *self.other_spaces)
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -174,9 +177,25 @@ class WarmStart:
         def is_kept(run: EarlierRun) -> bool:
             return not (run.directory is not None and real_path(run.log.path) in logs)
 
-        return replace(
-            self, same_space=tuple(filter(is_kept, self.same_space)), others=tuple(filter(is_kept, self.others))
-        )
+        same_space, other_spaces = (tuple(filter(is_kept, runs)) for runs in (self.same_space, self.other_spaces))
+        return replace(self, same_space=same_space, other_spaces=other_spaces)
+
+    def restore(
+        self, header: Header, log: Path, space_choice: SpaceChoice, strategy: Strategy, statistic: Statistic
+    ) -> WarmStart:
+        """Return the warm start of an earlier run of the study, whose log has this ``header``.
+
+        Logs that were specified only now are added, and are rejected later, when the run's header is compared.
+
+        Raises:
+            SearchlabError: If the directories do not contain one of the logs; the message names ``log``, the run's log.
+        """
+        runs_by_digest = {run.digest: run for run in self.runs}
+        digests = [digest for digest in header.warm_start if digest != DEFAULT_CONFIG]
+        runs = [runs_by_digest.get(digest) or find_run(self.directories, digest, statistic, log) for digest in digests]
+        runs += [run for digest, run in runs_by_digest.items() if run.directory is None and digest not in digests]
+        warm_start = select_runs(runs, space_choice, strategy)
+        return replace(warm_start, directories=self.directories, default=self.default)
 
     def feed(self, policy: Policy, cost_model: BoundCostModel | None, trials: Sequence[Trial] = ()) -> None:
         """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.
@@ -191,10 +210,10 @@ class WarmStart:
         if cost_model is not None and cost_model.features.builds_programs:
             for run in self.runs:
                 run.check_programs()
-        if cost_model is not None and self.others:
-            cost_model.pretrain([run.task for run in self.others])
-        if policy.traits.transfers and self.others:
-            policy.transfer([(run.space, run.trials) for run in self.others])
+        if cost_model is not None and self.other_spaces:
+            cost_model.pretrain([run.task for run in self.other_spaces])
+        if policy.traits.transfers and self.other_spaces:
+            policy.transfer([(run.space, run.trials) for run in self.other_spaces])
         if self.same_space or trials:
             policy.warm_start([*self.trials, *trials])
 
@@ -250,13 +269,13 @@ class EarlierRuns:
             runs.append(run)
         return cls(tuple(runs), tuple(directories), DEFAULT_CONFIG in sources)
 
-    def warm_start(self, plugin: Plugin, space: Space, features: str, transfers: bool, machine: str) -> WarmStart:
-        """Return the runs that can be used when searching ``space`` on ``machine``, which is "" if it is unknown.
+    def warm_start(self, space_choice: SpaceChoice, strategy: Strategy, machine: str) -> WarmStart:
+        """Return the runs that ``strategy`` can use on ``machine``, which is "" if it is unknown; see select_runs.
 
-        Of the runs in directories, those in ``space`` must have been measured on the same machine. For the other
-        arguments, see :func:`select_runs`.
+        Of the runs in directories, those in the same space must have been measured on the same machine.
         """
-        selected: dict[str, EarlierRun] = {}
+        space = space_choice.space
+        runs: dict[str, EarlierRun] = {}
         other_machines: dict[Path, set[str]] = {}
         for run in self.runs:
             header = run.log.header
@@ -264,13 +283,13 @@ class EarlierRuns:
             if run.directory is not None and header.fingerprint == space.fingerprint and is_other:
                 other_machines.setdefault(run.directory, set()).add(header.measured_on)
             else:
-                selected[run.digest] = run
+                runs[run.digest] = run
         for path, machines in other_machines.items():
             warn(
                 f"the logs of {space.workload} in {path} that were measured on {' and '.join(sorted(machines))} are "
                 f"no warm start for runs on {machine}"
             )
-        warm_start = select_runs(list(selected.values()), plugin, space, features, transfers)
+        warm_start = select_runs(list(runs.values()), space_choice, strategy)
         return replace(warm_start, directories=self.directories, default=self.default)
 
     def check_used(self, warm_starts: Sequence[WarmStart]) -> None:
@@ -278,14 +297,14 @@ class EarlierRuns:
 
         Suites may be unused. A directory that is not used causes a SearchlabWarning.
         """
-        used = {digest for warm_start in warm_starts for digest in warm_start.digests}
+        used_digests = {digest for warm_start in warm_starts for digest in warm_start.digests}
         for path in self.directories:
             digests = {run.digest for run in self.runs if run.directory == path}
-            if used.isdisjoint(digests):
+            if used_digests.isdisjoint(digests):
                 text = f"no run can learn from any of the {len(digests)} logs in {path}, so it starts without them"
                 warn(text)
         for run in self.runs:
-            if run.directory is None and not run.is_from_suite and run.digest not in used:
+            if run.directory is None and not run.is_from_suite and run.digest not in used_digests:
                 header = run.log.header
                 raise SearchlabError(
                     f"{run.log.path} cannot be used as a warm start: it searched {header.workload} in a different "
@@ -296,38 +315,46 @@ class EarlierRuns:
                 )
 
 
-def select_runs(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: str, transfers: bool) -> WarmStart:
-    """Return the ``runs`` that can be used when searching ``space``, which is specified by ``plugin``.
+def select_runs(runs: Sequence[EarlierRun], space_choice: SpaceChoice, strategy: Strategy) -> WarmStart:
+    """Return the ``runs`` from which ``strategy`` can start.
 
-    Every policy can learn from trials in ``space``. Other runs can be used only to train a cost model, or by a policy
-    that transfers. A cost model with program features can learn from runs in any space. Cost models with knob features,
-    as well as policies that transfer, can learn only from runs for a different shape in the same space. A run never
-    learns from a suite's tables for its own workload.
-
-    Args:
-        features: The cost model's features, or "" if there is no cost model.
-        transfers: Whether the policy transfers.
+    Every policy can learn from trials in the same space. Other runs can be used only to train a cost model, or by a
+    policy that transfers. A cost model with program features can learn from runs in any space. Cost models with knob
+    features, as well as policies that transfer, can learn only from runs for a different shape in the same space. A run
+    never learns from a suite's tables for its own workload.
     """
+    space, plugin = space_choice.space, space_choice.plugin
     runs = [run for run in runs if not (run.is_from_suite and workload_name(run.log.header) == str(space.workload))]
     same_space = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
-    others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)
-    kind = FEATURES.get(features)
-    if kind is None and not transfers:
+    features = FEATURES.get(strategy.features)
+    if features is None and not strategy.transfers:
         return WarmStart(same_space)
-    others = tuple(replace(run, may_import=run.log.header.space == plugin.to_spec()) for run in others)
-    if kind is None or transfers or not kind.builds_programs:
-        others = tuple(run for run in others if run.has_knobs_of(plugin, space))
-    return WarmStart(same_space, others)
+    needs_knobs = features is None or strategy.transfers or not features.builds_programs
+    other_spaces = [
+        replace(run, may_import=run.log.header.space == plugin.to_spec())
+        for run in runs
+        if run.log.header.fingerprint != space.fingerprint
+    ]
+    return WarmStart(
+        same_space, tuple(run for run in other_spaces if not needs_knobs or run.has_knobs_of(plugin, space))
+    )
 
 
-def find_run(directories: Sequence[Path], digest: str, statistic: Statistic) -> EarlierRun | None:
-    """Return the run whose log, or the beginning of whose log, has this digest; the log may have grown since."""
+def find_run(directories: Sequence[Path], digest: str, statistic: Statistic, log: Path) -> EarlierRun:
+    """Return the run whose log, or the beginning of whose log, has this digest; the log may have grown since.
+
+    Raises SearchlabError, which names the new run's ``log``, if there is no such run.
+    """
     for directory in directories:
         for path in find_logs(directory):
+            data = read_log_bytes(path)
             sha, size = hashlib.sha256(), 0
-            for line in read_log_bytes(path).splitlines(keepends=True):
+            for line in data.splitlines(keepends=True):
                 sha.update(line)
                 size += len(line)
                 if sha.hexdigest().startswith(digest):
-                    return EarlierRun(decode_log(path, read_log_bytes(path)[:size]), digest, statistic, directory)
-    return None
+                    return EarlierRun(decode_log(path, data[:size]), digest, statistic, directory)
+    raise SearchlabError(
+        f"a run in {log.parent} started from a log that {', '.join(map(str, directories))} does not contain (digest "
+        f"{digest}); restore that log, or choose a different path for this run's log"
+    )

@@ -96,19 +96,18 @@ def band_over_seconds(curves: Floats, elapsed: Floats) -> Band:
     return Band(x, *quartiles(np.stack(values))[:, np.searchsorted(changes, x, side="right") - 1])
 
 
-def hitting_times(curves: Floats, targets: Floats) -> Floats:
-    """Return the number of trials that each run needed to reach each of ``targets``, in GFLOPS: shape (runs, targets).
+def hitting_times(curves: Floats, target: float) -> Floats:
+    """Return the number of trials that each run needed to reach ``target``, in GFLOPS: shape (runs,).
 
     This is the fixed-target view of a run (Hansen et al., "COCO: a platform for comparing continuous optimizers in a
     black-box setting", Optimization Methods and Software 36(1), 2021).
     """
-    hits = np.array([np.searchsorted(curve, targets) + 1.0 for curve in curves]).reshape(len(curves), len(targets))
-    hits[hits > curves.shape[1]] = math.inf
-    return hits
+    is_reached = curves >= target
+    return np.where(is_reached.any(axis=1), is_reached.argmax(axis=1) + 1.0, math.inf)
 
 
 def seconds_of_hits(hits: Floats, elapsed: Floats) -> Floats:
     """Convert ``hits`` in trials to seconds, given the seconds up to the end of each trial, shape (runs, trials)."""
-    index = np.where(np.isfinite(hits), hits, elapsed.shape[1] + 1).astype(np.int64) - 1
-    padded = np.column_stack((elapsed, np.full(len(elapsed), math.inf)))
-    return np.asarray(np.take_along_axis(padded, index, axis=1))
+    return np.array(
+        [seconds[int(hit) - 1] if hit < math.inf else math.inf for hit, seconds in zip(hits, elapsed, strict=True)]
+    )

@@ -62,8 +62,12 @@ class Difference:
 
     def reversed(self) -> Difference:
         """Return the difference of the second strategy minus the first."""
-        these, others = (replace(answer, difference=-answer.difference) for answer in (self.on_these, self.on_others))
-        return replace(self, value=-self.value, ahead=self.behind, behind=self.ahead, on_these=these, on_others=others)
+        on_these, on_others = (
+            replace(answer, difference=-answer.difference) for answer in (self.on_these, self.on_others)
+        )
+        return replace(
+            self, value=-self.value, ahead=self.behind, behind=self.ahead, on_these=on_these, on_others=on_others
+        )
 
 
 def paired_difference(first: Sequence[Floats], second: Sequence[Floats], clusters: Sequence[str] = ()) -> Difference:
@@ -95,7 +99,7 @@ def paired_difference(first: Sequence[Floats], second: Sequence[Floats], cluster
         if len(differences)
     ]
     paired = [differences for differences in paired if len(differences)]
-    clustered = len(set(owners)) < len(owners)
+    has_clusters = len(set(owners)) < len(owners)
     means = np.array([differences.mean() for differences in paired])
     value = float(means.mean()) if len(means) else math.nan
     return Difference(
@@ -107,9 +111,9 @@ def paired_difference(first: Sequence[Floats], second: Sequence[Floats], cluster
         behind=int((means < 0).sum()),
         on_these=_answer_for_these_workloads(value, paired),
         on_others=_answer_for_other_members(value, means, owners)
-        if clustered
+        if has_clusters
         else _answer_for_other_workloads(value, means),
-        clusters=len(set(owners)) if clustered else 0,
+        clusters=len(set(owners)) if has_clusters else 0,
     )
 
 
@@ -137,11 +141,12 @@ def _answer_for_other_workloads(value: float, means: Floats) -> Answer:
 def _answer_for_other_members(value: float, means: Floats, owners: Sequence[str]) -> Answer:
     if len(means) < MIN_WORKLOADS:
         return _answer_for_other_workloads(value, means)
-    members = [means[[owner == other for other in owners]] for owner in dict.fromkeys(owners)]
-    if single := sum(len(values) < 2 for values in members):
+    clusters = np.array(owners)
+    members = [means[clusters == owner] for owner in dict.fromkeys(owners)]
+    if singles := sum(len(values) < 2 for values in members):
         return no_answer(
             value,
-            f"A claim about other devices needs runs of each kernel on at least 2 devices; {single} ran on only one.",
+            f"A claim about other devices needs runs of each kernel on at least 2 devices; {singles} ran on only one.",
         )
     counts = np.array([len(values) for values in members])
     variances = np.array([values.var(ddof=1) for values in members])

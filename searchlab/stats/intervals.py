@@ -49,10 +49,13 @@ class Interval:
 
     def text(self, sign: str = "") -> str:
         """Return the estimate with three decimal places, followed by the interval in brackets if there is one."""
-        text = f"{self.value:{sign}z.3f}"
-        return text if self.lower is None else f"{text} [{self.lower:{sign}z.3f}, {self.upper:{sign}z.3f}]"
+        return f"{self.value:{sign}z.3f} {self.brackets(sign)}".rstrip()
 
-    def within(self, lowest: float, highest: float) -> Interval:
+    def brackets(self, sign: str = "") -> str:
+        """Return the interval in brackets, or an empty string if there is none."""
+        return "" if self.lower is None else f"[{self.lower:{sign}z.3f}, {self.upper:{sign}z.3f}]"
+
+    def clip(self, lowest: float, highest: float) -> Interval:
         """Clip the ends to the range of the estimated quantity."""
         if self.lower is None or self.upper is None:
             return self
@@ -95,8 +98,8 @@ def mean_of_means_interval(sample: Sample) -> Interval:
         runs = "2 runs" if len(sample) == 1 else "2 runs on each workload"
         return Interval(value, note=f"An interval for a mean needs {runs}.")
     # The mean of equal numbers may differ from them in its last bit, although their variance is 0.
-    round_to_largest = [np.round(runs, DECIMALS) for runs in sample]
-    variances = np.array([np.var(runs, ddof=1) if np.ptp(runs) else 0.0 for runs in round_to_largest]) / counts
+    rounded_sample = [np.round(runs, DECIMALS) for runs in sample]
+    variances = np.array([np.var(runs, ddof=1) if np.ptp(runs) else 0.0 for runs in rounded_sample]) / counts
     if not variances.any():
         return Interval(value, note="All runs of a workload give the same number, so they do not show how runs vary.")
     return t_interval(value, float(variances.sum()) / len(sample) ** 2, satterthwaite(variances, counts - 1))
@@ -121,25 +124,22 @@ def median_interval(values: Floats) -> Interval:
     surplus = max(0.0, float((coverage[k - 1] - LEVEL) / (coverage[k - 1] - inner)))
     weight = (number - k) * surplus / (k + (number - 2 * k) * surplus)
 
-    def interpolate(end: float, inside: float) -> float:
-        return end + weight * (inside - end) if math.isfinite(end) and math.isfinite(inside) else end
+    def interpolate(end: float, neighbour: float) -> float:
+        return end + weight * (neighbour - end) if math.isfinite(end) and math.isfinite(neighbour) else end
 
-    lower, above = float(sorted_values[k - 1]), float(sorted_values[k])
-    upper, below = float(sorted_values[number - k]), float(sorted_values[number - k - 1])
-    return Interval(value, interpolate(lower, above), interpolate(upper, below))
+    lower, lower_neighbour, upper_neighbour, upper = map(float, sorted_values[[k - 1, k, number - k - 1, number - k]])
+    return Interval(value, interpolate(lower, lower_neighbour), interpolate(upper, upper_neighbour))
 
 
-def improvement(first: Sample, second: Sample) -> float:
-    """Return the probability that a run of ``first`` beats one of ``second``, averaged over workloads. Ties count half.
+def improvement(first: Floats, second: Floats) -> float:
+    """Return the probability that a run of ``first`` beats one of ``second`` on a workload. Ties count half.
 
-    On one workload, it equals U / (m n), where U is the Mann-Whitney statistic (Agarwal et al., 2021).
+    It equals U / (m n), where U is the Mann-Whitney statistic (Agarwal et al., "Deep reinforcement learning at the edge
+    of the statistical precipice", NeurIPS 2021).
     """
-    chances = []
-    for runs, opponents in zip(first, second, strict=True):
-        sorted_values = np.sort(opponents)
-        below, level_too = (np.searchsorted(sorted_values, runs, side).sum() for side in ("left", "right"))
-        chances.append((below + level_too) / 2 / (len(runs) * len(opponents)))
-    return float(np.mean(chances))
+    opponents = np.sort(second)
+    wins, wins_and_ties = (np.searchsorted(opponents, first, side).sum() for side in ("left", "right"))
+    return float((wins + wins_and_ties) / 2 / (len(first) * len(second)))
 
 
 def number_phrase(number: int) -> str:

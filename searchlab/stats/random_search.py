@@ -99,9 +99,9 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
 
 def _nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
     """Return quadrature times until ``trials`` configs, or all, have almost surely arrived, and weights (last: 0)."""
-    end, most = 1.0, 40 / rates.min()
+    end, limit = 1.0, 40 / rates.min()
     target = trials + 10 * np.sqrt(trials)
-    while end < most and (1 - np.exp(-rates * end)).sum() < target:
+    while end < limit and (1 - np.exp(-rates * end)).sum() < target:
         end *= 1.2
     edges = [0.0]
     while edges[-1] ** 2 < end:
@@ -148,8 +148,8 @@ def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> 
     cutoff, a score would divide by the little that random search can still gain (Willemsen et al. use the same cutoff
     at the expected rank). ``median`` is the median cost of the random draws that work.
     """
-    reached = baseline <= best + (1 - part) * (median - best)
-    return int(np.argmax(reached)) + 1 if reached.any() else len(baseline)
+    is_covered = baseline <= best + (1 - part) * (median - best)
+    return int(np.argmax(is_covered)) + 1 if is_covered.any() else len(baseline)
 
 
 def difficulty(costs: Floats) -> float:

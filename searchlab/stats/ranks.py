@@ -70,8 +70,8 @@ def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
     minus the rank sum of the other pairs, divided by the total (Kerby, "The simple difference formula: an approach to
     teaching nonparametric correlation", Comprehensive Psychology 3, 2014).
     """
-    differ = first != second
-    differences = round_to_largest(first[differ] - second[differ])
+    unequal = first != second
+    differences = round_to_largest(first[unequal] - second[unequal])
     signed_ranks = np.sign(differences).astype(np.int64) * _double_ranks(np.abs(differences))
     ranks = np.abs(signed_ranks)
     effect = float(signed_ranks.sum() / ranks.sum()) if len(signed_ranks) else 0.0
@@ -124,9 +124,9 @@ def holm(p: Floats) -> Floats:
     Scandinavian Journal of Statistics 6(2), 1979).
     """
     order = np.argsort(p, kind="stable")
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
-    return adjusted
+    adjusted_p = np.empty(len(p))
+    adjusted_p[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return adjusted_p
 
 
 def average_ranks(scores: Floats) -> Floats:

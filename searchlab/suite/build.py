@@ -12,7 +12,7 @@ from ..log.format import read_header
 from ..measure.suite import Suite, SuiteTable
 
 
-def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None] = lambda table, done: None) -> None:
+def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None] = lambda *_: None) -> None:
     """Import each table of ``suite`` from the file in ``source`` that the table specifies.
 
     A table that already exists is kept; remove it to rebuild it. ``on_table`` is called after each table, with a

@@ -153,20 +153,14 @@ def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
     results: dict[Split, Trajectories] = {}
     for file in files:
         result = read_trajectories(file)
-        (split, *others) = {splits[name] for name in result.tables if name in splits} or {SPLITS[0]}
-        if others or split in results:
+        (split, *more_splits) = {splits[name] for name in result.tables if name in splits} or {SPLITS[0]}
+        if more_splits or split in results:
             raise SearchlabError(f"{file} is a second result of the split {split}; remove it from {directory}")
         results[split] = result
     result = next(iter(results.values()))
     registered = {name: value for group in project.entry_points.values() for name, value in group.items()}
     members = {f"{split}{RUNS}": read_bytes(file) for split, file in zip(results, files, strict=True)}
-    for file in find_files(directory, TEXT_SUFFIXES):
-        name = file.relative_to(directory)
-        is_code = file.suffix == ".py" or (file.parent / "__init__.py").is_file()
-        if (is_code or name.as_posix() in (PROJECT, README)) and not any(
-            part.startswith((".", "test_")) for part in name.parts
-        ):
-            members[SOURCE + name.as_posix()] = read_bytes(file, under=directory)
+    members |= {SOURCE + name: content for name, content in _read_source(directory)}
     submission = Submission(
         name=result.strategy,
         description=project.description,
@@ -210,6 +204,16 @@ def suite_digest(suite: Suite) -> str:
     tables = sorted((table.entry.name, table.entry.split, table.digest) for table in suite.tables)
     content = msgspec.json.encode([suite.spec.version, suite.spec.trials, suite.spec.seeds, tables])
     return hashlib.sha256(content).hexdigest()
+
+
+def _read_source(directory: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the relative path and the content of each file of a package's source, without hidden files and tests."""
+    for file in find_files(directory, TEXT_SUFFIXES):
+        path = file.relative_to(directory)
+        is_code = file.suffix == ".py" or (file.parent / "__init__.py").is_file()
+        is_omitted = any(part.startswith((".", "test_")) for part in path.parts)
+        if (is_code or path.as_posix() in (PROJECT, README)) and not is_omitted:
+            yield path.as_posix(), read_bytes(file, under=directory)
 
 
 def _read_project(directory: Path) -> tuple[_Project, _Options]:
@@ -318,9 +322,9 @@ def bundle_problems(bundle: Bundle, suite: Suite) -> Iterator[str]:
 
 
 def _tuning_problems(submission: Submission, suite: Suite) -> Iterator[str]:
-    allowed = {f"{suite.spec.version}/{name}" for name, split in split_of(suite).items() if split == "dev"}
+    allowed_names = {f"{suite.spec.version}/{name}" for name, split in split_of(suite).items() if split == "dev"}
     for name in submission.tuned_on:
-        if name.partition("/")[0] == suite.spec.version and name not in (f"{suite.spec.version}/dev", *allowed):
+        if name.partition("/")[0] == suite.spec.version and name not in (f"{suite.spec.version}/dev", *allowed_names):
             yield f"it was tuned on {one_line(name)}; only tables of {suite.spec.version}/dev may be used"
     if bool(submission.tuned_on) == (submission.track == "as published"):
         names = f"lists {one_line(', '.join(submission.tuned_on))}" if submission.tuned_on else "lists none"
@@ -347,10 +351,10 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
     title = f"its result on {split}"
     if (result.suite, result.strategy) != (spec.version, bundle.submission.name):
         yield f"{title} is of {one_line(result.strategy)} on {one_line(result.suite)}"
-    if missing := [name for name in names if name not in result.tables]:
-        yield f"{title} leaves out {listed(missing)}"
-    if foreign := [name for name in result.tables if name not in names]:
-        yield f"{title} contains {one_line(listed(foreign))}, which are not tables of {split}"
+    if omitted_tables := [name for name in names if name not in result.tables]:
+        yield f"{title} leaves out {listed(omitted_tables)}"
+    if foreign_tables := [name for name in result.tables if name not in names]:
+        yield f"{title} contains {one_line(listed(foreign_tables))}, which are not tables of {split}"
     areas = bundle.submission.areas.get(split, {})
     for name in names:
         if name not in result.tables:
@@ -363,8 +367,8 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
                 continue
             for run in runs:
                 table.check(result, run)
-                required = min(spec.trials, len(table.log.records))
-                if len(run.configs) > spec.trials or (len(run.configs) < required and not run.ended):
+                trial_count = min(spec.trials, len(table.log.records))
+                if len(run.configs) > spec.trials or (len(run.configs) < trial_count and not run.ended):
                     yield f"its run on {name} with seed {run.seed} has {len(run.configs)} trials, not {spec.trials}"
         except SearchlabError as error:
             yield str(error)
@@ -372,5 +376,5 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
         area = float(table.areas(result).mean())
         if abs(area - areas.get(name, -1.0)) > 10**-DIGITS:
             yield f"its area on {name} is {areas.get(name)}, but {area:.{DIGITS}f} follows from its runs"
-    if unexpected := set(areas) - set(result.tables):
-        yield f"it states areas on {one_line(listed(sorted(unexpected)))}, where it has no runs"
+    if extra_tables := set(areas) - set(result.tables):
+        yield f"it states areas on {one_line(listed(sorted(extra_tables)))}, where it has no runs"

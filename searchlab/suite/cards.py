@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +12,7 @@ from ..arrays import Floats
 from ..log.format import read_log
 from ..measure.suite import SuiteTable, read_suite
 from ..stats.random_search import difficulty, draws_for, expected_best, expected_draws
-from ..tables.info import NEAR, TableInfo, named_values, versions_text
+from ..tables.info import NEAR, TableInfo, date_of, named_values, versions_text
 from .trajectories import RecordedTable
 
 RANDOM_DRAWS = (10, 30, 100)
@@ -78,7 +77,7 @@ class TableCard:
             "target": f"`{named_values({k: v for k, v in header.target.items() if k != 'caches'})}`",
             "settings": named_values(header.measure),
             "versions": versions_text(log),
-            "date": datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d"),
+            "date": date_of(log),
             "space fingerprint": f"`{header.fingerprint}`",
             "SHA-256": f"`{self.table.digest}`",
         }
@@ -97,11 +96,11 @@ class TableCard:
         configs, costs = _by_config(self.table)
         best = min(configs, key=lambda text: costs[configs[text]])
         ratios = {}
-        for other in read_suite(self.table.directory).tables:
-            if other.entry.family == self.table.entry.family and other.entry != self.table.entry:
-                positions, other_costs = _by_config(other)
+        for table in read_suite(self.table.directory).tables:
+            if table.entry.family == self.table.entry.family and table.entry != self.table.entry:
+                positions, table_costs = _by_config(table)
                 if positions.keys() == configs.keys():
-                    ratios[other.entry.name] = float(other_costs.min() / other_costs[positions[best]])
+                    ratios[table.entry.name] = float(table_costs.min() / table_costs[positions[best]])
         return ratios
 
     def _random_search(self) -> dict[str, str]:

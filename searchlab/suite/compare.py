@@ -30,7 +30,7 @@ from ..plugins import Plugin
 from ..policy import POLICIES
 from ..run.study import Study
 from ..stats.random_search import difficulty_trials
-from .trajectories import RecordedTables, Trajectories, baselines, collect, read_results
+from .trajectories import RANDOM, RecordedTables, Trajectories, baselines, collect, read_results
 from .verify import check_baselines
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def default_baselines(suite: Suite, policy: type[Any] | None = None) -> list[str
     areas = dev_areas(suite)
     ancestors = [name for base in (policy.__mro__ if policy else ()) if (name := POLICIES.name_of(base)) in areas]
     best = sorted(areas, key=lambda name: -areas[name])
-    return list(dict.fromkeys(name for name in ("random", *best[:1], *ancestors[:1]) if name in areas))
+    return list(dict.fromkeys(name for name in (RANDOM, *best[:1], *ancestors[:1]) if name in areas))
 
 
 def dev_areas(suite: Suite) -> dict[str, float]:
@@ -134,8 +134,8 @@ def compare(
     Raises:
         SearchlabError: If two results have the same name.
     """
-    registered = tuple(pair for result in new for pair in result.contrasts)
-    results = [*new, *(msgspec.structs.replace(result, contrasts=registered) for result in baseline_runs)]
+    contrasts = tuple(pair for result in new for pair in result.contrasts)
+    results = [*new, *(msgspec.structs.replace(result, contrasts=contrasts) for result in baseline_runs)]
     names = [result.strategy for result in results]
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
         raise SearchlabError(

@@ -28,7 +28,7 @@ from ..arrays import Ints
 from ..console import one_line
 from ..errors import SearchlabError, describe
 from ..files import write_file
-from ..log.plan import Budget
+from ..log.budget import Budget
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.isolation import become_subreaper, confine, kill_children
@@ -37,12 +37,13 @@ from ..measure.table import TableSettings
 from ..plugins import Plugin, search_path, trust_plugins, trusts
 from ..records import Measurement, Trial
 from ..run.loop import PolicyDriver
-from ..run.plan import Run, SpaceChoice
+from ..run.plan import Run
+from ..run.strategy import SpaceChoice
 from ..space import SPACES, Config
 from ..target import resolve_target
 from ..workload import parse_workload
 from .bundle import Bundle, bundle_problems, read_bundle
-from .trajectories import RecordedTables, TableRuns, Trajectories, Trajectory, baselines
+from .trajectories import RANDOM, RecordedTables, TableRuns, Trajectories, Trajectory, baselines
 from .verify import NUMPY_WITHOUT, Case, OnStep, Replayer, ReplayResult, replay_with, strategy_of
 
 RUN_SECONDS = 900.0
@@ -52,9 +53,6 @@ _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys", "/
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _MAX_MESSAGE_BYTES = 64 << 20
-
-
-RANDOM = "random"
 
 MAX_BLIND_SHARE = 0.5
 """The share of a strategy's lead over random search that must not remain if it is told shuffled measurements."""
@@ -156,13 +154,13 @@ class ConfinedReplayer(Replayer):
         try:
             answer = self._exchange(request)
             while answer.ended is None and not (problem := problem or answer.error):
-                proposed = [recorded_table.positions.get(Config(values), -1) for values in answer.configs]
-                if min(proposed, default=-1) < 0 or len({*positions, *proposed}) < len(positions) + len(proposed):
+                proposals = [recorded_table.positions.get(Config(values), -1) for values in answer.configs]
+                if min(proposals, default=-1) < 0 or len({*positions, *proposals}) < len(positions) + len(proposals):
                     problem = "it proposes a config that is not in the table, or one twice"
                     answer = self._exchange(None)  # ends the run
                     continue
-                positions += proposed
-                sources = proposed if order is None else order[proposed].tolist()
+                positions += proposals
+                sources = proposals if order is None else order[proposals].tolist()
                 measurements = measurer.measure(space_choice.space, [configs[position] for position in sources])
                 answer = self._exchange(list(measurements))
             self._receive()  # the run's processes have ended
@@ -327,11 +325,8 @@ def main(has_no_network: bool) -> None:
     setup = msgspec.json.decode(inbox.readline())
     for name in setup["spaces"]:
         SPACES.load(name)  # once, for all forks, and with TVM
-    source, writable, hidden_directories = (
-        Path(setup["source"]),
-        Path(setup["writable"]),
-        [Path(path) for path in setup["hidden"]],
-    )
+    source, writable = Path(setup["source"]), Path(setup["writable"])
+    hidden_directories = [Path(path) for path in setup["hidden"]]
     libraries = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *_SYSTEM_FOLDERS]
     readable = [*map(Path, (*libraries, *_DEVICES)), *_packages(), source]
     is_confined = confine(
@@ -375,8 +370,8 @@ def _without(path: Path, hidden_directories: Sequence[Path]) -> Iterator[Path]:
         if not any(path.is_relative_to(directory) for directory in hidden_directories):
             yield path
     elif path not in hidden_directories:
-        for inside in path.iterdir():
-            yield from _without(inside, hidden_directories)
+        for child in path.iterdir():
+            yield from _without(child, hidden_directories)
 
 
 def _perform(request: _Request, space_choice: SpaceChoice, inbox: IO[bytes], outbox: IO[bytes]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
 
@@ -18,7 +17,7 @@ from pyarrow import parquet
 
 from ..log.format import Header
 from ..measure.suite import Suite
-from ..tables.info import named_values
+from ..tables.info import date_of, named_values
 from .cards import TableCard
 
 README, CROISSANT = "README.md", "croissant.json"
@@ -49,7 +48,7 @@ def dataset_files(suite: Suite, cards: Sequence[TableCard]) -> dict[str, str]:
         cards=cards,
         columns=COLUMNS,
         configs=sum(card.info.configs for card in cards),
-        dates=[_date(card) for card in cards],
+        dates=[date_of(card.recorded_table.log) for card in cards],
         machines=list(dict.fromkeys(_machine(header) for header in headers)),
     )
     croissant = msgspec.json.format(msgspec.json.encode(_croissant(suite, cards)), indent=2)
@@ -66,10 +65,6 @@ def _machine(header: Header) -> str:
     return named_values(facts) or "a machine that the tables do not record"
 
 
-def _date(card: TableCard) -> str:
-    return datetime.fromtimestamp(card.recorded_table.log.header.created, UTC).strftime("%Y-%m-%d")
-
-
 def _croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
     spec, split_sizes = suite.spec, Counter(card.table.entry.split for card in cards)
     return {
@@ -81,7 +76,7 @@ def _croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
         f"{split_sizes['test']} for testing.",
         "license": f"https://spdx.org/licenses/{spec.licence}",
         "version": "1.0.0",
-        "datePublished": max(map(_date, cards)),
+        "datePublished": max(date_of(card.recorded_table.log) for card in cards),
         "citeAs": f"{spec.title}, version {spec.version}; see CITATION.cff",
         "url": ".",
         "distribution": [
@@ -104,15 +99,15 @@ def _record_set(card: TableCard) -> dict[str, Any]:
     name = card.table.entry.name
     fields = []
     for column in parquet.read_schema(card.table.file):
-        repeated = pa.types.is_list(column.type)
-        kind = str(column.type.value_type if repeated else column.type)
+        is_list = pa.types.is_list(column.type)
+        kind = str(column.type.value_type if is_list else column.type)
         fields.append(
             {
                 "@type": "cr:Field",
                 "@id": f"{name}/{column.name}",
                 "name": column.name,
                 "dataType": _TYPES.get(kind, "sc:Text"),
-                **({"repeated": True} if repeated else {}),
+                **({"repeated": True} if is_list else {}),
                 "source": {"fileObject": {"@id": f"{name}.parquet"}, "extract": {"column": column.name}},
             }
         )

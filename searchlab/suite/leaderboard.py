@@ -12,7 +12,7 @@ import numpy as np
 
 from ..analysis.page.render import environment, page_assets
 from ..analysis.publish import LEADERBOARD, Publication
-from ..analysis.runs import TARGET, pad_curves
+from ..analysis.runs import TARGET
 from ..arrays import Floats
 from ..errors import SearchlabError
 from ..files import copy_file, read_text, write_csv, write_file
@@ -23,8 +23,8 @@ from ..stats.intervals import Interval, mean_of_means_interval
 from ..stats.ranks import ALPHA, holm
 from .bundle import BUNDLE_SUFFIX, Bundle, bundle_problems, read_bundle
 from .compare import compare, default_baselines
-from .confined import RANDOM, BundleVerification
-from .trajectories import RecordedTables, Trajectories, baselines
+from .confined import BundleVerification
+from .trajectories import RANDOM, RecordedTables, Trajectories, baselines
 
 CITATION = "CITATION.cff"
 
@@ -96,12 +96,10 @@ class Leaderboard:
         self._failed: dict[tuple[str, str], Floats] = {}
         recorded_tables = RecordedTables(part)
         for name in names:
-            costs = recorded_tables[name].log.costs
+            table = recorded_tables[name]
             for strategy, result in self._results.items():
-                runs = [costs[list(run.configs)] for run in result.runs_on(recorded_tables[name].table).runs]
-                best = [np.minimum.accumulate(run) for run in runs]
-                self._curves[strategy, name] = costs.min() / pad_curves(best, part.spec.trials)
-                self._failed[strategy, name] = np.array([np.isinf(run).mean() for run in runs])
+                self._curves[strategy, name] = table.curves(result, part.spec.trials)
+                self._failed[strategy, name] = np.array([np.isinf(costs).mean() for costs in table.costs_of(result)])
 
     def selections(self) -> dict[str, list[str]]:
         """Return the sets of tables to choose from: all of them, and those of each family and device."""
@@ -127,8 +125,8 @@ class Leaderboard:
         rows = []
         for strategy in order:
             result, curves = self._results[strategy], [self._curves[strategy, name][:, :trials] for name in tables]
-            reached = [curve >= TARGET for curve in curves]
-            first_trials = [np.where(run.any(axis=1), run.argmax(axis=1) + 1, np.inf) for run in reached]
+            is_reached = [curve >= TARGET for curve in curves]
+            first_trials = [np.where(run.any(axis=1), run.argmax(axis=1) + 1, np.inf) for run in is_reached]
             rows.append(
                 LeaderboardRow(
                     strategy=strategy,
@@ -154,13 +152,13 @@ def _difference(differences: Mapping[tuple[str, str], Answer], first: str, secon
 
 def _groups(order: Sequence[str], differences: Mapping[tuple[str, str], Answer]) -> dict[str, str]:
     """Return the letters of each strategy's groups, in which no two strategies can be told apart."""
-    tested = [pair for pair, answer in differences.items() if answer.p is not None]
-    adjusted = dict(zip(tested, holm(np.array([differences[pair].p for pair in tested])).tolist(), strict=True))
+    pairs = [pair for pair, answer in differences.items() if answer.p is not None]
+    p_values = dict(zip(pairs, holm(np.array([differences[pair].p for pair in pairs])).tolist(), strict=True))
     ends: list[tuple[int, int]] = []  # the first and last position of each group
     for start in range(len(order)):
         end = start
         while end + 1 < len(order) and all(
-            adjusted.get((order[i], order[end + 1]), 1.0) > ALPHA for i in range(start, end + 1)
+            p_values.get((order[i], order[end + 1]), 1.0) > ALPHA for i in range(start, end + 1)
         ):
             end += 1
         if not ends or end > ends[-1][1]:
@@ -184,12 +182,12 @@ def bundle_result(path: Path, suite_path: str = "") -> Publication:
     suite = find_suite(suite_path or submission.suite).part(None)
     if problems := list(bundle_problems(bundle, suite)):
         raise SearchlabError(f"the bundle {path} is refused: {'; '.join(problems)}")
-    verified = ["Its data agree with the suite, but its runs have not been replayed."]
+    statements = ["Its data agree with the suite, but its runs have not been replayed."]
     files = [path]
     if (record := path.with_suffix(".json")).is_file():
         verification = _read_verification(record, bundle)
         files.append(record)
-        verified = [
+        statements = [
             f"{verification.runs:,} of {verification.total:,} runs were replayed on {verification.date}.",
             *(f"Not checked: {reason}." for reason in verification.unchecked),
         ]
@@ -206,7 +204,7 @@ def bundle_result(path: Path, suite_path: str = "") -> Publication:
         cite=[submission.citation, f"Also cite the suite {suite.spec.version}: its directory contains a {CITATION}."],
         about=[submission.description, f"By {', '.join(submission.authors)}. Licence: {submission.licence or 'none'}."],
         source={name: content.decode() for name, content in bundle.source.items()},
-        verified=verified,
+        verified=statements,
     )
 
 

@@ -35,6 +35,9 @@ from ..stats.random_search import RandomDraws
 FORMAT = 1
 _TYPES = {"table": ("string",), "seed": ("int64",), "configs": (INTEGERS,), "ended": ("bool",)}
 
+RANDOM = "random"
+"""The name of the baseline that learns nothing."""
+
 USES_FILE = "test-splits.jsonl"
 """The file, in the user's data directory, of strategies that were run on a test split."""
 
@@ -148,19 +151,27 @@ class RecordedTable:
         complete = len(self.log.records) >= (self.log.header.space_size or np.inf)
         return optimum if complete and np.isfinite(optimum) else None
 
+    def costs_of(self, trajectories: Trajectories) -> list[Floats]:
+        """Return the costs of each run's trials, in order."""
+        return [self.log.costs[list(run.configs)] for run in trajectories.runs_on(self.table).runs]
+
+    def curves(self, trajectories: Trajectories, trials: int) -> Floats:
+        """Return the best throughput so far in each run, relative to the optimum: shape (runs, trials)."""
+        best = [np.minimum.accumulate(costs) for costs in self.costs_of(trajectories)]
+        curves: Floats = self.log.costs.min() / pad_curves(best, trials)
+        return curves
+
     def areas(self, trajectories: Trajectories) -> Floats:
         """Return the area under the curve of each run, relative to the optimum: shape (runs,)."""
-        runs, costs = trajectories.runs_on(self.table).runs, self.log.costs
-        best = [np.minimum.accumulate(costs[list(run.configs)]) for run in runs]
-        areas: Floats = (costs.min() / pad_curves(best, trajectories.trials)).mean(axis=1)
+        areas: Floats = self.curves(trajectories, trajectories.trials).mean(axis=1)
         return areas
 
     def indices_of(self, log: Log) -> tuple[int, ...]:
         """Return the index in the table of each config in ``log``. Raises SearchlabError if one is missing."""
         try:
             return tuple(self.positions[Config(record.config)] for record in log.records)
-        except KeyError as missing:
-            raise SearchlabError(f"{log.path} contains a config that {self.table.name} does not: {missing}") from None
+        except KeyError as error:
+            raise SearchlabError(f"{log.path} contains a config that {self.table.name} does not: {error}") from None
 
     def check(self, trajectories: Trajectories, run: Trajectory) -> None:
         """Check that ``run`` is a run over this table. Raises SearchlabError if it is not."""
@@ -240,14 +251,15 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
                 f"{header.measure}, but the table's is {table.table.settings().identity()}; omit the log or rerun it"
             )
         runs = runs_by_strategy.setdefault(header.name, [])
-        table_headers = [run.header for run in runs if run.header.table == header.table]
+        headers = [run.header for run in runs]
+        table_headers = [earlier for earlier in headers if earlier.table == header.table]
         for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):
-            others = table_headers if name == "warm_start" else [run.header for run in runs]  # tables may differ in it
-            if any(getattr(other, name) != getattr(header, name) for other in others[:1]):
+            first = (table_headers if name == "warm_start" else headers)[:1]  # tables may differ in their warm start
+            if first and getattr(first[0], name) != getattr(header, name):
                 raise SearchlabError(
                     f"{path}: another log of {header.name!r} has a different {name}; give each strategy its own label"
                 )
-        if any(other.seed == header.seed for other in table_headers):
+        if any(earlier.seed == header.seed for earlier in table_headers):
             raise SearchlabError(
                 f"{path}: another log has the same strategy, {header.name!r}, and seed, {header.seed}; omit one of them"
             )
@@ -272,12 +284,9 @@ def _trajectories_of(suite: Suite, recorded_tables: RecordedTables, runs: Sequen
     tables = {}
     for table in suite.tables:
         if table_runs := [run for run in runs if run.header.table == table.entry.name]:
-            header, trajectories = (
-                table_runs[-1].header,
-                sorted((run.run for run in table_runs), key=lambda run: run.seed),
-            )
-            digest = recorded_tables[table.entry.name].table.digest
-            tables[table.entry.name] = TableRuns(digest, tuple(trajectories), header.effective, header.random)
+            trajectories = tuple(sorted((run.run for run in table_runs), key=lambda run: run.seed))
+            digest, header = recorded_tables[table.entry.name].table.digest, table_runs[-1].header
+            tables[table.entry.name] = TableRuns(digest, trajectories, header.effective, header.random)
     roles = ("policy", "cost_model")
     codes = [{role: digest for role, digest in run.code.items() if role in roles} for run in runs]
     header = runs[0].header

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -25,8 +25,8 @@ import platformdirs
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..files import FileMissing, read_text, write_file
+from ..log.budget import Budget
 from ..log.format import RESULT
-from ..log.plan import Budget
 from ..log.programs import version_changes
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
@@ -35,8 +35,8 @@ from ..measure.suite import MANIFEST, Suite, digest_of, find_suite, split_of
 from ..plugins import functions_in, names_from, search_path, trust_plugins, trusts, unregistered_code
 from ..policy import POLICIES
 from ..run.loop import search
-from ..run.plan import SpaceChoice, Strategy, plan_run
-from ..run.study import choose_table_space
+from ..run.plan import Run, plan_run
+from ..run.strategy import SpaceChoice, Strategy
 from ..schema import UNREADABLE
 from ..source import source_digest
 from ..tables.info import unsteady
@@ -110,16 +110,16 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
     split = split_of(suite)
     if (suite.directory / MANIFEST).exists():
         sealed_split = read_manifest(suite).split
-        if moved := sorted(name for name in sealed_split if name in split and split[name] != sealed_split[name]):
+        if moved_tables := sorted(name for name in sealed_split if name in split and split[name] != sealed_split[name]):
             raise SearchlabError(
-                f"the split of {suite.name} is frozen, but {', '.join(moved)} would move to the other side; create a "
-                f"new version of the suite"
+                f"the split of {suite.name} is frozen, but {', '.join(moved_tables)} would move to the other side; "
+                f"create a new version of the suite"
             )
     cards = suite.directory / "cards"
     try:
         cards.mkdir(exist_ok=True)
-        for old in cards.glob("*.md"):
-            old.unlink()
+        for card_path in cards.glob("*.md"):
+            card_path.unlink()
         table_cards = []
         for table in suite.tables:
             on_table(table.name)
@@ -203,21 +203,19 @@ def verify_result(
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
         return False
-    replayed = replay(suite, [result], digest=digest_of(directory / RESULT), seconds=seconds, trusted=trusted)
-    on_step(replayed.describe("runs"), replayed.problems)
-    return not replayed.problems
+    replay_result = replay(suite, [result], digest=digest_of(directory / RESULT), seconds=seconds, trusted=trusted)
+    on_step(replay_result.describe("runs"), replay_result.problems)
+    return not replay_result.problems
 
 
 def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
     files = files_of(suite)
-    missing = [f"{name} is missing; fetch it again" for name in manifest.files if name not in files]
-    foreign = [f"{name} is not in {MANIFEST}; remove it" for name in files if name not in manifest.files]
-    changed = [
-        f"{name} has changed: its SHA-256 is {now}, not {manifest.files[name]}; fetch it again"
-        for name, path in files.items()
-        if name in manifest.files and (now := digest_of(path)) != manifest.files[name]
-    ]
-    return missing + foreign + changed
+    problems = [f"{name} is missing; fetch it again" for name in manifest.files if name not in files]
+    problems += [f"{name} is not in {MANIFEST}; remove it" for name in files if name not in manifest.files]
+    for name, path in files.items():
+        if name in manifest.files and (digest := digest_of(path)) != manifest.files[name]:
+            problems.append(f"{name} has changed: its SHA-256 is {digest}, not {manifest.files[name]}; fetch it again")
+    return problems
 
 
 def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
@@ -231,7 +229,7 @@ def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
 
 def _table_problems(recorded_table: RecordedTable) -> list[str]:
     table, records = recorded_table.table, recorded_table.log.records
-    space = choose_table_space(table).space
+    space = SpaceChoice.from_table(table).space
     problems = [f"{table.name} is not steady: {text}"] if (text := unsteady(recorded_table.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads instead of {table.entry.threads}")
@@ -241,14 +239,14 @@ def _table_problems(recorded_table: RecordedTable) -> list[str]:
     if space.builds_programs:
         rng = np.random.default_rng(int(table.digest[:16], 16))
         configs = list(recorded_table.positions)
-        unexpected = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
+        foreign_count = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
     else:
         members = set(space.enumerate())
-        unexpected = len(recorded_table.positions.keys() - members)
+        foreign_count = len(recorded_table.positions.keys() - members)
         if size != len(members):
             problems.append(f"{table.name} records that its space has {size} configs, but the space has {len(members)}")
-    if unexpected:
-        problems.append(f"{table.name} contains {unexpected} configs that are not in its space")
+    if foreign_count:
+        problems.append(f"{table.name} contains {foreign_count} configs that are not in its space")
     if size is None or len(recorded_table.positions) < size:
         problems.append(
             f"{table.name} contains only {len(recorded_table.positions)} of the {size} configs in its space"
@@ -325,8 +323,8 @@ class Replayer:
         if new_run == original:
             return ""
         run_title = f"{trajectories.strategy} over {table.table.name} with seed {original.seed}"
-        changed = version_changes(trajectories.versions)
-        note = f"; these versions have changed since: {', '.join(changed)}" if changed else ""
+        changes = version_changes(trajectories.versions)
+        note = f"; these versions have changed since: {', '.join(changes)}" if changes else ""
         for trial, (before, after) in enumerate(zip(original.configs, positions, strict=False)):
             if before != after:
                 return f"{run_title}: trial {trial} was config {before} of the table, but is now config {after}{note}"
@@ -340,16 +338,17 @@ class Replayer:
         log.unlink(missing_ok=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchlabWarning)  # the original run already issued these warnings
-            run = plan_run(
+            run = Run(
                 space_choice,
                 strategy_of(trajectories),
-                table.table.settings(),
+                seed,
+                trajectories.batch,
                 Budget(trajectories.trials),
-                seed=seed,
-                batch=trajectories.batch,
-                log=log,
+                table.table.settings(),
+                log,
+                starts=trajectories.starts,
             )
-            replayed_log = search(replace(run, starts=trajectories.starts), measurer)
+            replayed_log = search(plan_run(run), measurer)
         return Trajectory(seed, table.indices_of(replayed_log), bool(replayed_log.ended))
 
     def replay_without_avx512(self, cases: Sequence[Case], features: Sequence[str]) -> list[str] | None:
@@ -366,7 +365,7 @@ class Replayer:
     def _table(self, name: str) -> tuple[SpaceChoice, Measurer]:
         if name not in self._tables:
             table = self._recorded_tables[name].table
-            space_choice = choose_table_space(table)
+            space_choice = SpaceChoice.from_table(table)
             measurer = self._exit_stack.enter_context(table.settings().make(space_choice.space.target, {}))
             self._tables[name] = space_choice, measurer
         return self._tables[name]
@@ -442,11 +441,11 @@ def check_baselines(
         if marker.exists():
             continue
         say(f"checking that {baseline.strategy} still proposes what its recorded runs contain, once")
-        replayed = replay(suite.part(None), [baseline], digest=marker.name, seconds=CHECK_SECONDS)
-        if replayed.problems:
+        replay_result = replay(suite.part(None), [baseline], digest=marker.name, seconds=CHECK_SECONDS)
+        if replay_result.problems:
             raise SearchlabError(
                 f"the baseline {baseline.strategy} of {suite.spec.version} is not what its code does now: "
-                f"{replayed.problems[0]}; use the code that recorded it, or record it again (`searchlab suite "
+                f"{replay_result.problems[0]}; use the code that recorded it, or record it again (`searchlab suite "
                 f"baselines`); `searchlab suite verify {suite.directory}` shows all differences"
             )
         with suppress(OSError):  # it is replayed again next time
@@ -492,10 +491,10 @@ def _draw_runs(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
 def _check_trusted(trajectories: Trajectories, trusted: Collection[str]) -> None:
     """Raise SearchlabError if ``trajectories`` uses code that is neither registered nor ``trusted``."""
     code = unregistered_code([[plugin.name, plugin.options] for plugin in trajectories.plugins])
-    unknown = [name for name in code if name not in trusted]
-    if unknown and not trusts():
-        options = " ".join(f"--policy {name}" for name in dict.fromkeys([*trusted, *unknown]))
+    unknown_names = [name for name in code if name not in trusted]
+    if unknown_names and not trusts():
+        options = " ".join(f"--policy {name}" for name in dict.fromkeys([*trusted, *unknown_names]))
         raise SearchlabError(
-            f"{trajectories.strategy} uses {', '.join(unknown)}, which no installed package registers; install the "
-            f"package that provides it, or pass {options} if you trust it"
+            f"{trajectories.strategy} uses {', '.join(unknown_names)}, which no installed package registers; install "
+            f"the package that provides it, or pass {options} if you trust it"
         )

@@ -16,8 +16,8 @@ import msgspec
 from rich.console import Console
 
 from ..errors import SearchlabError
-from ..log.format import LOGS, TABLE, WRITABLE, Log, read_log
-from ..log.plan import Budget
+from ..log.budget import Budget
+from ..log.format import LOGS, TABLE, WRITABLE, Log, Record, read_log
 from ..log.result import Result
 from ..log.writer import check_identity, compress, write_log
 from ..measure.settings import LocalSettings, Settings, add_kind
@@ -27,12 +27,13 @@ from ..records import first_of_each_program
 from ..run.execute import execute_one
 from ..run.plan import OnChargedRun, Run, space_spec
 from ..run.progress import show_progress
-from ..run.study import PolicyEntry, Study
+from ..run.spec import PolicyEntry
+from ..run.study import Study
 from ..schema import convert
 from ..space import Space
 from ..target import Target
 from ..workload import Workload
-from .passes import OnBlock, TimedPasses
+from .passes import OnBlock, PassTimer, ProgramReadings
 
 DEFAULT_PASSES = 3
 """The default number of passes over all programs."""
@@ -194,8 +195,8 @@ def build_table(
     if measure is not None:
         study_keys["measure"] = measure
     study = Study.from_dict(study_keys)
-    planned, _ = plan_tables(study, limit, seed)
-    [table] = runs_for_tables(planned, Path(path), Path(), passes)
+    runs, _ = plan_tables(study, limit, seed)
+    [table] = runs_for_tables(runs, Path(path), Path(), passes)
     with show_progress(progress, [table.run], lambda *_: None) as on_run:
         build_tables(study, [table], on_run)
     return Result(read_log(table.path), table.run.space)
@@ -229,9 +230,9 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
         seconds=None,
         stop_after=None,
     )
-    planned, left_out = replace(study, spec=spec).plan()
+    study_runs, left_out = replace(study, spec=spec).plan()
     runs = []
-    for run in planned:
+    for run in study_runs:
         # If checking a config takes milliseconds, count only up to the limit.
         size = run.space.size(limit) if limit and run.space.builds_programs else run.space.size()
         if size is None and limit is None:
@@ -273,22 +274,24 @@ def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log
     assert isinstance(settings, LocalSettings)
     if not trials:
         return log
-    passes = TimedPasses(
+    passes = PassTimer(
         table.run.space, trials, table.passes, settings.repeat, table.run.seed, table.run.log.with_name("passes.jsonl")
     )
     with settings.make(table.run.space.target, {}, base) as measurer:
         passes.time(measurer, on_block)
-    timed = passes.readings_by_program()
-    records = []
-    for record in log.records:
-        if timing := timed.get(record.program):  # a program that succeeded once but failed later counts as failed
-            changes: dict[str, Any] = {"seconds": (), "failure": "run_error", "message": timing.failed}
-            record = msgspec.structs.replace(
-                record, **(changes if timing.failed else {"seconds": timing.seconds, "at": timing.at})
-            )
-        records.append(record)
+    readings = passes.readings_by_program()
+    records = [_with_readings(record, readings.get(record.program)) for record in log.records]
     header = msgspec.structs.replace(log.header, passes=passes.facts())
     return replace(log, header=header, records=tuple(records), final=None, ended=None)
+
+
+def _with_readings(record: Record, readings: ProgramReadings | None) -> Record:
+    """Return ``record`` with the readings of its program, which counts as failed if it failed in any pass."""
+    if readings is None:
+        return record
+    if readings.failed:
+        return msgspec.structs.replace(record, seconds=(), failure="run_error", message=readings.failed)
+    return msgspec.structs.replace(record, seconds=readings.seconds, at=readings.at)
 
 
 def _complete(table: TableRun) -> bool:

@@ -23,7 +23,7 @@ from ..log.format import read_log, read_logs_in
 from ..log.result import Result
 from ..options import Between, Count, Seed, check_option, checks_arguments
 from ..plugins import Plugin
-from ..run.study import FeaturesName
+from ..run.spec import FeaturesName
 
 MIN_TRIALS = 8
 """The minimum number of successful trials in a log."""
@@ -94,8 +94,8 @@ class _RecordedTrials:
     def __init__(self, path: Path) -> None:
         log = read_log(path)
         self.path, self.result, self.workload = path, Result(log), log.header.workload
-        measured = [trial for trial in log.trials if not trial.measurement.nearest]
-        self.configs, self.scores = [trial.config for trial in measured], scores_of(measured)
+        trials = [trial for trial in log.trials if not trial.measurement.nearest]
+        self.configs, self.scores = [trial.config for trial in trials], scores_of(trials)
         if (successful := int(np.count_nonzero(self.scores))) < MIN_TRIALS:
             raise SearchlabError(
                 f"{path} has {successful} successful trials, but at least {MIN_TRIALS} are needed to judge a cost model"
@@ -120,8 +120,8 @@ def _within_task(
     for number, trials in enumerate(recorded_trials):
         n = len(trials.configs)
         order = np.random.default_rng([seed, number]).permutation(n)
-        cut = min(max(round(fraction * n), 1), n - 1)
-        train, test = np.sort(order[:cut]), np.sort(order[cut:])
+        train_count = min(max(round(fraction * n), 1), n - 1)
+        train, test = np.sort(order[:train_count]), np.sort(order[train_count:])
         extract = make_features(features, trials.result.space)
         extract.learn([trials.configs[i] for i in train])
         rows = extract(trials.configs)
@@ -139,8 +139,8 @@ def _by_task(recorded_trials: Sequence[_RecordedTrials], features: str) -> Itera
     kind = FEATURES[features]
     parts = [(trials, make_features(features, trials.result.space)(trials.configs)) for trials in recorded_trials]
     for workload in workloads:
-        others = [(rows, trials.scores) for trials, rows in parts if trials.workload != workload]
-        train = TrainingData.from_tasks(others, kind.absent)
+        tasks = [(rows, trials.scores) for trials, rows in parts if trials.workload != workload]
+        train = TrainingData.from_tasks(tasks, kind.absent)
         width = train.features.shape[1]
         held_out = [(trials, rows) for trials, rows in parts if trials.workload == workload]
         yield _Part(train, [(trials, lay_out(kind, rows, width), trials.scores) for trials, rows in held_out])
@@ -154,10 +154,10 @@ def _evaluate(model: Plugin, features: str, seed: int, k: int, part: _Part) -> I
     train_seconds = time.perf_counter() - start
     for trials, rows, scores in part.tests:
         start = time.perf_counter()
-        predicted = predictions(cost_model, rows)
+        predicted_scores = predictions(cost_model, rows)
         predict_seconds = time.perf_counter() - start
         quality = model_quality(
-            predicted, scores, min(k, len(scores)), train_seconds=train_seconds, predict_seconds=predict_seconds
+            predicted_scores, scores, min(k, len(scores)), train_seconds=train_seconds, predict_seconds=predict_seconds
         )
         yield HeldOut(model, trials.path, trials.workload, quality)
 
@@ -201,10 +201,14 @@ def quality_rows(held_out: Sequence[HeldOut]) -> list[tuple[Text, ...]]:
     for column in COLUMNS:
         values = [row[column] for row in means.values()]
         finite = [value for value in values if value is not None]
-        seconds = column.endswith("seconds")
-        best = (min(finite) if seconds or column == "rmse" else max(finite)) if len(finite) > 1 else None
-        texts = ["-" if v is None else f"{1e3 * v:.1f}" if seconds else f"{v:.3f}" for v in values]
-        columns.append(
-            [Text(text, "bold" if v is not None and v == best else "") for v, text in zip(values, texts, strict=True)]
-        )
+        choose = min if column.endswith(("seconds", "rmse")) else max
+        best = choose(finite) if len(finite) > 1 else None
+        columns.append([_quality_text(column, value, is_best=value == best) for value in values])
     return list(zip(*columns, strict=True))
+
+
+def _quality_text(column: str, value: float | None, *, is_best: bool) -> Text:
+    if value is None:
+        return Text("-")
+    text = f"{1e3 * value:.1f}" if column.endswith("seconds") else f"{value:.3f}"
+    return Text(text, "bold" if is_best else "")

@@ -22,7 +22,7 @@ from ..analysis.words import counted
 from ..arrays import Floats
 from ..console import speed
 from ..log.format import TABLE, Log, Passes, version_spans
-from ..log.result import noise
+from ..log.reliability import noise
 from ..units import VALUES, convert_throughput
 from .landscape import Landscape, percent
 from .passes import MAX_DEVIATION
@@ -114,10 +114,7 @@ class TableInfo:
             "failed": self._failures(),
             **self._speeds(),
             **(self.landscape.rows() if self.best else {}),
-            "timed": ""
-            if passes is None
-            else f"in {passes.count} passes, each in another order; {passes.again} blocks of {passes.block} again; the "
-            f"fastest {passes.finalists} in turn, {passes.rounds} times",
+            "timed": "" if passes is None else _describe_passes(passes),
             "spread of the repeats": "" if self.noise is None else f"{100 * self.noise:.1f} % (median)",
         }
 
@@ -178,6 +175,13 @@ class TableInfo:
         return facts
 
 
+def _describe_passes(passes: Passes) -> str:
+    return (
+        f"in {passes.count} passes, each in another order; {passes.again} blocks of {passes.block} again; the fastest "
+        f"{passes.finalists} in turn, {passes.rounds} times"
+    )
+
+
 def info_table(info: TableInfo) -> Table:
     """Return a description of a table for the terminal."""
     header = info.log.header
@@ -187,7 +191,7 @@ def info_table(info: TableInfo) -> Table:
         "space": header.space.name + (f" with {options}" if options else ""),
         "target": named_values({name: value for name, value in header.target.items() if name != "caches"}),
         "host": ", ".join(map(str, header.host.values())),
-        "measured": datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d") if header.created else "",
+        "measured": date_of(info.log) if header.created else "",
         "versions": versions_text(info.log),
         **info.facts(),
         "refused": info.unsteady and f"{info.unsteady}; rebuild the table in passes when the machine is idle",
@@ -200,6 +204,11 @@ def info_table(info: TableInfo) -> Table:
     return table
 
 
+def date_of(log: Log) -> str:
+    """Return the day on which a log was begun, as in ``2026-01-31``."""
+    return datetime.fromtimestamp(log.header.created, UTC).strftime("%Y-%m-%d")
+
+
 def named_values(values: dict[str, Any]) -> str:
     """Return names and values on one line, without values that are empty strings."""
     return ", ".join(f"{name} {value}" for name, value in values.items() if value != "")
@@ -207,9 +216,9 @@ def named_values(values: dict[str, Any]) -> str:
 
 def versions_text(log: Log) -> str:
     """Return the versions of the libraries that a log records, for the trials before and after each change."""
-    (_, first), *others = version_spans(log.header, log.changes)
+    (_, first), *later = version_spans(log.header, log.changes)
     return ", then ".join(
-        [named_values(first), *(f"from trial {trial} on {named_values(versions)}" for trial, versions in others)]
+        [named_values(first), *(f"from trial {trial} on {named_values(versions)}" for trial, versions in later)]
     )
 
 
@@ -232,10 +241,10 @@ def _of_passes(log: Log, passes: Passes) -> str:
         if abs(seconds / level - 1) > MAX_DEVIATION:
             return f"the program timed in every block took {seconds / level:.2f} times as long as usual at {at:g} s"
     # Programs that were timed in turn at the end have readings from only one period.
-    timed = [record for record in log.records if not record.reused and len(set(record.at)) > 1]
+    records = [record for record in log.records if not record.reused and len(set(record.at)) > 1]
     pairs = sorted(
         (at, math.log(seconds / record.measurement.cost))
-        for record in timed
+        for record in records
         for at, seconds in zip(record.at, record.seconds, strict=True)
     )
     starts = [0]

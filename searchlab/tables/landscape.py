@@ -80,16 +80,13 @@ class Landscape:
         fitness -= fitness.mean()
         groups = list(lines(codes))
         distance, correlation = correlate(codes, fitness, groups)
-        length = None
-        if correlation is not None and distance is not None:
-            length = -distance / math.log(correlation) if 0 < correlation < 1 else 0.0 if correlation <= 0 else math.inf
         optima = best_of_lines(fitness, groups) if complete else np.zeros(0, bool)
         good = fitness <= fitness.min() - math.log(1 - GOOD_DISTANCE)
         optimum_count = int(optima.sum())
         return cls(
             distance,
             correlation,
-            length,
+            correlation_length(distance, correlation),
             float(optima.mean()) if complete else None,
             float(good[optima].mean()) if optimum_count else None,
             relative_spread(codes, fitness),
@@ -115,6 +112,15 @@ class Landscape:
         if self.spread is not None:
             rows["distance among the best 1 %"] = f"{self.spread:.2f} times that of random pairs"
         return rows
+
+
+def correlation_length(distance: int | None, correlation: float | None) -> float | None:
+    """Return the number of steps after which a correlation at ``distance`` that decays exponentially is 1/e."""
+    if distance is None or correlation is None:
+        return None
+    if correlation <= 0:
+        return 0.0
+    return -distance / math.log(correlation) if correlation < 1 else math.inf
 
 
 def percent(fraction: float) -> str:
@@ -168,23 +174,23 @@ def correlate(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[int
     for distance in range(1, int(distances.max(initial=0)) + 1):
         at_distance = distances == distance
         if at_distance.sum() >= MIN_PAIRS:
-            left, right = fitness[first[at_distance]], fitness[second[at_distance]]
-            values = np.concatenate([left, right])
+            first_fitness, second_fitness = fitness[first[at_distance]], fitness[second[at_distance]]
+            values = np.concatenate([first_fitness, second_fitness])
             variance = values.var()
-            covariance = (left * right).mean() - values.mean() ** 2
+            covariance = (first_fitness * second_fitness).mean() - values.mean() ** 2
             return distance, float(covariance / variance) if variance > 0 else 1.0
     return None, None
 
 
 def best_of_lines(fitness: Floats, groups: Sequence[Ints]) -> Array:
     """Return, for each config, whether it has neighbours, none of which is faster."""
-    optimum, alone = np.ones(len(fitness), bool), np.ones(len(fitness), bool)
+    optimum, isolated = np.ones(len(fitness), bool), np.ones(len(fitness), bool)
     for line in groups:
         fastest = np.full(int(line.max()) + 1, np.inf)
         np.minimum.at(fastest, line, fitness)
         optimum &= fitness <= fastest[line]
-        alone &= np.bincount(line)[line] == 1
-    return optimum & ~alone
+        isolated &= np.bincount(line)[line] == 1
+    return optimum & ~isolated
 
 
 def relative_spread(codes: Ints, fitness: Floats) -> float | None:

@@ -91,7 +91,7 @@ class ProgramReadings:
 
 
 @dataclass
-class TimedPasses:
+class PassTimer:
     """The timing of programs in passes. Raises SearchlabError if the journal is damaged or is for other programs.
 
     Attributes:
@@ -137,10 +137,10 @@ class TimedPasses:
         per_pass = math.ceil(len(self.trials) / BLOCK_SIZE)
         keys = [(number, block) for number in range(self.count) for block in range(per_pass)]
         with closing(Journal(self.path, Block)) as journal:
-            for done, key in enumerate(keys):
+            for number, key in enumerate(keys, 1):
                 if key not in self.blocks:
                     self._time(measurer, journal, key)
-                on_block(f"pass {key[0] + 1} of {self.count}", done + 1, len(keys))
+                on_block(f"pass {key[0] + 1} of {self.count}", number, len(keys))
             for _ in range(MAX_TRIES):
                 self._repeat_deviating(measurer, journal, keys, on_block)
                 fastest = self.fastest()
@@ -158,9 +158,9 @@ class TimedPasses:
         """Repeat the blocks in ``keys`` that deviate until none does. Raises SearchlabError if some always do."""
         for _ in range(MAX_TRIES):
             deviating = self.deviating_blocks(keys)
-            for done, key in enumerate(deviating):
+            for number, key in enumerate(deviating, 1):
                 self._time(measurer, journal, key)
-                on_block("blocks that deviated, again", done + 1, len(deviating))
+                on_block("blocks that deviated, again", number, len(deviating))
             if not deviating:
                 return
         self._check(keys)
@@ -310,8 +310,11 @@ class TimedPasses:
 
 def _ratio(block: Block, typical: Mapping[str, float]) -> float:
     """Return the median ratio of the times in ``block`` to the usual times of the same programs."""
-    timed = zip(block.programs, block.seconds, strict=True)
-    ratios = [statistics.median(values) / typical[name] for name, values in timed if values and name in typical]
+    ratios = [
+        statistics.median(seconds) / typical[program]
+        for program, seconds in zip(block.programs, block.seconds, strict=True)
+        if seconds and program in typical
+    ]
     return statistics.median(ratios or [1.0])
 
 

@@ -82,8 +82,8 @@ class Fused(ProductWithEpilogue):
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
-        own = {argument.name: argument for argument in self.elementwise.arguments[1:-1]}
-        return tuple(own.get(argument.name, argument) for argument in super().arguments)
+        operands = {argument.name: argument for argument in self.elementwise.arguments[1:-1]}
+        return tuple(operands.get(argument.name, argument) for argument in super().arguments)
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         inputs = super().inputs(seed)
@@ -119,11 +119,11 @@ class Fused(ProductWithEpilogue):
         rng = np.random.default_rng(0)
         values = rng.standard_normal(product.shape) * np.sqrt(self.reduction)
 
-        def of(error: float) -> Array:
+        def compute(error: float) -> Array:
             return self.numpy_epilogue((values + error).astype(product.dtype), inputs).astype(np.float64)
 
-        exact = of(0.0)
-        errors = [float(np.nanmax(np.abs(of(error) - exact), initial=0.0)) for error in (-atol, atol)]
+        exact = compute(0.0)
+        errors = [float(np.nanmax(np.abs(compute(error) - exact), initial=0.0)) for error in (-atol, atol)]
         return max(rtol, own_rtol), max(atol, *errors) + own_atol
 
 
@@ -183,9 +183,9 @@ def elementwise_of(func: tvm.tirx.PrimFunc, tensors: Mapping[Any, Any], shape: S
         raise ValueError("the axes differ")
 
     def compute(*indices: Any) -> Any:
-        long = iter([index for index, extent in zip(indices, shape, strict=True) if extent > 1])
+        long_indices = iter([index for index, extent in zip(indices, shape, strict=True) if extent > 1])
         by_variable = {
-            axis.var: next(long) if extent > 1 else IntImm("int32", 0)
+            axis.var: next(long_indices) if extent > 1 else IntImm("int32", 0)
             for axis, extent in zip(block.iter_vars, extents, strict=True)
         }
 
@@ -195,11 +195,11 @@ def elementwise_of(func: tvm.tirx.PrimFunc, tensors: Mapping[Any, Any], shape: S
                 for buffer, tensor in tensors.items()
                 if buffer.same_as(node.source)
             )
-            positions = [int(at) if isinstance(at, IntImm) else by_variable[at] for at in node.indices]
+            positions = [int(index) if isinstance(index, IntImm) else by_variable[index] for index in node.indices]
             if len(tensor.shape) == len(positions):
                 return tensor(*positions)
-            long = iter([at for at, size in zip(positions, sizes, strict=True) if size > 1])
-            return tensor(*(next(long) if int(extent) > 1 else 0 for extent in tensor.shape))
+            long_axes = iter([position for position, size in zip(positions, sizes, strict=True) if size > 1])
+            return tensor(*(next(long_axes) if int(extent) > 1 else 0 for extent in tensor.shape))
 
         replacements = [(TensorLoad, load), (Var, lambda variable: by_variable.get(variable, variable))]
         return structural_map(store.value, replacements, order="pre")

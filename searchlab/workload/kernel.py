@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Never, Self
 
 from ..arrays import Array
 from ..errors import SearchlabError, UnsupportedWorkload
+from ..units import RUNS
 from .base import UNKNOWN_FLOPS, Workload
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Kernel(Workload):
 
     @property
     def unit(self) -> str:
-        return "GFLOPS" if self.operations else "runs/s"
+        return "GFLOPS" if self.operations else RUNS
 
     @property
     def cluster(self) -> str:

@@ -142,5 +142,5 @@ def _preset(name: str, options: list[str]) -> Workload:
     batches = [option for option in options if re.fullmatch(r"b-?\d+", option)]
     batch = int(batches[-1][1:]) if batches else 1
     conv = conv2d(batch, size, size, co, ci, kernel_size, kernel_size, stride, padding)
-    rest = [option for option in options if option not in batches]
-    return with_options(conv if match[1] == "conv" else im2row(conv), rest)
+    other_options = [option for option in options if option not in batches]
+    return with_options(conv if match[1] == "conv" else im2row(conv), other_options)

@@ -120,17 +120,17 @@ class ProductWithEpilogue(Product):
         if self.bias:
             bias = te.placeholder(self.shapes["bias"], name="bias_in", dtype=self.out_dtype)
             args = [*args, bias]
-            conv = result
-            result = te.compute(conv.shape, lambda *i: conv(*i) + bias[i[self.channel_axis]], name="bias")
+            summand = result
+            result = te.compute(summand.shape, lambda *i: summand(*i) + bias[i[self.channel_axis]], name="bias")
         if self.add:
             addend = te.placeholder(self.shapes["addend"], name="addend", dtype=self.out_dtype)
             args = [*args, addend]
-            summed = result
-            result = te.compute(summed.shape, lambda *i: summed(*i) + addend(*i), name="add")
+            summand = result
+            result = te.compute(summand.shape, lambda *i: summand(*i) + addend(*i), name="add")
         if self.relu:
-            before = result
+            operand = result
             zero = tvm.tirx.const(0, self.out_dtype)
-            result = te.compute(before.shape, lambda *i: tvm.tirx.max(before(*i), zero), name="relu")
+            result = te.compute(operand.shape, lambda *i: tvm.tirx.max(operand(*i), zero), name="relu")
         return te.create_prim_func([*args, result])
 
     def numpy_epilogue(self, result: Array, inputs: dict[str, Array]) -> Array:
@@ -343,8 +343,8 @@ class Conv2d(ProductWithEpilogue):
     @property
     def all_padding(self) -> tuple[int, int, int, int]:
         """The numbers of zeros added at the top, on the left, at the bottom and on the right."""
-        (top, left), (below, right) = self.padding, self.excess
-        return top, left, top + below, left + right
+        (top, left), (bottom_excess, right_excess) = self.padding, self.excess
+        return top, left, top + bottom_excess, left + right_excess
 
     @property
     def is_padded(self) -> bool:
@@ -512,7 +512,7 @@ def convolutions_between(
     weights: Sequence[int],
     result: Sequence[int],
     dtype: str,
-    padded: Sequence[int] | None = None,
+    padded_image: Sequence[int] | None = None,
     **epilogue: bool,
 ) -> Iterator[Conv2d]:
     """Yield the convolutions with these shapes, common ones first.
@@ -522,18 +522,18 @@ def convolutions_between(
         weights: The shape of the weights, (co, ci / groups, kh, kw).
         result: The shape of the result, (n, co, rows, columns).
         dtype: The type of the images and weights.
-        padded: The shape of the padded images, if it is known.
+        padded_image: The shape of the padded images, if it is known.
         epilogue: See ``bias``, ``add`` and ``relu`` of :func:`conv2d`.
     """
     (n, ci, h, w), (co, width, kh, kw) = image, weights
     if tuple(result[:2]) != (n, co) or ci % width:
         return
-    rows, columns = (None, None) if padded is None else (padded[2] - h, padded[3] - w)
+    rows, columns = (None, None) if padded_image is None else (padded_image[2] - h, padded_image[3] - w)
     pairs = product(_windows(h, kh, result[2], rows), _windows(w, kw, result[3], columns))
     for vertical, horizontal in sorted(pairs, key=lambda pair: (pair[0] != pair[1], pair)):
-        stride, dilation, _, before, after = zip(vertical, horizontal, strict=True)
+        stride, dilation, _, (top, left), (bottom, right) = zip(vertical, horizontal, strict=True)
         with suppress(SearchlabError):  # sizes below 1, or a type that is not supported
-            sides = before[0], before[1], after[0], after[1]
+            sides = top, left, bottom, right
             yield conv2d(n, h, w, co, ci, kh, kw, stride, sides, dilation, dtype, groups=ci // width, **epilogue)
 
 
@@ -545,7 +545,7 @@ def _windows(size: int, kernel: int, result: int, padding: int | None) -> list[t
     are the same.
     """
     if padding is None:
-        paddings, strides, dilations = [2 * each for each in range(min(kernel, 12) + 1)], range(1, 5), range(1, 3)
+        paddings, strides, dilations = [2 * side for side in range(min(kernel, 12) + 1)], range(1, 5), range(1, 3)
     else:
         paddings, strides, dilations = [padding], range(1, 33), range(1, 33)
     return [

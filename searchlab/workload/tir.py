@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +25,7 @@ from ..options import Count, Natural
 from ..plugins import execute_file
 from ..schema import UNREADABLE
 from ..survival import find_crash
+from ..units import RUNS
 from .base import UNKNOWN_FLOPS, Argument, Workload, arguments_of
 
 if TYPE_CHECKING:
@@ -99,11 +101,11 @@ class Tir(Workload):
 
         text = read_text(path)
         try:
-            loaded = load_untrusted_json(text)
+            content = load_untrusted_json(text)
         except Exception as error:  # TVM may raise anything
             raise SearchlabError(f"{path} is not a PrimFunc or a module in TVM's JSON: {first_line(error)}") from None
-        if isinstance(loaded, tvm.IRModule):
-            functions = {v.name_hint: f for v, f in loaded.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
+        if isinstance(content, tvm.IRModule):
+            functions = {v.name_hint: f for v, f in content.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
             if not name and len(functions) == 1:
                 name = next(iter(functions))
             if name not in functions:
@@ -111,8 +113,8 @@ class Tir(Workload):
                     f"{path} contains the functions {', '.join(functions) or '(none)'}; name one of them, as in "
                     f"tir:{path}:{next(iter(functions), 'main')}{did_you_mean(name, functions) if name else ''}"
                 )
-            loaded = functions[name]
-        return cls.from_function(loaded, name or path.stem)
+            content = functions[name]
+        return cls.from_function(content, name or path.stem)
 
     @classmethod
     def from_function(cls, func: Any, name: str = "") -> Self:
@@ -139,10 +141,10 @@ class Tir(Workload):
             arguments = arguments_of(func)
         except SearchlabError as error:
             raise SearchlabError(f"the function {name} cannot be a workload: {error}") from None
-        written, terms = _examine(func)
-        results = sum(written)
-        if not results or written != [False] * (len(arguments) - results) + [True] * results:
-            names = [argument.name for argument, is_written in zip(arguments, written, strict=True) if is_written]
+        is_written, terms = _examine(func)
+        results = sum(is_written)
+        if not results or not all(is_written[-results:]):
+            names = list(compress([argument.name for argument in arguments], is_written))
             raise SearchlabError(
                 f"the function {name} writes to {', '.join(names) or 'none of its arguments'}; a workload writes only "
                 f"to its last arguments, which are its results"
@@ -152,9 +154,9 @@ class Tir(Workload):
             load_json(text)
         except SearchlabError as error:
             raise SearchlabError(f"the function {name} cannot be a workload: {error}") from None
-        packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+        program = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
         digest = program_hash(tvm.IRModule({"main": func}))
-        return cls(name, digest, packed, operations, results, terms, is_checked=True)
+        return cls(name, digest, program, operations, results, terms, is_checked=True)
 
     @property
     def spelling(self) -> str:
@@ -170,7 +172,7 @@ class Tir(Workload):
 
     @property
     def unit(self) -> str:
-        return "GFLOPS" if self.operations else "runs/s"
+        return "GFLOPS" if self.operations else RUNS
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         """Return the function. Raises SearchlabError if :attr:`program` is damaged or does not match :attr:`digest`."""
@@ -323,15 +325,15 @@ class Tir(Workload):
             SearchlabError: If the results differ by more than the tolerance; the message calls the twin ``where``.
         """
         inputs, (rtol, atol) = self.inputs(), self.tolerance()
-        returned = twin(*inputs.values())
-        twin_results = [np.asarray(result) for result in (returned if isinstance(returned, tuple) else (returned,))]
+        value = twin(*inputs.values())
+        twin_results = [np.asarray(result) for result in (value if isinstance(value, tuple) else (value,))]
         own_results = self.reference(inputs)
         shapes, twin_shapes = ([list(result.shape) for result in results] for results in (own_results, twin_results))
         if shapes != twin_shapes:
             raise SearchlabError(f"{where} returns results of the shapes {twin_shapes}, but the program {shapes}")
-        for number, (own, other) in enumerate(zip(own_results, twin_results, strict=True)):
-            if not np.allclose(own, other, rtol=rtol, atol=atol):
-                difference = np.abs(own - other).max()
+        for number, (own_result, twin_result) in enumerate(zip(own_results, twin_results, strict=True)):
+            if not np.allclose(own_result, twin_result, rtol=rtol, atol=atol):
+                difference = np.abs(own_result - twin_result).max()
                 raise SearchlabError(f"result {number} of {where} differs from the program's by up to {difference}")
 
     def content(self) -> str:
@@ -441,8 +443,8 @@ def load_untrusted_json(text: str) -> Any:
         import tvm
         from tvm.s_tir import Schedule
 
-        loaded = load_json(text)
-        module = loaded if isinstance(loaded, tvm.IRModule) else tvm.IRModule({"main": loaded})
+        content = load_json(text)
+        module = content if isinstance(content, tvm.IRModule) else tvm.IRModule({"main": content})
         program_hash(module)
         for function in module.functions.values():
             if isinstance(function, tvm.tirx.PrimFunc):
@@ -478,19 +480,19 @@ def _examine(func: tvm.tirx.PrimFunc) -> tuple[list[bool], int]:
     from tvm.tirx import BufferStore, IntImm
     from tvm_ffi import structural_walk
 
-    written = [False] * len(func.params)
+    is_written = [False] * len(func.params)
     terms = [1]
 
     def store(node: BufferStore) -> None:
         for number, parameter in enumerate(func.params):
-            written[number] = written[number] or node.buffer.same_as(parameter)
+            is_written[number] = is_written[number] or node.buffer.same_as(parameter)
 
     def block(node: SBlock) -> None:
         extents = [axis.dom.extent for axis in node.iter_vars if axis.iter_type == axis.CommReduce]
         terms.append(math.prod(int(extent) for extent in extents if isinstance(extent, IntImm)))
 
     structural_walk(func.body, [(BufferStore, store), (SBlock, block)])
-    return written, max(terms)
+    return is_written, max(terms)
 
 
 PARTIAL = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "pow", "acosh"}

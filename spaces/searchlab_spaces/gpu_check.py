@@ -101,20 +101,20 @@ def _check_threads(kernel: Any, threads: int) -> None:
 def _check_memory(kernel: Any, shared: int) -> None:
     from tvm.tirx import AllocBuffer
 
-    used = {"shared": 0, "local": 0}
+    sizes = {"shared": 0, "local": 0}
     for stmt in _statements(kernel):
         if isinstance(stmt, AllocBuffer):
             buffer = stmt.buffer
             size = math.prod(int(extent) for extent in buffer.shape) * int(buffer.dtype.itemsize)
             scope = str(buffer.scope()).partition(".")[0]
-            if scope in used:
-                used[scope] += math.ceil(size / ALIGNMENT) * ALIGNMENT
-    if used["shared"] > shared:
+            if scope in sizes:
+                sizes[scope] += math.ceil(size / ALIGNMENT) * ALIGNMENT
+    if sizes["shared"] > shared:
         raise InvalidConfig(
-            f"a block uses {used['shared']} bytes of shared memory, but the target allows only {shared}"
+            f"a block uses {sizes['shared']} bytes of shared memory, but the target allows only {shared}"
         )
-    if used["local"] > LOCAL_BYTES:
-        raise InvalidConfig(f"a thread uses {used['local']} bytes of local memory, but only {LOCAL_BYTES} are allowed")
+    if sizes["local"] > LOCAL_BYTES:
+        raise InvalidConfig(f"a thread uses {sizes['local']} bytes of local memory, but only {LOCAL_BYTES} are allowed")
 
 
 def _kernels(stmt: Any) -> Iterator[Any]:

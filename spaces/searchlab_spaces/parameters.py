@@ -178,8 +178,8 @@ class Parameters(ProductSpace):
         from tvm.s_tir import Schedule
 
         schedule = Schedule(self.workload.module)
-        returned = call_with(partial(self._schedule, schedule), config)
-        return returned if isinstance(returned, Schedule) else schedule
+        result = call_with(partial(self._schedule, schedule), config)
+        return result if isinstance(result, Schedule) else schedule
 
     @cached_property
     def fingerprint(self) -> str:
@@ -209,22 +209,23 @@ def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
                 f"parameters: {name!r} has {len(choices):,} values; choose at most {MAX_RANGE_LENGTH:,}, for example "
                 "by a larger step"
             )
-        values = [tuple(value) if isinstance(value, list) else value for value in choices] if _is_list(choices) else []
+        items = choices if _is_list(choices) else []
+        values = [tuple(item) if isinstance(item, list) else item for item in items]
         if not values:
             raise SearchlabError(f"parameters: {name!r} must be a list of at least one value, not {choices!r:.200}")
-        used_values: set[Value] = set()
+        distinct_values: set[Value] = set()
         for value in values:
             if not _is_value(value):
                 raise SearchlabError(
                     f"parameters: {name!r} contains {value!r:.100}; values must be strings, tiles, or finite "
                     "numbers, of which integers have at most 64 bits"
                 )
-            if value in used_values:
+            if value in distinct_values:
                 raise SearchlabError(
                     f"parameters: {name!r} contains {value!r:.100} twice; values must be distinct (1, 1.0 and true are "
                     "equal)"
                 )
-            used_values.add(value)
+            distinct_values.add(value)
         knobs.append(Knob(name, values))
     return knobs
 
@@ -426,10 +427,10 @@ class _Restricted(_Tree):
 
     def _why_empty(self, restrictions: Sequence[Restriction]) -> str:
         """Return a message that names the first restriction that excludes all configs that the previous ones allow."""
-        if others := restrictions[:-1]:
-            _Restricted(self.axes, others)  # raises the message about these if they exclude all configs
-        excluded = "all configs that the other restrictions allow" if others else "all configs"
-        return f"no config satisfies the restrictions: {restrictions[-1].text!r} excludes {excluded}"
+        if earlier := restrictions[:-1]:
+            _Restricted(self.axes, earlier)  # raises the message about these if they exclude all configs
+        exclusion = "all configs that the other restrictions allow" if earlier else "all configs"
+        return f"no config satisfies the restrictions: {restrictions[-1].text!r} excludes {exclusion}"
 
     def node(self, depth: int, part: Part) -> _Node:
         if (depth, part) not in self._nodes:

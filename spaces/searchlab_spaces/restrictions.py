@@ -151,11 +151,9 @@ def _compile(node: ast.expr, names: Sequence[str], knobs: set[str]) -> Evaluate:
             parts, combine = [compile_node(operand) for operand in operands], all if isinstance(op, ast.And) else any
             return lambda values: combine(part(values) for part in parts)
         case ast.Compare(left=left, ops=ops, comparators=comparators) if all(type(op) in _COMPARISONS for op in ops):
-            terms, compare = (
-                [compile_node(term) for term in (left, *comparators)],
-                [_COMPARISONS[type(op)] for op in ops],
-            )
-            return lambda values: _is_chain([term(values) for term in terms], compare)
+            terms = [compile_node(term) for term in (left, *comparators)]
+            comparisons = [_COMPARISONS[type(op)] for op in ops]
+            return lambda values: _is_chain([term(values) for term in terms], comparisons)
         case ast.Subscript(value=container, slice=index):
             items_of, index_of = compile_node(container), compile_node(index)
             return lambda values: items_of(values)[index_of(values)]

@@ -67,7 +67,7 @@ def tests_of(page: Page) -> dict[Key, float]:
 def adjust(tests: Mapping[Key, float], registered: Sequence[tuple[str, str]]) -> dict[Key, float]:
     """Return the p-values adjusted as in a report."""
     on_workloads, overall = ([key[2:] for key in tests if bool(key[0]) == single] for single in (True, False))
-    return PageTests.from_pairs(on_workloads, overall, registered).adjusted(tests)
+    return PageTests(on_workloads, overall, registered).correct_p(tests)
 
 
 def adjust_each_verdict(tests: Mapping[Key, float]) -> dict[Key, float]:

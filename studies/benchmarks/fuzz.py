@@ -39,7 +39,7 @@ from searchlab.analysis.summary import summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.exchange.imports import ImportOptions, import_file
 from searchlab.log.format import read_header, read_log
-from searchlab.log.result import describe_reliability
+from searchlab.log.reliability import describe_reliability
 from searchlab.log.writer import check_log
 from searchlab.measure.suite import find_suite, read_suite
 from searchlab.measure.table import TableMeasurer, TableSettings

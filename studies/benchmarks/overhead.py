@@ -28,7 +28,7 @@ from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
 from searchlab.policy import POLICIES
 from searchlab.records import Measurement, Trial
-from searchlab.run.plan import Strategy
+from searchlab.run.strategy import Strategy
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload

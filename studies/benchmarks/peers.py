@@ -37,7 +37,7 @@ MAPS = Path("/proc/self/maps")
 def require(names: Iterable[str], threads: Iterable[int] = (1,)) -> None:
     """Raise SearchlabError if a peer is missing, or does not support these numbers of threads."""
     for name in names:
-        package = {"openblas": "numpy", "mkl": "mkl", "blis": "blis"}.get(name, "torch")
+        package = {"openblas": "numpy"}.get(name, name if name in ("mkl", "blis", "onnxruntime") else "torch")
         libraries: Mapping[str, Callable[[], object]] = {"mkl": mkl_file, "blis": _blis}
         if (libraries[name]() if name in libraries else importlib.util.find_spec(package)) is None:
             raise SearchlabError(

@@ -60,7 +60,7 @@ def write_synthetic_table(path: Path, workload: str = "gemm:32x32x32") -> None:
         factors = [factor for value in config.values() if isinstance(value, tuple) for factor in value]
         seconds = 1e-6 * (10 + sum(abs(factor - 8) for factor in factors) + index % 7)
         measured = Measurement((seconds, seconds * 1.01, seconds * 1.02), build_seconds=0.1, run_seconds=0.05)
-        writer.append(Record.from_trial(Trial(index, config, measured), 0.0, 0.0))
+        writer.append(Record.from_trial(Trial(index, config, measured)))
     writer.close()
 
 

@@ -32,7 +32,7 @@ from searchlab.costmodel.quality import ModelQuality
 from searchlab.log.format import Header, Log, Record, read_log
 from searchlab.measure.contract import SpaceCosts
 from searchlab.plugins import Plugin
-from searchlab.run.loop import random_draws
+from searchlab.run.plan import random_draws
 from searchlab.stats.random_search import RandomDraws
 
 TABLES = Path(__file__).parent.parent / "suite" / "v1" / "tables"

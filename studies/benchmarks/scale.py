@@ -26,14 +26,15 @@ import psutil
 
 import searchlab
 from searchlab.conformance import toys
+from searchlab.log.budget import Budget
 from searchlab.log.format import read_log
-from searchlab.log.plan import Budget
 from searchlab.measure.contract import Measurer
 from searchlab.measure.settings import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.run.loop import search
-from searchlab.run.plan import Run, SpaceChoice, Strategy
+from searchlab.run.plan import Run
+from searchlab.run.strategy import SpaceChoice, Strategy
 from searchlab.space import Config, Space
 
 

@@ -30,13 +30,14 @@ import replay
 import reports
 import throughput
 
+from searchlab.log.budget import Budget
 from searchlab.log.format import read_log
-from searchlab.log.plan import Budget
 from searchlab.log.result import load_log
 from searchlab.machine.host import available_cores
 from searchlab.measure.settings import TableSettings
 from searchlab.plugins import Plugin
-from searchlab.run.plan import Run, SpaceChoice, Strategy
+from searchlab.run.plan import Run
+from searchlab.run.strategy import SpaceChoice, Strategy
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload

@@ -60,7 +60,7 @@ def batches(configs: Sequence[Config], size: int) -> Iterator[Sequence[Config]]:
 
 def measure_floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, float]:
     runner = Runner(space.workload, EQUAL, device_of("llvm"))
-    inputs = runner.inputs[id(runner.cases.timed)]
+    inputs = runner.inputs[id(runner.cases.timing)]
     to_objects(compile_program(space.schedule(configs[0]).mod, space.target))  # warm-up
     start = time.perf_counter()
     built = [to_objects(compile_program(space.schedule(config).mod, space.target)) for config in configs]

@@ -32,25 +32,27 @@ class Side:
     rounding: float = 0  # the relative error if the library rounds the result to a narrower dtype than the workload's
 
 
-def serve(workload: Workload, make: Callable[[], Side]) -> None:
-    """Create a side in this process, check its result, print its facts, and time a round for each line of input.
+def serve(make: Callable[[], Side]) -> None:
+    """Create a side in this process, print its facts, and time a round for each line of input.
 
     Each answer is a line of JSON; libraries' output goes to standard error.
-
-    Raises:
-        AssertionError: If the result is wrong.
     """
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     side = make()
+    print(json.dumps(side.facts), file=answers)
+    for _ in sys.stdin:
+        print(json.dumps(seconds(side.run)), file=answers)
+
+
+def check_result(side: Side, workload: Workload) -> Side:
+    """Run a side, and return it. Raises AssertionError if its result is wrong."""
     side.run()
     rtol, atol = workload.tolerance()
     np.testing.assert_allclose(
         side.result(), workload.reference(workload.inputs()), rtol=rtol + side.rounding, atol=atol
     )
-    print(json.dumps(side.facts), file=answers)
-    for _ in sys.stdin:
-        print(json.dumps(seconds(side.run)), file=answers)
+    return side
 
 
 class SideProcess:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from peers import require
 from timing import ISAS, SpaceSpec, arguments, build, common_options, resnet50, run_worker, search
-from turns import Side, SideProcess, compare, serve
+from turns import Side, SideProcess, check_result, compare, serve
 
 from searchlab.errors import SearchlabError
 from searchlab.machine.host import available_cores, cpu_model
@@ -162,13 +162,13 @@ class Benchmark:
         """Do the work of a separate process: the search, or one side of the comparison."""
         workload = parse_workload(task["workload"])
         if "peer" in task:
-            serve(workload, lambda: self.peers[task["peer"]](workload))
+            serve(lambda: check_result(self.peers[task["peer"]](workload), workload))
             return
         cpu = {"mcpu": ISAS[task["isa"]][0]} if "isa" in task else {}
         target = resolve_target({"kind": "native", "num-cores": task["threads"]} | cpu)
         space = self.space(workload, target, task["weights"])
         if "config" in task:
-            serve(workload, lambda: self.own_side(space, workload, target, Config(task["config"])))
+            serve(lambda: check_result(self.own_side(space, workload, target, Config(task["config"])), workload))
             return
         print(json.dumps(search(space, workload, target, task["trials"], task["seed"])))
 

@@ -65,7 +65,7 @@ def main() -> None:
             for number, index in enumerate(dict.fromkeys(indices)):
                 trial = table[space.config_at(index)]
                 measured = replace(trial.measurement, statistic="mean")
-                log.append(Record.from_trial(replace(trial, index=number, measurement=measured), 0.0, 0.0))
+                log.append(Record.from_trial(replace(trial, index=number, measurement=measured)))
     print(f"{len(RECORDINGS)} recordings are in {out}")
 
 

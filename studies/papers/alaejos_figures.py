@@ -44,7 +44,7 @@ from searchlab_spaces.guided.words import missing_instruction
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import peers
 from timing import leave_folder, resnet50
-from turns import SideProcess, serve
+from turns import SideProcess, check_result, serve
 
 leave_folder()
 
@@ -738,7 +738,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         task = json.loads(options.worker)
         workload = parse_workload(task["workload"])
         assert isinstance(workload, Gemm)
-        serve(workload, lambda: peers.GEMM[task["peer"]](workload))
+        serve(lambda: check_result(peers.GEMM[task["peer"]](workload), workload))
         return
     try:
         for name in [] if options.page else options.figures or FIGURES:

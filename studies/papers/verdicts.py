@@ -25,9 +25,10 @@ from rich.console import Console
 from searchlab.analysis.claims import claim_verdicts
 from searchlab.analysis.model import ClaimVerdict
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.report import claim_texts
+from searchlab.analysis.terminal import claim_texts
 from searchlab.analysis.words import counted
-from searchlab.run.study import PolicyEntry, Study
+from searchlab.run.spec import PolicyEntry
+from searchlab.run.study import Study
 from searchlab.suite.compare import study_runs
 
 STUDIES = Path(__file__).parent

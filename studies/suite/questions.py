@@ -42,8 +42,8 @@ from searchlab.analysis.read import read_runs
 from searchlab.analysis.runs import ComparedRuns, WorkloadRuns
 from searchlab.arrays import Floats
 from searchlab.errors import SearchlabError
+from searchlab.log.budget import Budget
 from searchlab.log.format import read_log
-from searchlab.log.plan import Budget
 from searchlab.measure.suite import Suite, SuiteTable, find_suite
 from searchlab.records import Statistic, cost_of
 from searchlab.space import Config
@@ -291,7 +291,7 @@ def reality(
     """
     runs = read_runs(*directories)
     if trials is not None:
-        runs = {name: item.within(Budget(trials), item.by_strategy) for name, item in runs.items()}
+        runs = {name: item.truncate(Budget(trials), item.by_strategy) for name, item in runs.items()}
     summary = summarize(runs)
     by_seed = {
         name: [item.by_strategy[name].area.by_seed for item in summary.workloads]

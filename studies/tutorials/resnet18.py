@@ -32,7 +32,7 @@ parser.add_argument("--models", nargs="+", default=["resnet18", "transformer"], 
 parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="directory for logs and libraries")
 args = parser.parse_args()
 studies = Path(models.__file__).parents[1]
-benchmark = studies / "benchmarks" / "pytorch.py"
+benchmark = studies / "benchmarks" / "end_to_end.py"
 threads = available_cores()  # as many as the trials use
 environment = {**os.environ, "COLUMNS": "118"}
 
@@ -74,7 +74,8 @@ def compare(name: str) -> None:
     if importlib.util.find_spec("torch") is None or name not in ("resnet18", "transformer"):
         print("PyTorch is not installed or has no such model, so there is no comparison", flush=True)
         return
-    run("python", str(benchmark), name, str(args.out / name / "model.so"), "--threads", str(threads))
+    library = args.out / name / "model.so"
+    run("python", str(benchmark), name, "--library", str(library), "--threads", str(threads), "--peers", "pytorch")
 
 
 # %% The tasks of ResNet-18

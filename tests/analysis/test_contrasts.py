@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.analysis.contrasts import PageTests, Runs, p_values, seeds_needed, with_adjusted
-from searchlab.analysis.contrasts import contrasts as compare
+from searchlab.analysis.contrasts import PageTests, Runs, compare_pairs, seeds_needed
 from searchlab.analysis.model import ONE_RUN, RANK_SUM, SIGNED_RANK
 from searchlab.arrays import Floats
 from searchlab.stats.ranks import holm, rank_sum_test, signed_rank
@@ -38,13 +37,11 @@ def test_pairs_are_corrected_as_a_family() -> None:
 
 def test_a_registered_pair_may_have_fewer_seeds_than_others() -> None:
     values = {name: runs(*range(100 * i, 100 * i + 7)) for i, name in enumerate("abcdef")}
-    tests = PageTests.from_pairs(
-        [(first, second) for first in values for second in values if first < second], [], [("a", "b")]
-    )
+    tests = PageTests([(first, second) for first in values for second in values if first < second], [], [("a", "b")])
     assert tests.level("b", "a") == 0.05 and tests.level("a", "c") == 0.05 / 14
-    contrasts_of_all = compare(values, {}, tests.level)
+    contrasts_of_all = compare_pairs(values, {}, tests.level)
     assert [c.test for c in contrasts_of_all] == [SIGNED_RANK, *[RANK_SUM] * 14]
-    adjusted = with_adjusted("w", contrasts_of_all, tests.adjusted(p_values("w", contrasts_of_all)))
+    adjusted = tests.correct(contrasts_of_all)
     assert contrasts_of_all[0].p is not None and adjusted[0].adjusted == contrasts_of_all[0].p
 
 
@@ -113,7 +110,7 @@ def test_sums_in_another_order_tie() -> None:
 
 def test_a_strategy_with_a_single_run_is_not_tested() -> None:
     values = {"a": runs(*range(9)), "b": runs(*range(5, 14)), "grid": runs(100)}
-    pairs = contrasts(values, untested={frozenset((name, "grid")): ONE_RUN for name in "ab"})
+    pairs = contrasts(values, untested={(name, "grid"): ONE_RUN for name in "ab"})
     assert [(c.test, c.p is None) for c in pairs] == [(SIGNED_RANK, False), (ONE_RUN, True), (ONE_RUN, True)]
     assert pairs[0].adjusted == pairs[0].p and pairs[1].difference.on_these.difference.lower is None
     assert not pairs[1].significant and not pairs[1].ahead("a", "grid")

@@ -10,8 +10,8 @@ from searchlab.analysis.comparison import Comparison
 from searchlab.analysis.contrasts import Key, PageTests
 from searchlab.analysis.model import PAIRED_T, SIGNED_RANK, Summary
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.report import summary_table
 from searchlab.analysis.summary import summarize
+from searchlab.analysis.terminal import summary_table
 from searchlab.plugins import Plugin
 from searchlab.stats.ranks import holm
 from tests.support.analysis.logs import write
@@ -40,7 +40,7 @@ def keys(strategies: int, workloads: int) -> list[Key]:
 def page_tests(tests: list[Key], registered: list[tuple[str, str]]) -> PageTests:
     """What a report knows of its tests before it performs them."""
     on_workloads = [key[2:] for key in tests if key[0]]
-    return PageTests.from_pairs(on_workloads, [key[2:] for key in tests if not key[0]], registered)
+    return PageTests(on_workloads, [key[2:] for key in tests if not key[0]], registered)
 
 
 def correct_by_holm(p: dict[Key, float], family: list[Key]) -> list[float]:
@@ -53,7 +53,7 @@ def test_contrasts_and_other_pairs_are_two_families() -> None:
     tests = keys(4, 3)
     p = dict(zip(tests, np.random.default_rng(0).random(len(tests)) / 50, strict=True))
     contrasts = [("0", "1"), ("1", "3")]
-    adjusted = page_tests(tests, [("1", "0"), ("1", "3")]).adjusted(p)
+    adjusted = page_tests(tests, [("1", "0"), ("1", "3")]).correct_p(p)
     overall = [key for key in tests if key[2:] in contrasts and not key[0]]
     on_workloads = [key for key in tests if key[2:] in contrasts and key[0]]
     other_pairs = [key for key in tests if key[2:] not in contrasts]
@@ -61,13 +61,13 @@ def test_contrasts_and_other_pairs_are_two_families() -> None:
         assert [adjusted[key] for key in family] == correct_by_holm(p, family)
     last = max(adjusted[key] for key in overall)
     assert [adjusted[key] for key in on_workloads] == [max(last, value) for value in correct_by_holm(p, on_workloads)]
-    assert page_tests(tests, []).adjusted(p) == dict(zip(tests, correct_by_holm(p, tests), strict=True))
+    assert page_tests(tests, []).correct_p(p) == dict(zip(tests, correct_by_holm(p, tests), strict=True))
 
 
 def test_workloads_are_tested_if_contrasts_are_significant() -> None:
     tests = keys(3, 2)
     p = dict.fromkeys(tests, 0.001) | {("", PAIRED_T, "0", "1"): 0.2}
-    adjusted = page_tests(tests, [("0", "1"), ("0", "2")]).adjusted(p)
+    adjusted = page_tests(tests, [("0", "1"), ("0", "2")]).correct_p(p)
     assert adjusted["", PAIRED_T, "0", "2"] == 0.002 and adjusted["workload 0", SIGNED_RANK, "0", "2"] == 0.2
     assert adjusted["workload 0", SIGNED_RANK, "1", "2"] == pytest.approx(0.003), "exploratory"
 
@@ -75,14 +75,14 @@ def test_workloads_are_tested_if_contrasts_are_significant() -> None:
 def test_single_and_other_workloads_share_the_level() -> None:
     tests = [*keys(2, 2), ("", "workloads like these", "0", "1")]
     page = page_tests(tests, [("0", "1")])
-    adjusted = page.adjusted({key: 0.01 if key[1] != PAIRED_T else 0.001 for key in tests})
+    adjusted = page.correct_p({key: 0.01 if key[1] != PAIRED_T else 0.001 for key in tests})
     assert list(adjusted.values()) == pytest.approx([0.001, 0.02, 0.04, 0.04])
     assert page.level("0", "1") == 0.05 / 4
 
 
 def test_contrast_without_an_overall_test_is_tested_on_workloads() -> None:
     tests = [key for key in keys(3, 2) if key[0]]
-    adjusted = page_tests(tests, [("0", "1")]).adjusted(dict.fromkeys(tests, 0.01))
+    adjusted = page_tests(tests, [("0", "1")]).correct_p(dict.fromkeys(tests, 0.01))
     assert {key: value for key, value in adjusted.items() if key[2:] == ("0", "1")} == pytest.approx(
         {(f"workload {number}", SIGNED_RANK, "0", "1"): 0.02 for number in range(2)}
     )
@@ -106,7 +106,7 @@ def test_each_family_alarms_in_five_of_a_hundred(
     equal = [key for key in tests if not (key[1] == PAIRED_T and "overall" in ahead) and not set(key[2:]) & ahead]
     alarms: dict[bool, list[bool]] = {True: [], False: []}
     for p in random.random((1500, len(tests))).tolist():
-        adjusted = page.adjusted({key: value if key in equal else 1e-9 for key, value in zip(tests, p, strict=True)})
+        adjusted = page.correct_p({key: value if key in equal else 1e-9 for key, value in zip(tests, p, strict=True)})
         for is_registered, minima in alarms.items():
             family = [adjusted[key] for key in equal if (key[2:] in registered) == is_registered]
             minima.append(min(family, default=1.0) <= 0.05)

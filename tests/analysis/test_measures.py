@@ -19,10 +19,10 @@ from searchlab.analysis.measures import (
     OverAll,
     OverallStrategy,
     Row,
-    Shown,
     Spread,
     StrategySummary,
-    table,
+    Tables,
+    make_table,
 )
 from tests.support.analysis.logs import write
 
@@ -36,14 +36,14 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> None:
     first = OnWorkload(
         "Throughput of the first trial: median over seeds.",
         lambda runs: Spread.from_values(runs.curves[:, 0].tolist()),
-        Column("first_gflops", "first\n{unit}", Shown.TABLES, 2, "median", max),
+        Column("first_gflops", "first\n{unit}", Tables.RANKINGS, 2, "median", max),
         Column("first_gflops_lower", path="lower"),
         unit="GFLOPS",
     )
     all_seeds = OverAll(
         "Runs on all workloads.",
         lambda rows: sum(len(row.seeds) for row in rows),
-        Column("runs", "runs", Shown.TABLES),
+        Column("runs", "runs", Tables.RANKINGS),
     )
     for kind, name, measure in ((StrategySummary, "first", first), (OverallStrategy, "all_seeds", all_seeds)):
         measure.__set_name__(kind, name)  # as the class statement does
@@ -93,7 +93,7 @@ def test_a_new_measure_is_everywhere(tmp_path: Path, declared: None) -> None:
 def test_measures_are_described_and_columns_have_distinct_names(kind: type[Row]) -> None:
     for measure, column in kind.columns():
         assert measure.meaning.endswith("."), measure.name
-        assert column.title or not column.shown, f"{column.name} has a title where tables for people have it"
+        assert column.title or not column.tables, f"{column.name} has a title where tables for people have it"
     assert len(set(kind.names())) == len(kind.names())
 
 
@@ -101,7 +101,7 @@ def test_a_column_without_a_number_is_left_out(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path, name, 0, [1, 2])
     rows = compare(tmp_path).summary.workloads[0].strategies
-    heads = [head.title for head in table(rows, Shown.TERMINAL, unit="GFLOPS", goal="95 %").heads]
+    heads = [head.title for head in make_table(rows, Tables.TERMINAL, unit="GFLOPS", goal="95 %").heads]
     assert "mean area" in heads and not any("score" in head for head in heads), "no random search says what a score is"
     assert "batch" not in heads, "which does not differ"
 

@@ -11,7 +11,8 @@ import pytest
 
 from searchlab.analysis import read_runs, summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.plan import PLAN, UNLIMITED, Budget, PlannedRun, read_plan, write_plan
+from searchlab.log.budget import UNLIMITED, Budget
+from searchlab.log.plan import PLAN, PlannedRun, read_plan, write_plan
 from searchlab.log.writer import LogWriter, compress
 from tests.support.analysis.logs import WORKLOAD, header, write
 from tests.support.cli import searchlab

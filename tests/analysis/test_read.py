@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from searchlab.analysis.model import FOOTING
-from searchlab.analysis.read import footing_notes, read_runs
+from searchlab.analysis.notes import measurement_notes
+from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.plugins import Plugin
@@ -164,7 +165,7 @@ def test_the_share_of_nearest_answers_is_reported(tmp_path: Path) -> None:
         path = write(tmp_path, strategy, 0, [1, 2, 3, 4])
         path.write_text(path.read_text().replace('"config"', '"nearest":true,"config"', nearest))
     runs = read_runs(tmp_path)[WORKLOAD].runs
-    (note,) = footing_notes(runs)
+    (note,) = measurement_notes(runs)
     assert note.endswith(" for 50.0 % of the trials of a, 25.0 % of the trials of c.")
 
 
@@ -174,13 +175,13 @@ def test_drift_is_told_in_one_sentence_for_all_runs(tmp_path: Path) -> None:
         first = 1e-3  # a run of 1 GFLOPS: see logs.WORKLOAD
         path.write_text(path.read_text().replace('"index":2', f'"sentinel":{first * ratio},"index":2'))
     runs = read_runs(tmp_path)[WORKLOAD].runs
-    (note,) = footing_notes(runs)
+    (note,) = measurement_notes(runs)
     assert "during 3 of 4 runs, most of all in gemm-100x100x50-knob-a-2.jsonl" in note and "0.50 times" in note
-    (note,) = footing_notes(runs[:2])
+    (note,) = measurement_notes(runs[:2])
     assert note.startswith(
         "The machine drifted during gemm-100x100x50-knob-a-1.jsonl, where the first program once took 1.20"
     )
-    assert footing_notes(runs[:1]) == []
+    assert measurement_notes(runs[:1]) == []
 
 
 def test_compressed_logs_are_compared_as_others_are(tmp_path: Path) -> None:

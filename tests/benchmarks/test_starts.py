@@ -22,8 +22,8 @@ RUN = {
     "throughput": "--sides floor equal --candidates 2 --workload gemm:16x16x16",
 }
 SHOW_HELP = (
-    *("border", "conv2d", "coverage", "cuda", "cuda_pack", "cuda_unpack", "features", "fleet_soak", "fuzz", "hostile"),
-    *("kernels", "pytorch", "replay", "reports", "robustness", "soak"),
+    *("border", "conv2d", "coverage", "cuda", "cuda_pack", "cuda_unpack", "end_to_end", "features", "fleet_soak"),
+    *("fuzz", "hostile", "kernels", "replay", "reports", "robustness", "soak"),
 )
 WORKERS = {"cuda_timing"}  # started by other benchmarks
 

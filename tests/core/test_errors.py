@@ -42,6 +42,11 @@ def test_an_abbreviation_is_nearer_than_a_similar_word(word: str, hint: str) -> 
     assert did_you_mean(word, ["steps", "epsilon", "Batch"]) == f"; {hint}"
 
 
+def test_a_long_word_needs_a_closer_match_than_a_short_one() -> None:
+    assert did_you_mean("direction", ["restrictions", "space"]) == "; known: restrictions, space"
+    assert did_you_mean("xbg", ["xgb", "random"]) == "; did you mean 'xgb'?"
+
+
 def test_equal_reasons_of_failed_runs_are_listed_once() -> None:
     reasons = {
         Path(f"{seed}.jsonl"): f"{seed}.jsonl cannot be continued; restore it. Trial {seed} is" for seed in "012"

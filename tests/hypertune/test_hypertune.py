@@ -363,7 +363,7 @@ def test_the_options_of_the_study_are_the_default(tmp_path: Path) -> None:
     study = make_study(tmp_path, WORKLOADS[:2], policies=entries)
     plan = plan_hypertune(study, "a", **QUICK)
     assert plan.default == {"aim": 1.0} and values_of(plan.ranges["aim"]) == [0.25, 1]
-    assert plan.others == {"only": "any", "idle": 0}
+    assert plan.fixed == {"only": "any", "idle": 0}
     with pytest.raises(SearchlabError, match="several entries for the policy .*: 'a', 'b'"):
         plan_hypertune(study, PLANTED, **QUICK)
 
@@ -381,7 +381,7 @@ def test_settings_that_affect_the_result_are_noted(tmp_path: Path) -> None:
     }
     ranges = {name: values_of(values) for name, values in plan.ranges.items()}
     assert ranges["epsilon"] == [0.0125, 0.2] and ranges["failures"] == ["score", "model"]
-    assert plan.others == {"predictions": None}
+    assert plan.fixed == {"predictions": None}
     first, second = plan.notes
     assert "only the study's first cost model, ridge, is used" in first and "warm_start logs" in second
     assert "the same for every seed" in plan_hypertune(study, "tests.hypertune.test_hypertune:Same", **QUICK).notes[-1]

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from searchlab.costmodel.quality import ModelQuality
 from searchlab.errors import SearchlabError
+from searchlab.log.budget import Budget
 from searchlab.log.columns import METRICS, Columns, read_columns
 from searchlab.log.format import Ended, Final, Finalist, Log, Record, read_log
-from searchlab.log.plan import Budget
-from searchlab.log.result import Result, drift
+from searchlab.log.reliability import drift
+from searchlab.log.result import Result
 from searchlab.records import FAILURES
 from tests.support.logs import HEADER
 

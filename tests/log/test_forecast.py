@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
+from searchlab.log.budget import UNLIMITED, Budget
 from searchlab.log.forecast import PAUSE, RunStatus, forecast, sum_forecasts
 from searchlab.log.format import Ended, Log
-from searchlab.log.plan import UNLIMITED, Budget, PlannedRun
+from searchlab.log.plan import PlannedRun
 from tests.support.logs import HEADER, make_record
 
 

@@ -60,7 +60,7 @@ def test_a_log_is_read_as_it_was_written(
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "a.jsonl"
     writer = LogWriter(path, HEADER)
-    writer.append(Record.from_trial(Trial(0, Config(config), measured), 0.5, 0.25))
+    writer.append(Record.from_trial(Trial(0, Config(config), measured), propose_seconds=0.5, train_seconds=0.25))
     writer.close()
     log = read_log(path)
     assert log.header == HEADER

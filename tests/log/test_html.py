@@ -18,8 +18,9 @@ import searchlab
 from searchlab import Study, compare, load_log
 from searchlab.console import one_line
 from searchlab.log.format import read_log
-from searchlab.log.result import Result, Results, html_facts, html_paragraphs, html_table
+from searchlab.log.result import Result, Results
 from searchlab.measure.suite import find_suite
+from searchlab.notebook import html_facts, html_paragraphs, html_table
 from searchlab.plugins import Plugin
 from searchlab.suite.trajectories import baselines
 from tests.support.analysis.logs import WORKLOAD, write

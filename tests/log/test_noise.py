@@ -13,16 +13,16 @@ import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Final, Finalist, Record, read_log
-from searchlab.log.result import (
+from searchlab.log.reliability import (
     ROUNDS,
     describe_reliability,
     disagreement,
     drift,
+    find_winner,
     largest_drift,
-    load_log,
     noise,
-    winner,
 )
+from searchlab.log.result import load_log
 from searchlab.log.writer import LogWriter
 from searchlab.machine import host
 from searchlab.machine.host import busy_cores, observe_load
@@ -47,7 +47,7 @@ def write_lines(path: Path, *lines: Record | Final) -> Path:
 
 def record(index: int, *seconds: float, sentinel: float | None = None, pruned: bool = False) -> Record:
     measured = Measurement(seconds, None if seconds else "crash", program=f"p{index}", pruned=pruned)
-    return Record.from_trial(Trial(index, Config({"x": index}), measured), 0.0, 0.0, sentinel=sentinel)
+    return Record.from_trial(Trial(index, Config({"x": index}), measured), sentinel=sentinel)
 
 
 def test_noise_is_the_median_spread_of_repeats(tmp_path: Path) -> None:
@@ -129,14 +129,14 @@ def final(*times: list[float]) -> Final:
 
 def test_a_winner_wins_all_rounds_but_one() -> None:
     steady, slower = [1.0] * ROUNDS, [1.01] * ROUNDS
-    first, tied = winner(final(slower, steady))
+    first, tied = find_winner(final(slower, steady))
     assert first.index == 1 and not tied
     for lost, expected in ((1, ()), (2, (0,))):
-        first, tied = winner(final([0.9] * lost + slower[lost:], steady))
+        first, tied = find_winner(final([0.9] * lost + slower[lost:], steady))
         assert (first.index, tuple(finalist.index for finalist in tied)) == (1, expected)
-    _, tied = winner(final(steady, steady))
+    _, tied = find_winner(final(steady, steady))
     assert [finalist.index for finalist in tied] == [1]
-    assert winner(final(steady)) == (Finalist(0, tuple(steady)), ())
+    assert find_winner(final(steady)) == (Finalist(0, tuple(steady)), ())
 
 
 class Scripted(Remeasurer):
@@ -166,7 +166,7 @@ def test_finalists_are_distinct_programs_close_to_the_best() -> None:
     measurer = Scripted({0: 1.0, 6: 0.9, 3: 1.1})
     finalists = measure_finalists(measurer, toys.Small(), [*trials[:7], twin, hasty])
     assert measurer.requested == [0, 6, 3] and finalists is not None and finalists.trials == 9
-    assert winner(finalists)[0].index == 6
+    assert find_winner(finalists)[0].index == 6
     assert measure_finalists(measurer, toys.Small(), [trials[4]]) is None
     with pytest.warns(SearchlabWarning, match="could not be measured again"):
         assert measure_finalists(Scripted({}), toys.Small(), trials) is None

@@ -64,8 +64,8 @@ USES: dict[str, Callable[[Path, Path], object]] = {
 def test_another_program_is_never_used(verified: Path, changed: Path, tmp_path: Path, use: str) -> None:
     with pytest.raises(ChangedProgram, match=f"trial .*{MEASURED} was measured") as refused:
         USES[use](changed, tmp_path / "changed")
-    assert refused.value.measured == MEASURED
-    assert refused.value.built == read_log(verified).records[refused.value.trial].program
+    assert refused.value.measured_hash == MEASURED
+    assert refused.value.built_hash == read_log(verified).records[refused.value.trial].program
     with warnings.catch_warnings():
         warnings.simplefilter("error", SearchlabWarning)
         warnings.filterwarnings("ignore", "the trials ran with")  # an earlier test may have started TVM's threads

@@ -89,7 +89,7 @@ def test_the_error_says_how_a_worker_ended(worker: MeasuringWorker) -> None:
     worker.send(SetUpBuilder(pickle.dumps(Says("__import__('os')._exit(7)")), "the space"))
     with pytest.raises(WorkerDied, match="ended with exit code 7"):
         worker.recv(Started)
-    assert not worker.alive and worker._process.end and worker._process.end.megabytes > 10
+    assert not worker.is_alive and worker._process.end and worker._process.end.megabytes > 10
 
 
 def test_a_killed_fork_server_is_replaced_with_its_workers(worker: MeasuringWorker) -> None:
@@ -98,7 +98,7 @@ def test_a_killed_fork_server_is_replaced_with_its_workers(worker: MeasuringWork
     os.kill(server.pid, signal.SIGKILL)
     with pytest.raises(WorkerDied, match="died of SIGKILL"):
         worker.recv(Started)
-    assert not worker.alive
+    assert not worker.is_alive
     again = start_worker()
     assert psutil.Process(again.pid).parent() != server
     again.kill()
@@ -131,7 +131,7 @@ def test_many_threads_ask_at_once() -> None:
         thread.start()
     for thread in asking:
         thread.join()
-    assert len({worker.pid for worker in workers}) == 6 and all(worker.alive for worker in workers)
+    assert len({worker.pid for worker in workers}) == 6 and all(worker.is_alive for worker in workers)
     for worker in workers:
         worker.kill()
         assert not psutil.pid_exists(worker.pid)

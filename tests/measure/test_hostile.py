@@ -166,7 +166,7 @@ def test_a_frame_that_was_read_is_still_an_answer() -> None:
         assert channel.poll()
         assert wait_for_answers([channel]) == [channel]
         channel.recv()
-        assert wait_for_answers([channel], longest=0.0) == []
+        assert wait_for_answers([channel], [Deadline(0.1)]) == []
     channel.close()
 
 

@@ -38,11 +38,11 @@ def configs(*faults: str) -> list[Config]:
 def test_a_program_is_built_once_and_a_known_one_not_at_all(pool: BuildPool, space: Faulty) -> None:
     builds = pool.build(space, configs("none", "tiled", "none", "invalid", "does not compile"))
     assert list(builds.hashes) != [] and builds.hashes[0] == builds.hashes[2] != builds.hashes[1]
-    assert builds.built.keys() == {builds.hashes[0], builds.hashes[1]}
+    assert builds.programs.keys() == {builds.hashes[0], builds.hashes[1]}
     assert {index: failed.failure for index, failed in builds.failures.items()} == {3: "invalid", 4: "build_error"}
     assert builds.failures[4].program == builds.hashes[4] and not builds.failures[3].program
     again = pool.build(space, configs("none", "tiled"), is_known=lambda program: program == builds.hashes[0])
-    assert again.built.keys() == {builds.hashes[1]} and not again.failures
+    assert again.programs.keys() == {builds.hashes[1]} and not again.failures
 
 
 def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, space: Faulty) -> None:
@@ -59,8 +59,10 @@ def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, 
 
     pool.set_up(pool.set_up_message(space), 3)
     builds = pool.build(space, configs("schedule sleeps", "schedule sleeps", "tiled"), kill)
-    assert len(killed) == 3 and not builds.failures and len(builds.built) == 2  # each is built again in a new process
-    assert len(pool.processes) == 3 and all(process.alive for process in pool.processes)
+    assert (
+        len(killed) == 3 and not builds.failures and len(builds.programs) == 2
+    )  # each is built again in a new process
+    assert len(pool.processes) == 3 and all(process.is_alive for process in pool.processes)
     assert not set(killed) & {process.pid for process in pool.processes}
 
 
@@ -99,7 +101,7 @@ def test_a_failure_in_a_process_with_a_past_is_confirmed(native: Target, code: s
     pool = BuildPool(1, build_timeout=20.0, memory_limit_mb=0)
     builds = pool.build(space, [Config({"config": name}) for name in ("changing", "second", "third")])
     pool.close()
-    assert not builds.failures and len(builds.built) == 3
+    assert not builds.failures and len(builds.programs) == 3
 
 
 def test_no_process_is_left(pool: BuildPool, space: Faulty) -> None:
@@ -124,4 +126,4 @@ def test_a_program_compiled_in_a_spoilt_process_is_recompiled(
 
     monkeypatch.setattr(MeasuringWorker, "recv", spoil)
     builds = pool.build(space, configs("none", "none"))
-    assert spoilt and builds.built.keys() == {builds.hashes[0]} == {builds.hashes[1]} and not builds.failures
+    assert spoilt and builds.programs.keys() == {builds.hashes[0]} == {builds.hashes[1]} and not builds.failures

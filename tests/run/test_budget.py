@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from searchlab.analysis import report
 from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.log.budget import Budget
 from searchlab.log.forecast import RunStatus, forecast
 from searchlab.log.format import Ended, Log, Record, read_log
-from searchlab.log.plan import Budget
 from searchlab.log.writer import check_log
 from searchlab.records import Measurement, Trial
 from searchlab.run.execute import execute_one
@@ -169,7 +169,7 @@ def test_the_log_of_a_smaller_budget_is_a_prefix(
     records = []
     for index, cost in enumerate(throughputs):
         measured = Measurement(() if cost is None else (cost,), None if cost else "crash", run_seconds=1.0)
-        records.append(Record.from_trial(Trial(index, Config({"a": index}), measured), 0.0, 0.0, batch=index // size))
+        records.append(Record.from_trial(Trial(index, Config({"a": index}), measured), batch=index // size))
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=size), tuple(records))
     for small, large in (
         (Budget(1000, seconds, None), Budget(1000, 1.5 * seconds, None)),
@@ -180,7 +180,7 @@ def test_the_log_of_a_smaller_budget_is_a_prefix(
         assert len(small_part.records) <= len(large_part.records) <= len(log.records)
         assert small.truncate(small_part) is small_part and (small_part is log or len(small_part.records) % size == 0)
         if small_part is not log:
-            assert small.complete(small_part)
+            assert small.is_complete(small_part)
             end = small_part.ended
             assert end and end.trials == len(small_part.records)
             if end.stop_after:

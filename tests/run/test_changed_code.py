@@ -19,16 +19,17 @@ import pytest
 import searchlab
 from searchlab.conformance.toys import smooth
 from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.log.budget import Budget
 from searchlab.log.format import Header, Record, read_log
-from searchlab.log.plan import Budget
 from searchlab.log.programs import ChangedProgram
 from searchlab.log.writer import LogWriter, OtherRun
 from searchlab.measure.table import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
-from searchlab.run.execute import MeasurerCache
 from searchlab.run.loop import RunLoop, search
-from searchlab.run.plan import SpaceChoice, Strategy, plan_run
+from searchlab.run.measurers import MeasurerCache
+from searchlab.run.plan import Run, plan_run
+from searchlab.run.strategy import SpaceChoice, Strategy
 from searchlab.source import source_digest
 from searchlab.workload import program_hash
 
@@ -138,7 +139,7 @@ def write_table(path: Path) -> None:
     with LogWriter(path, header, durable=False) as writer:
         for index, config in enumerate(space.enumerate()):
             measurement = msgspec.structs.replace(
-                Record.from_trial(Trial(index, config, smooth(config)), 0, 0), program=program
+                Record.from_trial(Trial(index, config, smooth(config))), program=program
             )
             writer.append(measurement)
 
@@ -212,7 +213,7 @@ def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path,
     )
     settings = TableSettings(path=str(tmp_path / "table.jsonl"))
     path = tmp_path / "log.jsonl"
-    run = plan_run(space, Strategy.from_specs("random"), settings, Budget(10), seed=0, batch=4, log=path)
+    run = plan_run(Run(space, Strategy.from_specs("random"), 0, 4, Budget(10), settings, path))
     with closing(MeasurerCache({}, Path())) as measurers:
         search(run, measurers.for_run(run))
         lines = path.read_text().splitlines()

@@ -13,7 +13,7 @@ from searchlab import SearchlabError, Study, load_log, tune
 from searchlab.errors import SearchlabWarning
 from searchlab.log import format as log_format
 from searchlab.log.format import read_header
-from searchlab.run.plan import Strategy
+from searchlab.run.strategy import Strategy
 from searchlab.space import Space
 from tests.support import toys
 from tests.support.logs import write_table

@@ -18,8 +18,9 @@ from searchlab.errors import RunsFailed, SearchlabError
 from searchlab.log.writer import LogWriter
 from searchlab.machine.host import this_machine
 from searchlab.measure.local import LocalSettings
-from searchlab.run import execute as task
-from searchlab.run.execute import MeasurerCache, RunOutcome, StudyContext, execute_in_worker
+from searchlab.run import dispatch
+from searchlab.run.dispatch import RunOutcome, StudyContext, execute_in_worker
+from searchlab.run.measurers import MeasurerCache
 from searchlab.run.plan import Run
 from searchlab.run.study import Study
 from tests.support.executing import read_deterministic_parts, table_study
@@ -36,7 +37,7 @@ def test_a_run_waits_for_a_process_that_still_writes_its_log(tmp_path: Path, mon
     descriptor = os.open(log, os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     with monkeypatch.context() as patch, pytest.raises(RunsFailed, match="1 of 4 runs failed.*another process is writ"):
-        patch.setattr(task, "BUSY_LOG_SECONDS", 0.0)
+        patch.setattr(dispatch, "BUSY_LOG_SECONDS", 0.0)
         study.run(tmp_path / "out", executor=ThreadPoolExecutor(1))
     threading.Timer(1.0, os.close, (descriptor,)).start()
     study.run(tmp_path / "out", executor=ThreadPoolExecutor(1))
@@ -62,7 +63,7 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
         return RunOutcome(traceback=failing)
 
     monkeypatch.setattr(LocalSettings, "make", Measures)
-    monkeypatch.setattr(task, "_search_when_free", end_run)
+    monkeypatch.setattr(dispatch, "_search_when_free", end_run)
     (run, *_), _ = table_study(tmp_path).plan()
     runs = [replace(run, log=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
     context = StudyContext(

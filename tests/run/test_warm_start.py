@@ -25,10 +25,10 @@ from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import read_log
 from searchlab.log.result import load_log
 from searchlab.plugins import Plugin
+from searchlab.run.strategy import SpaceChoice, Strategy
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.run.warm_start import EarlierRuns, select_runs
-from searchlab.space import SPACES
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
@@ -150,15 +150,17 @@ def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: 
     cold = read_log(run_tune("gemm:8x8x8", "cold.jsonl", policy="xgb"))
     assert cold.records[7].model is None
     runs = EarlierRuns.from_sources([earlier], "median").runs
-    conv2d = KnobTemplate(parse_workload("conv2d:1x7x7x16x16x1x1"), native)
-    assert select_runs(runs, Plugin("knob-template"), conv2d, "knob", False).others == ()
-    assert select_runs(runs, Plugin("knob-template"), conv2d, "itervar", False).others == runs
-    sketch = SPACES.make(Plugin("sketch"), parse_workload("gemm:8x8x8"), native)
-    assert select_runs(runs, Plugin("sketch"), sketch, "knob", False).others == ()
-    assert select_runs(runs, Plugin("knob-template"), conv2d, "", True).others == ()
-    near = KnobTemplate(parse_workload("gemm:8x8x8"), native)
-    assert select_runs(runs, Plugin("knob-template"), near, "", True).others == runs
-    assert select_runs(runs, Plugin("knob-template"), near, "", False).others == ()
+    random, copula = Strategy.from_specs("random"), Strategy.from_specs("copula")
+    knob, itervar = (Strategy.from_specs("xgb", features=features) for features in ("knob", "itervar"))
+    conv2d = SpaceChoice.from_spec("knob-template", parse_workload("conv2d:1x7x7x16x16x1x1"), native)
+    assert select_runs(runs, conv2d, knob).other_spaces == ()
+    assert select_runs(runs, conv2d, itervar).other_spaces == runs
+    assert select_runs(runs, conv2d, copula).other_spaces == ()
+    sketch = SpaceChoice.from_spec("sketch", parse_workload("gemm:8x8x8"), native)
+    assert select_runs(runs, sketch, knob).other_spaces == ()
+    near = SpaceChoice.from_spec("knob-template", parse_workload("gemm:8x8x8"), native)
+    assert select_runs(runs, near, copula).other_spaces == runs
+    assert select_runs(runs, near, random).other_spaces == ()
 
 
 def test_the_warm_start_belongs_to_the_identity_of_a_run(table: Path, tmp_path: Path) -> None:

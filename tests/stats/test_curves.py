@@ -38,10 +38,10 @@ def test_throughput_of_a_failure_is_zero() -> None:
 
 def test_trials_and_seconds_to_target_by_hand() -> None:
     curve, elapsed = array(0, 2, 2, 9.5, 10), array(1, 3, 6, 10, 15)
-    trials = hitting_times(curve[np.newaxis], array(9.5, 1, 10.1))
-    assert trials.tolist() == [[4, 2, INF]]
-    assert seconds_of_hits(trials, elapsed[np.newaxis]).tolist() == [[10, 3, INF]]
-    assert hitting_times(np.zeros((1, 2)), array(INF)).tolist() == [[INF]]
+    for target, trial, seconds in ((9.5, 4, 10), (1, 2, 3), (10.1, INF, INF)):
+        hits = hitting_times(curve[np.newaxis], target)
+        assert hits.tolist() == [trial] and seconds_of_hits(hits, elapsed[np.newaxis]).tolist() == [seconds]
+    assert hitting_times(np.zeros((1, 2)), INF).tolist() == [INF]
 
 
 def test_area_by_hand() -> None:
@@ -90,7 +90,7 @@ def test_area_lies_between_0_and_1(values: Floats) -> None:
 @given(filled, st.floats(1e-3, 1e6), st.floats(1e-3, 1e6))
 def test_a_higher_target_takes_no_fewer_trials(values: Floats, target: float, second_target: float) -> None:
     curves = gflops(np.minimum.accumulate(values), 10**9)[np.newaxis]
-    ((low, high),) = hitting_times(curves, np.array(sorted((target, second_target))))
+    low, high = (hitting_times(curves, value)[0] for value in sorted((target, second_target)))
     assert low <= high
 
 

@@ -80,8 +80,8 @@ def test_the_interval_of_a_mean_of_means(sample: list[Floats]) -> None:
 
 
 def test_ends_are_limited_to_the_possible_range() -> None:
-    assert get_bounds(Interval(0.9, 0.7, 1.1).within(0, 1)) == (0.7, 1)
-    assert Interval(0.5, note="why").within(0, 1) == Interval(0.5, None, None, "why")
+    assert get_bounds(Interval(0.9, 0.7, 1.1).clip(0, 1)) == (0.7, 1)
+    assert Interval(0.5, note="why").clip(0, 1) == Interval(0.5, None, None, "why")
 
 
 Experiment = Callable[[np.random.Generator], tuple[Interval, float]]

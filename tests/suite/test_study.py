@@ -255,7 +255,7 @@ def test_a_run_starts_from_the_tables_of_other_workloads(bare: Path, tmp_path: P
             "gemm-16x16x16-guided-1t": [],
             "gemm-16x16x16-guided-2t": [],
         }
-    (other_run,) = warm_starts["gemm-4x5x6-knob-1t/copula/seed0.jsonl"].others
+    (other_run,) = warm_starts["gemm-4x5x6-knob-1t/copula/seed0.jsonl"].other_spaces
     assert 0 < len(other_run.trials) <= 128 and len({trial.config for trial in other_run.trials}) == len(
         other_run.trials
     )

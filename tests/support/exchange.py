@@ -57,7 +57,7 @@ def write_log(
             measured = Measurement(failure="invalid", message="no program")
         if index == 2:
             measured = Measurement(failure="run_timeout", message="10 s", build_seconds=0.5, run_seconds=10)
-        writer.append(Record.from_trial(Trial(index, config, measured), 0.125, 0.0))
+        writer.append(Record.from_trial(Trial(index, config, measured), propose_seconds=0.125))
     if again:
         finalists = [Finalist(record, (2e-3 / rank,) * 3) for rank, record in enumerate(again, 1)]
         writer.append(Final(trials=trials, finalists=tuple(finalists)))

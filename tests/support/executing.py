@@ -15,7 +15,7 @@ import numpy as np
 
 from searchlab.executors.contract import RunExecutor
 from searchlab.policy import NeverTwice
-from searchlab.run.execute import RunOutcome, StudyContext
+from searchlab.run.dispatch import RunOutcome, StudyContext
 from searchlab.run.study import Study
 from searchlab.space import Space
 from tests.support import toys

@@ -32,7 +32,9 @@ HEADER = Header(
 
 def make_record(index: int, seconds: float = 1e-3) -> Record:
     measured = Measurement((seconds, 2 * seconds, seconds), build_seconds=0.1, run_seconds=0.2, program="ab")
-    return Record.from_trial(Trial(index, Config({"tile": (4, 2), "order": "ijk"}), measured), 0.01, 0.02)
+    return Record.from_trial(
+        Trial(index, Config({"tile": (4, 2), "order": "ijk"}), measured), propose_seconds=0.01, train_seconds=0.02
+    )
 
 
 def write_trials(path: Path, count: int) -> bytes:
@@ -59,7 +61,7 @@ def write_table(path: Path, space: Space, cost: Cost, *, counted: bool = False) 
     )
     writer = LogWriter(path, header)
     for index, config in enumerate(space.enumerate()):
-        writer.append(Record.from_trial(Trial(index, config, cost(config)), 0.0, 0.0))
+        writer.append(Record.from_trial(Trial(index, config, cost(config))))
     writer.close()
     return path
 
@@ -88,5 +90,5 @@ def write_run(path: Path, space: Space, cost: Cost, first: int, count: int, **he
     with LogWriter(path, msgspec.structs.replace(HEADER, **facts), durable=False) as writer:
         for index, config in enumerate(list(space.enumerate())[first : first + count]):
             if index >= len(writer.records):
-                writer.append(Record.from_trial(Trial(index, config, cost(config)), 0.0, 0.0))
+                writer.append(Record.from_trial(Trial(index, config, cost(config))))
     return path

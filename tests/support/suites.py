@@ -58,6 +58,6 @@ def _write_table(path: Path, workload: str, plugin: Plugin, threads: int, cost: 
     )
     writer = LogWriter(log, header, durable=False)
     for index, config in enumerate(space.enumerate()):
-        writer.append(Record.from_trial(Trial(index, config, cost(config)), 0.0, 0.0))
+        writer.append(Record.from_trial(Trial(index, config, cost(config))))
     writer.close()
     compress(log, log.with_suffix(".parquet"))

@@ -153,10 +153,10 @@ def test_info_describes_a_table(tmp_path: Path) -> None:
     for index, microseconds in enumerate([1, 1.07, 2, 4]):
         seconds = tuple(1e-6 * microseconds * factor for factor in (0.9, 1.0, 1.2))
         measured = Measurement(seconds, build_seconds=2.0, run_seconds=0.5)
-        writer.append(Record.from_trial(Trial(index, Config({"x": index}), measured), 0.0, 0.0))
+        writer.append(Record.from_trial(Trial(index, Config({"x": index}), measured)))
     for index, failure in enumerate(["invalid", "crash", "invalid"], 4):
         measured = toys.failed_measurement(failure, "made up")  # type: ignore[arg-type]
-        writer.append(Record.from_trial(Trial(index, Config({"x": index}), measured), 0.0, 0.0))
+        writer.append(Record.from_trial(Trial(index, Config({"x": index}), measured)))
     writer.close()
     info = TableInfo(read_log(tmp_path / "a.jsonl"))
     data = json.loads(json.dumps(info.to_json()))

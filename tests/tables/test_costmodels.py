@@ -40,7 +40,7 @@ def write(path: Path, space: Space, name: str, trials: int = 80, cost: toys.Cost
     )
     writer = LogWriter(path, header)
     for trial in toys.trials_of(space.sample_new(np.random.default_rng(seed), trials, ()), cost):
-        writer.append(Record.from_trial(trial, 0.0, 0.0))
+        writer.append(Record.from_trial(trial))
     writer.close()
     return path
 

@@ -22,7 +22,7 @@ from searchlab.run.progress import RunProgress
 from searchlab.space import Config, Space
 from searchlab.tables.build import build_tables, plan_tables, runs_for_tables, table_study
 from searchlab.tables.info import TableInfo, unsteady
-from searchlab.tables.passes import BLOCK_SIZE, FINAL, MAX_TRIES, TimedPasses
+from searchlab.tables.passes import BLOCK_SIZE, FINAL, MAX_TRIES, PassTimer
 from tests.support import toys
 
 GEMM = "gemm:32x32x32"
@@ -54,8 +54,8 @@ def make_trials(count: int) -> list[Trial]:
     return [Trial(i, Config({"x": i}), Measurement((1e-6 * (1 + i),), program=f"{i:016x}")) for i in range(count)]
 
 
-def passes(path: Path, trials: list[Trial], count: int = 3) -> TimedPasses:
-    return TimedPasses(toys.Small(), trials, count, repeat=3, seed=0, path=path / "passes.jsonl")
+def passes(path: Path, trials: list[Trial], count: int = 3) -> PassTimer:
+    return PassTimer(toys.Small(), trials, count, repeat=3, seed=0, path=path / "passes.jsonl")
 
 
 def test_every_program_is_timed_once_per_pass_in_new_order(tmp_path: Path) -> None:

@@ -27,10 +27,9 @@ class Annealer:
         """Return up to ``n`` visited configs with predictions >= 0 that are not in ``exclude``, best first."""
         points = self._points or self.space.sample_new(rng, self.chains, ())
         # Trees predict many equal scores. AutoTVM breaks such ties by dropping the lowest index first.
-        met = count()
-        best = BestConfigs(
-            n, exclude, self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(met)
-        )
+        numbers = count()
+        order = self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(numbers)
+        best = BestConfigs(n, exclude, order)
         predictions: dict[Config, float] = {}
         knobs: dict[Config, Sequence[Knob]] = {}  # cached, because a chain stays at a point for many steps
         scores = predict_scores(model.predict, points, predictions)
@@ -41,14 +40,15 @@ class Annealer:
             for point in points:
                 if point not in knobs:
                     knobs[point] = self.space.knobs(point)
-            moved = [walk(self.space, point, knobs[point], rng) for point in points]
-            new = predict_scores(model.predict, moved, predictions)
-            accepted = rng.random(len(points)) < np.exp(np.minimum((new - scores) / (temperature + 1e-5), 1))
+            neighbours = [walk(self.space, point, knobs[point], rng) for point in points]
+            new = predict_scores(model.predict, neighbours, predictions)
+            is_accepted = rng.random(len(points)) < np.exp(np.minimum((new - scores) / (temperature + 1e-5), 1))
             points = [
-                neighbour if yes else current for neighbour, current, yes in zip(moved, points, accepted, strict=True)
+                neighbour if accept else current
+                for neighbour, current, accept in zip(neighbours, points, is_accepted, strict=True)
             ]
-            scores = np.where(accepted, new, scores)
-            if best.offer(moved, new):
+            scores = np.where(is_accepted, new, scores)
+            if best.offer(neighbours, new):
                 changed = step
             step += 1
             temperature -= cooling

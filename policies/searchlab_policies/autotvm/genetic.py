@@ -66,12 +66,12 @@ class AutoTVMGenetic(NeverTwice):
         self._genes = space.sample_new(private_rng(seed, "autotvm-ga", 0), self.population, ())
 
     def ask(self, n: int) -> Sequence[Config]:
-        return super().ask(min(n, len(self._left()) or n))  # no more than the rest of the generation
+        return super().ask(min(n, len(self._unproposed_genes()) or n))  # no more than the rest of the generation
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
-        return self._left()
+        return self._unproposed_genes()
 
-    def _left(self) -> list[Config]:
+    def _unproposed_genes(self) -> list[Config]:
         return list(dict.fromkeys(gene for gene in self._genes if gene not in self.seen))
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -102,10 +102,10 @@ class AutoTVMGenetic(NeverTwice):
     def _child(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
         names = list(a)
         first = set(names[: int(rng.integers(max(1, len(names))))])
-        crossed = {**a, **{name: value for name, value in b.items() if name not in first}}
+        inherited = {**a, **{name: value for name, value in b.items() if name not in first}}
 
         def choose(knob: Knob) -> Value:
-            value = crossed.get(knob.name)
+            value = inherited.get(knob.name)
             if value is None or value not in knob.choices or rng.random() < self.mutation_prob:
                 return knob.choices[int(rng.integers(len(knob.choices)))]
             return value

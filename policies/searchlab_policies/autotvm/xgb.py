@@ -89,8 +89,8 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         if not self._plan and not self.trials and self.cost_model.fitted:  # pretrained on other tasks
             self._plan = self._plan_batch(private_rng(self.seed, "autotvm-xgb: plan", 0))
-        planned = len(self._plan) - int(self.epsilon * self.plan_size)
-        yield from self._plan[: max(0, planned)]
+        count = len(self._plan) - int(self.epsilon * self.plan_size)
+        yield from self._plan[: max(0, count)]
 
     def tell(self, trials: Sequence[Trial]) -> None:
         before = len(self.trials)

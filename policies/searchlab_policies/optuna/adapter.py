@@ -40,7 +40,7 @@ def origin(sampler: str, *deviations: str) -> Origin:
     )
 
 
-class Known(NamedTuple):
+class EncodedTrial(NamedTuple):
     """A trial that the policy was told, with its config as parameters."""
 
     cost: float
@@ -64,30 +64,30 @@ class ParameterPolicy(NeverTwice):
         self.n_startup = n_startup
         self.memory = memory
         self.parameters = Parameters(space)
-        self._known_trials: list[Known] = []
+        self._encoded_trials: list[EncodedTrial] = []
         self._measured: set[Config] = set()
 
     @property
     def has_enough_trials(self) -> bool:
         """Whether enough trials were told to use the model."""
-        return len(self._known_trials) >= self.n_startup
+        return len(self._encoded_trials) >= self.n_startup
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
         for trial in trials:
             self._measured.add(trial.config)
             try:
-                self._known_trials.append(Known(trial.cost, *self.parameters.encode(trial.config)))
+                self._encoded_trials.append(EncodedTrial(trial.cost, *self.parameters.encode(trial.config)))
             except InvalidConfig:
                 continue
-            self.learn(self._known_trials[-1])
+            self.learn(self._encoded_trials[-1])
 
-    def learn(self, trial: Known) -> None:
+    def learn(self, trial: EncodedTrial) -> None:
         """Update the model's state, if any, with the next trial told whose config is in the space."""
 
-    def trials_to_model(self) -> list[Known]:
+    def trials_to_model(self) -> list[EncodedTrial]:
         """Return the trials to model, in the order told; failed ones get the worst cost of the others."""
-        trials = self._known_trials
+        trials = self._encoded_trials
         if len(trials) > self.memory:
             ranked = sorted(range(len(trials)), key=lambda i: trials[i].cost)
             best = ranked[: self.memory // 4]
@@ -172,9 +172,9 @@ class StudyTrial(FrozenTrial):
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        alone = type(self).__new__(type(self))
-        alone.__dict__.update(self.__dict__)
-        return alone
+        copy = type(self).__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        return copy
 
 
 @contextmanager

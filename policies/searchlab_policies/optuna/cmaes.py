@@ -26,7 +26,7 @@ from searchlab.options import Between
 from searchlab.policy import Origin
 from searchlab.space import Space
 
-from .adapter import Known, OptunaPolicy
+from .adapter import EncodedTrial, OptunaPolicy
 
 
 class CmaEs(OptunaPolicy):
@@ -71,7 +71,7 @@ class CmaEs(OptunaPolicy):
     def sampler(self, seed: int) -> BaseSampler:
         return _Sampler(self.distribution, seed)
 
-    def learn(self, trial: Known) -> None:
+    def learn(self, trial: EncodedTrial) -> None:
         self.distribution.tell(trial)
 
 
@@ -94,7 +94,7 @@ class Normal:
         indices = np.minimum(self._cma.ask() * self._sizes, self._sizes - 1).astype(int)
         return dict(zip(self.numbers, indices.tolist(), strict=True))
 
-    def tell(self, trial: Known) -> None:
+    def tell(self, trial: EncodedTrial) -> None:
         if not self.numbers or not self.numbers.keys() <= trial.params.keys():
             return
         point = (np.array([trial.params[name] for name in self.numbers]) + 0.5) / self._sizes
@@ -109,7 +109,7 @@ class _Sampler(BaseSampler):
 
     def __init__(self, distribution: Normal, seed: int) -> None:
         self._distribution = distribution
-        self._rest = TPESampler(constant_liar=True, seed=seed)
+        self._tpe = TPESampler(constant_liar=True, seed=seed)
         self._rng = np.random.default_rng(seed)
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -123,4 +123,4 @@ class _Sampler(BaseSampler):
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        return self._rest.sample_independent(study, trial, param_name, param_distribution)
+        return self._tpe.sample_independent(study, trial, param_name, param_distribution)

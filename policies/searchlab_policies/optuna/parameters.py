@@ -82,26 +82,24 @@ class Parameters:
     @cached_property
     def probed_parameters(self) -> Mapping[str, BaseDistribution]:
         """The parameters of all configs that probing the space finds, each with its widest range."""
-        probed_parameters: dict[str, BaseDistribution] = {}
+        parameters: dict[str, BaseDistribution] = {}
         for config in self.space.probe():
             for name, distribution in self.encode(config)[1].items():
-                widest = probed_parameters.setdefault(name, distribution)
+                widest = parameters.setdefault(name, distribution)
                 if isinstance(widest, IntDistribution) and isinstance(distribution, IntDistribution):
-                    probed_parameters[name] = max(widest, distribution, key=lambda candidate: candidate.high)
-        return probed_parameters
+                    parameters[name] = max(widest, distribution, key=lambda candidate: candidate.high)
+        return parameters
 
     @cached_property
     def shared_parameters(self) -> Mapping[str, BaseDistribution]:
         """The parameters that are the same in every config that probing the space finds."""
-        shared_parameters: dict[str, BaseDistribution] | None = None
-        for config in self.space.probe():
-            _, met = self.encode(config)
-            shared_parameters = (
-                met
-                if shared_parameters is None
-                else {name: d for name, d in shared_parameters.items() if met.get(name) == d}
-            )
-        return shared_parameters or {}
+        all_distributions = [self.encode(config)[1] for config in self.space.probe()]
+        first = all_distributions[0] if all_distributions else {}
+        return {
+            name: distribution
+            for name, distribution in first.items()
+            if all(distributions.get(name) == distribution for distributions in all_distributions)
+        }
 
 
 def parts_of(knob: Knob) -> list[Part]:
@@ -120,10 +118,10 @@ def parts_of(knob: Knob) -> list[Part]:
 
 def choose(knob: Knob, parts: Sequence[Part], suggest: Callable[[Part], Value]) -> Value:
     """Return the choice with the suggested parts, each replaced with the nearest value that earlier parts allow."""
-    left = list(knob.choices)
+    choices = list(knob.choices)
     for part in parts:
-        suggested = part.values.index(suggest(part))
-        possible = {part.extract(value) for value in left}
-        near = min(range(len(part.values)), key=lambda i: (part.values[i] not in possible, abs(i - suggested)))
-        left = [value for value in left if part.extract(value) == part.values[near]]
-    return left[0]
+        suggestion = part.values.index(suggest(part))
+        possible = {part.extract(value) for value in choices}
+        near = min(range(len(part.values)), key=lambda i: (part.values[i] not in possible, abs(i - suggestion)))
+        choices = [value for value in choices if part.extract(value) == part.values[near]]
+    return choices[0]

@@ -25,6 +25,7 @@ from .vegalite import (
     STRATEGY,
     Chart,
     Level,
+    LineChart,
     LineStyles,
     Row,
     Spec,
@@ -32,7 +33,6 @@ from .vegalite import (
     forest_chart,
     heat_map,
     layer,
-    line_chart,
     share_chart,
 )
 
@@ -61,11 +61,13 @@ def all_charts(summary: Summary, comparison: ComparedRuns) -> dict[str, dict[str
     if len(summary.workloads) > 1 and (pairs := workload_differences(summary)):
         names = [item.workload for item in summary.workloads]
         charts[""].append(_workloads(pairs, names, workload_groups(summary, comparison), styles))
-    drawn = {
-        workload: [chart._replace(views={key: view for key, view in chart.views.items() if view}) for chart in group]
-        for workload, group in charts.items()
-    }
-    return {workload: {chart.key: chart for chart in group if chart.views} for workload, group in drawn.items()}
+    return {workload: _non_empty(group) for workload, group in charts.items()}
+
+
+def _non_empty(charts: Sequence[Chart]) -> dict[str, Chart]:
+    """Return the charts by key, without empty views, and without charts that have no other views."""
+    complete = (chart._replace(views={key: view for key, view in chart.views.items() if view}) for chart in charts)
+    return {chart.key: chart for chart in complete if chart.views}
 
 
 def workload_charts(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> list[Chart]:
@@ -87,15 +89,15 @@ def sample(values: Floats) -> Floats:
     return np.asarray(different[indices.round().astype(np.int64)])
 
 
-def short(value: float) -> float:
+def round_value(value: float) -> float:
     """Round to four significant digits."""
     return float(f"{value:.4g}")
 
 
-def shorten(values: Floats) -> list[float]:
-    every = values.tolist()
-    shortened = {value: short(value) for value in set(every)}  # there are few different values because lines have steps
-    return [shortened[value] for value in every]
+def round_values(values: Floats) -> list[float]:
+    numbers = values.tolist()
+    rounded = {value: round_value(value) for value in set(numbers)}  # there are few, because lines have steps
+    return [rounded[value] for value in numbers]
 
 
 class Metric(NamedTuple):
@@ -121,19 +123,19 @@ def _line(strategy: str, x: Floats, *edges: Floats, steps: bool = True) -> list[
 
     A band without ends has no width. A line with steps only has rows for the points at which it changes, and the last.
     """
-    defined = ~np.isnan(edges[0])
-    every = np.stack(edges)[:, defined]
-    every = np.where(np.isnan(every), every[0], every)
-    kept = np.ones(every.shape[1], dtype=bool)
+    is_defined = ~np.isnan(edges[0])
+    values = np.stack(edges)[:, is_defined]
+    values = np.where(np.isnan(values), values[0], values)
+    is_needed = np.ones(values.shape[1], dtype=bool)
     if steps:
-        kept[1:-1] = (np.diff(every) != 0).any(axis=0)[:-1]
-    values = [shorten(edge) for edge in (x[defined][kept], *every[:, kept])]
-    names = ("x", "y", "lower", "upper")[: len(values)]
-    return [{"strategy": strategy} | dict(zip(names, point, strict=True)) for point in zip(*values, strict=True)]
+        is_needed[1:-1] = (np.diff(values) != 0).any(axis=0)[:-1]
+    columns = [round_values(column) for column in (x[is_defined][is_needed], *values[:, is_needed])]
+    names = ("x", "y", "lower", "upper")[: len(columns)]
+    return [{"strategy": strategy} | dict(zip(names, point, strict=True)) for point in zip(*columns, strict=True)]
 
 
 def _sample(strategy: str, band: Band, at: Floats) -> list[Row]:
-    """Return the rows of ``band`` at the places in ``at``, in ascending order, that are within its range."""
+    """Return the rows of ``band`` at the positions ``at``, in ascending order, that are within its range."""
     within = at[(at >= band.x[0]) & (at <= band.x[-1])]
     indices = np.searchsorted(band.x, within, side="right") - 1
     return _line(strategy, within, band.median[indices], band.lower[indices], band.upper[indices])
@@ -146,7 +148,7 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
     if best and item.target_gflops:
         share = f"{100 * item.target_gflops / best:.0f} % of the best known"
         goals = {f"best known {convert_throughput(best, item.unit):.{digits}f}": best, share: item.target_gflops}
-        levels = [Level(short(convert_throughput(value, item.unit)), name) for name, value in goals.items()]
+        levels = [Level(round_value(convert_throughput(value, item.unit)), name) for name, value in goals.items()]
     start, sharing = runs.shared_start
     which = "all" if len(sharing) == len(runs.strategies) else f"{len(sharing)} of {len(runs.strategies)}"
     shade = Level(start, f"random start shared by {which} strategies: {counted(start, 'trial')}") if start else None
@@ -158,11 +160,11 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) 
         at = np.union1d(sample(positions), [band.x[-1] for band in bands.values()])
         rows = [row for name, band in bands.items() for row in _sample(name, band, at)]
         look: dict[str, Any] = {"levels": levels, "shade": shade if key == "trials" else None, "digits": digits}
-        views[key] = line_chart(rows, styles, AXES[key], title, **look)
+        views[key] = LineChart(rows, styles, AXES[key], title, **look).spec
     if best:
         by_name = [(name, run) for name, group in runs.strategies.items() for run in group.runs]
         rows = [row for name, run in by_name for row in _seed(name, run, item.unit)]
-        views["each seed"] = line_chart(rows, styles, "trials", title, levels=levels)
+        views["each seed"] = LineChart(rows, styles, "trials", title, levels=levels).spec
     seeds = counted(max(len(row.seeds) for row in item.strategies), "seed")
     shaded = f" Shaded: the first {counted(start, 'trial')}, which {listed(sharing, None)} share for each seed."
     return Chart(
@@ -183,17 +185,17 @@ def _seed(strategy: str, run: LoggedRun, unit: str) -> list[Row]:
     faster = np.flatnonzero(np.diff(run.curve, prepend=0.0) > 0)
     at = np.union1d(faster, [len(run.curve) - 1]).astype(np.int64)
     at = at[run.curve[at] > 0]
-    values = zip((at + 1).tolist(), shorten(convert_throughput(run.curve[at], unit)), strict=True)
+    values = zip((at + 1).tolist(), round_values(convert_throughput(run.curve[at], unit)), strict=True)
     return [{"strategy": strategy, "seed": run.seed, "x": x, "y": y} for x, y in values]
 
 
 def _models(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Chart:
     """Return the chart of cost models, which is empty if no strategy has one whose predictions were scored."""
-    rounds = {row.strategy: _model_rounds(runs.strategies[row.strategy].compared) for row in item.strategies}
+    rounds = {row.strategy: _model_rounds(runs.strategies[row.strategy].compared_runs) for row in item.strategies}
     views: dict[str, Spec] = {}
     for metric in METRICS:
         bands = {name: by_metric[metric.field] for name, by_metric in rounds.items() if metric.field in by_metric}
-        views[metric.field] = line_chart(
+        views[metric.field] = LineChart(
             [
                 row
                 for name, band in bands.items()
@@ -205,7 +207,7 @@ def _models(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Ch
             levels=[Level(metric.guess, "by guessing")] if metric.guess is not None else [],
             domain=(None, metric.top),
             steps=False,
-        )
+        ).spec
     return Chart(
         "models",
         "Cost models, round by round",
@@ -236,7 +238,7 @@ def _budget_charts(by_strategy: Mapping[str, BudgetParts], styles: LineStyles) -
         x = 100 * (np.arange(PARTS) + 0.5) / PARTS
         lines = [_line(name, x, scale * getattr(parts, part), steps=False) for name, parts in by_strategy.items()]
         rows = [row for line in lines for row in line]
-        return line_chart(rows, styles, "% of the budget", quantity, steps=False, digits=digits, **look)
+        return LineChart(rows, styles, "% of the budget", quantity, steps=False, digits=digits, **look).spec
 
     filled = any(np.nansum(parts.filled) for parts in by_strategy.values())  # older logs do not record them
     budget = Chart(
@@ -276,11 +278,11 @@ def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
             shares = [{"knob": knob, "share": round(share, 4)} for knob, share in space.importances.items()]
             importances[name] = share_chart(shares, "knob", "importance")
         for knob in knobs[:KNOBS]:
-            values[f"{name}: {knob}" if name else knob] = box_chart(_rounded(space.values(knob), unit), knob, unit)
+            values[f"{name}: {knob}" if name else knob] = box_chart(_round_rows(space.values(knob), unit), knob, unit)
         if len(knobs) > 1:
             axes = {"other": knobs[1], "value": knobs[0]}
-            shown = {field: (knob, list(space.shown_values(knob))) for field, knob in axes.items()}
-            pairs[name] = heat_map(_rounded(space.values(knobs[0], knobs[1]), unit), shown, unit)
+            values_by_axis = {field: (knob, space.best_values(knob)) for field, knob in axes.items()}
+            pairs[name] = heat_map(_round_rows(space.values(knobs[0], knobs[1]), unit), values_by_axis, unit)
     return [
         Chart(
             "importances",
@@ -306,10 +308,10 @@ def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
     ]
 
 
-def _rounded(rows: Sequence[Row], unit: str) -> list[Row]:
+def _round_rows(rows: Sequence[Row], unit: str) -> list[Row]:
     return [
         {
-            key: short(convert_throughput(value, unit)) if isinstance(value, float) else value
+            key: round_value(convert_throughput(value, unit)) if isinstance(value, float) else value
             for key, value in row.items()
         }
         for row in rows
@@ -326,8 +328,8 @@ def overall_charts(
     names = [row.strategy for row in overall.strategies]
     groups = {name: [comparison[item.workload].strategies[name] for item in workloads] for name in names}
     parts = {
-        name: BudgetParts(*mean_of_defined(np.array([group.parts for group in of_one]), axis=0))
-        for name, of_one in groups.items()
+        name: BudgetParts(*mean_of_defined(np.array([group.parts for group in strategy_groups]), axis=0))
+        for name, strategy_groups in groups.items()
     }
     return _budget_charts(parts, styles)
 
@@ -336,11 +338,11 @@ def _difference_row(contrast: Contrast) -> Row:
     """Return the difference in area between two strategies; a pair that was not tested has no interval."""
     interval = contrast.difference.on_these.difference
     ends = {
-        name: short(interval.value if end is None else end)
+        name: round_value(interval.value if end is None else end)
         for name, end in (("lower", interval.lower), ("upper", interval.upper))
     }
     p = "" if contrast.adjusted is None else p_equals(contrast.adjusted)
-    pair = {"first": contrast.first, "second": contrast.second, "difference": short(interval.value), **ends}
+    pair = {"first": contrast.first, "second": contrast.second, "difference": round_value(interval.value), **ends}
     return pair | {"p": p, "significant": contrast.significant}
 
 
@@ -384,8 +386,8 @@ def workload_groups(summary: Summary, comparison: ComparedRuns) -> list[str]:
         spaces = ", ".join(sorted({header.space_name for header in headers}))
         kind = headers[0].workload.partition(":")[0]
         properties.append((kind, spaces, ", ".join(counted(number, "thread") for number in threads)))
-    differ = [len(set(column)) > 1 for column in zip(*properties, strict=True)]
-    return [", ".join(compress(own, differ)) for own in properties]
+    differs = [len(set(column)) > 1 for column in zip(*properties, strict=True)]
+    return [", ".join(compress(values, differs)) for values in properties]
 
 
 def _workloads(pairs: Sequence[Row], workloads: Sequence[str], groups: Sequence[str], styles: LineStyles) -> Chart:
@@ -402,17 +404,7 @@ def _workloads(pairs: Sequence[Row], workloads: Sequence[str], groups: Sequence[
     strategies = sorted(names, key=lambda name: (name != styles.subject, styles.ranking.index(name)))
     if strategies[0] == references[0]:
         strategies = [*strategies[1:], strategies[0]]
-    order = {"field": "order", "op": "min"}
-    # A long name has two lines, so that it leaves room on a small screen.
-    lines = "split(replace(datum.label, regexp('^(.{8,26}[-:])'), '$1 '), ' ')"
-    label = f"length(datum.label) > 26 ? {lines} : datum.label"
-    axis = {"labelExpr": label, "labelLimit": 280, "labelLineHeight": 12, "labelOffset": -4}
-    y: Spec = {"field": "name", "type": "nominal", "title": None, "sort": order, "axis": axis}
-    kinds = sorted({*groups})
-    colour: Spec = {"field": "group", "type": "nominal", "title": None}
-    colour |= {"scale": {"domain": kinds, "range": list(GROUPS)}}
-    legend = {"orient": "bottom", "columns": 2, "symbolOpacity": 1, "symbolLimit": 0}
-    colour |= {"legend": legend if len(kinds) > 1 else None}
+    y, colour = _name_axis(), _group_colours(groups)
     of_workload = {"data": {"values": rows}, "key": "workload", "fields": ["name", "link", "group"]}
     by_size = [{"field": field, "order": "descending"} for field in ("mean", "difference")]
     mean = {"x": {"field": "mean", "type": "quantitative"}, "y": y, "color": colour}
@@ -438,3 +430,24 @@ def _workloads(pairs: Sequence[Row], workloads: Sequence[str], groups: Sequence[
         f"are the vertical lines. Click a dot for the charts of that workload. {MARKS}",
         {"": spec},
     )
+
+
+def _name_axis() -> Spec:
+    """Return the axis of workloads' names, in which a long name has two lines, so that it fits on a small screen."""
+    lines = "split(replace(datum.label, regexp('^(.{8,26}[-:])'), '$1 '), ' ')"
+    label = f"length(datum.label) > 26 ? {lines} : datum.label"
+    axis = {"labelExpr": label, "labelLimit": 280, "labelLineHeight": 12, "labelOffset": -4}
+    sort = {"field": "order", "op": "min"}
+    return {"field": "name", "type": "nominal", "title": None, "sort": sort, "axis": axis}
+
+
+def _group_colours(groups: Sequence[str]) -> Spec:
+    names = sorted({*groups})
+    legend = {"orient": "bottom", "columns": 2, "symbolOpacity": 1, "symbolLimit": 0}
+    return {
+        "field": "group",
+        "type": "nominal",
+        "title": None,
+        "scale": {"domain": names, "range": list(GROUPS)},
+        "legend": legend if len(names) > 1 else None,
+    }

@@ -80,7 +80,7 @@ class LineStyles:
 
     names: list[str]  # the subject first, then in alphabetical order
     subject: str | None  # the first strategy of the first registered contrast
-    lit: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
+    highlighted: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
     ranking: list[str]  # best first
     opponents: list[str]  # the second strategies of registered contrasts, first those that are ahead
     labels: Mapping[str, str] = field(default_factory=dict)  # what legends show instead of some names
@@ -89,17 +89,16 @@ class LineStyles:
     def from_summary(cls, summary: Summary, comparison: ComparedRuns) -> LineStyles:
         names = strategy_order(comparison)
         registered = [name for answer in summary.answers for name in (answer.first, answer.second)]
-        ranked = [row.strategy for row in summary.overall.strategies] if summary.overall else []
-        ranked += [row.strategy for item in summary.workloads for row in item.strategies]
-        ranked = list(dict.fromkeys([*ranked, *names]))
-        lit = list(dict.fromkeys([*registered, *ranked]))[:MAX_HIGHLIGHTED]
+        items = [*([summary.overall] if summary.overall else []), *summary.workloads]
+        ranking = list(dict.fromkeys([*(row.strategy for item in items for row in item.strategies), *names]))
+        highlighted = list(dict.fromkeys([*registered, *ranking]))[:MAX_HIGHLIGHTED]
         subject = registered[0] if registered else None
         names.sort(key=lambda name: (name != subject, name))
         by_difference = sorted(
             summary.answers, key=lambda answer: (math.isnan(answer.difference.value), answer.difference.value)
         )
         opponents = [answer.second for answer in by_difference]
-        return cls(names, subject, lit, ranked, opponents)
+        return cls(names, subject, highlighted, ranking, opponents)
 
     @cached_property
     def looks(self) -> dict[str, tuple[int, int]]:
@@ -110,17 +109,19 @@ class LineStyles:
         colour.
         """
         looks = {self.subject: (0, 0)} if self.subject else {}
-        for name in sorted(set(self.names) - {self.subject}, key=lambda name: (name not in self.lit, name)):
+        for name in sorted(set(self.names) - {self.subject}, key=lambda name: (name not in self.highlighted, name)):
             number = crc32(f"{SALT}{name}".encode())
             options = [
                 (1 + (number + colour) % OTHERS, (number // OTHERS + dash) % len(DASHES))
                 for colour in range(OTHERS)
                 for dash in range(len(DASHES))
             ]
-            colours = {colour for colour, _ in looks.values()}
-            is_lit = name in self.lit
-            free = (look for look in options if (look[0] not in colours if is_lit else look not in looks.values()))
-            looks[name] = next(free, options[0])
+            if name in self.highlighted:
+                colours = {colour for colour, _ in looks.values()}
+                unique = (look for look in options if look[0] not in colours)
+            else:
+                unique = (look for look in options if look not in looks.values())
+            looks[name] = next(unique, options[0])
         return looks
 
     def colour(self, name: str) -> str:
@@ -150,90 +151,140 @@ def layer(kind: str, encoding: Spec, **look: Any) -> Spec:
 # Lines
 
 
-def line_chart(
-    rows: Sequence[Row],
-    styles: LineStyles,
-    x_title: str,
-    y_title: str,
-    *,
-    levels: Sequence[Level] = (),
-    domain: tuple[float | None, float | None] = (None, None),
-    shade: Level | None = None,
-    relative: bool = False,
-    steps: bool = True,
-    digits: int = 2,
-) -> Spec:
-    """Return a chart with a line for each strategy, and a band if there is one. Pointing at it shows all values.
+@dataclass(frozen=True)
+class LineChart:
+    """A chart with a line for each strategy, and a band if there is one. Pointing at it shows all values.
 
-    Args:
+    Attributes:
         rows: The points of the lines: ``strategy``, ``x``, ``y`` and, if there is a band, ``lower`` and ``upper``. If
-            they have a ``seed``, there is a line for each seed. Without rows, the result is empty.
+            they have a ``seed``, there is a line for each seed.
         domain: The ends of the y axis; None to fit the lines.
         levels: Values of y at which horizontal lines are drawn.
         shade: The x up to which the chart is shaded.
         relative: Whether to draw differences from a strategy that the reader chooses.
         steps: Whether lines change in steps, or are straight.
+        digits: The decimal places of the values that pointing at the chart shows.
     """
-    if not rows:
-        return {}
-    first, last = min(row["x"] for row in rows), max(row["x"] for row in rows)
-    log = first > 0 and last / first >= LOG_FROM
-    drawn = {row["strategy"] for row in rows}
-    names = [name for name in styles.names if name in drawn]
-    colour, dash = (
-        STRATEGY | {"scale": {"domain": names, "range": [style(name) for name in names]}}
-        for style in (styles.colour, styles.dash)
-    )
-    colour["legend"] = {
-        "columns": 1 + (len(names) - 1) // ROWS,
-        **({"labelExpr": f"{json.dumps(styles.labels)}[datum.label] || datum.label"} if styles.labels else {}),
-        "symbolLimit": 0,  # no limit
-        "symbolOpacity": 1,
-        "symbolSize": 400,
-        "symbolType": "stroke",
-    }
-    x: Spec = {"field": "x", "type": "quantitative", "title": x_title, "scale": {"nice": False}}
-    if log:
-        x |= {"scale": {"nice": False, "type": "log"}, "axis": {"gridOpacity": 0.4, "tickCount": 5}}
-    ends = {name: end for name, end in zip(("domainMin", "domainMax"), domain, strict=True) if end is not None}
-    y = {"field": "y", "type": "quantitative", "title": y_title, "scale": {"zero": False} | ends}
-    mark = {"clip": True, "interpolate": "step-after" if steps else "linear"}
-    by_seed = "seed" in rows[0]
-    width: Spec = {"value": 0.8 if by_seed else 1.8}
-    if styles.subject and not by_seed:
-        width["condition"] = {"test": {"field": "strategy", "equal": styles.subject}, "value": 3.2}
-    opacity = {"condition": HIGHLIGHTED | {"value": 1}, "value": 0.25}
-    encoding: Spec = {"x": x, "y": y, "color": colour, "strokeDash": dash, "strokeWidth": width, "opacity": opacity}
-    line = layer("line", encoding, **mark) | {
-        "params": [
+
+    rows: Sequence[Row]
+    styles: LineStyles
+    x_title: str
+    y_title: str
+    levels: Sequence[Level] = ()
+    domain: tuple[float | None, float | None] = (None, None)
+    shade: Level | None = None
+    relative: bool = False
+    steps: bool = True
+    digits: int = 2
+
+    @property
+    def spec(self) -> Spec:
+        """The specification, which is empty without rows."""
+        if not self.rows:
+            return {}
+        is_band = "lower" in self.rows[0] and not self.by_seed
+        layers: list[Spec] = [
+            *([_shade(self.shade, self.first if self.is_logarithmic else 0)] if self.shade else []),
+            *_levels(self.levels),
+            *([layer("area", self.band_encoding, **self.mark)] if is_band else []),
+            layer("line", self.line_encoding, **self.mark) | {"params": self.line_params},
+            *([] if self.by_seed else [_readout(self.names, self.x, steps=self.steps, digits=self.digits)]),
+        ]
+        chart: Spec = {"data": {"values": self.rows}, "height": HEIGHT, "layer": layers}
+        if self.relative:
+            chart["params"] = [_select("reference", "each strategy minus ", self.styles.references(self.names))]
+            chart["transform"] = [
+                {"calculate": "datum.strategy === reference ? datum.y : null", "as": "base"},
+                {"joinaggregate": [{"op": "max", "field": "base", "as": "base"}], "groupby": ["x"]},
+                {"calculate": "datum.y - datum.base", "as": "y"},
+            ]
+        return chart
+
+    @cached_property
+    def names(self) -> list[str]:
+        strategies = {row["strategy"] for row in self.rows}
+        return [name for name in self.styles.names if name in strategies]
+
+    @property
+    def by_seed(self) -> bool:
+        return "seed" in self.rows[0]
+
+    @cached_property
+    def first(self) -> float:
+        return min(row["x"] for row in self.rows)
+
+    @cached_property
+    def is_logarithmic(self) -> bool:
+        return self.first > 0 and max(row["x"] for row in self.rows) / self.first >= LOG_FROM
+
+    @property
+    def mark(self) -> Spec:
+        return {"clip": True, "interpolate": "step-after" if self.steps else "linear"}
+
+    @property
+    def x(self) -> Spec:
+        x: Spec = {"field": "x", "type": "quantitative", "title": self.x_title, "scale": {"nice": False}}
+        if self.is_logarithmic:
+            x |= {"scale": {"nice": False, "type": "log"}, "axis": {"gridOpacity": 0.4, "tickCount": 5}}
+        return x
+
+    @property
+    def y(self) -> Spec:
+        ends = zip(("domainMin", "domainMax"), self.domain, strict=True)
+        scale = {"zero": False} | {name: end for name, end in ends if end is not None}
+        return {"field": "y", "type": "quantitative", "title": self.y_title, "scale": scale}
+
+    @property
+    def colour(self) -> Spec:
+        labels = self.styles.labels
+        return STRATEGY | {
+            "scale": {"domain": self.names, "range": [self.styles.colour(name) for name in self.names]},
+            "legend": {
+                "columns": 1 + (len(self.names) - 1) // ROWS,
+                **({"labelExpr": f"{json.dumps(labels)}[datum.label] || datum.label"} if labels else {}),
+                "symbolLimit": 0,  # no limit
+                "symbolOpacity": 1,
+                "symbolSize": 400,
+                "symbolType": "stroke",
+            },
+        }
+
+    @property
+    def line_encoding(self) -> Spec:
+        dashes = {"domain": self.names, "range": [self.styles.dash(name) for name in self.names]}
+        width: Spec = {"value": 0.8 if self.by_seed else 1.8}
+        if self.styles.subject and not self.by_seed:
+            width["condition"] = {"test": {"field": "strategy", "equal": self.styles.subject}, "value": 3.2}
+        encoding: Spec = {
+            "x": self.x,
+            "y": self.y,
+            "color": self.colour,
+            "strokeDash": STRATEGY | {"scale": dashes},
+            "strokeWidth": width,
+            "opacity": {"condition": HIGHLIGHTED | {"value": 1}, "value": 0.25},
+        }
+        if self.by_seed:
+            encoding |= {"detail": {"field": "seed"}, "tooltip": [{"field": "strategy"}, {"field": "seed"}]}
+        return encoding
+
+    @property
+    def band_encoding(self) -> Spec:
+        y = self.y | {"field": "lower"}
+        opacity = {"condition": HIGHLIGHTED | {"value": 0.12}, "value": 0}
+        return {"x": self.x, "y": y, "y2": {"field": "upper"}, "color": self.colour, "opacity": opacity}
+
+    @property
+    def line_params(self) -> list[Spec]:
+        """The strategies that are highlighted, which the legend changes, and the part of the chart that is shown."""
+        return [
             {
                 "name": HIGHLIGHTED["param"],
                 "select": {"type": "point", "fields": ["strategy"], "toggle": "true"},
                 "bind": "legend",
-                "value": [{"strategy": name} for name in names if name in styles.lit],
+                "value": [{"strategy": name} for name in self.names if name in self.styles.highlighted],
             },
             {"name": "zoom", "select": {"type": "interval", "zoom": "wheel![event.shiftKey]"}, "bind": "scales"},
         ]
-    }
-    layers: list[Spec] = [*(_shade(shade, first if log else 0) if shade else ()), *_levels(levels)]
-    if by_seed:
-        encoding |= {"detail": {"field": "seed"}, "tooltip": [{"field": "strategy"}, {"field": "seed"}]}
-    elif "lower" in rows[0]:
-        band = {"x": x, "y": y | {"field": "lower"}, "y2": {"field": "upper"}, "color": colour}
-        faint = {"condition": HIGHLIGHTED | {"value": 0.12}, "value": 0}
-        layers.append(layer("area", band | {"opacity": faint}, **mark))
-    layers.append(line)
-    if not by_seed:
-        layers.append(_readout(names, x, steps=steps, digits=digits))
-    chart: Spec = {"data": {"values": rows}, "height": HEIGHT, "layer": layers}
-    if relative:
-        chart["params"] = [_select("reference", "each strategy minus ", styles.references(names))]
-        chart["transform"] = [
-            {"calculate": "datum.strategy === reference ? datum.y : null", "as": "base"},
-            {"joinaggregate": [{"op": "max", "field": "base", "as": "base"}], "groupby": ["x"]},
-            {"calculate": "datum.y - datum.base", "as": "y"},
-        ]
-    return chart
 
 
 def _select(name: str, label: str, options: Sequence[str]) -> Spec:
@@ -241,12 +292,12 @@ def _select(name: str, label: str, options: Sequence[str]) -> Spec:
     return {"name": name, "value": options[0], "bind": {"input": "select", "options": list(options), "name": label}}
 
 
-def _shade(end: Level, start: float) -> list[Spec]:
+def _shade(end: Level, start: float) -> Spec:
     x = {"datum": start, "type": "quantitative"}
     area = layer("rect", {"x": x, "x2": {"datum": end.value}}, color=GREY, opacity=0.12)
     look = {"align": "left", "baseline": "bottom", "dx": 5, "dy": -4, "color": GREY}
     label = layer("text", {"x": x, "y": {"value": "height"}}, text=end.name, **look)
-    return [{"data": {"values": [{}]}, "layer": [area, label]}]
+    return {"data": {"values": [{}]}, "layer": [area, label]}
 
 
 def _levels(levels: Sequence[Level]) -> list[Spec]:
@@ -317,56 +368,58 @@ def forest_chart(
     limit = max(WIDEST * max(abs(pair["difference"]) for pair in pairs), 2 * ROPE)
     x: Spec = {"field": "difference", "type": "quantitative", "axis": {"tickCount": 5}}
     x["title"] = ["difference in area", "(intervals uncorrected, p corrected)"]
-    mirrored = "datum.first === reference"
-    other = f"({mirrored} ? datum.second : datum.first)"
-    row, subject = ("workload", f" && {other} === strategy") if "strategy" in params else ("strategy", "")
-    full = {"test": "datum.significant"} | colour
-    calculated = {
-        "strategy": other,
-        "from": f"{mirrored} ? -datum.upper : datum.lower",
-        "to": f"{mirrored} ? -datum.lower : datum.upper",
-        "difference": f"{mirrored} ? -datum.difference : datum.difference",
+    row = "workload" if "strategy" in params else "strategy"
+    channels = {"y": y, "x": x, "color": colour}
+    fill = {"condition": {"test": "datum.significant"} | colour, "value": "white"}
+    text = {"y": y, "x": {"value": "width"}, "text": {"field": "text"}}
+    titles = {y["field"]: row, "text": "difference", "interval": "95 % interval"}
+    dots["tooltip"] = [{"field": field, "title": title} for field, title in titles.items()]
+    zone = layer("rect", {"x": x | {"field": "lower"}, "x2": {"field": "upper"}}, color=GREY, opacity=0.15)
+    return {
+        "data": {"values": pairs},
+        "height": height,
+        "params": [_select(name, label, options) for name, (label, options) in params.items()],
+        "transform": [*_differences_from_reference(limit, of_strategy="strategy" in params), *transform],
+        "layer": [
+            zone | {"data": {"values": [{"lower": -ROPE, "upper": ROPE}]}},
+            layer("rule", {"x": {"datum": 0}}, color=GREY),
+            *layers,
+            layer("text", text, align="left", dx=8, color=GREY),
+            layer("rule", channels | {"x": x | {"field": "left"}, "x2": {"field": "right"}}, size=2),
+            _arrow(channels, "◀", "left", "datum.from < datum.left"),
+            _arrow(channels, "▶", "right", "datum.to > datum.right"),
+            layer("point", channels | {"fill": fill} | dots, size=70, opacity=1),
+        ],
+    }
+
+
+def _differences_from_reference(limit: float, *, of_strategy: bool) -> list[Spec]:
+    """Return the transforms that select the pairs with the chosen reference, and subtract the reference.
+
+    Args:
+        limit: The largest value at which the ends of intervals are drawn.
+        of_strategy: Whether to select only the pairs with the chosen strategy.
+    """
+    is_mirrored = "datum.first === reference"
+    strategy = f"({is_mirrored} ? datum.second : datum.first)"
+    fields = {
+        "strategy": strategy,
+        "from": f"{is_mirrored} ? -datum.upper : datum.lower",
+        "to": f"{is_mirrored} ? -datum.lower : datum.upper",
+        "difference": f"{is_mirrored} ? -datum.difference : datum.difference",
         "text": "format(datum.difference, '+.3f') + (datum.p && ', ' + datum.p)",
         "interval": "datum.from < datum.to ? format(datum.from, '+.3f') + ' to ' + format(datum.to, '+.3f') : 'none'",
         "left": f"max(datum.from, -{limit:.3g})",
         "right": f"min(datum.to, {limit:.3g})",
     }
-    channels = {"y": y, "x": x, "color": colour}
-    beside = {"y": y, "x": {"value": "width"}, "text": {"field": "text"}}
-    titles = {y["field"]: row, "text": "difference", "interval": "95 % interval"}
-    dots["tooltip"] = [{"field": field, "title": title} for field, title in titles.items()]
-    zone = layer("rect", {"x": x | {"field": "lower"}, "x2": {"field": "upper"}}, color=GREY, opacity=0.15)
-    arrows = [
-        layer(
-            "text",
-            channels | {"x": x | {"field": end}, "opacity": {"condition": {"test": beyond, "value": 1}, "value": 0}},
-            text=arrow,
-            aria=False,
-        )
-        for end, arrow, beyond in (
-            ("left", "◀", "datum.from < datum.left"),
-            ("right", "▶", "datum.to > datum.right"),
-        )
-    ]
-    return {
-        "data": {"values": pairs},
-        "height": height,
-        "params": [_select(name, label, options) for name, (label, options) in params.items()],
-        "transform": [
-            {"filter": f"({mirrored} || datum.second === reference){subject}"},
-            *({"calculate": expression, "as": field} for field, expression in calculated.items()),
-            *transform,
-        ],
-        "layer": [
-            zone | {"data": {"values": [{"lower": -ROPE, "upper": ROPE}]}},
-            layer("rule", {"x": {"datum": 0}}, color=GREY),
-            *layers,
-            layer("text", beside, align="left", dx=8, color=GREY),
-            layer("rule", channels | {"x": x | {"field": "left"}, "x2": {"field": "right"}}, size=2),
-            *arrows,
-            layer("point", channels | {"fill": {"condition": full, "value": "white"}} | dots, size=70, opacity=1),
-        ],
-    }
+    condition = f"({is_mirrored} || datum.second === reference)" + f" && {strategy} === strategy" * of_strategy
+    return [{"filter": condition}, *({"calculate": expression, "as": field} for field, expression in fields.items())]
+
+
+def _arrow(channels: Spec, text: str, field: str, test: str) -> Spec:
+    """Return an arrow at ``field`` where an interval ends beyond it."""
+    opacity = {"condition": {"test": test, "value": 1}, "value": 0}
+    return layer("text", channels | {"x": channels["x"] | {"field": field}, "opacity": opacity}, text=text, aria=False)
 
 
 def share_chart(rows: Sequence[Row], name: str, quantity: str) -> Spec:

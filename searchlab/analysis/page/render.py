@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from itertools import permutations
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -25,65 +25,59 @@ from ...log.plan import read_study_copies
 from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..knobs import MeasuredSpace
-from ..measures import Cell, Head, Row, Shown, Table, table
-from ..model import BestProgram, Contrast, Summary, WorkloadSummary, find_contrast
-from ..runs import RANDOM, TARGET, ComparedRuns, LoggedRun, WorkloadRuns
+from ..measures import Cell, Head, Row, Table, Tables, make_table
+from ..model import Contrast, WorkloadSummary, find_contrast
+from ..runs import RANDOM, BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
 from ..verdict import SO_FAR, answer_word
 from ..words import area_text, counted, listed, number_ranges, number_text, percent
+
+if TYPE_CHECKING:
+    from ..comparison import Comparison
 
 WATCH = "watch.js"  # the script of pages that are served
 
 
-def page(
-    summary: Summary,
-    comparison: ComparedRuns,
-    charts: Mapping[str, Mapping[str, Chart]],
-    programs: Sequence[BestProgram],
-    version: str = "",
-) -> str:
-    """Render the page for a summary. Equal arguments yield equal pages.
+def render_page(comparison: Comparison, version: str = "") -> str:
+    """Render the page of a report. Equal comparisons yield equal pages.
 
     ``version`` is that of a page that is served, which follows its study; see :func:`waiting_page`.
     """
-    styles = LineStyles.from_summary(summary, comparison)
-    numbers = {name: number for number, name in enumerate(styles.names)}
-    several = len(summary.workloads) > 1
+    summary, charts = comparison.summary, comparison.charts
+    styles = LineStyles.from_summary(summary, comparison.runs)
     templates = environment()
     templates.globals |= {
-        "numbers": numbers,
+        "numbers": {name: number for number, name in enumerate(styles.names)},
         "looks": {name: "c{} d{}".format(*styles.looks[name]) for name in styles.names},
         "own": styles.subject,
         "area": area_text(summary.by),
-        "several": several,
+        "several": len(summary.workloads) > 1,
         "so_far": SO_FAR,
     }
     sections = [
-        _section(item, comparison[item.workload], charts[item.workload], programs, f"w{number}")
+        _section(item, comparison.runs[item.workload], charts[item.workload], f"w{number}")
         for number, item in enumerate(summary.workloads)
     ]
     section_template = templates.get_template("section.html.jinja")
     over_all = {f"all-{key}": chart for key, chart in charts[""].items()}
     overall = summary.overall
-    data = {"strategies": styles.names, "lit": styles.lit, "colours": COLOURS}
-    runs = [run for item in comparison.values() for run in item.runs]
     return templates.get_template("report.html.jinja").render(
         **page_assets("sort.js", "report.js", *([WATCH] if version else []), draws=True),
         version=version,
-        data=embed_json(data),
+        data=embed_json({"strategies": styles.names, "lit": styles.highlighted, "colours": COLOURS}),
         summary=summary,
         names=styles.names,
-        lit=styles.lit,
-        legend=[*styles.lit, *(name for name in styles.names if name not in styles.lit)],
+        lit=styles.highlighted,
+        legend=[*styles.highlighted, *(name for name in styles.names if name not in styles.highlighted)],
         sections=[section | {"html": Markup(section_template.render(section))} for section in sections],
         overall=overall,
         strategies=ranking(overall.strategies, overall.contrasts, ranks=overall.ranks) if overall else None,
         charts=charts,
         shared=compress_json(share_data(over_all, "all")),
-        knob=knob_that_matters_most(comparison),
-        made=strategies(comparison),
+        knob=knob_that_matters_most(comparison.runs),
+        strategy_settings=describe_settings(comparison.runs),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
-            for path, text in read_study_copies(run.log.path for run in runs)
+            for path, text in read_study_copies(run.log.path for item in comparison.runs.values() for run in item.runs)
         ],
     )
 
@@ -99,14 +93,16 @@ def waiting_page(version: str) -> str:
 def environment() -> Environment:
     """Return the environment that renders page templates."""
     loader = FunctionLoader(_asset)
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {
+    templates = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    templates.filters |= {
         "number": number_text,
         "speed": partial(speed, digits=",.1f"),
         "json": json.dumps,
         "percent": percent,
     }
-    return made
+    return templates
 
 
 def page_assets(*scripts: str, draws: bool = False) -> dict[str, str]:
@@ -129,28 +125,35 @@ def _asset(name: str) -> str:
     return (files(__package__) / "assets" / name).read_text("utf-8")
 
 
-def _section(
-    item: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Chart], programs: Sequence[BestProgram], name: str
-) -> dict[str, Any]:
+def _section(item: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Chart], name: str) -> dict[str, Any]:
     """Return the values that a section's template needs."""
     return {
         "id": name,
         "item": item,
         "charts": charts,
-        "programs": [program for program in programs if program.workload == item.workload],
-        "strategies": ranking(item.strategies, item.contrasts, item.words(TARGET)) if item.strategies else None,
-        "costs": table(item.strategies, Shown.COSTS),
+        "programs": best_programs(runs),
+        "strategies": ranking(item.strategies, item.contrasts, item.words) if item.strategies else None,
+        "costs": make_table(item.strategies, Tables.COSTS),
         "facts": facts(runs.runs),
         "knobs": important_knobs(runs.spaces),
         "data": compress_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
     }
 
 
+def best_programs(runs: WorkloadRuns) -> list[BestProgram]:
+    """Return the fastest program of each strategy, the fastest first.
+
+    If several programs are equally fast, the one with the lowest seed is chosen.
+    """
+    groups = ([run.program for run in group if run.program] for group in runs.by_strategy.values())
+    best = [min(programs, key=lambda program: (-program.gflops, program.seed)) for programs in groups if programs]
+    return sorted(best, key=lambda program: (-program.gflops, program.strategy))
+
+
 def ranking(
     rows: Sequence[Row], contrasts: Sequence[Contrast], words: Mapping[str, str] = {}, ranks: Mapping[str, float] = {}
 ) -> Table:
     """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
-    ranked = table(rows, Shown.PAGE, **words)
     names = [row.strategy for row in rows]
     random = {
         name: Cell(answer_word(contrast)) for name in names if (contrast := find_contrast(contrasts, name, RANDOM))
@@ -158,22 +161,16 @@ def ranking(
     columns = {Head("than\nrandom", "Whether it is significantly better or worse than random search."): random}
     tested = {name for contrast in contrasts if contrast.adjusted is not None for name in contrast.pair}
     ahead = {pair for contrast in contrasts for pair in permutations(contrast.pair) if contrast.ahead(*pair)}
-    for word, pairs in (("better", ahead), ("worse", {(other, name) for name, other in ahead})):
+    for word, pairs in (("better", ahead), ("worse", {pair[::-1] for pair in ahead})):
         meaning = f"The number of strategies than which it is significantly {word}; click it for their names."
-        others = {name: [other for other in names if (name, other) in pairs] for name in tested}
+        opponents = {name: [opponent for opponent in names if (name, opponent) in pairs] for name in tested}
         columns[Head(f"{word}\nthan", meaning, higher_is_better=word == "better")] = {
-            name: Cell(str(len(own)), names=", ".join(own)) for name, own in others.items()
+            name: Cell(str(len(group)), names=", ".join(group)) for name, group in opponents.items()
         }
     columns[Head("average\nrank", "The mean rank by area on each workload; 1 if it is best on all.")] = {
         name: Cell(number_text(rank, 2)) for name, rank in ranks.items()
     }
-    columns = {head: cells for head, cells in columns.items() if cells}
-    area, *heads = ranked.heads
-    table_rows = [
-        (name, [first, *(cells.get(name, Cell("-")) for cells in columns.values()), *others])
-        for name, (first, *others) in ranked.rows
-    ]
-    return Table([area, *columns, *heads], table_rows)
+    return make_table(rows, Tables.PAGE, **words).insert(1, {head: cells for head, cells in columns.items() if cells})
 
 
 def knob_that_matters_most(comparison: ComparedRuns) -> str:
@@ -182,9 +179,9 @@ def knob_that_matters_most(comparison: ComparedRuns) -> str:
     Returns "" for a single workload.
     """
     spaces = [space for item in comparison.values() for space in item.spaces if space.importances]
-    several = len({space.space for space in spaces}) > 1
-    first = Counter(next(iter(space.importances)) + f" ({space.space})" * several for space in spaces)
-    texts = [f"{knob} on {counted(number, 'workload')}" for knob, number in first.most_common()]
+    has_several_spaces = len({space.space for space in spaces}) > 1
+    knobs = Counter(next(iter(space.importances)) + f" ({space.space})" * has_several_spaces for space in spaces)
+    texts = [f"{knob} on {counted(number, 'workload')}" for knob, number in knobs.most_common()]
     return listed(texts) if len(comparison) > 1 else ""
 
 
@@ -193,14 +190,15 @@ def important_knobs(spaces: Sequence[MeasuredSpace]) -> str:
     sentences = []
     for space in spaces:
         fastest = space.throughput.argmax()
-        first, *others = [
+        texts = [
             f"{knob} ({percent(share)}; fastest with {space.knobs[knob][fastest]})"
             for knob, share in list(space.importances.items())[:3]
-        ] or [""]
-        then = f", then {listed(others)}" if others else ""
-        where = f"in {space.space}, " if len(spaces) > 1 else ""
-        sentences.append(first and f"{where}{first} matters most{then}")
-    return "; ".join(filter(None, sentences))
+        ]
+        if texts:
+            prefix = f"in {space.space}, " if len(spaces) > 1 else ""
+            rest = f", then {listed(texts[1:])}" if len(texts) > 1 else ""
+            sentences.append(f"{prefix}{texts[0]} matters most{rest}")
+    return "; ".join(sentences)
 
 
 def _digest(text: str) -> str:
@@ -219,25 +217,41 @@ def compress_json(data: Any) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
-def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
+class Settings(NamedTuple):
+    """How a strategy was run on a workload, as texts."""
+
+    strategy: str
+    policy: str
+    cost_model: str
+    features: str
+    batch: str
+    warm_start: str
+
+
+def describe_settings(comparison: ComparedRuns) -> list[dict[str, Any]]:
     """Return a row for each way in which a strategy was run, with the workloads if it was run in several ways."""
-    ways: dict[tuple[str, ...], dict[str, list[LoggedRun]]] = {}
+    by_settings: dict[Settings, dict[str, list[LoggedRun]]] = {}
     for item in comparison.values():
         for strategy, runs in item.by_strategy.items():
-            ways.setdefault(_way(strategy, runs[0].log.header), {})[item.workload] = list(runs)
-    several = Counter(way[0] for way in ways)
-    names = ("strategy", "policy", "cost_model", "features", "batch", "warm_start")
+            settings = _describe_settings(strategy, runs[0].log.header)
+            by_settings.setdefault(settings, {})[item.workload] = list(runs)
+    ways = Counter(settings.strategy for settings in by_settings)
     rows = []
-    for way, by_workload in sorted(ways.items()):
+    for settings, by_workload in sorted(by_settings.items()):
         runs = [run for strategy_runs in by_workload.values() for run in strategy_runs]
         lengths = [run.log.trials for run in runs]
-        seeds, on = number_ranges(run.seed for run in runs), listed(list(by_workload)) if several[way[0]] > 1 else ""
-        trials = " to ".join(map(str, sorted({min(lengths), max(lengths)})))
-        rows.append(dict(zip(names, way, strict=True)) | {"seeds": seeds, "trials": trials, "on": on})
+        rows.append(
+            settings._asdict()
+            | {
+                "seeds": number_ranges(run.seed for run in runs),
+                "trials": " to ".join(map(str, sorted({min(lengths), max(lengths)}))),
+                "on": listed(list(by_workload)) if ways[settings.strategy] > 1 else "",
+            }
+        )
     return rows
 
 
-def _way(strategy: str, header: Header) -> tuple[str, ...]:
+def _describe_settings(strategy: str, header: Header) -> Settings:
     policy = plugin_text(header.policy)
     if header.effective:
         policy += f" (used: {_pairs(header.effective)})"
@@ -245,7 +259,7 @@ def _way(strategy: str, header: Header) -> tuple[str, ...]:
     logs = [source for source in header.warm_start if source != DEFAULT_CONFIG]
     sources = ["the default config"] * (DEFAULT_CONFIG in header.warm_start) + [f"{len(logs)} logs"] * bool(logs)
     features = header.features if header.cost_model else ""
-    return strategy, policy, model, features, str(header.batch), " and ".join(sources)
+    return Settings(strategy, policy, model, features, str(header.batch), " and ".join(sources))
 
 
 def plugin_text(plugin: Plugin) -> str:
@@ -271,8 +285,8 @@ def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
         "versions": [_versions(run) for run in runs],
         "made on": [" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [],
     }
-    distinct = {name: list(dict.fromkeys(filter(None, texts))) for name, texts in texts_by_name.items()}
-    return [(name, "; or ".join(texts)) for name, texts in distinct.items() if texts]
+    variants = {name: list(dict.fromkeys(filter(None, texts))) for name, texts in texts_by_name.items()}
+    return [(name, "; or ".join(texts)) for name, texts in variants.items() if texts]
 
 
 def _versions(run: LoggedRun) -> str:

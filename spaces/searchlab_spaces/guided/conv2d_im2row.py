@@ -101,55 +101,15 @@ class Im2row:
 
     def schedule(self, pixels: int, channels: int, depth: int = 0, outer: str = "", shares: int = 0) -> Schedule:
         """Schedule the program for a tile. A ``depth`` or ``shares`` of 0 and an empty ``outer`` are computed."""
-        from ..unchecked import Unchecked
-
         w = self.workload
         in_parallel = parallel(w, self.target)
         cut = depth not in (0, self.depths[-1])
-        step_k = depth if cut else UNROLLED
-        # Unless edges must be padded, weights are read in place, in as many streams as a tile has rows.
-        uneven = bool(w.co % channels or self.reduction % step_k)
-        pack_weights = self.packed or uneven
-        words = PatchWords(w) if self.dot else None
-        sch = Unchecked(words.module if words else w.module)
-        conv = sch.get_sblock("conv2d")
-        if not sch.get_consumers(conv):
-            sch.cache_write(conv, 0, "global")
-        if words:
-            sch.compute_inline("bits")
-            patches, rows = "patches", None if words.rows_are_words else "rows_words"
-            block_names = ("patches", "rows_words")
-        else:
-            patches, rows = self._as_gemm(sch, conv)
-            block_names = (f"{'pad' if w.is_padded else 'data'}_reindex", "weight_reindex")
-        sch.pad_einsum(conv, [1, channels, pixels, step_k])
-        panels = sch.cache_read(conv, at_patches := 1 if words else 0, "global")
-        if self.columns % pixels or self.reduction % step_k:
-            sch.compute_inline(f"{block_names[0]}_pad")
-        sch.compute_inline(patches)
-        if pack_weights:
-            packed = sch.cache_read(conv, 1 - at_patches, "global")
-            if uneven:
-                sch.compute_inline(f"{block_names[1]}_pad")
-            sch.transform_layout(
-                packed, ("write", 0), lambda o, k: (o // channels, k // UNROLLED, o % channels, k % UNROLLED)
-            )
-        if rows is not None:
-            sch.compute_inline(rows)
-        result = finish(sch, conv)
-        ow = w.out_size[1]
-        sch.transform_block_layout(result, lambda n, o, y, x: (n, o, y * ow + x))
-        sch.transform_layout(panels, ("write", 0), lambda n, k, p: (n, p // pixels, k, p % pixels))
-        sch.transform_layout(
-            conv, ("write", 0), lambda n, o, p: (n, o // channels, p // pixels, o % channels, p % pixels)
-        )
+        sch, product, panels, weights, result = self._pack_operands(pixels, channels, depth if cut else UNROLLED)
 
-        product = conv
-        if words:
-            conv = vectorize_block(sch, product, 2, self.lanes)
+        conv = vectorize_block(sch, product, 2, self.lanes) if self.dot else product
         n, o, p, k = sch.get_loops(conv)
         tile_o, row = sch.split(o, [None, channels])
-        tile_p, vector, *lane = sch.split(p, [None, pixels // self.lanes, *([] if words else [self.lanes])])
+        tile_p, vector, *lane = sch.split(p, [None, pixels // self.lanes, *([] if self.dot else [self.lanes])])
         *sums, unrolled = sch.split(k, [None, depth // UNROLLED, UNROLLED] if cut else [None, UNROLLED])
         # The smaller operand stays in cache while the other operand's tiles stream.
         tiles_o, tiles_p = ceil(w.co / channels), ceil(self.columns / pixels)
@@ -170,23 +130,72 @@ class Im2row:
         if not by_channels and w.co % channels and not cut:
             sch.annotate(inner, EDGE, 1)
 
-        rows_loop = pack_vectors(sch, panels, pixels // self.lanes, self.lanes)
+        panel_loop = pack_vectors(sch, panels, pixels // self.lanes, self.lanes)
         if in_parallel and not per_task:
-            sch.parallel(rows_loop)
-        if pack_weights:
-            panel = pack_scalars(sch, packed, channels)
+            sch.parallel(panel_loop)
+        if weights is not None:
+            weight_loop = pack_scalars(sch, weights, channels)
             if in_parallel:
-                sch.parallel(panel)
+                sch.parallel(weight_loop)
         block, each = sch.split(sch.get_loops(result)[-1], [None, self.lanes])
         sch.vectorize(each)
         sch.annotate(block, EDGE, 1)
         pad(sch, w, in_parallel)
         if in_parallel:
             sch.parallel(task)
-        if words and has_offset(w.dtype):
+        if self.dot and has_offset(w.dtype):
             sum_rows(sch, in_parallel)
         sch.decompose_reduction(conv, sums[0])  # last, because it prevents unroll, vectorize and parallel
-        return tensorize(sch, product, task, w.dtype, self.lanes, VIEWS) if words else sch.copy()
+        return tensorize(sch, product, task, w.dtype, self.lanes, VIEWS) if self.dot else sch.copy()
+
+    def _pack_operands(
+        self, pixels: int, channels: int, depth: int
+    ) -> tuple[Schedule, SBlockRV, SBlockRV, SBlockRV | None, SBlockRV]:
+        """Turn the convolution into a GEMM with packed operands, whose reduction is padded to multiples of ``depth``.
+
+        Return the schedule and four blocks, which compute the sums, pack the patches, pack the weights (None if they
+        are read in place), and write the result.
+        """
+        from ..unchecked import Unchecked
+
+        w = self.workload
+        # Unless edges must be padded, weights are read in place, in as many streams as a tile has rows.
+        uneven = bool(w.co % channels or self.reduction % depth)
+        words = PatchWords(w) if self.dot else None
+        sch = Unchecked(words.module if words else w.module)
+        conv = sch.get_sblock("conv2d")
+        if not sch.get_consumers(conv):
+            sch.cache_write(conv, 0, "global")
+        if words:
+            sch.compute_inline("bits")
+            patches, rows = "patches", None if words.rows_are_words else "rows_words"
+            block_names = ("patches", "rows_words")
+        else:
+            patches, rows = self._as_gemm(sch, conv)
+            block_names = (f"{'pad' if w.is_padded else 'data'}_reindex", "weight_reindex")
+        sch.pad_einsum(conv, [1, channels, pixels, depth])
+        panels = sch.cache_read(conv, at_patches := 1 if words else 0, "global")
+        if self.columns % pixels or self.reduction % depth:
+            sch.compute_inline(f"{block_names[0]}_pad")
+        sch.compute_inline(patches)
+        weights = None
+        if self.packed or uneven:
+            weights = sch.cache_read(conv, 1 - at_patches, "global")
+            if uneven:
+                sch.compute_inline(f"{block_names[1]}_pad")
+            sch.transform_layout(
+                weights, ("write", 0), lambda o, k: (o // channels, k // UNROLLED, o % channels, k % UNROLLED)
+            )
+        if rows is not None:
+            sch.compute_inline(rows)
+        result = finish(sch, conv)
+        ow = w.out_size[1]
+        sch.transform_block_layout(result, lambda n, o, y, x: (n, o, y * ow + x))
+        sch.transform_layout(panels, ("write", 0), lambda n, k, p: (n, p // pixels, k, p % pixels))
+        sch.transform_layout(
+            conv, ("write", 0), lambda n, o, p: (n, o // channels, p // pixels, o % channels, p % pixels)
+        )
+        return sch, conv, panels, weights, result
 
     def _as_gemm(self, sch: Schedule, conv: SBlockRV) -> tuple[SBlockRV, SBlockRV]:
         """Turn ``conv`` into a GEMM, result[n, o, p] += patches[n, k, p] rows[o, k]; return its operands' blocks."""

@@ -163,56 +163,84 @@ class Winograd:
         """The number of input channels that are contiguous in a panel of kernels."""
         return min(max(self.lanes, UNROLLED), ceil(self.workload.ci / UNROLLED) * UNROLLED)
 
+    @property
+    def _chunks(self) -> int:
+        """The number of such chunks of input channels."""
+        return ceil(self.workload.ci / self._chunk)
+
     def _module(self, pixels: int, channels: int) -> tvm.IRModule:
         """Return the computation for tiles of ``pixels`` and ``channels``, with its operands in panels."""
         import tvm
         from tvm import te
-        from tvm.tirx import const, if_then_else
-        from tvm.tirx import min as least
         from tvm.topi.utils import const_matrix
 
-        w, dtype, chunk = self.workload, self.workload.dtype, self._chunk
+        w, dtype = self.workload, self.workload.dtype
         rows, columns = self.tile_counts
-        panels, stripes, chunks = ceil(self.corners / pixels), ceil(w.co / channels), ceil(w.ci / chunk)
-        of_image, of_kernel, of_result = (matrix.astype(dtype) for matrix in transforms())
-        image_by = const_matrix(of_image, "of_image")
-        kernel_by = const_matrix(of_kernel, "of_kernel")
-        result_by = const_matrix(of_result, "of_result")
-        zero = const(0, dtype)
-        py, px = w.padding
-
+        image_matrix, kernel_matrix, result_matrix = (
+            const_matrix(matrix.astype(dtype), name)
+            for name, matrix in zip(("of_image", "of_kernel", "of_result"), transforms(), strict=True)
+        )
         data = te.placeholder(w.shapes["data"], name="data", dtype=dtype)
         weight = te.placeholder(w.shapes["weight"], name="weight", dtype=dtype)
+        image = self._image(data, pixels, image_matrix)
+        kernels = self._kernels(weight, channels, kernel_matrix)
+        tiles = self._tiles(image, kernels, result_matrix)
+
+        def result(n: Any, o: Any, y: Any, x: Any) -> Any:
+            at = (n * rows + y // RESULTS) * columns + x // RESULTS
+            return tiles[at // pixels, o // channels, y % RESULTS, x % RESULTS, o % channels, at % pixels]
+
+        conv = te.compute((w.n, w.co, *w.out_size), result, name="conv2d")
+        return tvm.IRModule({"main": w.epilogue([data, weight], conv).with_attr("global_symbol", "main")})
+
+    def _image(self, data: Any, pixels: int, matrix: Any) -> Any:
+        """Return the transforms of the image's tiles, in panels of ``pixels`` tiles."""
+        import tvm
+        from tvm import te
+        from tvm.tirx import const, if_then_else
+        from tvm.tirx import min as least
+
+        w = self.workload
+        rows, columns = self.tile_counts
+        py, px = w.padding
+        panels, channels = ceil(self.corners / pixels), self._chunks * self._chunk
         padded = te.compute(
             (w.n, w.ci, rows * RESULTS + KERNEL - 1, columns * RESULTS + KERNEL - 1),
             lambda n, c, y, x: if_then_else(
-                tvm.tirx.all(y >= py, y < w.h + py, x >= px, x < w.w + px), data[n, c, y - py, x - px], zero
+                tvm.tirx.all(y >= py, y < w.h + py, x >= px, x < w.w + px),
+                data[n, c, y - py, x - px],
+                const(0, w.dtype),
             ),
             name="pad",
         )
 
-        def corner(panel: Any, pixel: Any) -> tuple[Any, Any, Any]:
-            """Return the image and first pixel of a tile; the last tile is repeated to fill up a panel."""
-            at = least(panel * pixels + pixel, self.corners - 1)
-            return at // (rows * columns), at // columns % rows * RESULTS, at % columns * RESULTS
-
         def of_tile(panel: Any, c: Any, pixel: Any, y: Any, x: Any) -> Any:
-            n, top, left = corner(panel, pixel)
-            return padded[n, least(c, w.ci - 1), top + y, left + x]
+            corner = least(panel * pixels + pixel, self.corners - 1)  # the last tile is repeated to fill up a panel
+            n, first_y, first_x = corner // (rows * columns), corner // columns % rows, corner % columns
+            return padded[n, least(c, w.ci - 1), first_y * RESULTS + y, first_x * RESULTS + x]
 
-        patches = te.compute((panels, chunks * chunk, pixels, SIDE, SIDE), of_tile, name="patches")
+        patches = te.compute((panels, channels, pixels, SIDE, SIDE), of_tile, name="patches")
         r = te.reduce_axis((0, SIDE), "r")
         image_rows = te.compute(
-            (panels, chunks * chunk, SIDE, SIDE, pixels),
-            lambda panel, c, a, s, p: te.sum(patches[panel, c, p, r, s] * image_by[a, r], axis=r),
+            (panels, channels, SIDE, SIDE, pixels),
+            lambda panel, c, a, s, p: te.sum(patches[panel, c, p, r, s] * matrix[a, r], axis=r),
             name="image_rows",
         )
         s = te.reduce_axis((0, SIDE), "s")
-        image = te.compute(
-            (panels, SIDE, SIDE, chunks * chunk, pixels),
-            lambda panel, a, b, c, p: te.sum(image_rows[panel, c, a, s, p] * image_by[b, s], axis=s),
+        return te.compute(
+            (panels, SIDE, SIDE, channels, pixels),
+            lambda panel, a, b, c, p: te.sum(image_rows[panel, c, a, s, p] * matrix[b, s], axis=s),
             name="image",
         )
+
+    def _kernels(self, weight: Any, channels: int, matrix: Any) -> Any:
+        """Return the transforms of the kernels, in panels of ``channels`` kernels."""
+        from tvm import te
+        from tvm.tirx import const, if_then_else
+        from tvm.tirx import min as least
+
+        w, chunk = self.workload, self._chunk
+        stripes, chunks = ceil(w.co / channels), self._chunks
         t = te.reduce_axis((0, KERNEL), "t")
         padded_weight = te.compute(
             (stripes, chunks, channels, chunk, KERNEL, KERNEL),
@@ -224,24 +252,30 @@ class Winograd:
         kernel_rows = te.compute(
             (stripes, chunks, channels, SIDE, KERNEL, chunk),
             lambda stripe, block, o, a, s, lane: te.sum(
-                padded_weight[stripe, block, o, lane, t, s] * kernel_by[a, t], axis=t
+                padded_weight[stripe, block, o, lane, t, s] * matrix[a, t], axis=t
             ),
             name="kernel_rows",
         )
         u = te.reduce_axis((0, KERNEL), "u")
-        kernels = te.compute(
+        return te.compute(
             (stripes, SIDE, SIDE, chunks, channels, chunk),
             lambda stripe, a, b, block, o, lane: te.sum(
                 if_then_else(
                     block * chunk + lane < w.ci,
-                    kernel_rows[stripe, block, o, a, u, lane] * kernel_by[b, u],
-                    zero,
+                    kernel_rows[stripe, block, o, a, u, lane] * matrix[b, u],
+                    const(0, w.dtype),
                 ),
                 axis=u,
             ),
             name="kernels",
         )
-        c = te.reduce_axis((0, chunks * chunk), "c")
+
+    def _tiles(self, image: Any, kernels: Any, matrix: Any) -> Any:
+        """Return the result tiles: the products of the transforms, summed over the input channels."""
+        from tvm import te
+
+        (panels, *_, pixels), (stripes, *_, channels, chunk) = image.shape, kernels.shape
+        c = te.reduce_axis((0, self._chunks * self._chunk), "c")
         gemm = te.compute(
             (panels, stripes, SIDE, SIDE, channels, pixels),
             lambda panel, stripe, a, b, o, p: te.sum(
@@ -252,22 +286,15 @@ class Winograd:
         v = te.reduce_axis((0, SIDE), "v")
         tile_rows = te.compute(
             (panels, stripes, RESULTS, SIDE, channels, pixels),
-            lambda panel, stripe, y, b, o, p: te.sum(gemm[panel, stripe, v, b, o, p] * result_by[y, v], axis=v),
+            lambda panel, stripe, y, b, o, p: te.sum(gemm[panel, stripe, v, b, o, p] * matrix[y, v], axis=v),
             name="tile_rows",
         )
         z = te.reduce_axis((0, SIDE), "z")
-        tiles = te.compute(
+        return te.compute(
             (panels, stripes, RESULTS, RESULTS, channels, pixels),
-            lambda panel, stripe, y, x, o, p: te.sum(tile_rows[panel, stripe, y, z, o, p] * result_by[x, z], axis=z),
+            lambda panel, stripe, y, x, o, p: te.sum(tile_rows[panel, stripe, y, z, o, p] * matrix[x, z], axis=z),
             name="tiles",
         )
-
-        def result(n: Any, o: Any, y: Any, x: Any) -> Any:
-            at = (n * rows + y // RESULTS) * columns + x // RESULTS
-            return tiles[at // pixels, o // channels, y % RESULTS, x % RESULTS, o % channels, at % pixels]
-
-        conv = te.compute((w.n, w.co, *w.out_size), result, name="conv2d")
-        return tvm.IRModule({"main": w.epilogue([data, weight], conv).with_attr("global_symbol", "main")})
 
 
 def transforms() -> tuple[Array, Array, Array]:

@@ -31,7 +31,7 @@ Variant = Literal["basic", "blocked", "packed", "micro-kernel"]
 
 Packing = bool | Literal["knob", "panel", "places"] | None
 
-PLACES = ("no", "block", "panel")
+PACKINGS = ("no", "block", "panel")
 """How an operand is packed: not at all, by cache blocks, or by micro-panels within the task that uses them."""
 
 STREAM = 8
@@ -137,52 +137,15 @@ class GuidedGemm(ProductSpace):
             raise UnsupportedWorkload(f"guided-gemm supports only CPUs (llvm), not {target.kind}")
         self.variant: Variant = variant
         self.algorithm = replace(ALGORITHMS[algorithm], published=order == "published")
-        if parallel not in (spatial := ("auto", "none", *self._spatial_loops())):
-            raise SearchlabError(
-                f"option 'parallel' cannot be {parallel!r} with these options{did_you_mean(parallel, spatial)}"
-            )
-        self.parallel = parallel
-        if variant != "basic" and loops != "ijk":
-            raise SearchlabError(
-                f"option 'loops' requires variant 'basic', not {variant!r}; remove it, or use that variant"
-            )
-        self.loops = loops
-        self.blocks = blocks
-        self.kc = kc
-        self.tiles = tiles
-        packs = variant in ("packed", "micro-kernel")
-        for name, value in (("pack_a", pack_a), ("pack_b", pack_b)):
-            if value and not packs:
-                raise SearchlabError(f"variant {variant!r} does not pack; remove {name!r}, or use variant 'packed'")
-            by_panel = _pack(self.algorithm.operands[0]) if self.algorithm.resident == "C" else ""
-            if value in ("panel", "places") and name != by_panel:
-                raise SearchlabError(
-                    f"option {name!r} cannot be {value!r} with algorithm {algorithm!r}; set it to true"
-                )
-        if self.algorithm.resident != "C" and (kc == "knob" or tiles == "fitting"):
-            raise SearchlabError(
-                f"kc='knob' and tiles='fitting' require an algorithm that keeps C resident, such as B3A2C0; "
-                f"{algorithm!r} does not"
-            )
-        if variant == "basic" and (algorithm, order, blocks) != ("B3A2C0", "tasks", "model"):
-            raise SearchlabError(
-                "variant 'basic' has no blocks; remove 'algorithm', 'order' and 'blocks', or use variant 'blocked'"
-            )
-        if kc != "whole" and (variant == "basic" or blocks == "knobs"):
-            raise SearchlabError(f"kc is not computed with variant={variant!r} and blocks={blocks!r}; remove 'kc'")
-        if tiles == "fitting" and variant == "basic":
-            raise SearchlabError("variant 'basic' has no micro-tile; remove option 'tiles'")
+        self.parallel, self.loops, self.blocks, self.kc, self.tiles = parallel, loops, blocks, kc, tiles
+        self._check_variant(algorithm, order)
+        self._check_packing(algorithm, pack_a, pack_b, weights)
         if dot and (variant != "micro-kernel" or self.algorithm.resident != "C"):
             raise SearchlabError(
                 "option 'dot' requires variant 'micro-kernel' and an algorithm that keeps C resident, such as B3A2C0"
             )
         if dot and (why := missing_instruction(workload.dtype, target)):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
-        if weights == "packed" and (not packs or pack_b not in (None, True)):
-            raise SearchlabError(
-                "weights='packed' requires variant 'packed' or 'micro-kernel' and always packs B; remove option "
-                "'pack_b'"
-            )
         self.batched = isinstance(workload, BatchMatmul)
         if self.batched and (variant == "basic" or dot):
             raise UnsupportedWorkload(
@@ -190,10 +153,63 @@ class GuidedGemm(ProductSpace):
             )
         self.weights: Weights = "plain" if self.batched else weights
         self.product: Gemm | BatchMatmul | Words = Words(workload) if dot and isinstance(workload, Gemm) else workload
-        self.packing = {"A": packs if pack_a is None else pack_a, "B": packs if pack_b is None else pack_b}
+        self.packing = {
+            "A": self._packs if pack_a is None else pack_a,
+            "B": self._packs if pack_b is None else pack_b,
+        }
         self.lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
         self._widths = tuple(count * self.lanes for count in range(1, 5))
         super().__init__(workload, target, self._knobs(extents(self.product), registers(target)))
+
+    @property
+    def _packs(self) -> bool:
+        """Whether the variant packs operands."""
+        return self.variant in ("packed", "micro-kernel")
+
+    def _check_variant(self, algorithm: AlgorithmName, order: str) -> None:
+        """Raise SearchlabError for options that the variant or the algorithm does not have."""
+        if self.parallel not in (spatial := ("auto", "none", *self._spatial_loops())):
+            raise SearchlabError(
+                f"option 'parallel' cannot be {self.parallel!r} with these options"
+                f"{did_you_mean(self.parallel, spatial)}"
+            )
+        if self.variant != "basic" and self.loops != "ijk":
+            raise SearchlabError(
+                f"option 'loops' requires variant 'basic', not {self.variant!r}; remove it, or use that variant"
+            )
+        if self.algorithm.resident != "C" and (self.kc == "knob" or self.tiles == "fitting"):
+            raise SearchlabError(
+                f"kc='knob' and tiles='fitting' require an algorithm that keeps C resident, such as B3A2C0; "
+                f"{algorithm!r} does not"
+            )
+        if self.variant == "basic" and (algorithm, order, self.blocks) != ("B3A2C0", "tasks", "model"):
+            raise SearchlabError(
+                "variant 'basic' has no blocks; remove 'algorithm', 'order' and 'blocks', or use variant 'blocked'"
+            )
+        if self.kc != "whole" and (self.variant == "basic" or self.blocks == "knobs"):
+            raise SearchlabError(
+                f"kc is not computed with variant={self.variant!r} and blocks={self.blocks!r}; remove 'kc'"
+            )
+        if self.tiles == "fitting" and self.variant == "basic":
+            raise SearchlabError("variant 'basic' has no micro-tile; remove option 'tiles'")
+
+    def _check_packing(self, algorithm: AlgorithmName, pack_a: Packing, pack_b: Packing, weights: Weights) -> None:
+        """Raise SearchlabError if the operands cannot be packed as the options say."""
+        for name, value in (("pack_a", pack_a), ("pack_b", pack_b)):
+            if value and not self._packs:
+                raise SearchlabError(
+                    f"variant {self.variant!r} does not pack; remove {name!r}, or use variant 'packed'"
+                )
+            by_panel = _pack(self.algorithm.operands[0]) if self.algorithm.resident == "C" else ""
+            if value in ("panel", "places") and name != by_panel:
+                raise SearchlabError(
+                    f"option {name!r} cannot be {value!r} with algorithm {algorithm!r}; set it to true"
+                )
+        if weights == "packed" and (not self._packs or pack_b not in (None, True)):
+            raise SearchlabError(
+                "weights='packed' requires variant 'packed' or 'micro-kernel' and always packs B; remove option "
+                "'pack_b'"
+            )
 
     def _spatial_loops(self) -> tuple[str, ...]:
         """Return the loops that may be parallel: those over i and j, except for the micro-kernel's own loop."""
@@ -212,7 +228,7 @@ class GuidedGemm(ProductSpace):
             knobs = [Knob(f"{EXTENT[u]}r", tuple(range(1, most + 1))), Knob(f"{EXTENT[v]}r", vectors)]
         for name, value in self.packing.items():
             if value in ("knob", "places"):
-                knobs.append(Knob(_pack(name), (False, True) if value == "knob" else PLACES))
+                knobs.append(Knob(_pack(name), (False, True) if value == "knob" else PACKINGS))
         if self.kc == "knob":
             streams = [STREAM] if extent["i"] <= most else []
             depths = {_pass(extent["p"], limit) for limit in (*streams, *PASSES)} | {extent["p"]}
@@ -231,14 +247,14 @@ class GuidedGemm(ProductSpace):
         With two multiply-adds per cycle and a latency of four cycles, eight independent sums hide the latency; that is
         half of the smallest register file.
         """
-        computed = {}
+        sizes = {}
         for nr in widths:
             vectors = nr // self.lanes
             highest = min((registers - 1) // vectors - 1, registers // 2)
             for mr in range(min(ceil(registers / 2 / vectors), rows), min(highest, rows) + 1):
-                computed[f"{mr}x{nr}"] = ceil(rows / mr) * mr * ceil(columns / nr) * nr
-        most = (1 + WASTE) * min(computed.values())
-        return (tile for tile, size in computed.items() if size <= most)
+                sizes[f"{mr}x{nr}"] = ceil(rows / mr) * mr * ceil(columns / nr) * nr
+        most = (1 + WASTE) * min(sizes.values())
+        return (tile for tile, size in sizes.items() if size <= most)
 
     def default_config(self) -> Config:
         """Return the config whose micro-tile fits in registers and does the most multiply-adds for each loaded element.

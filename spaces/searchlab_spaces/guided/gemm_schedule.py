@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,11 @@ class Plan:
     nt: bool = False
     batched: bool = False
 
+    @property
+    def padded(self) -> dict[str, int]:
+        """By index, the number to a multiple of which the extent is padded."""
+        return {**self.tile, self.algorithm.s: self.cut.of(self.algorithm.s)}
+
     def dims(self, operand: str) -> str:
         """Return the indices of an operand, in the order in which the program reads it."""
         return DIMS[operand][::-1] if operand == "B" and self.nt else DIMS[operand]
@@ -90,34 +95,15 @@ def schedule_blocks(workload: Gemm | BatchMatmul | Words, plan: Plan) -> Schedul
     use; either way, the padding's conditions are kept out of the multiply-adds. The result passes through a scratch
     buffer of micro-tiles.
     """
-    from ..unchecked import Unchecked
-
-    algorithm, tile, cut = plan.algorithm, plan.tile, plan.cut
+    algorithm = plan.algorithm
     x, y, s = algorithm.x, algorithm.y, algorithm.s
-    padded = {**tile, s: cut.of(s)}
-    uneven = {dim for dim, extent in extents(workload).items() if extent % padded[dim]}
-
-    sch = Unchecked(workload.module)
-    gemm = sch.get_sblock("batch_matmul" if plan.batched else "gemm")
-    sch.pad_einsum(gemm, [1] * plan.batched + [padded[dim] for dim in "ijp"])
-    copies = {name: sch.cache_read(gemm, at, "global") for at, name in enumerate("AB")}
-    in_place = copies.keys() - plan.packed
     words = workload if isinstance(workload, Words) else None
-    for name in copies:
-        operand = f"{name}_words" if words else name
-        if uneven.intersection(DIMS[name]):
-            sch.compute_inline(f"{operand}_pad")
-        if words and not (name == "A" and words.a_is_words):
-            sch.compute_inline(operand)
-    result = _epilogue(sch, gemm)
-    for name, copy in copies.items():
-        if name in plan.packed or name == algorithm.resident:
-            sch.transform_layout(copy, ("write", 0), _layout(name, plan))
-    sch.transform_layout(gemm, ("write", 0), _layout("C", plan))
-    order = ("batch",) * plan.batched + algorithm.order(one_pass=cut.kc >= workload.k)
-    product = gemm
-    if words:
-        gemm = vectorize_block(sch, product, 1, plan.lanes)
+    uneven = {dim for dim, extent in extents(workload).items() if extent % plan.padded[dim]}
+    sch, product, copies, result = _copy_operands(workload, plan, uneven)
+    in_place = copies.keys() - plan.packed
+
+    order = ("batch",) * plan.batched + algorithm.order(one_pass=plan.cut.kc >= workload.k)
+    gemm = vectorize_block(sch, product, 1, plan.lanes) if words else product
     loops = _loops(sch, gemm, plan, order, {} if words else {"lane": plan.lanes})
 
     # X is packed outside the loop over blocks of y, so it is not packed again for each of them. Y is packed inside all
@@ -166,6 +152,34 @@ def schedule_blocks(workload: Gemm | BatchMatmul | Words, plan: Plan) -> Schedul
     if words:
         return tensorize(sch, product, loops[order[0]], words.workload.dtype, plan.lanes, VIEWS)
     return sch.copy()
+
+
+def _copy_operands(
+    workload: Gemm | BatchMatmul | Words, plan: Plan, uneven: Collection[str]
+) -> tuple[Schedule, SBlockRV, dict[str, SBlockRV], SBlockRV]:
+    """Pad the operands along the ``uneven`` indices, and store packed ones and the sums in the plan's layouts.
+
+    Return the schedule and its blocks, which compute the sums, copy each operand, and write the result.
+    """
+    from ..unchecked import Unchecked
+
+    sch = Unchecked(workload.module)
+    gemm = sch.get_sblock("batch_matmul" if plan.batched else "gemm")
+    sch.pad_einsum(gemm, [1] * plan.batched + [plan.padded[dim] for dim in "ijp"])
+    copies = {name: sch.cache_read(gemm, at, "global") for at, name in enumerate("AB")}
+    words = workload if isinstance(workload, Words) else None
+    for name in copies:
+        operand = f"{name}_words" if words else name
+        if any(dim in uneven for dim in DIMS[name]):
+            sch.compute_inline(f"{operand}_pad")
+        if words and not (name == "A" and words.a_is_words):
+            sch.compute_inline(operand)
+    result = _epilogue(sch, gemm)
+    for name, copy in copies.items():
+        if name in plan.packed or name == plan.algorithm.resident:
+            sch.transform_layout(copy, ("write", 0), _layout(name, plan))
+    sch.transform_layout(gemm, ("write", 0), _layout("C", plan))
+    return sch, gemm, copies, result
 
 
 def _loops(

@@ -52,8 +52,8 @@ def print_dag(func: tvm.tirx.PrimFunc) -> str:
         return WalkResult.ADVANCE
 
     structural_walk(func.body, (SBlock, visit))
-    written = {str(block.body.buffer.name) for block in blocks}
-    placeholders = [param for param in func.params if str(param.name) not in written]
+    stages = {str(block.body.buffer.name) for block in blocks}
+    placeholders = [param for param in func.params if str(param.name) not in stages]
     lines = [f"{param.name} = PLACEHOLDER [{', '.join(_text(n) for n in param.shape)}]" for param in placeholders]
     return "\n".join([*lines, *(_stage(block) for block in blocks)])
 

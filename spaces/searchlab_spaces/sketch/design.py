@@ -299,6 +299,6 @@ def use_of(trace: Trace, sampled: Instruction) -> str:
     """Return what a sampled number is used for: its annotation's key, or else the first step that uses it."""
     (number,) = sampled.outputs
     for inst in trace.insts:
-        if any(number.same_as(used) for used in inst.inputs if hasattr(used, "same_as")):
+        if any(number.same_as(argument) for argument in inst.inputs if hasattr(argument, "same_as")):
             return str(inst.attrs[0]).rpartition(".")[2] if inst.kind.name == "Annotate" else inst.kind.name.lower()
     return "pick"

@@ -204,13 +204,13 @@ class Sketch(Space):
         sampling = self._design.sampling[number]
         rng = np.random.default_rng(SEED)
         knobs, _ = self._probe(number, decisions.ROOT, rng)
-        if located := [i for i, inst in enumerate(sampling) if inst.kind.name == decisions.COMPUTE_LOCATION]:
+        if indices := [i for i, inst in enumerate(sampling) if inst.kind.name == decisions.COMPUTE_LOCATION]:
             # Locations are deepest if the loops around the innermost ones have extent 1, which random draws rarely
             # produce.
-            met = [self._probe(number, decisions.DEEPEST, None)[1], self._probe(number, decisions.INLINE, rng)[1]]
-            met += [self._probe(number, decisions.DEEPEST, rng)[1] for _ in range(PROBES)]
-            for i in located:
-                ends = [int(factors[i]) for factors in met]
+            probes = [self._probe(number, decisions.DEEPEST, None)[1], self._probe(number, decisions.INLINE, rng)[1]]
+            probes += [self._probe(number, decisions.DEEPEST, rng)[1] for _ in range(PROBES)]
+            for i in indices:
+                ends = [int(probe[i]) for probe in probes]
                 knobs[i] = replace(knobs[i], choices=range(min(*ends, decisions.ROOT), max(ends) + 1))
         return tuple(knobs)
 
@@ -231,15 +231,15 @@ class Sketch(Space):
                 return decision
             name = use_of(trace, inst) if kind == decisions.CATEGORICAL else decisions.knob_name(sch, kind, inputs)
             # Listing the legal compute locations is slow and depends on the tiles, so only the ends are determined.
-            located = kind == decisions.COMPUTE_LOCATION
-            legal = (location,) if located else decisions.legal_choices(sch, kind, inputs, attrs)
+            is_location = kind == decisions.COMPUTE_LOCATION
+            legal = (location,) if is_location else decisions.legal_choices(sch, kind, inputs, attrs)
             assert legal is not None, "the extents of a workload are constant"
             knobs.append(Knob(unique(name), legal, role=decisions.role_of(kind, name)))
             if rng is None:
-                selected = min(legal, key=lambda choice: choice[-2] if isinstance(choice, tuple) else 0)
+                value = min(legal, key=lambda choice: choice[-2] if isinstance(choice, tuple) else 0)
             else:
-                selected = legal[int(rng.integers(len(legal)))]
-            return decisions.as_decision(kind, attrs, selected)
+                value = legal[int(rng.integers(len(legal)))]
+            return decisions.as_decision(kind, attrs, value)
 
         sch = Schedule(self.workload.module, seed=SEED, error_render_level="fast")
         trace.apply_to_schedule(sch, remove_postproc=False, decision_provider=decide)

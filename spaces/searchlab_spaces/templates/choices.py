@@ -91,10 +91,10 @@ def interleave(spatial: Sequence[Tile], reduce: Sequence[Tile], *, cuda: bool) -
 
 def merge(chains: Sequence[Tile]) -> Tile:
     """Merge chains by repeatedly taking the next element of the longest remaining one (AutoTVM's ``_merge_chain``)."""
-    left = [list(chain) for chain in chains]
+    remainders = [list(chain) for chain in chains]
     order = []
-    while any(left):
-        order.append(max(left, key=len).pop(0))
+    while any(remainders):
+        order.append(max(remainders, key=len).pop(0))
     return tuple(order)
 
 

@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
 from searchlab.errors import SearchlabError, UnsupportedWorkload, did_you_mean
-from searchlab.plugins import entry_points_of, import_attribute
+from searchlab.plugins import entry_points_of, load_attribute
 from searchlab.target import Target
 from searchlab.workload import Workload
 
@@ -123,11 +123,7 @@ def find_template(name: str | Function) -> Template:
 
 
 def _load(name: str, reference: str) -> Template:
-    try:
-        function = import_attribute(reference, f"template {name!r}")
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SearchlabError(f"template {name!r} cannot be loaded: {error}") from None
-    return _template_of(name, function)
+    return _template_of(name, load_attribute(reference, f"template {name!r}"))
 
 
 def _template_of(name: str, function: Any) -> Template:

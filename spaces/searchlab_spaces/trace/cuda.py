@@ -7,6 +7,7 @@ is checked in the program (see :mod:`..gpu_check`). The functions also run in Me
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -80,15 +81,12 @@ def _split_off(
     outer, inner = [], []
     for loop, limit in zip(loops, most or [room] * len(loops), strict=True):
         factors = sch.sample_perfect_tile(loop, n=2, max_innermost_factor=min(room, limit))
-        left, part = sch.split(loop, factors)
-        room //= _size(sch, [part])
-        outer.append(left)
-        inner.append(part)
+        outer_loop, inner_loop = sch.split(loop, factors)
+        room //= _size(sch, [inner_loop])
+        outer.append(outer_loop)
+        inner.append(inner_loop)
     return outer, inner
 
 
 def _size(sch: Schedule, loops: Sequence[LoopRV]) -> int:
-    size = 1
-    for loop in loops:
-        size *= int(sch.get(loop).extent)
-    return size
+    return math.prod(int(sch.get(loop).extent) for loop in loops)

@@ -6,7 +6,6 @@ samples its transformations defines the search space. Here each sample is a knob
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload, did_you_mean, first_line
-from searchlab.plugins import import_attribute
+from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload, first_line
+from searchlab.plugins import load_attribute
 from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
@@ -99,9 +98,14 @@ class Trace(Space):
                 f'pass your own with the option function = "module:function"'
             )
         self.function = function or FUNCTIONS[workload.op, target.kind]
-        self._run_function = _load(self.function) if isinstance(self.function, str) else self.function
-        if not callable(self._run_function):
+        loaded: Any = self.function
+        if isinstance(loaded, str):
+            if not all(loaded.partition(":")):
+                raise SearchlabError(f'trace function {loaded!r} must have the form "module:function"')
+            loaded = load_attribute(loaded, f"trace function {loaded!r}")
+        if not callable(loaded):
             raise SearchlabError(f"trace function {self.function!r} must be a function that accepts a schedule")
+        self._run_function: TraceFunction = loaded
         self._choice_tree = _choice_tree(self._run_function, workload, target)
         self._check_fit()
 
@@ -148,8 +152,8 @@ class Trace(Space):
         TVM's primitives. A trace whose decisions were changed keeps the steps that followed from the old decisions.
         """
         trace = schedule.trace
-        sampled = [inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING]
-        values = [decisions.as_value(inst.kind.name, inst.attrs, trace.get_decision(inst)) for inst in sampled]
+        samples = [inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING]
+        values = [decisions.as_value(inst.kind.name, inst.attrs, trace.get_decision(inst)) for inst in samples]
         pairs: list[tuple[str, Value]] = []
 
         def read(knob: Knob, position: int) -> Value:
@@ -234,26 +238,3 @@ class Trace(Space):
 
 class _Failed(Exception):
     """A trace function cannot continue; the message says why."""
-
-
-def _load(text: str) -> TraceFunction:
-    module, _, name = text.partition(":")
-    if not module or not name:
-        raise SearchlabError(f'trace function {text!r} must have the form "module:function"')
-    try:
-        function = import_attribute(text, f"trace function {text!r}")
-    except ImportError as error:
-        raise SearchlabError(f"trace function {text!r} cannot be loaded: {error}") from None
-    except AttributeError:
-        function = None
-    if not callable(function):
-        if module == "__main__":
-            raise SearchlabError(
-                f"trace function {text!r} was defined in a different script or notebook; move it to an importable "
-                f"module, or into this script"
-            )
-        public = [
-            key for key, value in vars(sys.modules[module]).items() if callable(value) and not key.startswith("_")
-        ]
-        raise SearchlabError(f"trace function {text!r}: {module} has no function {name!r}{did_you_mean(name, public)}")
-    return function  # type: ignore[no-any-return]

@@ -72,10 +72,11 @@ def test_six_strategies_are_highlighted_in_colours_of_their_own(tmp_path: Path, 
             write(tmp_path, f"s{index:02}", seed, [1.0, 2.0 + index], contrasts=(("s01", "s00"),))
     comparison = read_runs(tmp_path)
     looks = LineStyles.from_summary(summarize(comparison), comparison)
-    assert looks.subject == "s01" and looks.lit[:2] == ["s01", "s00"] and len(looks.lit) == min(number, MAX_HIGHLIGHTED)
-    assert f"s{number - 1:02}" in looks.lit, "the best"
+    assert looks.subject == "s01" and looks.highlighted[:2] == ["s01", "s00"]
+    assert len(looks.highlighted) == min(number, MAX_HIGHLIGHTED)
+    assert f"s{number - 1:02}" in looks.highlighted, "the best"
     assert sorted(looks.names) == [f"s{index:02}" for index in range(number)]
-    assert len({looks.colour(name) for name in looks.lit}) == len(looks.lit)
+    assert len({looks.colour(name) for name in looks.highlighted}) == len(looks.highlighted)
     assert [name for name in looks.names if looks.colour(name) == looks.colour("s01")] == ["s01"]
 
 

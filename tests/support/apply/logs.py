@@ -48,7 +48,7 @@ def write_log(
     )
     for index, config in enumerate(configs):
         seconds = 1e-3 / (index + 1)
-        writer.append(Record.from_trial(Trial(index, Config(config), Measurement((seconds, seconds * 1.01))), 0.0, 0.0))
+        writer.append(Record.from_trial(Trial(index, Config(config), Measurement((seconds, seconds * 1.01)))))
     writer.close()
     return path
 

@@ -52,7 +52,7 @@ def write_log_of(
     )
     writer = LogWriter(path, header, durable=False)
     (config,) = log_space.sample_new(np.random.default_rng(seed), 1, ())
-    writer.append(Record.from_trial(Trial(0, config, Measurement((seconds,))), 0.0, 0.0))
+    writer.append(Record.from_trial(Trial(0, config, Measurement((seconds,)))))
     writer.close()
     return path
 

@@ -1,0 +1,193 @@
+"""The tables of numbers that a report writes to files, and that Python returns as pandas frames."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec.structs import astuple
+
+from ..log.plan import Claim
+from ..units import VALUES, convert_throughput
+from .measures import OverallStrategy, StrategySummary
+from .model import Comparand, Contrast, Summary
+from .runs import BestProgram, ComparedRuns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Rows(NamedTuple):
+    """A table whose rows have a value or None for each of ``columns``. The rows can be iterated over only once."""
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[Any]]
+
+    def frame(self) -> pd.DataFrame:
+        """Return the table as a pandas frame, with NaN instead of None so that columns of numbers are numeric."""
+        import pandas as pd
+
+        data = [[math.nan if value is None else value for value in row] for row in self.rows]
+        return pd.DataFrame(data, columns=list(self.columns))
+
+
+class RunRow(NamedTuple):
+    """A row of ``runs.csv.gz``. Numbers are None if the run is not compared, or if they are not defined."""
+
+    workload: str
+    space: str
+    strategy: str
+    seed: int
+    trials: int
+    compared: bool
+    area: float | None
+    area_by_seconds: float | None
+    score: float | None
+    best_gflops: float | None
+    trials_to_target: float | None
+    seconds_to_target: float | None
+    failed_trials: int
+    optimum_gflops: float | None
+    unit: str
+
+
+class KnobRow(NamedTuple):
+    """A row of ``importances.csv``."""
+
+    workload: str
+    space: str
+    knob: str
+    importance: float
+    values: int
+    best_value: str
+
+
+CONTRAST_COLUMNS = {
+    "workload": "workload",
+    "first": "first",
+    "second": "second",
+    "test": "test",
+    "runs": "runs",
+    "difference": "difference.value",
+    "lower": "difference.on_these.difference.lower",
+    "upper": "difference.on_these.difference.upper",
+    "p": "p",
+    "adjusted_p": "adjusted",
+    "others_lower": "difference.on_others.difference.lower",
+    "others_upper": "difference.on_others.difference.upper",
+    "others_adjusted_p": "difference.on_others.p",
+}
+"""The attributes of a contrast that ``contrasts.csv.gz`` contains, by column."""
+
+CLAIM_COLUMNS = tuple(name for name in Claim.__struct_fields__ if name != "against")
+COMPRESSED = ("runs", "contrasts", "programs")  # the tables with a row for each run or pair
+
+
+def number_tables(summary: Summary, comparison: ComparedRuns) -> dict[str, Rows]:
+    """Return the tables that a report writes, by name; see :func:`~searchlab.analysis.report.report`."""
+    items, overall = summary.workloads, summary.overall
+    strategies = ((item.workload, row.strategy, *row.cells, item.unit) for item in items for row in item.strategies)
+    over_all = (
+        [(row.strategy, overall.ranks[row.strategy], *row.cells) for row in overall.strategies] if overall else []
+    )
+    programs = [run.program for item in comparison.values() for run in item.runs if run.program]
+    contrasts = [contrast for item in [*items, *([overall] if overall else [])] for contrast in item.contrasts]
+    return {
+        "summary": _in_units(Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies)),
+        "runs": _in_units(Rows(RunRow._fields, run_rows(summary, comparison))),
+        "contrasts": Rows(tuple(CONTRAST_COLUMNS), map(_contrast_values, contrasts)),
+        "importances": Rows(KnobRow._fields, knob_rows(comparison)),
+        "programs": _in_units(
+            Rows(
+                BestProgram.__struct_fields__,
+                ([_value_text(value) for value in astuple(program)] for program in programs),
+            )
+        ),
+        "overall": Rows(("strategy", "rank", *OverallStrategy.names()), over_all),
+        "published_claims": Rows(
+            ("claim", *CLAIM_COLUMNS, "claim_verdict", *Comparand.__struct_fields__), claim_rows(summary)
+        ),
+    }
+
+
+def _in_units(table: Rows) -> Rows:
+    """Return the table with values instead of throughputs in the rows of functions that are maximised or minimised."""
+
+    def convert(name: str, value: Any, unit: str) -> Any:
+        is_number = unit in VALUES and "gflops" in name and value is not None
+        return _round(convert_throughput(value, unit)) if is_number else value
+
+    def convert_row(row: Sequence[Any]) -> list[Any]:
+        values = dict(zip(table.columns, row, strict=True))
+        return [convert(name, value, values["unit"]) for name, value in values.items()]
+
+    return Rows(table.columns, map(convert_row, table.rows))
+
+
+def _contrast_values(contrast: Contrast) -> list[Any]:
+    values = [attrgetter(path)(contrast) for path in CONTRAST_COLUMNS.values()]
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in values]
+
+
+def _value_text(value: Any) -> Any:
+    """Return a config as JSON, the numbers in a list as a text, and other values as they are."""
+    if isinstance(value, dict):
+        return msgspec.json.encode(value).decode()
+    return " ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[RunRow]:
+    """Iterate over the rows of ``runs.csv.gz``: a row for each run that has trials."""
+    for item in summary.workloads:
+        for name, group in comparison[item.workload].strategies.items():
+            row = item.by_strategy[name]
+            positions = {seed: position for position, seed in enumerate(row.seeds)}
+            for run in group.runs:
+                position, log = positions.get(run.seed), run.log
+                yield RunRow(
+                    workload=item.workload,
+                    space=run.space,
+                    strategy=name,
+                    seed=run.seed,
+                    trials=log.trials,
+                    compared=position is not None,
+                    area=_number_at(position, row.area.by_seed),
+                    area_by_seconds=_number_at(position, row.area_by_seconds and row.area_by_seconds.by_seed),
+                    score=_number_at(position, row.score_by_seed),
+                    best_gflops=_round(float(run.curve[: item.horizon][-1])),
+                    trials_to_target=_number_at(position, row.trials_to_target.by_seed),
+                    seconds_to_target=_number_at(position, row.seconds_to_target.by_seed),
+                    failed_trials=int((log.failures >= 0).sum()),
+                    optimum_gflops=log.flops / log.header.optimum / 1e9 if log.header.optimum else None,
+                    unit=log.unit,
+                )
+
+
+def _number_at(position: int | None, values: Sequence[float | None] | None) -> float | None:
+    number = None if position is None or values is None else values[position]
+    return None if number is None else _round(number)
+
+
+def _round(number: float) -> float:
+    """Round to nine significant digits."""
+    return float(f"{number:.9g}")
+
+
+def knob_rows(comparison: ComparedRuns) -> Iterator[KnobRow]:
+    """Iterate over the rows of ``importances.csv``: a row for each knob on each workload."""
+    for item in comparison.values():
+        for space in item.spaces:
+            for knob, importance in space.importances.items():
+                values = space.knobs[knob]
+                best_value = values[space.throughput.argmax()]
+                yield KnobRow(item.workload, space.space, knob, importance, len(set(values)), best_value)
+
+
+def claim_rows(summary: Summary) -> Iterator[tuple[Any, ...]]:
+    """Iterate over the rows of ``published_claims.csv``: a row for each opponent in each claim."""
+    for number, verdict in enumerate(summary.claims, 1):
+        claim = [getattr(verdict.claim, name) for name in CLAIM_COLUMNS]
+        yield from ((number, *claim, verdict.verdict, *astuple(comparand)) for comparand in verdict.against)

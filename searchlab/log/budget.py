@@ -1,0 +1,75 @@
+"""The budget of a run, and where it ends according to the log."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from .columns import Columns
+from .format import GAIN, Ended, Log
+
+AnyLog = TypeVar("AnyLog", Log, Columns)
+
+UNLIMITED = sys.maxsize
+"""The number of trials in a budget that does not limit the trials."""
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """A run's budget. The run ends when the first of its limits is reached.
+
+    ``seconds`` and ``stop_after`` are checked only after complete batches. Therefore a run's log alone determines where
+    the run ends, and the log for a smaller budget is the beginning of the log for a larger one. This is why the budget
+    is not part of a run's identity.
+
+    Attributes:
+        trials: The maximum number of trials.
+        seconds: The maximum charged time (:attr:`~searchlab.log.format.Log.elapsed`) in seconds, or None for no limit.
+        stop_after: The number of trials, including failures, after which the run ends if the best throughput has not
+            risen by more than :data:`~searchlab.log.format.GAIN`, or None for no limit.
+    """
+
+    trials: int = UNLIMITED
+    seconds: float | None = None
+    stop_after: int | None = None
+
+    def reason_to_end(self, log: Log, trials: int | None = None) -> Ended | None:
+        """Return why a run ends after the first ``trials`` (default: all) in ``log``, or None if it continues.
+
+        The maximum number of trials is ignored, because no line in the log records that it was reached.
+        """
+        if trials is not None:
+            log = replace(log, records=log.records[:trials])
+        return self._reason_to_end(log, len(log.records)) if log.records else None
+
+    def is_complete(self, log: Log) -> bool:
+        """Return whether ``log`` shows that a run with this budget is complete.
+
+        Even if it does not, the run may be complete, because only the policy knows where the last batch ends.
+        """
+        by_line = log.ended is not None and (log.ended.by_policy or self.reason_to_end(log) is not None)
+        return by_line or len(log.records) >= self.trials
+
+    def truncate(self, log: AnyLog) -> AnyLog:
+        """Return the part of ``log`` that is within this budget, or ``log`` itself if all of it is."""
+        trials, line = len(log.costs), log.ended
+        spent = (self.seconds, None), (None, self.stop_after)  # the values in the last line if this budget was spent
+        is_limited = self.seconds is not None or self.stop_after is not None
+        if is_limited and not (line and not line.by_policy and (line.seconds, line.stop_after) in spent):
+            for end in log.starts[1:]:  # the end of each batch except the last, which may be incomplete
+                if end < min(trials, self.trials) and (ended := self._reason_to_end(log, end)):
+                    return log.head(end, ended)
+        return log if trials <= self.trials else log.head(self.trials)
+
+    def _reason_to_end(self, log: Log | Columns, at: int) -> Ended | None:
+        if self.seconds is not None and log.elapsed[at - 1] >= self.seconds:
+            return Ended(trials=at, seconds=self.seconds)
+        if self.stop_after is not None and at >= self.stop_after:
+            before = np.min(log.costs[: at - self.stop_after], initial=math.inf)
+            if before <= np.min(log.costs[:at]) * (1 + GAIN):
+                return Ended(trials=at, stop_after=self.stop_after)
+        return None

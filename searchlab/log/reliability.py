@@ -1,0 +1,127 @@
+"""The reliability of a run's times: the noise of repeats, the finalists, and the drift of the machine."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..arrays import Floats
+from ..records import Trial
+from .columns import Columns
+from .format import Final, Finalist, Log
+
+ROUNDS = 11
+"""The number of rounds in which a run's finalists are measured again."""
+
+LOST_ROUNDS = 1
+"""The number of rounds that a winner may lose and still count as faster.
+
+According to the sign test, p is then (1 + 11) / 2^11 = 0.6 % for one rival, and at most 2.4 % for four (the default).
+"""
+
+MARGIN = 1.1
+"""The maximum ratio of a finalist's time to that of the fastest trial."""
+
+DISAGREES = 1.25
+"""The largest factor by which two times of the same program should differ on an idle machine."""
+
+
+def noise(log: Log) -> float | None:
+    """Return the noise floor: the median of (slowest - fastest) / cost over repeated trials, or None if none are."""
+    spreads = [
+        (max(record.seconds) - min(record.seconds)) / record.cost
+        for record in log.records
+        if len(record.seconds) > 1 and record.failure is None
+    ]
+    return float(np.median(spreads)) if spreads else None
+
+
+def find_best_trial(costs: Floats, final: Final | None) -> tuple[int, float, list[int] | None]:
+    """Return the best trial of a run with at least one success: its index, its latest time in seconds, and its rivals.
+
+    If the run has finalists, these are the winner and the other finalists within its noise; see :func:`find_winner`.
+    Otherwise, the rivals are None.
+    """
+    if final is None:
+        index = int(np.argmin(costs))
+        return index, float(costs[index]), None
+    best, tied = find_winner(final)
+    return best.index, statistics.median(best.seconds), [finalist.index for finalist in tied]
+
+
+def find_winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
+    """Return the finalist with the lowest median, and the other finalists within its noise.
+
+    A finalist is outside this noise if the winner was faster in all rounds, except for at most :data:`LOST_ROUNDS`.
+    """
+
+    best = min(final.finalists, key=lambda finalist: statistics.median(finalist.seconds))
+    tied = []
+    for rival in final.finalists:
+        lost_rounds = sum(a >= b for a, b in zip(best.seconds, rival.seconds, strict=True))
+        if rival is not best and lost_rounds > LOST_ROUNDS:
+            tied.append(rival)
+    return best, tuple(tied)
+
+
+def sentinel_trial(trials: Sequence[Trial]) -> Trial | None:
+    """Return the first successful trial, whose program is timed again throughout a run."""
+    return next((trial for trial in trials if math.isfinite(trial.cost)), None)
+
+
+def drift(log: Log | Columns) -> list[float]:
+    """Return each reading of the sentinel divided by its time as a trial. On a steady machine, ratios are near 1."""
+    readings = log.sentinels[~np.isnan(log.sentinels)]
+    works = np.flatnonzero(np.isfinite(log.costs))
+    ratios: list[float] = (readings / log.costs[works[0]]).tolist() if len(works) and len(readings) else []
+    return ratios
+
+
+def largest_drift(log: Log | Columns) -> float | None:
+    """Return the :func:`drift` ratio farthest from 1, or None if the sentinel was not timed."""
+    return max(drift(log), key=lambda ratio: abs(math.log(ratio)), default=None)
+
+
+def disagreement(log: Log) -> str:
+    """Return a warning if the best trial's time differed when it was measured again, or "" if it did not."""
+    if log.final is None:
+        return ""
+    best, _ = find_winner(log.final)
+    seconds, retimed_seconds = float(log.costs[best.index]), statistics.median(best.seconds)
+    if 1 / DISAGREES <= retimed_seconds / seconds <= DISAGREES:
+        return ""
+    return (
+        f"trial {best.index}, the best, took {1e3 * seconds:.4g} ms during the search but "
+        f"{1e3 * retimed_seconds:.4g} ms when it was measured again at the end: the machine was busy or unsteady, so "
+        f"neither time is reliable; repeat the run on an idle machine, with a new log"
+    )
+
+
+def describe_reliability(log: Log) -> list[str]:
+    """Return sentences that describe the reliability of the best trial's times."""
+    texts = []
+    if log.final is not None:
+        best, tied = find_winner(log.final)
+        rivals = len(log.final.finalists) - 1
+        retiming = f"measured again {len(best.seconds)} times"
+        if not rivals:
+            texts.append(f"{retiming}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
+        elif tied:
+            names = ", ".join(str(finalist.index) for finalist in tied)
+            texts.append(f"{retiming} in turn with {rivals} others; equally fast within the noise: trials {names}")
+        else:
+            texts.append(
+                f"{retiming} in turn with {rivals} others, and faster than each of them by more than the noise"
+            )
+    if doubt := disagreement(log):
+        texts.append(doubt)
+    if (spread := noise(log)) is not None:
+        texts.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
+    if readings := drift(log):
+        extremes = sorted({f"{ratio:.2f}" for ratio in (min(readings), max(readings))}, key=float)
+        count = "1 reading" if len(readings) == 1 else f"{len(readings)} readings"
+        texts.append(f"the machine drifted: its first program took {' to '.join(extremes)} times as long ({count})")
+    return texts

@@ -1,0 +1,457 @@
+"""Dispatch runs to an executor, whose workers execute them; lost runs continue from their logs on another worker."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import threading
+import time
+import traceback
+import uuid
+import warnings
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from ..errors import SearchlabError, SearchlabWarning, describe, warn
+from ..executors.contract import EXECUTORS, RunExecutor
+from ..files import write_error
+from ..log.format import Log, read_existing_log, read_log, read_log_bytes
+from ..log.lease import LeasedFile, LogBusy
+from ..log.writer import move_aside
+from ..machine.host import this_machine
+from ..machine.lock import machine_alone
+from ..machine.scratch import ScratchFolder
+from ..plugins import trust_plugins, trusts
+from .loop import search
+from .measurers import MeasurementsByConditions, MeasurerCache
+from .plan import OnChargedRun, OnChargedTrial, Run
+
+MAX_LOSSES = 5
+"""The number of times that a run may be lost without progress in its log before it counts as failed."""
+
+POLL_SECONDS = 1.0
+"""The interval at which the logs of runs on an executor are checked for new trials, in seconds."""
+
+BUSY_LOG_SECONDS = 20.0
+"""How long a run waits for another process, such as a worker presumed lost, to finish writing its log, in seconds."""
+
+WARNING_SUFFIX = ".warning"
+"""The ending of files in a study's shared folder that contain a warning from a worker."""
+
+Outcomes = Iterator[tuple[Run, Log | SearchlabError]]
+"""Each run, with either its complete log or the reason why it failed."""
+
+
+class RunTraceback(Exception):
+    """The cause of an error raised in another process. Its text is that process's traceback."""
+
+
+@dataclass(frozen=True)
+class StudyContext:
+    """The data that all calls in a study share.
+
+    Attributes:
+        study: A unique name for this execution of the study.
+        base: The directory that relative paths start from.
+        shared_folder: A folder that is visible on every machine that shares the directory of the logs.
+        measurements: The pickled measurements with which every run begins.
+        trusts_plugins: Whether warm-start logs may cause arbitrary modules to be imported.
+        keep_workers: Whether to keep measuring processes for the next run, because the executor ends its workers.
+        planning_machine: The machine on which targets such as "native" were resolved.
+    """
+
+    study: str
+    base: Path
+    shared_folder: Path
+    measurements: bytes
+    trusts_plugins: bool
+    keep_workers: bool
+    planning_machine: str
+
+    def send_warning(self, text: str) -> None:
+        """Pass a warning to the process of the study, at once if this machine shares its folder."""
+        part = self.shared_folder / uuid.uuid4().hex
+        try:
+            part.write_text(text)
+            part.rename(part.with_suffix(WARNING_SUFFIX))
+        except OSError:
+            warn(text)
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended. The run is complete if ``traceback`` is empty.
+
+    Attributes:
+        error: The text of a SearchlabError.
+        traceback: The traceback of any error.
+        is_busy: Whether another process is writing the run's log.
+        log: The current content of the run's log, if the directory of the logs is not shared.
+    """
+
+    error: str = ""
+    traceback: str = ""
+    is_busy: bool = False
+    warnings: tuple[str, ...] = ()
+    log: bytes | None = None
+
+
+@dataclass(eq=False)
+class PendingRun:
+    """A run that may not be complete.
+
+    Attributes:
+        losses: The number of losses since its log last grew.
+        size_at_loss: The size of its log at the last loss, in bytes.
+        checked_size: The size of its log when it was last checked for new trials.
+        job: The number of the run's job, or -1 until the run has begun.
+        reported_trials: The number of trials that have been passed to on_trial.
+    """
+
+    run: Run
+    losses: int = 0
+    size_at_loss: int = 0
+    checked_size: int = 0
+    on_trial: OnChargedTrial | None = None
+    job: int = -1
+    reported_trials: int = 0
+
+    @property
+    def replayed_trials(self) -> int:
+        """The number of trials that the log contained when the study began."""
+        return len(self.run.existing_log.records) if self.run.existing_log else 0
+
+    @property
+    def complete_log(self) -> Log | None:
+        """The log if the run is complete, or None. Runs that measure never are, since finalists may be unmeasured."""
+        run, log = self.run, self.run.existing_log
+        if log is None or not (run.settings.replays and run.budget.is_complete(log) and run.is_current(log)):
+            return None
+        return log
+
+
+class Dispatch:
+    """Executes runs on an executor. Lost runs are resubmitted one by one, and continue from their logs."""
+
+    def __init__(
+        self,
+        executor: RunExecutor,
+        runs: Sequence[Run],
+        base: Path,
+        measurements: MeasurementsByConditions,
+        on_run: OnChargedRun,
+    ) -> None:
+        self._executor = executor
+        self._runs = [PendingRun(run) for run in runs]
+        self._on_run = on_run
+        folder = Path(os.path.commonpath([run.log.absolute().parent for run in runs]))
+        folder.mkdir(parents=True, exist_ok=True)
+        self._shared_folder = ScratchFolder(str(folder), ".shared-")
+        self._context = StudyContext(
+            uuid.uuid4().hex,
+            base.absolute(),
+            Path(self._shared_folder.name),
+            pickle.dumps(dict(measurements)),
+            trusts(),
+            executor.ends_workers,
+            this_machine(),
+        )
+        settings = runs[0].settings
+        self._measures = settings.exclusive
+        self._replays = settings.replays
+        self._one_at_a_time = settings.exclusive and not executor.one_per_machine
+        self._batch = executor.batch if settings.replays else 1
+        self._queue: deque[list[PendingRun]] = deque()
+        self._calls: dict[Future[list[RunOutcome]], list[PendingRun]] = {}  # the runs of each call
+        self._numbers = itertools.count(1)  # for numbering the runs that have begun
+        self._used_jobs: set[int] = set()
+
+    def outcomes(self) -> Outcomes:
+        """Yield each run, with either its log or the reason why it failed."""
+        incomplete_runs = []
+        for pending_run in self._runs:
+            if (log := pending_run.complete_log) is None:
+                incomplete_runs.append(pending_run)
+            else:
+                self._end(pending_run, log)
+                yield pending_run.run, log
+        size = max(1, min(self._batch, len(incomplete_runs) // self._max_calls()))
+        self._queue.extend(incomplete_runs[i : i + size] for i in range(0, len(incomplete_runs), size))
+        try:
+            while self._queue or self._calls:
+                while self._queue and len(self._calls) < self._max_calls():
+                    self._submit(self._queue.popleft())
+                completed_calls, _ = wait(self._calls, POLL_SECONDS, FIRST_COMPLETED)
+                # In order of submission, so that a run is reported after the run whose worker it waited for.
+                for future in [future for future in self._calls if future in completed_calls]:
+                    yield from self._collect_batch(future, self._calls.pop(future))
+                self._poll_logs()
+        finally:
+            for future in self._calls:
+                with suppress(Exception):  # the connection to a cluster may be lost
+                    future.cancel()
+            self._shared_folder.cleanup()
+
+    def _jobs(self) -> int:
+        """Return the number of tasks that the executor can currently perform at the same time."""
+        with EXECUTORS.convert_errors(type(self._executor), "jobs"):
+            return max(1, int(self._executor.jobs))
+
+    def _max_calls(self) -> int:
+        """Return the maximum number of simultaneous calls: two per worker, so that no worker has to wait."""
+        return 1 if self._one_at_a_time else 2 * self._jobs()
+
+    def _submit(self, batch: list[PendingRun]) -> None:
+        runs = [
+            replace(pending_run.run, log=pending_run.run.log.absolute(), existing_log=None) for pending_run in batch
+        ]
+        logs = [read_log_bytes(run.log) if run.log.is_file() else None for run in runs]
+        try:
+            with EXECUTORS.convert_errors(type(self._executor), "submit"):
+                future = self._executor.submit(execute_in_worker, self._context, cloudpickle.dumps(runs), logs)
+                if not isinstance(future, Future):
+                    raise TypeError(f"it returned {future!r} instead of a concurrent.futures.Future")
+        except SearchlabError as error:
+            future = Future()
+            future.set_exception(error)
+        self._calls[future] = batch
+
+    def _result(self, future: Future[list[RunOutcome]], count: int) -> list[RunOutcome]:
+        """Return the ``count`` outcomes of a future that is done. Raises SearchlabError if the call was lost.
+
+        The future may contain any exception, and be of a class of the executor's.
+        """
+        with EXECUTORS.convert_errors(type(self._executor), "submit"):
+            try:
+                error = future.exception(0)
+            except CancelledError as cancelled:
+                error = cancelled
+            outcomes: Any = None if error else future.result(0)
+        if error is not None:
+            raise SearchlabError(f"its worker was lost: {describe(error)}") from error
+        if not (isinstance(outcomes, list) and [type(outcome) for outcome in outcomes] == [RunOutcome] * count):
+            raise SearchlabError("its executor did not return the result of the call")
+        return outcomes
+
+    def _collect_batch(self, future: Future[list[RunOutcome]], batch: list[PendingRun]) -> Outcomes:
+        try:
+            outcomes = self._result(future, len(batch))
+        except SearchlabError as loss:
+            for pending_run in batch:
+                yield from self._resubmit(pending_run, loss)
+            return
+        for pending_run, outcome in zip(batch, outcomes, strict=True):
+            for text in outcome.warnings:
+                warn(text)
+            if outcome.is_busy:
+                yield from self._resubmit(pending_run, SearchlabError(outcome.error))
+            else:
+                yield pending_run.run, self._collect(pending_run, outcome)
+
+    def _resubmit(self, pending_run: PendingRun, error: SearchlabError) -> Outcomes:
+        """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
+        size = _size(pending_run.run.log)
+        pending_run.losses = 1 if size > pending_run.size_at_loss else pending_run.losses + 1
+        pending_run.size_at_loss = size
+        if pending_run.losses < MAX_LOSSES and not _is_broken(error):
+            self._queue.append([pending_run])
+        else:
+            self._used_jobs.discard(pending_run.job)
+            failure = SearchlabError(f"{error}; run this again to resume: logged trials are kept")
+            failure.__cause__ = error
+            yield pending_run.run, failure
+
+    def _collect(self, pending_run: PendingRun, outcome: RunOutcome) -> Log | SearchlabError:
+        try:
+            if outcome.log is not None:
+                _replace_log(pending_run.run, outcome.log)
+            if not outcome.traceback:
+                log = read_log(pending_run.run.log)
+                self._end(pending_run, log)
+                return log
+            failure = SearchlabError(outcome.error or outcome.traceback.strip().splitlines()[-1])
+            failure.__cause__ = RunTraceback(f"\n{outcome.traceback}")
+        except SearchlabError as error:
+            failure = error
+        self._used_jobs.discard(pending_run.job)
+        return failure
+
+    def _poll_logs(self) -> None:
+        """Report workers' warnings and new trials in active runs, except for runs over tables, which end immediately.
+
+        A run that has just begun is not reported while every job is taken. In that case, one of the reported runs has
+        ended, but its outcome has not been received yet.
+        """
+        if self._measures:
+            for file in Path(self._shared_folder.name).glob(f"*{WARNING_SUFFIX}"):
+                warn(file.read_text())
+                file.unlink()
+        submitted_runs = [pending_run for batch in self._calls.values() for pending_run in batch]
+        # Even if no run is reported, an executor whose workers cannot be reached any more raises an error here.
+        free_jobs = self._jobs() - sum(pending_run.job >= 0 for pending_run in submitted_runs)
+        if self._replays:
+            return
+        for pending_run in submitted_runs:
+            size = _size(pending_run.run.log)
+            needs_job = pending_run.job < 0
+            if size == pending_run.checked_size or (needs_job and free_jobs <= 0):
+                continue
+            pending_run.checked_size = size
+            try:
+                log = read_existing_log(pending_run.run.log)
+            except SearchlabError:  # reported when the run ends
+                continue
+            if log is not None and (
+                pending_run.run.existing_log is None or len(log.records) > pending_run.replayed_trials
+            ):
+                free_jobs -= needs_job
+                self._report_trials(pending_run, log)
+
+    def _end(self, pending_run: PendingRun, log: Log) -> None:
+        self._report_trials(pending_run, log)
+        self._used_jobs.discard(pending_run.job)
+
+    def _report_trials(self, pending_run: PendingRun, log: Log) -> None:
+        if pending_run.job < 0:
+            pending_run.job = next(job for job in itertools.count() if job not in self._used_jobs)
+            self._used_jobs.add(pending_run.job)
+            pending_run.on_trial = self._on_run(pending_run.run, next(self._numbers), len(self._runs), pending_run.job)
+        new_records = log.records[pending_run.reported_trials :]
+        pending_run.reported_trials = len(log.records)
+        if pending_run.on_trial is not None:
+            for record in new_records:
+                replayed = record.index < pending_run.replayed_trials
+                pending_run.on_trial(record.trial, replayed, float(log.elapsed[record.index]))
+
+
+def _is_broken(error: BaseException | None) -> bool:
+    """Return whether ``error`` or one of its causes states that the executor accepts no more calls."""
+    while error is not None and not isinstance(error, BrokenExecutor):
+        error = error.__cause__
+    return error is not None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _continues_log(path: Path, data: bytes) -> bool:
+    """Return whether ``data`` begins with the complete lines of the log at ``path``."""
+    log_bytes = read_log_bytes(path)
+    return data.startswith(log_bytes[: log_bytes.rfind(b"\n") + 1])
+
+
+def _replace_log(run: Run, data: bytes) -> None:
+    """Replace the log of ``run`` with ``data``, which continues it unless the run has discarded it."""
+    path = run.log
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if run.discard and path.exists() and not _continues_log(path, data):
+            move_aside(path)
+        with closing(LeasedFile(path)) as file:
+            if not _continues_log(path, data):
+                raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
+            file.write(data, 0)
+            file.sync(len(data))
+    except OSError as error:
+        raise write_error(path, error) from None
+
+
+class _WorkerState:
+    """The data that a worker process keeps between tasks, so that it reads each table only once per study."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._study = ""
+        self._measurements: MeasurementsByConditions = {}
+        self._measurers = MeasurerCache(self._measurements, Path())
+
+    def measurers(self, context: StudyContext) -> MeasurerCache:
+        if context.study != self._study:
+            self._measurers.close()
+            self._study, self._measurers = context.study, MeasurerCache(self._measurements, context.base)
+        initial_measurements: MeasurementsByConditions = pickle.loads(context.measurements)
+        for measurements in self._measurements.values():  # which measurers may hold
+            measurements.clear()
+        for conditions, measurements in initial_measurements.items():
+            self._measurements.setdefault(conditions, {}).update(measurements)
+        return self._measurers
+
+
+_WORKER_STATE = _WorkerState()
+
+
+def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence[bytes | None]) -> list[RunOutcome]:
+    """Execute runs in a worker, and return how each ended. Raises an error only if they cannot be unpickled.
+
+    Even if several threads call this function, a process executes only one run at a time, because runs may use
+    libraries that are not thread-safe. ``logs`` is each run's log so far, for machines that do not share its directory.
+    """
+    with _WORKER_STATE.lock:
+        runs: list[Run] = pickle.loads(pickled_runs)
+        outcomes = []
+        for run, log in zip(runs, logs, strict=True):
+            measurers = _WORKER_STATE.measurers(context)
+            outcomes.append(_execute_and_collect_warnings(run, log, context, measurers))
+            if outcomes[-1].traceback or not (run.settings.replays or context.keep_workers):
+                measurers.close()
+        return outcomes
+
+
+def _execute_and_collect_warnings(
+    run: Run, log_bytes: bytes | None, context: StudyContext, measurers: MeasurerCache
+) -> RunOutcome:
+    with warnings.catch_warnings(record=True) as caught_warnings:
+        if context.shared_folder.exists():
+            outcome = _search_when_free(run, context, measurers)
+        else:
+            with ScratchFolder() as folder:
+                log = Path(folder, run.log.name)
+                if log_bytes is not None:
+                    log.write_bytes(log_bytes)
+                outcome = _search_when_free(replace(run, log=log), context, measurers)
+                outcome = replace(
+                    outcome,
+                    error=outcome.error.replace(str(log), str(run.log)),
+                    log=log.read_bytes() if log.exists() else None,
+                )
+    return replace(
+        outcome,
+        warnings=tuple(str(warning.message) for warning in caught_warnings if warning.category is SearchlabWarning),
+    )
+
+
+def _search_when_free(run: Run, context: StudyContext, measurers: MeasurerCache) -> RunOutcome:
+    """Execute ``run``. If another process is writing the run's log, retry for up to ``BUSY_LOG_SECONDS`` seconds."""
+    try:
+        if run.settings.exclusive and context.planning_machine != (machine := this_machine()):
+            context.send_warning(
+                f"runs are measured on {machine}, but were planned on {context.planning_machine}, where the target "
+                "'native' and its cores and caches are resolved; unless you chose the target yourself, specify one for "
+                f"{machine}"
+            )
+        with trust_plugins(context.trusts_plugins), machine_alone(run.settings.exclusive, context.send_warning):
+            deadline = time.monotonic() + BUSY_LOG_SECONDS
+            while True:
+                try:
+                    search(run, measurers.for_run(run))
+                    return RunOutcome()
+                except LogBusy:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.5)
+    except SearchlabError as error:
+        return RunOutcome(str(error), traceback.format_exc(), isinstance(error, LogBusy))
+    except Exception:
+        return RunOutcome(traceback=traceback.format_exc())
