@@ -81,7 +81,7 @@ def test_plans_and_copies_are_not_written_through_links(results: Path) -> None:
 @pytest.mark.filterwarnings("ignore:skipped")
 def test_watching_reads_nothing_outside(results: Path) -> None:
     link(results / "b.jsonl", "../elsewhere/b.jsonl")
-    assert list(StudyProgress(results).looks) == ["a.jsonl"]
+    assert list(StudyProgress(results).log_states) == ["a.jsonl"]
 
 
 def test_a_failed_publication_leaves_nothing_behind(results: Path) -> None:

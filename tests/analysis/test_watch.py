@@ -141,13 +141,13 @@ def test_progress_follows_logs_and_plans_that_change(tmp_path: Path) -> None:
     assert str(watched) == "3 of 4 runs finished, 1 interrupted; 42 trials done, at most 6 left"
     for size, state in ((10, "1 interrupted; 36"), (None, "48")):
         path.write_bytes(b"".join(lines)[:size])
-        watched.look()
+        watched.update()
         assert f"{state} trials done" in str(watched)
     path.unlink()
-    watched.look()
+    watched.update()
     assert str(watched).startswith("3 of 4 runs finished, 1 not started; 36 trials done")
     study(tmp_path, seeds=1, trials=8).run(out)
-    watched.look()
+    watched.update()
     assert str(watched) == "2 of 2 runs finished; 24 trials done"
 
 
@@ -174,10 +174,10 @@ def test_only_logs_that_have_changed_are_read(tmp_path: Path, monkeypatch: pytes
     watched, read = StudyProgress(tmp_path), []
     original = StudyProgress._read
     monkeypatch.setattr(StudyProgress, "_read", lambda self, path: read.append(path) or original(self, path))
-    watched.look()
+    watched.update()
     assert not read
     (tmp_path / "b.jsonl").write_bytes(data + data.splitlines(keepends=True)[-1].replace(b'"index":4', b'"index":5'))
-    watched.look()
+    watched.update()
     assert read == [tmp_path / "b.jsonl"] and str(watched) == "2 logs; 11 trials done"
 
 
@@ -235,7 +235,7 @@ def test_a_study_that_has_not_begun_is_waited_for(tmp_path: Path) -> None:
     progress = StudyProgress(tmp_path / "study")
     assert str(progress).endswith("study does not exist yet; the report appears when the study begins.")
     write(tmp_path / "study", "a", 0, [3, 2, 1])
-    progress.look()
+    progress.update()
     assert str(progress) == "1 log; 3 trials done"
 
 
