@@ -177,34 +177,40 @@ def study(name: str, options: argparse.Namespace, target: Target) -> list[dict[s
     rng = np.random.default_rng(options.seed)
     module = lower(load_model(name))
     tasks = [task for task in tasks_of(module) if "sketch" in task.spaces(target)]
-    compared = {
+    compared_names = {
         tasks[round(i)].name for i in np.linspace(0, sum(task.flops > 0 for task in tasks) - 1, options.layers).tolist()
     }
     settings = LocalSettings(repeat=1, sentinel=0, finalists=0, run_timeout=60)
     with LocalMeasurer(settings, target, {}, available_cores()) as measurer:
         layers = [
-            draw(task, measurer, options.programs if task.name in compared else options.others, options.slowest, rng)
+            draw(
+                task,
+                measurer,
+                options.programs if task.name in compared_names else options.others,
+                options.slowest,
+                rng,
+            )
             for task in tasks
         ]
     model = Model(module, layers, target, options.seed)
     rows = []
     for layer in layers:
-        if layer.task.name not in compared:
+        if layer.task.name not in compared_names:
             continue
         times = {cache: time_in_turn(layer, cache, target, options.rounds) for cache in ("warm", "cold")}
-        in_model, whole = model.time_in_turn(layer, options.rounds)
+        in_model, model_seconds = model.time_in_turn(layer, options.rounds)
         row = {
             "model": name.rpartition(":")[2],
             "layer": layer.task.name,
             "programs": len(in_model),
             "layer_ms": 1e3 * in_model.min(),
-            "model_ms": 1e3 * whole,
+            "model_ms": 1e3 * model_seconds,
         }
         for cache, seconds in times.items():
             fastest = int(seconds.argmin())
             row |= {
                 f"{cache}_tau": tau_interval(seconds, in_model, rng),
-                f"{cache}_loss": float(layer.task.occurs * (in_model[fastest] - in_model.min()) / whole),
+                f"{cache}_loss": float(layer.task.occurs * (in_model[fastest] - in_model.min()) / model_seconds),
                 f"{cache}_ratio": float(seconds[fastest] / in_model[fastest]),
             }
         rows.append(row)

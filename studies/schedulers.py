@@ -110,9 +110,9 @@ def random_networks(suite: Suite, count: int, rng: np.random.Generator) -> list[
     networks = []
     for _ in range(count):
         size = int(rng.integers(SIZES[0], SIZES[1] + 1))
-        chosen = rng.choice(len(names), size, replace=False)
+        indices = rng.choice(len(names), size, replace=False)
         weights = rng.integers(1, OCCURS + 1, size)
-        networks.append(Network(tuple(names[i] for i in chosen), tuple(float(weight) for weight in weights)))
+        networks.append(Network(tuple(names[i] for i in indices), tuple(float(weight) for weight in weights)))
     return networks
 
 
@@ -151,19 +151,19 @@ def replay(plugin: Plugin, network: Network, curves: Sequence[Curve], rounds: in
         replace(TASKS[name], weights=(weight,)) for name, weight in zip(network.tables, network.weights, strict=True)
     ]
     scheduler = make_scheduler(plugin, tasks, seed)
-    given = np.zeros(len(tasks), dtype=int)
+    rounds_by_task = np.zeros(len(tasks), dtype=int)
     open_tasks = list(range(len(tasks)))
     for _ in range(rounds):
         if not open_tasks:
             break
         task = choose_task(scheduler, open_tasks)
-        scheduler.tell(task, curves[task].costs[given[task]])
-        given[task] += 1
+        scheduler.tell(task, curves[task].costs[rounds_by_task[task]])
+        rounds_by_task[task] += 1
         history = scheduler.histories[task]
         stuck = 0 < patience < len(history) and history[-1 - patience] <= history[-1] * (1 + GAIN)
-        if given[task] == len(curves[task].costs) or (stuck and math.isfinite(history[-1])):
+        if rounds_by_task[task] == len(curves[task].costs) or (stuck and math.isfinite(history[-1])):
             open_tasks.remove(task)
-    return given
+    return rounds_by_task
 
 
 def oracle(network: Network, curves: Sequence[Curve], rounds: int) -> float:
@@ -181,10 +181,10 @@ def oracle(network: Network, curves: Sequence[Curve], rounds: int) -> float:
     return float(lowest.min())
 
 
-def time_of(network: Network, curves: Sequence[Curve], given: Ints) -> float:
+def time_of(network: Network, curves: Sequence[Curve], rounds: Ints) -> float:
     return sum(
         weight * float(curve.best[count - 1])
-        for weight, curve, count in zip(network.weights, curves, given, strict=True)
+        for weight, curve, count in zip(network.weights, curves, rounds, strict=True)
     )
 
 
@@ -239,19 +239,19 @@ def main() -> None:
                 parser.error(f"{policy} was recorded in batches of {batch}; request at least as many trials per task")
             best, robin = times_of(networks, recorded, args.seeds, rounds, None, 0), None
             for name in NAMES:
-                found, left = (
+                times, times_if_left = (
                     times_of(networks, recorded, args.seeds, rounds, Plugin(name), patience)
                     for patience in (0, max(1, args.patience // batch))
                 )
-                robin = found if robin is None else robin
+                robin = times if robin is None else robin
                 cells = [
                     policy,
                     str(trials),
                     name,
-                    over(found, best),
-                    "-" if found is robin else over(found, robin),
-                    over(left, best),
-                    percent(mean_interval((found / best - 1)[-1])),
+                    excess_over(times, best),
+                    "-" if times is robin else excess_over(times, robin),
+                    excess_over(times_if_left, best),
+                    percent(mean_interval((times / best - 1)[-1])),
                 ]
                 print(f"| {' | '.join(cells)} |", flush=True)
 
@@ -273,13 +273,13 @@ def compare_on_logs(directories: Sequence[Path], budgets: Sequence[int], patienc
         best = times_of([network], recorded, len(directories), rounds, None, 0)[0]
         robin = None
         for name in NAMES:
-            found, left = (
+            times, times_if_left = (
                 times_of([network], recorded, len(directories), rounds, Plugin(name), limit)[0]
                 for limit in (0, max(1, patience // batch))
             )
-            robin = found if robin is None else robin
-            texts = [spread(ratio - 1) for ratio in (found / best, found / robin, left / best)]
-            print(f"| {trials} | {name} | {found.mean() * 1e3:.4g} | {' | '.join(texts)} |", flush=True)
+            robin = times if robin is None else robin
+            texts = [spread(ratio - 1) for ratio in (times / best, times / robin, times_if_left / best)]
+            print(f"| {trials} | {name} | {times.mean() * 1e3:.4g} | {' | '.join(texts)} |", flush=True)
 
 
 def spread(changes: Floats) -> str:
@@ -288,9 +288,9 @@ def spread(changes: Floats) -> str:
     return text if len(changes) == 1 else f"{text} ({changes.min():+.1%} to {changes.max():+.1%})"
 
 
-def over(times: Floats, others: Floats) -> str:
+def excess_over(times: Floats, reference: Floats) -> str:
     """Return by how much longer the random networks take: the mean, with an interval over the networks."""
-    return percent(mean_interval((times / others - 1)[:-1].mean(axis=1)))
+    return percent(mean_interval((times / reference - 1)[:-1].mean(axis=1)))
 
 
 def times_of(
@@ -312,15 +312,15 @@ def times_of(
         patience: As in :func:`replay`.
     """
     times = np.empty((len(networks), seeds))
-    for place, network in enumerate(networks):
+    for index, network in enumerate(networks):
         for seed in range(seeds):
             curves = [recorded[name][seed] for name in network.tables]
             budget = rounds * len(curves)
             if plugin is None:
-                times[place, seed] = oracle(network, curves, budget)
+                times[index, seed] = oracle(network, curves, budget)
             else:
-                given = replay(plugin, network, curves, budget, seed, patience)
-                times[place, seed] = time_of(network, curves, given)
+                rounds_by_task = replay(plugin, network, curves, budget, seed, patience)
+                times[index, seed] = time_of(network, curves, rounds_by_task)
     return times
 
 

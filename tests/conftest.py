@@ -1,4 +1,4 @@
-"""What several tests share: this machine as a target, and one measurer, whose processes are slow to start."""
+"""Fixtures of several tests: this machine as a target, and one measurer, whose processes are slow to start."""
 
 from __future__ import annotations
 
@@ -91,5 +91,7 @@ def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def measurer(native: Target) -> Iterator[LocalMeasurer]:
-    with LocalMeasurer(LocalSettings(repeat=2, min_repeat_ms=0, build_timeout=5, run_timeout=2), native, {}, 2) as made:
-        yield made
+    with LocalMeasurer(
+        LocalSettings(repeat=2, min_repeat_ms=0, build_timeout=5, run_timeout=2), native, {}, 2
+    ) as local_measurer:
+        yield local_measurer

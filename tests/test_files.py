@@ -1,4 +1,4 @@
-"""Opening what comes from outside, and writing, in one place each."""
+"""Reading files from outside, and writing files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from searchlab.files import (
 )
 
 
-def irregular(folder: Path) -> Iterator[Path]:
+def create_irregular_files(folder: Path) -> Iterator[Path]:
     """Create one file of each kind that is not regular."""
     folder.mkdir()
     yield folder
@@ -59,14 +59,14 @@ def largest_file(size: int) -> Iterator[None]:
 
 def test_only_regular_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for path in irregular(tmp_path / "files"):
+    for path in create_irregular_files(tmp_path / "files"):
         with pytest.raises(SearchlabError, match="pass a regular file"):
             read_bytes(path)
 
 
 def test_only_regular_files_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for path in irregular(tmp_path / "files"):
+    for path in create_irregular_files(tmp_path / "files"):
         with pytest.raises(SearchlabError, match="pass a regular file"):
             write_file(path, b"data")
 

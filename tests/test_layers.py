@@ -85,7 +85,7 @@ def imports() -> dict[str, set[str]]:
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         graph[name] = set()
         for node in ast.walk(ast.parse(path.read_text())):
-            for target in named_by(node, package):
+            for target in imported_names(node, package):
                 # ``from package import module`` names a module, ``from module import name`` what is in it.
                 module = target if target in paths else target.rpartition(".")[0]
                 if module in paths and module != name:
@@ -96,7 +96,7 @@ def imports() -> dict[str, set[str]]:
     return graph
 
 
-def named_by(node: ast.AST, package: str) -> Iterator[str]:
+def imported_names(node: ast.AST, package: str) -> Iterator[str]:
     """``module.name`` of everything that an import statement names."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
@@ -115,14 +115,14 @@ def test_no_import_runs_in_a_circle() -> None:
     graph = imports()
     reached: dict[str, set[str]] = {}
     for start in graph:
-        seen: set[str] = set()
+        visited: set[str] = set()
         todo = list(graph[start])
         while todo:
             module = todo.pop()
-            if module not in seen:
-                seen.add(module)
+            if module not in visited:
+                visited.add(module)
                 todo += graph[module]
-        reached[start] = seen
+        reached[start] = visited
     assert [module for module in graph if module in reached[module]] == []
 
 
@@ -135,10 +135,10 @@ def test_every_package_has_a_layer_and_arrows_point_downwards() -> None:
             continue
         assert source in layer_of, f"{source!r} has no layer: add it to LAYERS"
         for target in targets:
-            other = package_of(target)
-            if not target.startswith("searchlab.") or other == source or (source, other) in SAME_LAYER:
+            imported = package_of(target)
+            if not target.startswith("searchlab.") or imported == source or (source, imported) in SAME_LAYER:
                 continue
-            if layer_of[other] >= layer_of[source]:
+            if layer_of[imported] >= layer_of[source]:
                 upwards.append(f"{module} -> {target}")
     assert upwards == []
 
@@ -177,7 +177,7 @@ def test_the_core_imports_no_plug_in() -> None:
 
 
 def test_plug_ins_import_the_contracts_and_not_each_other() -> None:
-    beyond = []
+    violations = []
     for module, targets in imports().items():
         package = module.split(".")[0]
         if package == "searchlab":
@@ -186,8 +186,8 @@ def test_plug_ins_import_the_contracts_and_not_each_other() -> None:
             foreign = target.split(".")[0] not in (package, "searchlab")
             of_core = target.startswith("searchlab.") and target not in FILES
             if foreign or (of_core and package_of(target) not in CONTRACTS):
-                beyond.append(f"{module} -> {target}")
-    assert beyond == []
+                violations.append(f"{module} -> {target}")
+    assert violations == []
 
 
 @pytest.mark.parametrize("name", sorted(name for name, path in modules().items() if path.name == "__init__.py"))

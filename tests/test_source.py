@@ -92,7 +92,7 @@ def write(folder: Path, **modules: str) -> None:
     importlib.invalidate_caches()
 
 
-def fresh(name: str, attribute: str = "Policy") -> str:
+def digest_when_reloaded(name: str, attribute: str = "Policy") -> str:
     """Return the digest that a class has in a new process."""
     for module in [module for module in sys.modules if module.partition(".")[0] in (name.partition(".")[0], "helper")]:
         del sys.modules[module]
@@ -130,10 +130,10 @@ def test_the_digest_of_a_notebook_is_that_of_any_process(folder: Path) -> None:
     digests = set()
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(folder)}
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
         )
-        digests.add(done.stdout)
+        digests.add(result.stdout)
     assert len(digests) == 1
 
 
@@ -154,9 +154,9 @@ def test_helpers_in_packages_without_init_are_seen(folder: Path, imports: str) -
     body = imports if "*" in imports else f"class Policy:\n    def ask(self):\n        {inside}\n"
     write(folder, loose__policy=f"{body}\nclass Policy(locals().get('Policy', object)):\n    pass\n")
     write(folder, loose__late="STEP = 1\n", loose__deep__late="STEP = 1\n")
-    digest = fresh("loose.policy")
+    digest = digest_when_reloaded("loose.policy")
     write(folder, loose__late="STEP = 20\n", loose__deep__late="STEP = 20\n")
-    assert fresh("loose.policy") != digest
+    assert digest_when_reloaded("loose.policy") != digest
 
 
 def test_nested_packages_without_init_are_found_unimported(folder: Path) -> None:
@@ -165,9 +165,9 @@ def test_nested_packages_without_init_are_found_unimported(folder: Path) -> None
         user="class Policy:\n    def ask(self):\n        import loose.deep.late\n",
         loose__deep__late="STEP = 1\n",
     )
-    digest = fresh("user")
+    digest = digest_when_reloaded("user")
     write(folder, loose__deep__late="STEP = 20\n")
-    assert fresh("user") != digest
+    assert digest_when_reloaded("user") != digest
 
 
 def test_a_folder_of_pip_target_contains_installed_packages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,17 +176,17 @@ def test_a_folder_of_pip_target_contains_installed_packages(folder: Path, monkey
     monkeypatch.syspath_prepend(target)
     write(target, aid="STEP = 1\n")
     write(folder, user="class Policy:\n    def ask(self):\n        import aid\n")
-    digest = fresh("user")
+    digest = digest_when_reloaded("user")
     write(target, aid="STEP = 20\n")
-    assert fresh("user") == digest
+    assert digest_when_reloaded("user") == digest
 
 
 def test_a_module_named_as_one_of_the_standard_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "this", raising=False)
     write(folder, this="class Policy:\n    step = 1\n")
-    digest = fresh("this")
+    digest = digest_when_reloaded("this")
     write(folder, this="class Policy:\n    step = 20\n")
-    assert fresh("this") != digest
+    assert digest_when_reloaded("this") != digest
     del sys.modules["this"]
 
 
@@ -194,13 +194,13 @@ def test_installed_packages_without_init_count_as_a_whole(folder: Path, monkeypa
     site = folder / "site-packages"
     monkeypatch.syspath_prepend(site)
     write(site, site_plugins__policy="class Policy:\n    pass\n", site_plugins__other="STEP = 1\n")
-    digest = fresh("site_plugins.policy")
+    digest = digest_when_reloaded("site_plugins.policy")
     assert len(digest) == 16
     import searchlab.source
 
     write(site, site_plugins__other="STEP = 20\n")
     searchlab.source._distribution_digest.cache_clear()
-    assert fresh("site_plugins.policy") != digest
+    assert digest_when_reloaded("site_plugins.policy") != digest
     searchlab.source._distribution_digest.cache_clear()
 
 
@@ -212,7 +212,7 @@ def test_an_edit_between_import_and_run_is_not_mistaken(folder: Path, monkeypatc
     write(folder, edited="class Policy:\n    step = 20\n")
     mistaken = source_digest(policy)
     assert source_digest(policy) == mistaken
-    assert source_digest(importlib.reload(sys.modules["edited"]).Policy) == fresh("edited") != mistaken
+    assert source_digest(importlib.reload(sys.modules["edited"]).Policy) == digest_when_reloaded("edited") != mistaken
 
 
 BOUND = """
@@ -386,7 +386,7 @@ def test_helpers_that_were_compiled_count(folder: Path) -> None:
         write(folder, helper=f"RATE = {number}\n", policy="import helper\nclass Policy:\n    pass\n")
         py_compile.compile(str(folder / "helper.py"), str(folder / "helper.pyc"), doraise=True)
         (folder / "helper.py").unlink()
-        digests.add(fresh("policy"))
+        digests.add(digest_when_reloaded("policy"))
     assert len(digests) == 2
 
 
@@ -415,7 +415,7 @@ def test_private_texts_count(folder: Path) -> None:
     digests = set()
     for source in ("int i;", "int j;"):
         (folder / "k.cu").write_text(source)
-        digests.add(fresh("kernel", "f"))
+        digests.add(digest_when_reloaded("kernel", "f"))
     assert len(digests) == 2
 
 

@@ -54,28 +54,28 @@ def tests_of(page: Page) -> dict[Key, float]:
     level = ALPHA / (len(pairs) * (len(page) + 1))
     tests: dict[Key, float] = {}
     for workload, runs in enumerate(page):
-        values = round_to_largest(np.array([own.area for own in runs]))
+        values = round_to_largest(np.array([strategy_runs.area for strategy_runs in runs]))
         for i, j in pairs:
             tests[f"workload {workload}", SIGNED_RANK, str(i), str(j)] = rank_test(values[i], values[j], level)
     for i, j in pairs:
-        ours, theirs = ([runs[place].area for runs in page] for place in (i, j))
-        p = paired_difference(ours, theirs).on_these.p
+        first, second = ([runs[index].area for runs in page] for index in (i, j))
+        p = paired_difference(first, second).on_these.p
         tests["", PAIRED_T, str(i), str(j)] = 1.0 if p is None else p
     return tests
 
 
-def adjusted(tests: Mapping[Key, float], registered: Sequence[tuple[str, str]]) -> dict[Key, float]:
+def adjust(tests: Mapping[Key, float], registered: Sequence[tuple[str, str]]) -> dict[Key, float]:
     """Return the p-values adjusted as in a report."""
-    alone, overall = ([key[2:] for key in tests if bool(key[0]) == single] for single in (True, False))
-    return PageTests(alone, overall, registered).correct_p(tests)
+    on_workloads, overall = ([key[2:] for key in tests if bool(key[0]) == single] for single in (True, False))
+    return PageTests(on_workloads, overall, registered).correct_p(tests)
 
 
-def each_verdict(tests: Mapping[Key, float]) -> dict[Key, float]:
+def adjust_each_verdict(tests: Mapping[Key, float]) -> dict[Key, float]:
     """Return the p-values adjusted on each workload separately."""
-    found: dict[Key, float] = {}
+    adjusted_tests: dict[Key, float] = {}
     for workload in {key[0] for key in tests}:
-        found |= adjusted({key: p for key, p in tests.items() if key[0] == workload}, [])
-    return found
+        adjusted_tests |= adjust({key: p for key, p in tests.items() if key[0] == workload}, [])
+    return adjusted_tests
 
 
 def rates(
@@ -85,19 +85,19 @@ def rates(
     counts = {column: np.zeros(5) for column in COLUMNS}
     contrasts = [("0", str(j)) for j in range(1, min(4, strategies))]
     for _ in range(pages):
-        which = random.choice(len(tables), workloads, replace=False)
-        equal = tests_of([lucky_runs(tables[i], (1,) * strategies, seeds, random) for i in which])
-        ahead = tests_of([lucky_runs(tables[i], (2,) + (1,) * (strategies - 1), seeds, random) for i in which])
+        table_indices = random.choice(len(tables), workloads, replace=False)
+        equal = tests_of([lucky_runs(tables[i], (1,) * strategies, seeds, random) for i in table_indices])
+        ahead = tests_of([lucky_runs(tables[i], (2,) + (1,) * (strategies - 1), seeds, random) for i in table_indices])
         for column, registered in zip(COLUMNS, ([], [], contrasts[:1], contrasts), strict=True):
-            correct = each_verdict if column == "each verdict" else partial(adjusted, registered=registered)
+            correct = adjust_each_verdict if column == "each verdict" else partial(adjust, registered=registered)
             alarms = {key[2:] in registered for key, p in correct(equal).items() if p <= ALPHA}
             counts[column][:2] += [True in alarms, False in alarms]
-            found = correct(ahead)
-            counts[column][2] += any(p <= ALPHA and "0" not in key[2:] for key, p in found.items())
-            own = [(key[0], p <= ALPHA) for key, p in found.items() if key[2:] == ("0", "1")]
-            counts[column][3] += np.mean([detected for workload, detected in own if not workload])
-            counts[column][4] += np.mean([detected for workload, detected in own if workload])
-    return {column: tuple((own / pages).tolist()) for column, own in counts.items()}
+            p_values = correct(ahead)
+            counts[column][2] += any(p <= ALPHA and "0" not in key[2:] for key, p in p_values.items())
+            tests = [(key[0], p <= ALPHA) for key, p in p_values.items() if key[2:] == ("0", "1")]
+            counts[column][3] += np.mean([detected for workload, detected in tests if not workload])
+            counts[column][4] += np.mean([detected for workload, detected in tests if workload])
+    return {column: tuple((tests / pages).tolist()) for column, tests in counts.items()}
 
 
 def main() -> None:
@@ -121,10 +121,10 @@ def main() -> None:
     results = []
     for strategies in args.strategies:
         for seeds in args.seeds:
-            found = rates(tables, strategies, seeds, args.workloads, args.pages, random)
-            cells = (" / ".join(f"{100 * share:.1f}" for share in own) for own in found.values())
+            shares_by_column = rates(tables, strategies, seeds, args.workloads, args.pages, random)
+            cells = (" / ".join(f"{100 * share:.1f}" for share in shares) for shares in shares_by_column.values())
             print(f"| {strategies} | {seeds} | " + " | ".join(cells) + " |", flush=True)
-            results.append({"strategies": strategies, "seeds": seeds, "rates": found})
+            results.append({"strategies": strategies, "seeds": seeds, "rates": shares_by_column})
     if args.json:
         args.json.write_text(json.dumps(results, indent=2) + "\n")
 

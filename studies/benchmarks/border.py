@@ -279,11 +279,11 @@ def suspend(folder: Path) -> str:
             wait_for(folder / f"{number}-0", process)
             time.sleep(0.2)
             processes = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-            for one in processes:
-                one.suspend()
+            for searchlab_process in processes:
+                searchlab_process.suspend()
             time.sleep(4)
-            for one in processes:
-                one.resume()
+            for searchlab_process in processes:
+                searchlab_process.resume()
     finally:
         end(process, folder, codes=(0,))
     failed = [trial for trial in read_trials(folder) if "failure" in trial]
@@ -291,7 +291,7 @@ def suspend(folder: Path) -> str:
     return f"{programs} of {programs} trials have times"
 
 
-def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+def wait_for(path: Path, process: subprocess.Popen[Any]) -> None:
     """Wait until ``path`` exists. Raises AssertionError if the process ends before."""
     until = time.monotonic() + DEADLINE
     while not path.exists():
@@ -627,8 +627,8 @@ def read_endless(folder: Path, command: str) -> str:
     for name in ENDLESS:
         process = begin(folder, command.replace("{}", name))
         happened = end(process, folder, codes=(1, 2), mentions=name)
-        left = {path.name for path in folder.iterdir()} - {f"{name}{ending}" for name in ENDLESS}
-        assert left <= {"out"}, f"it leaves {', '.join(left)}"
+        files = {path.name for path in folder.iterdir()} - {f"{name}{ending}" for name in ENDLESS}
+        assert files <= {"out"}, f"it leaves {', '.join(files)}"
     return happened
 
 
@@ -709,11 +709,11 @@ WRITERS = {
 
 def prepare(folder: Path) -> None:
     """Write everything that the commands in WRITERS read."""
-    shutil.copytree(prepared().name, folder, dirs_exist_ok=True)
+    shutil.copytree(prepared_directory().name, folder, dirs_exist_ok=True)
 
 
 @cache
-def prepared() -> tempfile.TemporaryDirectory[str]:
+def prepared_directory() -> tempfile.TemporaryDirectory[str]:
     """Return a directory with everything that the commands in WRITERS read."""
     directory = tempfile.TemporaryDirectory(prefix="border-")
     folder = Path(directory.name).resolve()
@@ -840,21 +840,21 @@ def try_all(names: list[str], most: int | None) -> list[tuple[Situation, Row, st
     rows = []
     for name in names:
         start = time.perf_counter()
-        tried = SITUATIONS[name]
+        case_group = SITUATIONS[name]
         wrong = []
-        calls = [(case,) for case in tried.cases[:most]] or [()]
+        calls: list[tuple[str, ...]] = [(case,) for case in case_group.cases[:most]] or [()]
         for case in calls:
             with tempfile.TemporaryDirectory(prefix="border-") as folder:
                 try:
-                    happened = tried.attempt(Path(folder).resolve(), *case)
+                    happened = case_group.attempt(Path(folder).resolve(), *case)
                 except AssertionError as error:
                     wrong.append(": ".join([*map(repr, case), str(error)]))
         seconds = time.perf_counter() - start
         count = f"{len(calls) - len(wrong)} of {len(calls)}"
         print(f"{name:<70} {seconds:6.1f} s  {count}", file=sys.stderr, flush=True)
         print(*wrong, sep="\n", end="\n" * bool(wrong), file=sys.stderr, flush=True)
-        row = Row(f"border: {tried.kind}", name, len(calls), wrong, seconds)
-        rows.append((tried, row, f"WRONG {wrong[0]}" if wrong else happened))
+        row = Row(f"border: {case_group.kind}", name, len(calls), wrong, seconds)
+        rows.append((case_group, row, f"WRONG {wrong[0]}" if wrong else happened))
     return rows
 
 
@@ -866,9 +866,9 @@ def main() -> None:
     options = parser.parse_args()
     rows = try_all(options.situation, options.cases)
     table = Table("kind", "situation", "what is right", "right", "what happened")
-    for tried, row, happened in rows:
-        count = f"{row.tried - len(row.wrong)} of {row.tried}"
-        table.add_row(tried.kind, tried.name, tried.right, count, escape(happened[:200]))
+    for case_group, row, happened in rows:
+        count = f"{row.attempts - len(row.wrong)} of {row.attempts}"
+        table.add_row(case_group.kind, case_group.name, case_group.right, count, escape(happened[:200]))
     Console(width=None if sys.stdout.isatty() else 180).print(table)
     write_rows([row for _, row, _ in rows], options.rows)
 

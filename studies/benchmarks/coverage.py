@@ -45,8 +45,8 @@ class OnTables:
 
     def _some(self, workloads: int) -> list[int]:
         """Return one of twenty selections of workloads, whose true values are computed only once."""
-        draw = np.random.default_rng([workloads, int(self.random.integers(20))])
-        return sorted(draw.choice(len(self.pools), min(workloads, len(self.pools)), replace=False).tolist())
+        rng = np.random.default_rng([workloads, int(self.random.integers(20))])
+        return sorted(rng.choice(len(self.pools), min(workloads, len(self.pools)), replace=False).tolist())
 
     def _truth(self, *key: object, of: Callable[[], float]) -> float:
         if key not in self.truths:
@@ -56,30 +56,31 @@ class OnTables:
     def mean(self, measure: str) -> Experiment:
         def experiment(seeds: int) -> tuple[Interval, float]:
             values = getattr(self.pools[self.random.integers(len(self.pools))][0], measure)
-            return mean_interval(self._drawn(values, seeds)), float(values.mean())
+            return mean_interval(self._draw(values, seeds)), float(values.mean())
 
         return experiment
 
     def hits(self, seeds: int) -> tuple[Interval, float]:
         """Use only tables on which most runs reach the target; on all others, the median is infinite."""
-        often = [i for i, (_, better) in enumerate(self.pools) if np.isfinite(better.hits).mean() > 0.6]
-        i = int(self.random.choice(often))
+        reaching = [i for i, (_, better) in enumerate(self.pools) if np.isfinite(better.hits).mean() > 0.6]
+        i = int(self.random.choice(reaching))
         values = self.pools[i][1].hits
-        return median_interval(self._drawn(values, seeds)), self._truth("hits", i, of=lambda: float(np.median(values)))
+        return median_interval(self._draw(values, seeds)), self._truth("hits", i, of=lambda: float(np.median(values)))
 
     def difference(self, workloads: int) -> Experiment:
         def experiment(seeds: int) -> tuple[Interval, float]:
-            which = self._some(workloads)
-            places = self.random.integers(POOL, size=(len(which), seeds))
-            ours, theirs = (
-                [self.pools[i][side].area[place] for i, place in zip(which, places, strict=True)] for side in (1, 0)
+            table_indices = self._some(workloads)
+            seed_indices = self.random.integers(POOL, size=(len(table_indices), seeds))
+            better, worse = (
+                [self.pools[i][side].area[indices] for i, indices in zip(table_indices, seed_indices, strict=True)]
+                for side in (1, 0)
             )
-            truth = float(np.mean([self.pools[i][1].area.mean() - self.pools[i][0].area.mean() for i in which]))
-            return paired_difference(ours, theirs).on_these.difference, truth
+            truth = float(np.mean([self.pools[i][1].area.mean() - self.pools[i][0].area.mean() for i in table_indices]))
+            return paired_difference(better, worse).on_these.difference, truth
 
         return experiment
 
-    def _drawn(self, values: Floats, seeds: int) -> Floats:
+    def _draw(self, values: Floats, seeds: int) -> Floats:
         return values[self.random.integers(len(values), size=seeds)]
 
 
@@ -88,69 +89,69 @@ class OnOthers:
 
     def __init__(self, tables: list[Floats], random: np.random.Generator) -> None:
         self.random = random
-        self.ours, self.theirs = np.empty((2, POPULATION, OF_EACH))
-        for place in range(POPULATION):
-            one, other = self._two(new_workload(tables, random))
-            self.ours[place], self.theirs[place] = one.area, other.area
-        self.truth = float((self.ours - self.theirs).mean())
+        self.first_areas, self.second_areas = np.empty((2, POPULATION, OF_EACH))
+        for number in range(POPULATION):
+            first, second = self._two(new_workload(tables, random))
+            self.first_areas[number], self.second_areas[number] = first.area, second.area
+        self.truth = float((self.first_areas - self.second_areas).mean())
 
     def _two(self, costs: Floats) -> list[Runs]:
         luck = int(self.random.integers(1, 4))
         return lucky_runs(costs, (luck, 1) if self.random.random() < 0.75 else (1, luck), OF_EACH, self.random)
 
-    def _drawn(self, workloads: int, seeds: int) -> tuple[Floats, Floats]:
-        which = (
+    def _draw(self, workloads: int, seeds: int) -> tuple[Floats, Floats]:
+        indices = (
             self.random.integers(POPULATION, size=(workloads, 1)),
             self.random.integers(OF_EACH, size=(workloads, seeds)),
         )
-        return self.ours[which], self.theirs[which]
+        return self.first_areas[indices], self.second_areas[indices]
 
     def difference(self, workloads: int) -> Experiment:
         def experiment(seeds: int) -> tuple[Interval, float]:
-            return paired_difference(*self._drawn(workloads, seeds)).on_others.difference, self.truth
+            return paired_difference(*self._draw(workloads, seeds)).on_others.difference, self.truth
 
         return experiment
 
-    def bootstrapped(self, workloads: int, replicates: int = 500) -> Experiment:
+    def bootstrap(self, workloads: int, replicates: int = 500) -> Experiment:
         """Resample workloads, then each workload's seeds; the interval's ends are percentiles of the means."""
 
         def experiment(seeds: int) -> tuple[Interval, float]:
-            ours, theirs = self._drawn(workloads, seeds)
-            which = self.random.integers(workloads, size=(replicates, workloads, 1))
-            means = (ours - theirs)[which, self.random.integers(seeds, size=(replicates, workloads, seeds))].mean(
-                (1, 2)
-            )
+            first_areas, second_areas = self._draw(workloads, seeds)
+            resampled = self.random.integers(workloads, size=(replicates, workloads, 1))
+            means = (first_areas - second_areas)[
+                resampled, self.random.integers(seeds, size=(replicates, workloads, seeds))
+            ].mean((1, 2))
             lower, upper = np.quantile(means, (0.025, 0.975)).tolist()
-            return Interval(float(np.mean(ours - theirs)), lower, upper), self.truth
+            return Interval(float(np.mean(first_areas - second_areas)), lower, upper), self.truth
 
         return experiment
 
 
 def experiments(tables: list[Floats], random: np.random.Generator) -> dict[str, Experiment]:
-    these, others = OnTables(tables, random), OnOthers(tables, random)
+    on_tables, on_others = OnTables(tables, random), OnOthers(tables, random)
     return {
-        "mean area, 1 workload": these.mean("area"),
-        "mean log score, 1 workload": these.mean("score"),
-        "median trials to the target": these.hits,
-        "mean difference, these 1 workload": these.difference(1),
-        "mean difference, these 3 workloads": these.difference(3),
-        "mean difference, these 12 workloads": these.difference(12),
-        "mean difference, others like 12": others.difference(12),
-        "mean difference, others like 24": others.difference(24),
-        "the same by bootstrap, like 12": others.bootstrapped(12),
-        "the same by bootstrap, like 24": others.bootstrapped(24),
+        "mean area, 1 workload": on_tables.mean("area"),
+        "mean log score, 1 workload": on_tables.mean("score"),
+        "median trials to the target": on_tables.hits,
+        "mean difference, these 1 workload": on_tables.difference(1),
+        "mean difference, these 3 workloads": on_tables.difference(3),
+        "mean difference, these 12 workloads": on_tables.difference(12),
+        "mean difference, others like 12": on_others.difference(12),
+        "mean difference, others like 24": on_others.difference(24),
+        "the same by bootstrap, like 12": on_others.bootstrap(12),
+        "the same by bootstrap, like 24": on_others.bootstrap(24),
     }
 
 
 def coverage(experiment: Experiment, seeds: int, repetitions: int) -> float | None:
     """Return the share of experiments whose interval contains the true value, or None if none has an interval."""
-    held = []
+    hits = []
     for _ in range(repetitions):
         interval, truth = experiment(seeds)
         if interval.lower is None or interval.upper is None:
             return None
-        held.append(interval.lower - 1e-12 <= truth <= interval.upper + 1e-12)
-    return float(np.mean(held))
+        hits.append(interval.lower - 1e-12 <= truth <= interval.upper + 1e-12)
+    return float(np.mean(hits))
 
 
 def main() -> None:

@@ -35,12 +35,12 @@ def study_of(table: Path, path: Path, seeds: int, trials: int, only: Sequence[st
     """Return a study of one table with the strategies in the study file ``path``."""
     header = read_header(table)
     data = tomllib.loads(path.read_text())
-    kept = {key: data[key] for key in ("policies", "cost_models", "batch") if key in data}
-    named = [(entry if isinstance(entry, dict) else {"name": entry}) for entry in kept["policies"]]
-    kept["policies"] = [entry for entry in named if not only or entry["name"] in only]
+    settings: dict[str, Any] = {key: data[key] for key in ("policies", "cost_models", "batch") if key in data}
+    entries = [(entry if isinstance(entry, dict) else {"name": entry}) for entry in settings["policies"]]
+    settings["policies"] = [entry for entry in entries if not only or entry["name"] in only]
     return Study.from_dict(
         {
-            **kept,
+            **settings,
             "workloads": [header.workload],
             "spaces": [{"name": header.space.name, "options": header.space.options}],
             "seeds": seeds,
@@ -67,9 +67,9 @@ def cpu_seconds(study: Study, out: Path) -> Iterator[tuple[str, float]]:
 def difference(old: Path, new: Path) -> str:
     """Return the first trial in which two logs differ in anything but clock times, or "" if there is none."""
     before, after = read_log(old).records, read_log(new).records
-    for one, other in zip(before, after, strict=False):
-        if _timeless(one) != _timeless(other):
-            return f"trial {one.index}"
+    for old_record, new_record in zip(before, after, strict=False):
+        if _timeless(old_record) != _timeless(new_record):
+            return f"trial {old_record.index}"
     return "" if len(before) == len(after) else f"{len(before)} and {len(after)} trials"
 
 
@@ -97,28 +97,28 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the seconds are also written")
     options = parser.parse_args(argv)
-    taken: dict[str, list[float]] = {}
+    seconds_by_strategy: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         out = options.out or Path(scratch)
         for table in options.tables:
             study = study_of(table, options.study, options.seeds, options.trials, options.policies)
             for strategy, seconds in cpu_seconds(study, out / table.name.split(".")[0]):
-                taken.setdefault(strategy, []).append(seconds)
+                seconds_by_strategy.setdefault(strategy, []).append(seconds)
         print(f"{'strategy':32} CPU s per run  least     most")
-        for strategy, each in taken.items():
-            print(f"{strategy:32} {statistics.mean(each):11.3f} {min(each):8.3f} {max(each):8.3f}")
-        print(f"{'all of them':32} {sum(map(statistics.mean, taken.values())):11.3f}")
+        for strategy, times in seconds_by_strategy.items():
+            print(f"{strategy:32} {statistics.mean(times):11.3f} {min(times):8.3f} {max(times):8.3f}")
+        print(f"{'all of them':32} {sum(map(statistics.mean, seconds_by_strategy.values())):11.3f}")
         logs = sorted(log.relative_to(out) for log in out.rglob("*.jsonl"))
         if options.compare:
             common = [log for log in logs if (options.compare / log).exists()]
-            where = {log: difference(options.compare / log, out / log) for log in common}
+            differing = {log: difference(options.compare / log, out / log) for log in common}
             for log in common:
-                if where[log]:
-                    print(f"{log} differs: {where[log]}")
-            same = sum(not where[log] for log in common)
+                if differing[log]:
+                    print(f"{log} differs: {differing[log]}")
+            same = sum(not differing[log] for log in common)
             print(f"{same} of {len(logs)} logs agree except for clock times, {len(logs) - len(common)} are new")
     if options.json:
-        options.json.write_text(json.dumps(taken, indent=1) + "\n")
+        options.json.write_text(json.dumps(seconds_by_strategy, indent=1) + "\n")
 
 
 if __name__ == "__main__":

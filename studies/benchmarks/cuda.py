@@ -37,7 +37,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
-from timing import in_process, leave_folder
+from timing import leave_folder, run_worker
 
 import searchlab
 from searchlab.errors import InvalidConfig, SearchlabError, first_line
@@ -100,7 +100,7 @@ def parts(workloads: Sequence[str], options: argparse.Namespace) -> Iterator[tup
 
 
 def machine(end: float) -> dict[str, Any]:
-    return beside({"kind": "machine"}, end)
+    return run_timing({"kind": "machine"}, end)
 
 
 def gpu_tests(end: float, out: Path) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def gpu_tests(end: float, out: Path) -> dict[str, Any]:
         words += ["-n", "4"]
     with (out / "tests.txt").open("w") as printed:
         try:
-            subprocess.run(words, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, timeout=left(end))
+            subprocess.run(words, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, timeout=seconds_left(end))
         except subprocess.TimeoutExpired:
             raise TimeOver from None
     if not report.exists():
@@ -129,7 +129,7 @@ def gpu_tests(end: float, out: Path) -> dict[str, Any]:
 
 def caches(end: float, workload: str) -> dict[str, Any]:
     """Time a program with warm and with cold caches, as searchlab does and with CUDA's events."""
-    answer = beside({"kind": "caches", "workload": workload}, end)
+    answer = run_timing({"kind": "caches", "workload": workload}, end)
     config, target = Config(answer.pop("config")), resolve_target("cuda")
     plugin, _ = SPACES.resolve("trace")
     space = SPACES.make(plugin, parse_workload(workload), target)
@@ -151,7 +151,7 @@ def build_table(end: float, space: str, out: Path) -> dict[str, Any]:
     began = time.monotonic()
     with subprocess.Popen(words) as process:
         try:
-            status = process.wait(left(end))
+            status = process.wait(seconds_left(end))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
             raise TimeOver from None
@@ -163,14 +163,16 @@ def build_table(end: float, space: str, out: Path) -> dict[str, Any]:
 def searches(end: float, workload: str, options: argparse.Namespace) -> dict[str, Any]:
     """Search each space, and time the best programs and the library in turn, for which each search leaves time."""
     latest = end - TIMING_SECONDS
-    left(latest)
+    seconds_left(latest)
     results = []
     for number, space in enumerate(FAMILIES):
         now = time.monotonic()
         results.append(search(space, workload, options, now + max(0.0, latest - now) / (len(FAMILIES) - number)))
     configs = {result["space"]: result.pop("config") for result in results if result["config"]}
-    timed = beside({"kind": "compare", "workload": workload, "configs": configs, "rounds": options.rounds}, end)
-    return {"workload": workload, "searches": results, **timed}
+    comparison = run_timing(
+        {"kind": "compare", "workload": workload, "configs": configs, "rounds": options.rounds}, end
+    )
+    return {"workload": workload, "searches": results, **comparison}
 
 
 def search(space: str, workload: str, options: argparse.Namespace, end: float) -> dict[str, Any]:
@@ -211,17 +213,17 @@ def search(space: str, workload: str, options: argparse.Namespace, end: float) -
     return {**row, "config": result.best.config.to_json(), "ms_in_search": result.best.seconds * 1e3}
 
 
-def beside(task: dict[str, Any], end: float) -> dict[str, Any]:
+def run_timing(task: dict[str, Any], end: float) -> dict[str, Any]:
     """Return cuda_timing.py's result for ``task``. It runs in a separate process, because a kernel may crash it."""
     try:
-        return in_process(str(HERE / "cuda_timing.py"), {**task, "threads": available_cores()}, left(end))
+        return run_worker(str(HERE / "cuda_timing.py"), {**task, "threads": available_cores()}, seconds_left(end))
     except subprocess.TimeoutExpired:
         raise TimeOver from None
     except subprocess.CalledProcessError as error:
         raise SearchlabError(f"cuda_timing.py ended with exit code {error.returncode}; see above") from None
 
 
-def left(end: float) -> float:
+def seconds_left(end: float) -> float:
     """Return the seconds left until ``end``. Raises TimeOver if the time is up."""
     if (seconds := end - time.monotonic()) <= 0:
         raise TimeOver
@@ -239,7 +241,7 @@ def run_parts(parts: Sequence[tuple[str, Part]], out: Path, end: float) -> tuple
         file = out / f"{name}.json"
         if not file.exists():
             try:
-                left(end)
+                seconds_left(end)
                 print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
                 answer = part(end)
             except TimeOver:
@@ -274,12 +276,12 @@ def table(results: dict[str, Any], missing: Sequence[str]) -> str:
     for result in results.values():
         if "cached" in result:
             lines.append(", ".join(f"{name} {value}" for name, value in result.items()))
-    compared = [result for result in results.values() if "searches" in result]
-    if compared:
+    comparisons = [result for result in results.values() if "searches" in result]
+    if comparisons:
         heads = ("workload", "side", "ms (quartiles)", "GFLOPS", "ratio", "aim", "failures")
         lines += ["", "ratio: time of the library / time of the side", ""]
-        lines += aligned([heads, *(row for result in compared for row in rows(result))])
-    for result in compared:
+        lines += align([heads, *(row for result in comparisons for row in rows(result))])
+    for result in comparisons:
         problems = {**result["problems"]}
         for outcome in result["searches"]:
             problems |= {f"{outcome['space']}, {kind}": message for kind, message in outcome["messages"].items()}
@@ -292,23 +294,23 @@ def table(results: dict[str, Any], missing: Sequence[str]) -> str:
 def rows(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Return the rows for one workload: the spaces and the library."""
     library, least = AIMS[parse_workload(result["workload"]).op]
-    timed = {row["side"]: row for row in result["rows"]}
+    rows_by_side = {row["side"]: row for row in result["rows"]}
     outcomes = {outcome["space"]: outcome for outcome in result["searches"]}
-    for side in [*outcomes, *(side for side in timed if side not in outcomes)]:
-        outcome, row = outcomes.get(side), timed.get(side)
+    for side in [*outcomes, *(side for side in rows_by_side if side not in outcomes)]:
+        outcome, row = outcomes.get(side), rows_by_side.get(side)
         ms = gflops = ratio = aim = "-"
         if row:
             low, high = row["ms_quartiles"]
             ms, gflops = f"{row['ms']:.4f} ({low:.4f}..{high:.4f})", f"{row['gflops']:.0f}"
         if row and row["ratio"] is not None:
             ratio = f"{row['ratio']:.3f}"
-            met = "met" if row["ratio"] >= least else "missed"
-            aim = f"{least:g} of {library}: {met}" if outcome else "-"
+            verdict = "met" if row["ratio"] >= least else "missed"
+            aim = f"{least:g} of {library}: {verdict}" if outcome else "-"
         failed = ", ".join(f"{kind} {count}" for kind, count in outcome["failures"].items()) if outcome else ""
         yield result["workload"], side, ms, gflops, ratio, aim, failed or "-"
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+def align(lines: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
@@ -324,7 +326,7 @@ def compile_only(workloads: Sequence[str], arch: str, programs: int, seed: int) 
     for workload in workloads:
         for name in FAMILIES:
             plugin, _ = SPACES.resolve(name)
-            row = compiled(SPACES.make(plugin, parse_workload(workload), target), programs, seed)
+            row = compile_random(SPACES.make(plugin, parse_workload(workload), target), programs, seed)
             results.append({"workload": workload, "space": name, **row})
             print(f"{workload:40} {name:14} {row['programs']} compiled, {row['invalid']} configs invalid", flush=True)
             for text in row["failures"]:
@@ -332,7 +334,7 @@ def compile_only(workloads: Sequence[str], arch: str, programs: int, seed: int) 
     return results
 
 
-def compiled(space: Space, programs: int, seed: int) -> dict[str, Any]:
+def compile_random(space: Space, programs: int, seed: int) -> dict[str, Any]:
     """Compile ``programs`` random configs of ``space`` that can be scheduled."""
     rng = np.random.default_rng(seed)
     failures: list[str] = []

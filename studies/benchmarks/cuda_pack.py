@@ -88,8 +88,8 @@ def packages(python: str, without: Sequence[str], extra: Sequence[str]) -> list[
         )
         resolved = [item["metadata"] for item in json.loads(report.read_text())["install"]]
     dropped = {_normal(name) for name in without}
-    named = {_normal(data["name"]): f"{data['name']}=={data['version']}" for data in resolved}
-    return sorted(spec for name, spec in named.items() if name not in dropped and not re.fullmatch(LEFT_OUT, name))
+    specs = {_normal(data["name"]): f"{data['name']}=={data['version']}" for data in resolved}
+    return sorted(spec for name, spec in specs.items() if name not in dropped and not re.fullmatch(LEFT_OUT, name))
 
 
 def pip(python: str, command: str, *words: str) -> None:
@@ -102,10 +102,10 @@ def pip(python: str, command: str, *words: str) -> None:
 
 def run(*words: str) -> str:
     """Return a command's output. Raises SystemExit with the command's message if it fails."""
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(words[:4])} ...: {done.stderr.strip()[-2000:]}")
-    return done.stdout
+    process = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    if process.returncode:
+        sys.exit(f"{' '.join(words[:4])} ...: {process.stderr.strip()[-2000:]}")
+    return process.stdout
 
 
 def stage(folder: Path, commit: str, python: str, specs: Sequence[str]) -> None:
@@ -141,8 +141,8 @@ def _carried(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 def split(archive: Path, folder: Path, limit: int) -> list[dict[str, Any]]:
     """Split ``archive`` into parts of at most ``limit`` bytes, and return each part's name, size and SHA-256."""
     parts = []
-    with archive.open("rb") as whole:
-        for number, data in enumerate(_blocks(whole, limit)):
+    with archive.open("rb") as file:
+        for number, data in enumerate(_blocks(file, limit)):
             name = f"part-{number:02}"
             (folder / name).write_bytes(data)
             parts.append({"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})

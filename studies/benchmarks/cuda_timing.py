@@ -88,13 +88,13 @@ class CudaRuntime:
         return milliseconds.value
 
 
-def in_turn(sides: Mapping[str, Run], runtime: CudaRuntime, rounds: int) -> dict[str, list[float]]:
+def time_in_turns(sides: Mapping[str, Run], runtime: CudaRuntime, rounds: int) -> dict[str, list[float]]:
     """Return each side's milliseconds in each round, as medians of readings. Rounds start with different sides."""
     names = list(sides)
     counts = {}
     for name, run in sides.items():
-        one = statistics.median(runtime.readings(run, READINGS[0]))  # also raises the clocks
-        counts[name] = max(READINGS[0], min(READINGS[1], int(SLICE_MS / max(one, 1e-3))))
+        milliseconds = statistics.median(runtime.readings(run, READINGS[0]))  # also raises the clocks
+        counts[name] = max(READINGS[0], min(READINGS[1], int(SLICE_MS / max(milliseconds, 1e-3))))
     times: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds):
         for name in names:
@@ -105,11 +105,11 @@ def in_turn(sides: Mapping[str, Run], runtime: CudaRuntime, rounds: int) -> dict
 
 def rows_of(workload: Workload, times: Mapping[str, list[float]], library: set[str]) -> list[dict[str, Any]]:
     """Return a row for each side. Its ratio is the median of the fastest ``library`` side's time divided by its own."""
-    theirs = np.min([times[name] for name in times if name in library] or [[np.nan]], axis=0)
+    library_times = np.min([times[name] for name in times if name in library] or [[np.nan]], axis=0)
     rows = []
-    for side, each in times.items():
-        low, median, high = (float(value) for value in np.percentile(each, [25, 50, 75]))
-        ratio = float(np.median(theirs / np.array(each)))
+    for side, milliseconds in times.items():
+        low, median, high = (float(value) for value in np.percentile(milliseconds, [25, 50, 75]))
+        ratio = float(np.median(library_times / np.array(milliseconds)))
         row = {"side": side, "ms": median, "ms_quartiles": [low, high], "gflops": workload.flops / median / 1e6}
         rows.append({**row, "ratio": None if np.isnan(ratio) else ratio})
     return rows
@@ -133,9 +133,9 @@ def library_sides(workload: Workload) -> dict[str, Run]:
     for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
         backend.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
-    given = [torch.from_numpy(array).cuda() for array in workload.inputs().values()]
+    inputs = [torch.from_numpy(array).cuda() for array in workload.inputs().values()]
     expected = workload.reference(workload.inputs())
-    sides = _cudnn(workload, *given) if isinstance(workload, Conv2d) else _cublas(workload, *given)
+    sides = _cudnn(workload, *inputs) if isinstance(workload, Conv2d) else _cublas(workload, *inputs)
     for name, run in sides.items():
         with torch.inference_mode():
             result = run().double().cpu().numpy()  # cuDNN chooses its algorithm here
@@ -194,7 +194,7 @@ def compare(task: Mapping[str, Any], runtime: CudaRuntime) -> dict[str, Any]:
             library = library_sides(workload)
         except Exception as error:
             problems["library"] = f"{type(error).__name__}: {first_line(error)}"
-    times = in_turn({**sides, **library}, runtime, task["rounds"])
+    times = time_in_turns({**sides, **library}, runtime, task["rounds"])
     return {"rows": rows_of(workload, times, set(library)), "problems": problems}
 
 
@@ -222,12 +222,12 @@ def caches(task: Mapping[str, Any], runtime: CudaRuntime) -> dict[str, Any]:
     config = first_valid(SPACES.make(plugin, workload, target))
     run = program("trace", workload, target, config)
     time.sleep(REST_SECONDS)
-    first, *others = runtime.readings(run, READINGS[1])
+    first, *later_readings = runtime.readings(run, READINGS[1])
     warm = statistics.median(runtime.readings(run, READINGS[1], flush=False))
     return {
         "config": config.to_json(),
         "ms_after_rest": first,
-        "ms_flushed": statistics.median(others),
+        "ms_flushed": statistics.median(later_readings),
         "ms_warm": warm,
     }
 

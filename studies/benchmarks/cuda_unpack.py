@@ -103,17 +103,17 @@ def main() -> None:
     parser.add_argument("--parts", type=Path, default=Path(__file__).resolve().parent, metavar="DIR")
     options = parser.parse_args()
     manifest = json.loads((options.parts / "manifest.json").read_text())
-    here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if here != manifest["python"]:
-        sys.exit(f"packed for Python {manifest['python']}, but this is {here}; use the right version")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if version != manifest["python"]:
+        sys.exit(f"packed for Python {manifest['python']}, but this is {version}; use the right version")
     if options.target.exists():
         sys.exit(f"{options.target} exists; pass a new folder")
     check(options.parts, manifest)
     target = Path(os.path.abspath(options.target))
     unpack(options.parts, manifest, target)
     write_environment(target)
-    for what, there, otherwise in surroundings(target):
-        print(f"{what}: {'there' if there else 'missing; ' + otherwise}")
+    for what, exists, otherwise in surroundings(target):
+        print(f"{what}: {'there' if exists else 'missing; ' + otherwise}")
     print(f"unpacked {manifest['commit'][:10]}; now:")
     print(
         f". {shlex.quote(str(target / 'env.sh'))} && cd {shlex.quote(str(target / 'tree'))} && "

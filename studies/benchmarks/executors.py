@@ -25,7 +25,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +56,18 @@ def study_file(folder: Path, runs: int, trials: int, policies: Sequence[str]) ->
 
 
 @contextmanager
-def killing(every: float, out: Path) -> Iterator[list[int]]:
+def kill_workers(kill_seconds: float, out: Path) -> Iterator[list[int]]:
     """Within this context, kill a worker process every few seconds. Yields the list of killed processes.
 
     The first one is killed once the directory ``out`` contains a log, because a cluster does not start without workers.
     """
     killed: list[int] = []
-    ends = threading.Event()
+    ended = threading.Event()
 
     def kill() -> None:
-        while not any(out.rglob("*.jsonl")) and not ends.wait(0.1):
+        while not any(out.rglob("*.jsonl")) and not ended.wait(0.1):
             pass
-        while not ends.wait(every):
+        while not ended.wait(kill_seconds):
             workers = [child for child in psutil.Process().children(recursive=True) if _makes_runs(child)]
             if workers:
                 victim = min(workers, key=lambda process: process.create_time())
@@ -79,7 +79,7 @@ def killing(every: float, out: Path) -> Iterator[list[int]]:
     try:
         yield killed
     finally:
-        ends.set()
+        ended.set()
         thread.join()
 
 
@@ -105,16 +105,17 @@ def by_shards(path: Path, out: Path) -> None:
         shutil.copytree(part, out, dirs_exist_ok=True)
 
 
-def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]]:
+def ways(path: Path, jobs: int, kill_seconds: float) -> dict[str, Callable[[Path], int]]:
     """Return each way to run the study file ``path``: a function that returns the number of killed processes."""
 
-    def made(executor: dict[str, Any] | None, kill: bool = False) -> Callable[[Path], int]:
-        def make(out: Path) -> int:
-            with killing(every, out) if kill else nullcontext([]) as killed:
+    def study_runner(executor: dict[str, Any] | None, kill: bool = False) -> Callable[[Path], int]:
+        def run(out: Path) -> int:
+            context: AbstractContextManager[list[int]] = kill_workers(kill_seconds, out) if kill else nullcontext([])
+            with context as killed:
                 Study.load(path).run(out, executor=executor, progress=False)
             return len(killed)
 
-        return make
+        return run
 
     def shards(out: Path) -> int:
         by_shards(path, out)
@@ -123,12 +124,12 @@ def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]
     local, dask = ({"name": name, "options": {"jobs": jobs}} for name in ("local", "dask"))
     slurm = {"name": "slurm", "options": {"cluster": "local", "jobs": 1, "batch": 500, "timeout_min": 600}}
     return {
-        FIRST: made(None),
-        "local": made(local),
-        "dask": made(dask),
-        "local-killed": made(local, kill=True),
-        "dask-killed": made(dask, kill=True),
-        "slurm": made(slurm),
+        FIRST: study_runner(None),
+        "local": study_runner(local),
+        "dask": study_runner(dask),
+        "local-killed": study_runner(local, kill=True),
+        "dask-killed": study_runner(dask, kill=True),
+        "slurm": study_runner(slurm),
         "shards": shards,
     }
 
@@ -136,19 +137,19 @@ def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]
 def differences(reference: Path, out: Path) -> list[str]:
     """Return the differences between the logs in two directories."""
     logs = {log.relative_to(reference) for log in reference.rglob("*.jsonl")}
-    others = {log.relative_to(out) for log in out.rglob("*.jsonl")}
-    said = [f"{log} is only in one of them" for log in sorted(logs ^ others)]
-    return said + [
-        f"{log}: {what}" for log in sorted(logs & others) if (what := difference(reference / log, out / log))
+    other_logs = {log.relative_to(out) for log in out.rglob("*.jsonl")}
+    differing = [f"{log} is only in one of them" for log in sorted(logs ^ other_logs)]
+    return differing + [
+        f"{log}: {text}" for log in sorted(logs & other_logs) if (text := difference(reference / log, out / log))
     ]
 
 
 def row(
-    count: int, taken: Sequence[float], local: Sequence[float] | None, killed: int, differ: int
+    count: int, times: Sequence[float], local: Sequence[float] | None, killed: int, differ: int
 ) -> dict[str, float | None]:
     """Return a way's figures, given the seconds of its rounds and of ``local``'s rounds."""
-    middle = statistics.median(taken)
-    ratios = [one / other for one, other in zip(taken, local or [], strict=False)]
+    middle = statistics.median(times)
+    ratios = [seconds / local_seconds for seconds, local_seconds in zip(times, local or [], strict=False)]
     return {
         "seconds": middle,
         "runs_per_second": count / middle,
@@ -181,24 +182,24 @@ def main(argv: Sequence[str] | None = None) -> None:
         count = len(Study.load(path).plan()[0])
         print(f"{count} runs of {options.trials} trials", flush=True)
         makers = ways(path, options.jobs, options.kill)
-        chosen = [way for way in makers if way != FIRST and (not options.only or way in options.only)]
-        for way in [FIRST, *chosen * options.rounds]:
+        selected = [way for way in makers if way != FIRST and (not options.only or way in options.only)]
+        for way in [FIRST, *selected * options.rounds]:
             start = time.perf_counter()
             killed[way] += makers[way](folder / way)
             seconds.setdefault(way, []).append(time.perf_counter() - start)
             print(f"  {way} {seconds[way][-1]:.1f} s", flush=True)
             if way != FIRST:
-                found = differences(folder / FIRST, folder / way)
-                wrong += found
-                differ[way] += len(found)
+                differing = differences(folder / FIRST, folder / way)
+                wrong += differing
+                differ[way] += len(differing)
                 shutil.rmtree(folder / way)
-    rows = {way: row(count, taken, seconds.get("local"), killed[way], differ[way]) for way, taken in seconds.items()}
+    rows = {way: row(count, times, seconds.get("local"), killed[way], differ[way]) for way, times in seconds.items()}
     print("way           runs/s   seconds  of local  killed  logs that differ")
-    for way, one in rows.items():
-        ratio = "-" if one["of_local"] is None else f"{one['of_local']:.2f}"
+    for way, figures in rows.items():
+        ratio = "-" if figures["of_local"] is None else f"{figures['of_local']:.2f}"
         print(
-            f"{way:12} {one['runs_per_second']:7.1f} {one['seconds']:9.1f} {ratio:>9} {one['killed']:7} "
-            f"{one['differ']:17}"
+            f"{way:12} {figures['runs_per_second']:7.1f} {figures['seconds']:9.1f} {ratio:>9} {figures['killed']:7} "
+            f"{figures['differ']:17}"
         )
     print("\n".join(wrong[:20]))
     if options.json:

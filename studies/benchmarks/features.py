@@ -48,26 +48,26 @@ def cpu_seconds() -> float:
 
 
 @contextmanager
-def timed(row: dict[str, Any]) -> Iterator[None]:
+def record_times(row: dict[str, Any]) -> Iterator[None]:
     cpu, wall = cpu_seconds(), time.perf_counter()
     yield
     row |= {"wall": time.perf_counter() - wall, "cpu": cpu_seconds() - cpu}
 
 
-def measure(space: Space, name: str, features: str, configs: int, pool: BuildPool) -> Iterator[dict[str, Any]]:
+def measure(space: Space, name: str, features: str, count: int, pool: BuildPool) -> Iterator[dict[str, Any]]:
     """Yield a row for each way to extract ``features`` from the same random configs."""
-    drawn = space.sample_new(np.random.default_rng(0), configs, ())
+    configs = space.sample_new(np.random.default_rng(0), count, ())
     extractor = make_features(features, space)
-    extractor(drawn[:1])  # imports
-    row: dict[str, Any] = {"space": name, "features": features, "route": "one process", "programs": len(drawn)}
-    with timed(row):
-        make_features(features, space)(drawn)
+    extractor(configs[:1])  # imports
+    row: dict[str, Any] = {"space": name, "features": features, "route": "one process", "programs": len(configs)}
+    with record_times(row):
+        make_features(features, space)(configs)
     yield row
     pool.set_up(pool.set_up_message(space), pool.workers)
-    pool.extract(space, features, drawn[:32])  # imports
+    pool.extract(space, features, configs[:32])  # imports
     row = {**row, "route": f"{pool.workers} processes"}
-    with timed(row):
-        pool.extract(space, features, drawn)
+    with record_times(row):
+        pool.extract(space, features, configs)
     yield row
 
 
@@ -80,7 +80,7 @@ def metaschedule(space: Space, name: str, threads: int) -> dict[str, Any]:
 
     assert isinstance(space, TracedSpace)
     target, postprocs = space.postprocessing()
-    drawn = [space.draw(seed) for seed in range(1, TRAINED_ON + 1)]
+    schedules = [space.draw(seed) for seed in range(1, TRAINED_ON + 1)]
     model = XGBModel(config=XGBConfig(nthread=threads), num_warmup_samples=0)
     made_up = np.random.default_rng(0).random(TRAINED_ON) + 0.5
     strategy = ms.search_strategy.EvolutionarySearch(
@@ -89,9 +89,11 @@ def metaschedule(space: Space, name: str, threads: int) -> dict[str, Any]:
     generator = ms.space_generator.PostOrderApply(
         sch_rules=[], postprocs=list(postprocs), mutator_probs=ms.mutator.Mutator.create(space.target.kind)
     )
-    context = _ffi_api.TuneContext(space.workload.module, target, generator, strategy, "main", threads, 1, _unheard)
+    context = _ffi_api.TuneContext(
+        space.workload.module, target, generator, strategy, "main", threads, 1, _discard_message
+    )
     _ffi_api.TuneContextInitialize(context)
-    candidates = [ms.MeasureCandidate(schedule, []) for schedule in drawn]
+    candidates = [ms.MeasureCandidate(schedule, []) for schedule in schedules]
     model.update(context, candidates, [ms.runner.RunnerResult([float(seconds)], None) for seconds in made_up])
     predicted = 0
 
@@ -103,14 +105,14 @@ def metaschedule(space: Space, name: str, threads: int) -> dict[str, Any]:
             return model.predict(context, candidates)
 
     row: dict[str, Any] = {"space": name, "features": "per-store", "route": f"metaschedule, {threads} thread(s)"}
-    with timed(row):
+    with record_times(row):
         population = [space.draw(seed) for seed in range(1, POPULATION + 1)]
         strategy.pre_tuning(64, 64, population[:1], ms.database.MemoryDatabase(), Counting())
         _ffi_api.SearchStrategyEvolutionarySearchEvolveWithCostModel(strategy, population, 64)
     return row | {"programs": predicted}
 
 
-def _unheard(*_: object) -> None:
+def _discard_message(*_: object) -> None:
     """Discard TVM's log messages."""
 
 

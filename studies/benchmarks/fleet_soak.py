@@ -55,23 +55,23 @@ GARBAGE = (b"", b"\x01", b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)), b"\xff" *
 class Program:
     """A searchlab process on a loopback port, which is restarted on the same port after being killed."""
 
-    def __init__(self, said: Path, *words: str) -> None:
-        self.said = said
+    def __init__(self, output: Path, *words: str) -> None:
+        self.output_path = output
         self.words = words
         self.start()
 
     def start(self) -> None:
-        with self.said.open("ab") as said:
-            self.process = subprocess.Popen([sys.executable, "-m", "searchlab", *self.words], stdout=said, stderr=said)
+        with self.output_path.open("ab") as file:
+            self.process = subprocess.Popen([sys.executable, "-m", "searchlab", *self.words], stdout=file, stderr=file)
 
-    def whole(self) -> list[psutil.Process]:
+    def processes(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(self.process.pid)
             return [process, *process.children(recursive=True)]
         return []
 
     def signal(self, what: signal.Signals) -> None:
-        for process in self.whole():
+        for process in self.processes():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(what)
 
@@ -79,7 +79,7 @@ class Program:
         self.signal(signal.SIGKILL)
         self.process.wait()
 
-    def again(self) -> None:
+    def restart(self) -> None:
         self.kill()
         time.sleep(BACK_SECONDS)
         self.start()
@@ -91,9 +91,9 @@ class Program:
 
 
 def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        bound = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in bound]
+    with contextlib.ExitStack() as stack:
+        bound = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [server.getsockname()[1] for server in bound]
 
 
 def send_garbage(ports: Sequence[int], staying: list[socket.socket]) -> None:
@@ -116,8 +116,10 @@ def wait_for(tracker: str, fleet: Mapping[str, Program], devices: int) -> None:
             if len(registered_devices(tracker).get(KEY, [])) >= devices:
                 return
         if time.monotonic() > end:
-            said = [f"{name}: {program.said.read_text(errors='replace')[-500:]}" for name, program in fleet.items()]
-            sys.exit("\n".join(["the fleet did not start within two minutes", *said]))
+            outputs = [
+                f"{name}: {program.output_path.read_text(errors='replace')[-500:]}" for name, program in fleet.items()
+            ]
+            sys.exit("\n".join(["the fleet did not start within two minutes", *outputs]))
         time.sleep(0.5)
 
 
@@ -144,7 +146,7 @@ def main(arguments: Sequence[str]) -> None:
     tracker = f"127.0.0.1:{port}"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        study = {
+        data = {
             "workloads": [WORKLOAD],
             "spaces": [SPACE],
             "policies": ["random"],
@@ -164,20 +166,20 @@ def main(arguments: Sequence[str]) -> None:
                 "prune_factor": 0,
             },
         }
-        planned = Study.from_dict(study)
-        (run,), _ = planned.plan()
+        study = Study.from_dict(data)
+        (run,), _ = study.plan()
         policy, _ = run.start()
         expected: list[Config] = []
         while len(expected) < options.trials:
             expected += policy.ask(12)
         expected = expected[: options.trials]
         file, log = folder / "study.json", folder / "results" / run.log
-        file.write_text(json.dumps(study))
+        file.write_text(json.dumps(data))
 
         fleet = {"tracker": Program(folder / "tracker.txt", "fleet", "tracker", "--port", str(port))}
         wait_for(tracker, fleet, 0)  # a server that finds no tracker exits
-        for number, one in enumerate(ports):
-            words = ["fleet", "server", "--port", str(one), "--tracker", tracker, "--key", KEY]
+        for number, server_port in enumerate(ports):
+            words = ["fleet", "server", "--port", str(server_port), "--tracker", tracker, "--key", KEY]
             fleet[f"server {number}"] = Program(folder / f"server{number}.txt", *words)
         servers = [program for name, program in fleet.items() if name != "tracker"]
         staying: list[socket.socket] = []
@@ -194,14 +196,18 @@ def main(arguments: Sequence[str]) -> None:
             searching.wait()
             searching = search()
 
+        def restart_tracker() -> None:
+            fleet["tracker"].restart()
+            wait_for(tracker, fleet, 0)
+
         faults: dict[str, Callable[[], object]] = {
-            "server killed": lambda: moments.choice(servers).again(),
+            "server killed": lambda: moments.choice(servers).restart(),
             "server hung": lambda: moments.choice(servers).hang(),
-            "tracker killed": lambda: (fleet["tracker"].again(), wait_for(tracker, fleet, 0)),
+            "tracker killed": restart_tracker,
             "garbage": lambda: send_garbage([port, *ports], staying),
             "run killed": kill_run,
         }
-        done: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         try:
             wait_for(tracker, fleet, options.devices)
             searching = search()
@@ -214,29 +220,31 @@ def main(arguments: Sequence[str]) -> None:
                     if refused > options.faults:
                         break
                     searching = search()
-                if done.total() < options.faults:
+                if counts.total() < options.faults:
                     time.sleep(moments.expovariate(1 / options.pause))
                     kind = moments.choice(sorted(faults))
                     faults[kind]()
-                    done[kind] += 1
+                    counts[kind] += 1
                     print(
-                        f"\r{done.total()} faults, {len(log.read_bytes().splitlines()) - 1} trials", end="", flush=True
+                        f"\r{counts.total()} faults, {len(log.read_bytes().splitlines()) - 1} trials",
+                        end="",
+                        flush=True,
                     )
                 else:
                     time.sleep(1)
-            found = losses(read_log(log), expected, options.trials)
+            problems = losses(read_log(log), expected, options.trials)
         finally:
             for program in fleet.values():
                 program.kill()
             if searching and searching.poll() is None:
                 searching.kill()
-        print(f"\n{', '.join(f'{count} times {kind}' for kind, count in sorted(done.items()))}")
+        print(f"\n{', '.join(f'{count} times {kind}' for kind, count in sorted(counts.items()))}")
         if searching.returncode:
-            found.append(f"the run ended with exit code {searching.returncode}, {refused} times")
-        if done.total() < options.faults:
-            found.append(f"the run ended after {done.total()} faults; increase --trials, or reduce --pause")
-        print("\n".join(found) or f"{options.trials} trials, none missing, duplicated or blamed for a fault")
-        sys.exit(1 if found else 0)
+            problems.append(f"the run ended with exit code {searching.returncode}, {refused} times")
+        if counts.total() < options.faults:
+            problems.append(f"the run ended after {counts.total()} faults; increase --trials, or reduce --pause")
+        print("\n".join(problems) or f"{options.trials} trials, none missing, duplicated or blamed for a fault")
+        sys.exit(1 if problems else 0)
 
 
 if __name__ == "__main__":

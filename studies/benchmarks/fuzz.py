@@ -110,23 +110,23 @@ class Reader:
 
 def log(path: Path) -> None:
     """Read a log with every function that accepts logs from untrusted sources."""
-    refused(read_header, path)
-    refused(check_log, path)
-    whole = read_log(path)
+    call_reader(read_header, path)
+    call_reader(check_log, path)
+    content = read_log(path)
     result = searchlab.load_log(path)
-    describe_reliability(whole)
-    info_table(TableInfo(whole))
+    describe_reliability(content)
+    info_table(TableInfo(content))
     result.to_frame()
-    refused(lambda: result.best)
-    if len(whole.records) < 100:
+    call_reader(lambda: result.best)
+    if len(content.records) < 100:
         summarize(read_runs(path))
 
 
 def table(path: Path) -> None:
     """Read a log as a table."""
     settings = TableSettings(str(path))
-    refused(settings.default_target)
-    refused(settings.measurable)
+    call_reader(settings.default_target)
+    call_reader(settings.measurable)
     header = read_header(path)
     with TableMeasurer(TableSettings(str(path), missing="nearest")) as measurer:
         # Only these attributes of the space are used.
@@ -134,7 +134,7 @@ def table(path: Path) -> None:
         measurer.all_costs(of_log)
 
 
-def refused(read: Callable[..., object], *arguments: object) -> None:
+def call_reader(read: Callable[..., object], *arguments: object) -> None:
     """Call ``read``, which may raise SearchlabError."""
     try:
         read(*arguments)
@@ -153,11 +153,11 @@ def foreign(format: str | None) -> Callable[[Path], object]:
 
 def suite(path: Path) -> None:
     """Read a suite, its cards and its baselines, and verify it."""
-    found = find_suite(path)
-    for one in found.tables:
-        refused(lambda one=one: TableCard(RecordedTable(one)).text())
-    refused(baselines, found)
-    verify_suite(found, lambda text, problems: None, seconds=0)
+    content = find_suite(path)
+    for table in content.tables:
+        call_reader(lambda table=table: TableCard(RecordedTable(table)).text())
+    call_reader(baselines, content)
+    verify_suite(content, lambda text, problems: None, seconds=0)
 
 
 def study(path: Path) -> object:
@@ -170,11 +170,11 @@ def write_suite(folder: Path) -> Path:
     directory = folder / "suite"
     directory.mkdir()
     (directory / "suite.toml").write_text(SUITE)
-    found = find_suite(directory)
-    build(found, FOREIGN / "kernel_tuner")
-    study = suite_study(found, {"name": "random", "label": "random"}, None, [])
+    new_suite = find_suite(directory)
+    build(new_suite, FOREIGN / "kernel_tuner")
+    study = suite_study(new_suite, {"name": "random", "label": "random"}, None, [])
     write_trajectories(trajectories_path(directory / "baselines", "random"), run_policy(study, folder / "logs"))
-    seal(found)
+    seal(new_suite)
     return directory
 
 
@@ -204,7 +204,7 @@ READERS = {
 # --- inputs ---------------------------------------------------------------------------------------------------------
 
 
-def mutated(data: bytes, rng: random.Random) -> bytes:
+def mutate(data: bytes, rng: random.Random) -> bytes:
     """Return ``data`` with one to four changes."""
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         data = rng.choice(CHANGES)(data, rng)
@@ -228,7 +228,7 @@ def cut(data: bytes, rng: random.Random) -> bytes:
     return data[:start] + (data[min(end, start + 100) :] if rng.random() < 0.7 else b"")
 
 
-def again(data: bytes, rng: random.Random) -> bytes:
+def duplicate(data: bytes, rng: random.Random) -> bytes:
     """Duplicate a span."""
     start, end = sorted(rng.randrange(len(data) + 1) for _ in range(2))
     return data[:end] + data[start : min(end, start + 1000)] + data[end:]
@@ -251,25 +251,25 @@ def value(data: bytes, rng: random.Random) -> bytes:
             record = json.loads(b"\n".join(rows[start:end]))
         except (ValueError, RecursionError):
             continue
-        changed = json.dumps(replaced(record, rng), allow_nan=True, separators=(",", ":")).encode()
+        changed = json.dumps(replace_value(record, rng), allow_nan=True, separators=(",", ":")).encode()
         return b"\n".join([*rows[:start], changed, *rows[end:]])
     return flip(data, rng)
 
 
-def replaced(record: Any, rng: random.Random) -> Any:
+def replace_value(record: Any, rng: random.Random) -> Any:
     """Return ``record`` with an entry replaced by one of ``VALUES``, removed, or renamed."""
     if not isinstance(record, dict | list) or not record or rng.random() < 0.1:
         return rng.choice(VALUES)
     if isinstance(record, list):
         i = rng.randrange(len(record))
-        return [replaced(item, rng) if i == j else item for j, item in enumerate(record)]
+        return [replace_value(item, rng) if i == j else item for j, item in enumerate(record)]
     name = rng.choice(list(record))
     how = rng.random()
     if how < 0.1:
         return {key: item for key, item in record.items() if key != name}
     if how < 0.2:
         return {rng.choice(["", "x", "name", "index", name * 2]) if key == name else key: record[key] for key in record}
-    return record | {name: replaced(record[name], rng)}
+    return record | {name: replace_value(record[name], rng)}
 
 
 def wrap(data: bytes, rng: random.Random) -> bytes:
@@ -290,7 +290,7 @@ def version(data: bytes, rng: random.Random) -> bytes:
     return data[:at] + rng.choice((b'{"kind":"later","x":1}\n', b'{"kind":"changed","trials":0}\n')) + data[at:]
 
 
-CHANGES = (flip, insert, cut, again, lines, value, value, value, value, wrap, version)
+CHANGES = (flip, insert, cut, duplicate, lines, value, value, value, value, wrap, version)
 
 
 def monsters(data: bytes, megabytes: int) -> Iterator[bytes]:
@@ -313,12 +313,12 @@ def files_of(seed: Path) -> list[Path]:
 
 def put(seed: Path, folder: Path, change: Callable[[bytes], bytes], rng: random.Random) -> Path:
     """Copy ``seed`` to ``folder`` with one file changed. Compressed files are usually changed before compression."""
-    chosen = rng.choice(files_of(seed))
+    changed = rng.choice(files_of(seed))
     for file in files_of(seed):
         data = file.read_bytes()
         to = folder / seed.name / file.relative_to(seed) if seed.is_dir() else folder / file.name
         to.parent.mkdir(parents=True, exist_ok=True)
-        if file == chosen:
+        if file == changed:
             inside = file.suffix == ".gz" and rng.random() < 0.9
             data = gzip.compress(change(gzip.decompress(data)), 1) if inside else change(data)
         to.write_bytes(data)
@@ -332,7 +332,7 @@ def packages() -> set[str]:
     return {name.partition(".")[0] for name in sys.modules}
 
 
-def judged(read: Callable[[Path], object], path: Path, seconds: float) -> str:
+def find_problem(read: Callable[[Path], object], path: Path, seconds: float) -> str:
     """Return what went wrong when ``path`` was read, or "" if nothing did."""
     before, start = packages(), time.perf_counter()
     problem = ""
@@ -340,14 +340,14 @@ def judged(read: Callable[[Path], object], path: Path, seconds: float) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # numpy's would go to standard error
             warnings.simplefilter("ignore", SearchlabWarning)
-            refused(read, path)
+            call_reader(read, path)
     except Exception:
         problem = traceback.format_exc(limit=-6)
-    taken = time.perf_counter() - start
+    elapsed = time.perf_counter() - start
     if new := packages() - before:
         problem += f"it imported {', '.join(sorted(new))}\n"
-    if taken > seconds:
-        problem += f"it took {taken:.1f} s\n"
+    if elapsed > seconds:
+        problem += f"it took {elapsed:.1f} s\n"
     return problem
 
 
@@ -357,30 +357,30 @@ def fuzz(name: str, inputs: int, rng: random.Random, megabytes: int, keep: Path 
     findings = 0
     process = psutil.Process()
 
-    def tried(number: str, seed: Path, change: Callable[[bytes], bytes], seconds: float) -> None:
+    def try_input(number: str, seed: Path, change: Callable[[bytes], bytes], seconds: float) -> None:
         nonlocal findings
         with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
             path = put(seed, Path(scratch), change, rng)
-            kept = Path(scratch, "kept")
+            copy = Path(scratch, "kept")
             if keep:
-                (shutil.copytree if seed.is_dir() else shutil.copy)(path, kept)
-            problem = judged(reader.read, path, seconds)
+                (shutil.copytree if seed.is_dir() else shutil.copy)(path, copy)
+            problem = find_problem(reader.read, path, seconds)
             if problem:
                 findings += 1
                 print(f"--- {name}, {number}, from {seed.name}\n{problem}", flush=True)
                 if keep:
                     keep.mkdir(parents=True, exist_ok=True)
-                    shutil.move(kept, keep / f"{name}-{number}-{seed.name}")
+                    shutil.move(copy, keep / f"{name}-{number}-{seed.name}")
 
     for seed in reader.seeds:  # intact files first, because they import what reading requires
         with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
-            refused(reader.read, put(seed, Path(scratch), bytes, rng))
-    most = process.memory_info().rss
+            call_reader(reader.read, put(seed, Path(scratch), bytes, rng))
+    memory_before = process.memory_info().rss
     for number in range(inputs):
-        tried(str(number), rng.choice(reader.seeds), lambda data: mutated(data, rng), SECONDS)
+        try_input(str(number), rng.choice(reader.seeds), lambda data: mutate(data, rng), SECONDS)
         if number == inputs // 4:
-            most = process.memory_info().rss
-    grown = (process.memory_info().rss - most) >> 20
+            memory_before = process.memory_info().rss
+    grown = (process.memory_info().rss - memory_before) >> 20
     if grown > GROWTH:
         findings += 1
         print(f"--- {name}: memory grew by {grown} MB")
@@ -388,7 +388,9 @@ def fuzz(name: str, inputs: int, rng: random.Random, megabytes: int, keep: Path 
     file = files_of(seed)[0]
     data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     for number, monster in enumerate(monsters(data, megabytes)):
-        tried(f"monster{number}", seed, lambda _, monster=monster: monster, SECONDS + megabytes * SECONDS_PER_MEGABYTE)
+        try_input(
+            f"monster{number}", seed, lambda _, monster=monster: monster, SECONDS + megabytes * SECONDS_PER_MEGABYTE
+        )
     return findings
 
 
@@ -407,10 +409,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         for name in options.readers:
             start = time.perf_counter()
             count = options.inputs // len(options.readers)
-            found = fuzz(name, count, random.Random(f"{options.seed} {name}"), options.megabytes, options.keep)
-            wrong = [f"{found} findings"] if found else []
+            findings = fuzz(name, count, random.Random(f"{options.seed} {name}"), options.megabytes, options.keep)
+            wrong = [f"{findings} findings"] if findings else []
             rows.append(Row("damaged files", name, count, wrong, time.perf_counter() - start))
-            print(f"{name}: {count:,} inputs, {found} findings, {rows[-1].seconds:.0f} s", flush=True)
+            print(f"{name}: {count:,} inputs, {findings} findings, {rows[-1].seconds:.0f} s", flush=True)
     write_rows(rows, options.rows)
 
 

@@ -208,9 +208,9 @@ def _calling(workload: Workload, run: str) -> tvm.tirx.PrimFunc:
 
     @T.prim_func(s_tir=True)
     def calls(A: T.Buffer((n, k), "float32"), B: T.Buffer((k, m), "float32"), C: T.Buffer((n, m), "float32")):  # type: ignore[no-untyped-def,valid-type]
-        held = T.call_extern("int32", "PyGILState_Ensure")
+        state = T.call_extern("int32", "PyGILState_Ensure")
         T.evaluate(T.call_extern("int32", "PyRun_SimpleString", run))
-        T.evaluate(T.call_extern("void", "PyGILState_Release", held))
+        T.evaluate(T.call_extern("void", "PyGILState_Release", state))
         for i, j in T.grid(n, m):
             C[i, j] = T.float32(0)
             for x in range(k):
@@ -228,18 +228,18 @@ def measure(measurer: LocalMeasurer, mode: str, phase: str) -> str:
     """Measure the candidate for ``mode`` between correct ones. Return what went wrong, or ""."""
     measurer.measurements.clear()
     space = Misbehaving(parse_workload("gemm:16x16x16"), measurer.target, phase, {mode: code_of(mode)})
-    before, found, after = measurer.measure(space, [Config({"mode": name}) for name in (GOOD[0], mode, GOOD[1])])
+    before, measurement, after = measurer.measure(space, [Config({"mode": name}) for name in (GOOD[0], mode, GOOD[1])])
     later = list(measurer.measure(space, [Config({"mode": name}) for name in GOOD[2:]]))
-    if found.failure not in (None, *FAILURES) or len(found.message) > MAX_TEXT:
-        return f"failure {found.failure!r} with {len(found.message)} characters"
-    for name, other in zip(("before", "after", "later", "last"), (before, after, *later), strict=True):
-        if other.failure or other.reused:
-            return f"the candidate {name} is {other.failure or 'reused'}: {other.message[:200]}"
-    said[mode] = found.failure or "measured"
+    if measurement.failure not in (None, *FAILURES) or len(measurement.message) > MAX_TEXT:
+        return f"failure {measurement.failure!r} with {len(measurement.message)} characters"
+    for name, neighbour in zip(("before", "after", "later", "last"), (before, after, *later), strict=True):
+        if neighbour.failure or neighbour.reused:
+            return f"the candidate {name} is {neighbour.failure or 'reused'}: {neighbour.message[:200]}"
+    outcomes[mode] = measurement.failure or "measured"
     return ""
 
 
-said: dict[str, str] = {}
+outcomes: dict[str, str] = {}
 """The outcome of each mode's candidate."""
 
 
@@ -252,7 +252,7 @@ def child(phase: str, modes: Sequence[str]) -> None:
         print(json.dumps({"begins": mode}), flush=True)
         start = time.perf_counter()
         scratch = Path(tempfile.gettempdir())
-        held = set(scratch.iterdir())
+        before = set(scratch.iterdir())
         folder = os.getcwd()
         try:
             with LocalMeasurer(settings, resolve_target("native"), {}, 1) as measurer:
@@ -260,28 +260,30 @@ def child(phase: str, modes: Sequence[str]) -> None:
         except BaseException as error:
             wrong = f"raised {type(error).__name__}: {str(error)[:200]}"
         seconds = time.perf_counter() - start
-        if not wrong and (left := _strays()):
-            wrong = f"left processes: {left}"
-        own = {"writes a file": {"x"}}.get(mode, set())
-        if not wrong and (files := {f.name for f in set(scratch.iterdir()) - held} - own - {"gone"}):
+        if not wrong and (processes := _strays()):
+            wrong = f"left processes: {processes}"
+        expected_files = {"writes a file": {"x"}}.get(mode, set())
+        if not wrong and (files := {f.name for f in set(scratch.iterdir()) - before} - expected_files - {"gone"}):
             wrong = f"left files: {sorted(files)}"
         if not wrong and os.getcwd() != folder:
             wrong = "changed the folder of the driver"
-        print(json.dumps({"mode": mode, "wrong": wrong, "said": said.get(mode, ""), "seconds": seconds}), flush=True)
+        print(
+            json.dumps({"mode": mode, "wrong": wrong, "said": outcomes.get(mode, ""), "seconds": seconds}), flush=True
+        )
 
 
 def _strays() -> list[str]:
     """Return our processes, except this one and the fork server."""
-    found = []
+    processes = []
     for _ in range(20):
-        found = [_named(process) for process in psutil.process_iter() if _is_stray(process)]
-        if not found:
+        processes = [_describe(process) for process in psutil.process_iter() if _is_stray(process)]
+        if not processes:
             return []
         time.sleep(0.05)
-    return found
+    return processes
 
 
-def _named(process: psutil.Process) -> str:
+def _describe(process: psutil.Process) -> str:
     try:
         return f"{process.pid} {process.status()}"
     except psutil.Error:
@@ -300,25 +302,25 @@ def _is_stray(process: psutil.Process) -> bool:
 
 def rows(phase: str, modes: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row for each of ``modes``. If a process hangs, it is killed, and a new one runs the next mode."""
-    left, found = list(modes), []
-    while left:
+    remaining, results = list(modes), list[dict[str, Any]]()
+    while remaining:
         scratch = tempfile.mkdtemp(prefix="hostile-")
-        environment = os.environ | {MARK: f"{os.getpid()}-{len(found)}", "TMPDIR": scratch}
-        words = [sys.executable, __file__, "--child", phase, *left]
+        environment = os.environ | {MARK: f"{os.getpid()}-{len(results)}", "TMPDIR": scratch}
+        words = [sys.executable, __file__, "--child", phase, *remaining]
         process = subprocess.Popen(
             words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=scratch
         )
         assert process.stdout
         try:
             for row in _read(process):
-                found.append({"phase": phase, **row})
-                _print(found[-1])
-                left.remove(row["mode"])
+                results.append({"phase": phase, **row})
+                _print(results[-1])
+                remaining.remove(row["mode"])
         finally:
             process.kill()
             process.communicate()
             shutil.rmtree(scratch, ignore_errors=True)
-    return found
+    return results
 
 
 def _read(process: subprocess.Popen[str]) -> Any:
@@ -362,12 +364,12 @@ def main() -> None:
     if options.child:
         child(options.child[0], options.child[1:])
         return
-    found = [row for phase in options.phase for row in rows(phase, options.mode)]
-    print(f"{len(found)} rows, {sum(bool(row['wrong']) for row in found)} bad")
+    results = [row for phase in options.phase for row in rows(phase, options.mode)]
+    print(f"{len(results)} rows, {sum(bool(row['wrong']) for row in results)} bad")
     write_rows(
         [
             Row(f"candidates while {row['phase']}", row["mode"], 1, [row["wrong"]] * bool(row["wrong"]), row["seconds"])
-            for row in found
+            for row in results
         ],
         options.rows,
     )

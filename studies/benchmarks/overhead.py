@@ -59,22 +59,27 @@ def cost(config: Config) -> Measurement:
 def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """Time an ask and a tell after each number of trials. Raises SearchlabError for an unsupported space."""
     strategy = Strategy.from_specs(name)
-    known = space.sample_new(np.random.default_rng(seed), max(numbers), {})
-    trials = [Trial(i, config, cost(config)) for i, config in enumerate(known)]
+    configs = space.sample_new(np.random.default_rng(seed), max(numbers), {})
+    trials = [Trial(i, config, cost(config)) for i, config in enumerate(configs)]
     rows = []
     for number in numbers:
         policy, _ = strategy.start(space, seed)
         policy.tell(trials[:number])
         start = time.perf_counter()
         batch = policy.ask(BATCH)
-        asked = time.perf_counter()
+        after_ask = time.perf_counter()
         policy.tell([Trial(number + i, config, cost(config)) for i, config in enumerate(batch)])
-        told = time.perf_counter()
+        after_tell = time.perf_counter()
         policy.ask(BATCH)
-        again = time.perf_counter()
+        after_ask_again = time.perf_counter()
         # Only the first ask may include an import or work left over from a warm start.
         rows.append(
-            {"trials": number, "ask": min(asked - start, again - told), "tell": told - asked, "batch": len(batch)}
+            {
+                "trials": number,
+                "ask": min(after_ask - start, after_ask_again - after_tell),
+                "tell": after_tell - after_ask,
+                "batch": len(batch),
+            }
         )
     return rows
 

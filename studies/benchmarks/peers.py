@@ -163,10 +163,10 @@ def onednn_linear(workload: Gemm) -> Side:
     a, b, c = _operands(workload)
     if workload.dtype == "int8":
         operands, result = (torch.from_numpy(a), torch.from_numpy(b)), torch.from_numpy(c)
-        return _onednn(lambda: torch._int_mm(*operands, out=result), lambda made: made)
+        return _onednn(lambda: torch._int_mm(*operands, out=result), lambda product: product)
     data, weight = (_tensor(x).to_mkldnn() for x in (a, _aligned(b.T)))
     side = _onednn(lambda: torch.nn.functional.linear(data, weight), lambda result: result.to_dense())
-    return _rounded(side, workload)
+    return _with_rounding(side, workload)
 
 
 def onednn_conv2d(workload: Conv2d) -> Side:
@@ -183,7 +183,7 @@ def onednn_conv2d(workload: Conv2d) -> Side:
         result = torch.nn.functional.conv2d(data, weight, bias, *geometry)
         return result.relu_() if workload.relu else result
 
-    return _rounded(_onednn(run, lambda result: result), workload)
+    return _with_rounding(_onednn(run, lambda result: result), workload)
 
 
 def onednn_blocked(workload: Conv2d) -> Side:
@@ -197,7 +197,7 @@ def onednn_blocked(workload: Conv2d) -> Side:
 
     data, weight, bias = _images(workload)
     stride, padding, dilation = ([*pair] for pair in (workload.stride, workload.padding, workload.dilation))
-    epilogue = ("relu" if workload.relu else "none", [], "")
+    epilogue: tuple[str, list[float], str] = ("relu" if workload.relu else "none", [], "")
     if workload.dtype == "int8":
         scales, zeros = torch.ones(workload.co), torch.zeros(workload.co, dtype=torch.int32)
         unsigned = (data.to(torch.int16) + 128).to(torch.uint8).contiguous(memory_format=torch.channels_last)
@@ -217,7 +217,7 @@ def onednn_blocked(workload: Conv2d) -> Side:
         lambda: torch.ops.mkldnn._convolution_pointwise(last, blocked, bias, *geometry, *epilogue),
         lambda result: result.contiguous(),
     )
-    return _rounded(side, workload)
+    return _with_rounding(side, workload)
 
 
 GEMM: Mapping[str, Callable[[Gemm], Side]] = {
@@ -259,7 +259,7 @@ def _tensor(array: Array) -> torch.Tensor:
     return torch.from_numpy(array)
 
 
-def _rounded(side: Side, workload: Workload) -> Side:
+def _with_rounding(side: Side, workload: Workload) -> Side:
     """Return the side for a peer that rounds bfloat16 workloads' results to bfloat16."""
     return replace(side, rounding=2**-8) if workload.dtype == "bfloat16" else side
 
@@ -275,7 +275,9 @@ def _onednn(run: Callable[[], torch.Tensor], dense: Callable[[torch.Tensor], tor
         "version": next(filter(None, version.groups())) if version else f"of torch {torch.__version__}",
         "kernels": ", ".join(_primitives(run)) or "PyTorch's own",  # which PyTorch prefers for a small convolution
     }
-    return Side(run, lambda: (made.float() if (made := dense(run())).dtype == torch.bfloat16 else made).numpy(), facts)
+    return Side(
+        run, lambda: (tensor.float() if (tensor := dense(run())).dtype == torch.bfloat16 else tensor).numpy(), facts
+    )
 
 
 def _primitives(run: Callable[[], object]) -> list[str]:
@@ -351,5 +353,5 @@ def _blis_version(library: Any) -> str:
 
 def _numpy_blas() -> tuple[str, str]:
     """Return the name and version of numpy's BLAS."""
-    blas: dict[str, str] = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return blas["name"].removeprefix("scipy-"), blas["version"]

@@ -36,7 +36,7 @@ STRATEGIES = {"random": ("random", "random_sample"), "genetic": ("evolutionary",
 FIRST = 20  # the number of trials in the untimed first run
 
 
-def made_up(path: Path, workload: str = "gemm:32x32x32") -> None:
+def write_synthetic_table(path: Path, workload: str = "gemm:32x32x32") -> None:
     """Write a table whose times depend smoothly on the configs' choices. By default, it has 5,040 configs."""
     from searchlab.space import SPACES
     from searchlab.target import resolve_target
@@ -168,7 +168,7 @@ def work(side: str, table: Path, runs: int, trials: int, folder: Path) -> dict[s
 
 def compare(table: Path, args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     write_cache(table, folder / "cache.json")
-    seen: dict[tuple[str, str], list[float]] = {(side, strategy): [] for strategy in STRATEGIES for side in SIDES}
+    speeds: dict[tuple[str, str], list[float]] = {(side, strategy): [] for strategy in STRATEGIES for side in SIDES}
     for _ in range(args.rounds):
         for side in SIDES:
             words = [
@@ -183,16 +183,16 @@ def compare(table: Path, args: argparse.Namespace, folder: Path) -> list[dict[st
                 "--trials",
                 args.trials,
             ]
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, __file__, *map(str, words)], stdout=subprocess.PIPE, text=True, check=True
             )
-            for strategy, speed in json.loads(done.stdout.splitlines()[-1]).items():
-                seen[side, strategy].append(speed)
+            for strategy, speed in json.loads(process.stdout.splitlines()[-1]).items():
+                speeds[side, strategy].append(speed)
     return [
         {
             "strategy": strategy,
-            **{side: statistics.median(seen[side, strategy]) for side in SIDES},
-            "range": {side: [min(seen[side, strategy]), max(seen[side, strategy])] for side in SIDES},
+            **{side: statistics.median(speeds[side, strategy]) for side in SIDES},
+            "range": {side: [min(speeds[side, strategy]), max(speeds[side, strategy])] for side in SIDES},
         }
         for strategy in STRATEGIES
     ]
@@ -217,7 +217,7 @@ def main() -> None:
         folder = Path(name)
         table = args.table or folder / "table.jsonl"
         if not args.table:
-            made_up(table)
+            write_synthetic_table(table)
         rows = compare(table, args, folder)
         print(f"{args.runs} runs of {args.trials} trials on {len(read_log(table).records):,} configs, in trials/s")
     print(f"{'':10}{'searchlab':>12}{'kernel_tuner':>14}{'ratio':>8}")

@@ -51,7 +51,7 @@ def make_logs(out: Path, logs: int, trials: int) -> int:
             for seed in range(seeds):
                 file = out / table.path.name.removesuffix(".parquet") / f"s{strategy:02}" / f"seed{seed}.jsonl"
                 file.parent.mkdir(parents=True, exist_ok=True)
-                lines = [run_header(table, path, strategy, seed, draws), *made_up(table, strategy, seed, trials)]
+                lines = [run_header(table, path, strategy, seed, draws), *make_records(table, strategy, seed, trials)]
                 file.write_bytes(msgspec.json.Encoder().encode_lines(lines))
     return len(paths) * STRATEGIES * seeds
 
@@ -74,16 +74,16 @@ def run_header(table: Log, path: Path, strategy: int, seed: int, draws: RandomDr
     )
 
 
-def made_up(table: Log, strategy: int, seed: int, trials: int) -> Iterator[Record]:
+def make_records(table: Log, strategy: int, seed: int, trials: int) -> Iterator[Record]:
     """Return a run's records. The first trials depend only on the seed, and later ones are faster."""
     start, rng = np.random.default_rng(seed), np.random.default_rng((seed, strategy))
     number = len(table.records)
     first = start.permutation(number)[: trials if strategy == 0 else START]
     ranks = (number * rng.random(4 * trials) ** (1 + strategy)).astype(np.int64)
-    places = np.concatenate((first, np.argsort(table.costs, kind="stable")[ranks]))
-    _, at = np.unique(places, return_index=True)
-    chosen = places[np.sort(at)][:trials].tolist()
-    for index, place in enumerate(chosen):
+    indices = np.concatenate((first, np.argsort(table.costs, kind="stable")[ranks]))
+    _, first_uses = np.unique(indices, return_index=True)
+    selected = indices[np.sort(first_uses)][:trials].tolist()
+    for index, table_index in enumerate(selected):
         batch = index // BATCH
         quality = None
         if strategy % 2 and index % BATCH == BATCH - 1:
@@ -97,7 +97,7 @@ def made_up(table: Log, strategy: int, seed: int, trials: int) -> Iterator[Recor
                 rmse=round(rng.random(), 4),
             )
         yield msgspec.structs.replace(
-            table.records[place],
+            table.records[table_index],
             index=index,
             batch=None,
             at=(),
@@ -108,7 +108,7 @@ def made_up(table: Log, strategy: int, seed: int, trials: int) -> Iterator[Recor
         )
 
 
-def timed(*words: str) -> dict[str, float]:
+def time_command(*words: str) -> dict[str, float]:
     """Return the wall and CPU seconds and the peak memory, in MB, of a Python process and its children."""
     start = time.perf_counter()
     before = os.times()
@@ -116,8 +116,8 @@ def timed(*words: str) -> dict[str, float]:
     peak = 0.0
     while process.poll() is None:
         try:
-            own = psutil.Process(process.pid)
-            memory = [one.memory_info().rss for one in (own, *own.children(recursive=True))]
+            parent = psutil.Process(process.pid)
+            memory = [part.memory_info().rss for part in (parent, *parent.children(recursive=True))]
             peak = max(peak, sum(memory) / 1e6)
         except psutil.Error:
             pass
@@ -138,15 +138,15 @@ def measure(folder: Path, logs: int, trials: int) -> list[dict[str, Any]]:
     out = folder / "logs"
     number = make_logs(out, logs, trials)
     rows = []
-    for what in ("first report", "second report", "report after changes", "frame of all trials"):
-        if what == "report after changes":
+    for label in ("first report", "second report", "report after changes", "frame of all trials"):
+        if label == "report after changes":
             for path in sorted(out.rglob("*.jsonl"))[::100]:
                 path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-        words = [FRAME, str(out)] if what == "frame of all trials" else [REPORT, str(out)]
-        row = {"logs": number, "what": what, **timed("-c", *words)}
+        words = [FRAME, str(out)] if label == "frame of all trials" else [REPORT, str(out)]
+        row = {"logs": number, "what": label, **time_command("-c", *words)}
         rows.append(row)
         print(
-            f"{number:,} logs, {what}: {row['seconds']:.1f} s, {row['cpu']:.1f} s of the CPU, {row['MB']:.0f} MB",
+            f"{number:,} logs, {label}: {row['seconds']:.1f} s, {row['cpu']:.1f} s of the CPU, {row['MB']:.0f} MB",
             flush=True,
         )
     shutil.rmtree(out)

@@ -56,17 +56,17 @@ def run(words: list[str], folder: Path) -> list[Row]:
     return rows
 
 
-def summed(rows: list[Row]) -> Table:
+def summary_table(rows: list[Row]) -> Table:
     """Return a row for each part and one for each problem."""
     table = Table("what", "cases", "tried", "wrong", "minutes")
     for part in dict.fromkeys(row.part for row in rows):
-        own = [row for row in rows if row.part == part]
-        bad = [row for row in own if row.wrong]
-        seconds = sum(row.seconds for row in own)
-        tried = sum(row.tried for row in own)
-        table.add_row(part, str(len(own)), f"{tried:,}", str(len(bad)), f"{seconds / 60:.1f}")
+        part_rows = [row for row in rows if row.part == part]
+        bad = [row for row in part_rows if row.wrong]
+        seconds = sum(row.seconds for row in part_rows)
+        attempts = sum(row.attempts for row in part_rows)
+        table.add_row(part, str(len(part_rows)), f"{attempts:,}", str(len(bad)), f"{seconds / 60:.1f}")
         for row in bad:
-            table.add_row(f"  {row.name}", "", f"{row.tried:,}", row.wrong[0], f"{row.seconds / 60:.1f}")
+            table.add_row(f"  {row.name}", "", f"{row.attempts:,}", row.wrong[0], f"{row.seconds / 60:.1f}")
     return table
 
 
@@ -77,7 +77,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = [row for words in programs(options.quick, options.seed) for row in run(words, Path(folder))]
-    Console().print(summed(rows))
+    Console().print(summary_table(rows))
     sys.exit(any(row.wrong for row in rows))
 
 

@@ -15,7 +15,7 @@ class Row:
 
     part: str
     name: str
-    tried: int  # the number of attempts
+    attempts: int
     wrong: Sequence[str]  # what went wrong
     seconds: float
 

@@ -51,19 +51,19 @@ def time_log(records: int, policy: str, batch: int) -> None:
     space = toys.Large()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "long.jsonl")
-        searched, strategy = SpaceChoice(space, Plugin("made-up")), Strategy.from_specs(policy)
-        run = Run(searched, strategy, 0, batch, Budget(records), TableSettings("none"), path)
+        choice, strategy = SpaceChoice(space, Plugin("made-up")), Strategy.from_specs(policy)
+        run = Run(choice, strategy, 0, batch, Budget(records), TableSettings("none"), path)
         search(run, MadeUp())
         start = time.perf_counter()
         log = read_log(path)
         read = time.perf_counter()
         trials = log.trials
         decoded = time.perf_counter()
-        alone, _ = run.start()
+        policy_without_run, _ = run.start()
         for first in range(0, records, batch):
-            alone.ask(batch)
-            alone.tell(trials[first : first + batch])
-        alone.ask(batch)
+            policy_without_run.ask(batch)
+            policy_without_run.tell(trials[first : first + batch])
+        policy_without_run.ask(batch)
         policy_done = time.perf_counter()
         search(replace(run, budget=Budget(records + batch)), MadeUp())
         resumed = time.perf_counter()
@@ -74,19 +74,19 @@ def time_log(records: int, policy: str, batch: int) -> None:
 
 
 def megabytes(process: psutil.Process) -> float:
-    return process.memory_info().rss / 1e6
+    return float(process.memory_info().rss / 1e6)
 
 
 def watch_memory(trials: int, batch: int) -> list[dict[str, float]]:
     """Return the resident memory of this process and its workers, in MB, read twenty times during the run."""
     rows: list[dict[str, float]] = []
-    own = psutil.Process(os.getpid())
+    process = psutil.Process(os.getpid())
     start = time.perf_counter()
 
     def on_trial(trial: Trial, replayed: bool) -> None:
         if (trial.index + 1) % max(1, trials // 20) == 0:
-            workers = sorted((megabytes(child) for child in own.children()), reverse=True)
-            row = {"trials": trial.index + 1, "parent": megabytes(own), "seconds": time.perf_counter() - start}
+            workers = sorted((megabytes(child) for child in process.children()), reverse=True)
+            row = {"trials": trial.index + 1, "parent": megabytes(process), "seconds": time.perf_counter() - start}
             row |= {f"worker {number}": value for number, value in enumerate(workers, 1)}
             rows.append(row)
             print("  ".join(f"{name} {value:.0f}" for name, value in row.items()), flush=True)

@@ -36,14 +36,14 @@ def read_tables(directory: Path) -> dict[str, Floats]:
 def lucky_runs(costs: Floats, lucks: tuple[int, ...], runs: int, random: np.random.Generator) -> list[Runs]:
     """Return ``runs`` runs of a strategy for each of ``lucks``; all strategies' i-th runs share their start."""
     start = costs[random.integers(len(costs), size=(runs, START))]
-    made = []
+    runs_by_luck = []
     for luck in lucks:
-        drawn = costs[random.integers(len(costs), size=(runs, TRIALS - START, luck))].min(axis=2)
-        latency = np.minimum.accumulate(np.concatenate((start, drawn), axis=1), axis=1) / costs.min()
+        later = costs[random.integers(len(costs), size=(runs, TRIALS - START, luck))].min(axis=2)
+        latency = np.minimum.accumulate(np.concatenate((start, later), axis=1), axis=1) / costs.min()
         reached = 1 / latency >= TARGET
         hits = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1.0, np.inf)
-        made.append(Runs((1 / latency).mean(axis=1), hits, -np.log(latency).mean(axis=1)))
-    return made
+        runs_by_luck.append(Runs((1 / latency).mean(axis=1), hits, -np.log(latency).mean(axis=1)))
+    return runs_by_luck
 
 
 def new_workload(tables: list[Floats], random: np.random.Generator) -> Floats:

@@ -118,7 +118,7 @@ def kill_at(pid: int, log: Path, size: int, how: signal.Signals) -> bool:
     return False
 
 
-def decided(log: Path) -> list[Any]:
+def read_without_times(log: Path) -> list[Any]:
     """Return the log without times and without what names its code."""
     lines = [
         json.loads(line, object_hook=lambda fields: {k: v for k, v in fields.items() if k not in CLOCKS})
@@ -129,11 +129,11 @@ def decided(log: Path) -> list[Any]:
 
 def change_code(log: Path) -> None:
     """Let all lines of a log that name its code name other code, as if the code had changed since."""
-    if data := whole(log):
+    if data := complete_lines(log):
         log.write_bytes(re.sub(rb'"core":"[0-9a-f]+"', b'"core":"0123456789abcdef"', data))
 
 
-def whole(log: Path) -> bytes:
+def complete_lines(log: Path) -> bytes:
     data = log.read_bytes() if log.exists() else b""
     return data[: data.rfind(b"\n") + 1]
 
@@ -146,7 +146,7 @@ class Goal(NamedTuple):
     size: int
 
 
-def searching(names: Sequence[str], tables: Sequence[Path], folder: Path, trials: int) -> dict[str, Goal]:
+def find_goals(names: Sequence[str], tables: Sequence[Path], folder: Path, trials: int) -> dict[str, Goal]:
     """Return each policy's goal. Policies that support none of the tables are reported and skipped.
 
     This also performs all imports before anything forks.
@@ -160,7 +160,7 @@ def searching(names: Sequence[str], tables: Sequence[Path], folder: Path, trials
             except searchlab.SearchlabError as error:
                 print(f"{name} on {table.name}: {error}", flush=True)
             else:
-                goals[name] = Goal(table, decided(path), path.stat().st_size)
+                goals[name] = Goal(table, read_without_times(path), path.stat().st_size)
                 break
         else:
             print(f"{name} is skipped", flush=True)
@@ -260,36 +260,36 @@ def begin(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
 def strays(folder: Path) -> list[int]:
     """Return the processes started in ``folder`` that are still alive after ``ORPHANED`` seconds."""
     end = time.monotonic() + ORPHANED
-    while found := [process.pid for process in psutil.process_iter() if _belongs(process, folder)]:
+    while pids := [process.pid for process in psutil.process_iter() if _belongs(process, folder)]:
         if time.monotonic() > end:
             break
         time.sleep(0.1)
-    return found
+    return pids
 
 
 def _belongs(process: psutil.Process, folder: Path) -> bool:
     try:
-        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == str(folder)
+        return bool(process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == str(folder))
     except psutil.Error:
         return False
 
 
-def left(command: Command, folder: Path) -> dict[str, Any]:
+def files_left(command: Command, folder: Path) -> dict[str, Any]:
     """Return the files that the command left behind, without times."""
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for path in sorted(path for files in command.files for path in folder.glob(files)):
         if path.name.endswith(RUNS):
-            found[path.name] = _timeless(msgspec.to_builtins(read_trajectories(path)), folder)
+            contents[path.name] = _timeless(msgspec.to_builtins(read_trajectories(path)), folder)
             continue
         if not path.name.endswith((".jsonl", ".gz")):
-            found[str(path.relative_to(folder))] = path.read_bytes()
+            contents[str(path.relative_to(folder))] = path.read_bytes()
             continue
         lines = _text(path).splitlines()
         if command.measures:
-            found[path.name] = [json.loads(line).get("config") for line in lines]
+            contents[path.name] = [json.loads(line).get("config") for line in lines]
         else:
-            found[str(path.relative_to(folder))] = [_timeless(json.loads(line), folder) for line in lines]
-    return found
+            contents[str(path.relative_to(folder))] = [_timeless(json.loads(line), folder) for line in lines]
+    return contents
 
 
 def _text(path: Path) -> str:
@@ -310,69 +310,71 @@ COSTS = {"own_seconds", "ask", "tell"}
 """The keys, in a suite's files, for the seconds that a policy took."""
 
 
-def interrupted(command: Command, folder: Path, kills: int, moments: random.Random) -> Row:
+def interrupt(command: Command, folder: Path, kills: int, moments: random.Random) -> Row:
     """Run ``command`` repeatedly in new folders until ``kills`` signals have been sent."""
-    begun = time.monotonic()
+    start_time = time.monotonic()
     whole_run = folder / "whole"
-    goal = to_the_end(command, whole_run)
+    goal = run_to_end(command, whole_run)
     sent: Counter[str] = Counter()
     losses: list[str] = []
     runs = 0
     while sent.total() < kills:
         runs += 1
-        here = folder / f"run-{runs}"
-        make(command, here)
-        ended = False
-        while not ended:
-            processes = [begin(words, here) for words in command.words]
-            chosen = moments.choice(processes)
+        run_folder = folder / f"run-{runs}"
+        make(command, run_folder)
+        finished = False
+        while not finished:
+            processes = [begin(words, run_folder) for words in command.words]
+            victim = moments.choice(processes)
             try:
-                chosen.wait(moments.uniform(0.1, PAUSE))
+                victim.wait(moments.uniform(0.1, PAUSE))
             except subprocess.TimeoutExpired:
-                how = moments.choice(SIGNALS)
-                chosen.send_signal(how)
-                sent[how.name] += 1
+                number = moments.choice(SIGNALS)
+                victim.send_signal(number)
+                sent[number.name] += 1
             for process in processes:
-                said = process.communicate(timeout=600)[1]
-                ignored = said.startswith(IGNORED) and process.returncode == 0
-                if ("Traceback" in said and not ignored) or (process.returncode not in ENDS and UNSTEADY not in said):
-                    losses.append(f"it ended with {process.returncode}: {said[-2000:]}")
-            if found := strays(here):
-                losses.append(f"{len(found)} processes were left")
-            ended = all(process.returncode == 0 for process in processes) or sent.total() >= kills
-        if left(command, here) != goal and to_the_end(command, here) != goal:
-            losses.append(f"what {here.name} left behind differs from what an uninterrupted run leaves")
-        shutil.rmtree(here)
+                errors = process.communicate(timeout=600)[1]
+                ignored = errors.startswith(IGNORED) and process.returncode == 0
+                if ("Traceback" in errors and not ignored) or (
+                    process.returncode not in ENDS and UNSTEADY not in errors
+                ):
+                    losses.append(f"it ended with {process.returncode}: {errors[-2000:]}")
+            if pids := strays(run_folder):
+                losses.append(f"{len(pids)} processes were left")
+            finished = all(process.returncode == 0 for process in processes) or sent.total() >= kills
+        if files_left(command, run_folder) != goal and run_to_end(command, run_folder) != goal:
+            losses.append(f"what {run_folder.name} left behind differs from what an uninterrupted run leaves")
+        shutil.rmtree(run_folder)
         print(f"\r{command.name}: {sent.total()} signals, {runs} runs, {len(losses)} losses", end="", flush=True)
     print("".join(f"\n  {loss}" for loss in losses), flush=True)
-    return Row("interrupted commands", command.name, sent.total(), losses, time.monotonic() - begun)
+    return Row("interrupted commands", command.name, sent.total(), losses, time.monotonic() - start_time)
 
 
-def to_the_end(command: Command, folder: Path) -> dict[str, Any]:
+def run_to_end(command: Command, folder: Path) -> dict[str, Any]:
     """Run ``command`` in ``folder`` until it succeeds, and return the files that it left behind."""
     make(command, folder)
     for words in command.words[:1]:
         for _ in range(100):
             process = begin(words, folder)
-            said = process.communicate()[1]
+            errors = process.communicate()[1]
             if process.returncode == 0:
                 break
-            if UNSTEADY not in said:
-                raise SystemExit(f"{command.name} ended with {process.returncode}: {said}")
-    return left(command, folder)
+            if UNSTEADY not in errors:
+                raise SystemExit(f"{command.name} ended with {process.returncode}: {errors}")
+    return files_left(command, folder)
 
 
 # --- the program ----------------------------------------------------------------------------------------------------
 
 
-def with_faults(arguments: Sequence[str]) -> None:
+def restart_with_faults(arguments: Sequence[str]) -> None:
     """Restart this program with ``faults.c`` preloaded."""
     compiler = shutil.which("cc") or sys.exit("--faults requires a C compiler, but cc is not on PATH")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "faults.so")
         subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, HERE / "faults.c", "-ldl"], check=True)
-        ours = {**os.environ, "LD_PRELOAD": str(library), PRELOADED: "1"}
-        sys.exit(subprocess.run([sys.executable, __file__, *arguments], env=ours).returncode)
+        environment = {**os.environ, "LD_PRELOAD": str(library), PRELOADED: "1"}
+        sys.exit(subprocess.run([sys.executable, __file__, *arguments], env=environment).returncode)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -394,51 +396,54 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed for the random moments (0)")
     options = parser.parse_args(arguments)
     if options.faults and PRELOADED not in os.environ:
-        with_faults(arguments)
+        restart_with_faults(arguments)
     moments = random.Random(options.seed)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         if options.commands:
             all_of_them = commands(Path(folder))
             for command in all_of_them:
-                where = Path(folder, command.name.replace(" ", "-"))
-                rows.append(interrupted(command, where, -(-options.kills // len(all_of_them)), moments))
+                command_folder = Path(folder, command.name.replace(" ", "-"))
+                rows.append(interrupt(command, command_folder, -(-options.kills // len(all_of_them)), moments))
             write_rows(rows, options.rows)
             return
-        goals = searching(options.policies, options.tables, Path(folder), options.trials)
+        goals = find_goals(options.policies, options.tables, Path(folder), options.trials)
         for policy, goal in goals.items():
             kinds: Counter[str] = Counter()
             runs = lost = 0
-            step, begun = goal.size // 6, time.monotonic()
+            step, start_time = goal.size // 6, time.monotonic()
             while kinds.total() < options.kills:
                 log = Path(folder, f"{policy}-{runs}.jsonl")
                 runs += 1
-                again, kept = True, b""
-                while again:
+                interrupted, complete = True, b""
+                while interrupted:
                     if options.faults:
                         pid = start(policy, goal.table, log, options.trials, (20, moments.randrange(1 << 30)))
-                        ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                        lost += ended not in (0, REFUSED)
-                        again, kind = ended != 0, "failed write"
+                        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                        lost += code not in (0, REFUSED)
+                        interrupted, kind = code != 0, "failed write"
                     else:
-                        how = moments.choice(SIGNALS)
+                        number = moments.choice(SIGNALS)
                         pid = start(policy, goal.table, log, options.trials, None)
-                        again, kind = kill_at(pid, log, len(kept) + moments.randrange(step), how), how.name
-                    kinds[kind] += again
-                    now = whole(log)
-                    lost += not now.startswith(kept)
-                    if options.changes and again:
+                        interrupted, kind = (
+                            kill_at(pid, log, len(complete) + moments.randrange(step), number),
+                            number.name,
+                        )
+                    kinds[kind] += interrupted
+                    content = complete_lines(log)
+                    lost += not content.startswith(complete)
+                    if options.changes and interrupted:
                         change_code(log)
-                        now = whole(log)
-                    kept = now
-                lost += decided(log) != goal.log
+                        content = complete_lines(log)
+                    complete = content
+                lost += read_without_times(log) != goal.log
                 log.unlink()
                 print(f"\r{policy}: {kinds.total()} interruptions in {runs} runs, {lost} losses", end="", flush=True)
             print(f" ({', '.join(f'{name} {count}' for name, count in sorted(kinds.items()) if count)})", flush=True)
             part = "failed writes" if options.faults else "interrupted runs"
             part += " of changing code" * options.changes
             losses = [f"{lost} losses"] if lost else []
-            rows.append(Row(part, policy, kinds.total(), losses, time.monotonic() - begun))
+            rows.append(Row(part, policy, kinds.total(), losses, time.monotonic() - start_time))
     write_rows(rows, options.rows)
 
 

@@ -48,9 +48,9 @@ Sides = tuple[Callable[[], object], Callable[[], object]]
 def candidates(count: int) -> Sides:
     cores = available_cores()
     space = SPACES.make(Plugin("sketch"), parse_workload("gemm:512x512x512"), resolve_target("native"))
-    configs = throughput.different(space, count, 0)
+    configs = throughput.sample_different(space, count, 0)
     return (
-        lambda: throughput.ours(throughput.EQUAL, space, configs, 16, cores),
+        lambda: throughput.searchlab_side(throughput.EQUAL, space, configs, 16, cores),
         lambda: throughput.metaschedule(space, configs, 16, cores),
     )
 
@@ -102,12 +102,12 @@ def candidates_of(options: argparse.Namespace, folder: Path) -> tuple[str, Sides
 
 
 def replays_of(options: argparse.Namespace, folder: Path) -> tuple[str, Sides]:
-    replay.made_up(folder / "small.jsonl")
+    replay.write_synthetic_table(folder / "small.jsonl")
     return f"{options.runs} runs over a table", replays(folder / "small.jsonl", options.runs, options.trials, folder)
 
 
 def opening_of(options: argparse.Namespace, folder: Path) -> tuple[str, Sides]:
-    replay.made_up(folder / "large.jsonl", options.table)
+    replay.write_synthetic_table(folder / "large.jsonl", options.table)
     count = len(read_log(folder / "large.jsonl").records)
     return f"opening a table of {count:,} configs", opening(folder / "large.jsonl")
 
@@ -117,8 +117,8 @@ def report_of(options: argparse.Namespace, folder: Path) -> tuple[str, Sides]:
 
 
 def help_of(options: argparse.Namespace, folder: Path) -> tuple[str, Sides]:
-    own, other = ("-m", "searchlab", "--help"), ("-c", "import typer")
-    return "searchlab --help", (lambda: run_python(*own), lambda: run_python(*other))
+    own_words, other_words = ("-m", "searchlab", "--help"), ("-c", "import typer")
+    return "searchlab --help", (lambda: run_python(*own_words), lambda: run_python(*other_words))
 
 
 ROWS = {
@@ -153,8 +153,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         for row in options.rows:
             name, sides = ROWS[row](options, Path(folder))
             times = [[seconds(side) for side in sides] for _ in range(options.rounds)]
-            own, other = (min(side) for side in zip(*times, strict=True))
-            ratios[name] = other / own
+            own_seconds, other_seconds = (min(side) for side in zip(*times, strict=True))
+            ratios[name] = other_seconds / own_seconds
             print(f"{name:40} {ratios[name]:8.3g}", flush=True)
     if options.json:
         options.json.write_text(json.dumps(ratios, indent=1) + "\n")

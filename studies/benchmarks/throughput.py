@@ -30,6 +30,7 @@ from searchlab.measure.code import compile_program, device_of, load_objects, to_
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.measure.worker import Runner
 from searchlab.plugins import Plugin
+from searchlab.records import Measurement
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
@@ -42,7 +43,7 @@ SETTINGS = {
 }
 
 
-def different(space: Space, count: int, seed: int) -> list[Config]:
+def sample_different(space: Space, count: int, seed: int) -> list[Config]:
     """Return ``count`` random configs with different programs."""
     rng = np.random.default_rng(seed)
     config_of: dict[int, Config] = {}
@@ -57,7 +58,7 @@ def batches(configs: Sequence[Config], size: int) -> Iterator[Sequence[Config]]:
         yield configs[start : start + size]
 
 
-def floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, float]:
+def measure_floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, float]:
     runner = Runner(space.workload, EQUAL, device_of("llvm"))
     inputs = runner.inputs[id(runner.cases.timing)]
     to_objects(compile_program(space.schedule(configs[0]).mod, space.target))  # warm-up
@@ -75,9 +76,11 @@ def floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, floa
     }
 
 
-def ours(settings: LocalSettings, space: Space, configs: Sequence[Config], size: int, cores: int) -> dict[str, float]:
+def searchlab_side(
+    settings: LocalSettings, space: Space, configs: Sequence[Config], size: int, cores: int
+) -> dict[str, float]:
     start = time.perf_counter()
-    measurements = []
+    measurements: list[Measurement] = []
     best = math.inf
     with LocalMeasurer(settings, space.target, {}, cores) as measurer:
         for batch in batches(configs, size):
@@ -144,11 +147,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     cores = available_cores()
     os.environ["TVM_NUM_THREADS"] = str(cores)  # by default, TVM assumes that half of them are hyper-threads
     space = SPACES.make(Plugin("sketch"), parse_workload(options.workload), resolve_target("native"))
-    configs = different(space, options.candidates, options.seed)
+    configs = sample_different(space, options.candidates, options.seed)
     sides: dict[str, Callable[[], dict[str, float]]] = {
-        "floor": lambda: floor(space, configs, cores),
+        "floor": lambda: measure_floor(space, configs, cores),
         **{
-            name: lambda settings=settings: ours(settings, space, configs, options.batch, cores)  # type: ignore[misc]
+            name: lambda settings=settings: searchlab_side(settings, space, configs, options.batch, cores)  # type: ignore[misc]
             for name, settings in SETTINGS.items()
         },
         "metaschedule": lambda: metaschedule(space, configs, options.batch, cores),
@@ -176,7 +179,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _ratio(row: dict[str, Any], rows: Sequence[dict[str, Any]], side: str) -> float:
     """Return the ratio of the row's seconds to those of ``side``, or NaN if that side was not run."""
-    return next((float(row["seconds"] / other["seconds"]) for other in rows if other["side"] == side), math.nan)
+    return next(
+        (float(row["seconds"] / peer["seconds"]) for peer in rows if peer["side"] == side),
+        math.nan,
+    )
 
 
 if __name__ == "__main__":

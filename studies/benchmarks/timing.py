@@ -58,8 +58,8 @@ In that case, PyTorch's convolution for ResNet-50's conv1 would take 2.5 times a
 
 def leave_folder() -> None:
     """Remove this folder from ``sys.path``, where ``cuda.py`` would shadow NVIDIA's package of the same name."""
-    here = Path(__file__).resolve().parent
-    sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != here]
+    folder = Path(__file__).resolve().parent
+    sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != folder]
 
 
 def common_options(description: str | None, trials: int = 32) -> argparse.ArgumentParser:
@@ -77,11 +77,11 @@ def common_options(description: str | None, trials: int = 32) -> argparse.Argume
 
 def resnet50(op: str) -> list[str]:
     """Return the distinct layers of ResNet-50 v1.5 as ``"conv"`` or ``"gemm"`` workloads, each under its first name."""
-    named: dict[Workload, str] = {}
+    names: dict[Workload, str] = {}
     for name in preset_names():
         if f"/{op}" in name:
-            named.setdefault(parse_workload(name), name)
-    return list(named.values())
+            names.setdefault(parse_workload(name), name)
+    return list(names.values())
 
 
 def build(
@@ -115,7 +115,7 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
     """
     import searchlab
 
-    began = time.perf_counter()
+    start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         result = searchlab.tune(
             workload,
@@ -127,12 +127,12 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
             measure={"kind": "local", "repeat": 5, "min_repeat_ms": 20},
             log=Path(folder, "log.jsonl"),
         )
-    took = {
-        "search_seconds": round(time.perf_counter() - began, 1),
+    times = {
+        "search_seconds": round(time.perf_counter() - start, 1),
         "build_seconds": round(sum(trial.measurement.build_seconds or 0 for trial in result.trials), 1),
     }
-    fine = [trial for trial in result.trials if not trial.measurement.failure] or [result.best.trial]
-    front = [trial.config for trial in sorted(fine, key=lambda trial: trial.cost)[:16]]
+    successes = [trial for trial in result.trials if not trial.measurement.failure] or [result.best.trial]
+    front = [trial.config for trial in sorted(successes, key=lambda trial: trial.cost)[:16]]
     args = arguments(workload, target)
     programs = [build(space, workload, target, config, args) for config in front]
     timers = [
@@ -141,10 +141,14 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
     ]
     # Clock drift exceeds the differences between programs, and other processes can slow a trial by half. The fastest
     # program may therefore be far from the first, so up to sixteen are timed again, in turn.
-    again = np.median(
-        [[timer(*own).mean for timer, (_, own) in zip(timers, programs, strict=True)] for _ in range(21)], axis=0
+    medians = np.median(
+        [
+            [timer(*program_args).mean for timer, (_, program_args) in zip(timers, programs, strict=True)]
+            for _ in range(21)
+        ],
+        axis=0,
     )
-    return {"config": front[int(np.argmin(again))].to_json(), **took}
+    return {"config": front[int(np.argmin(medians))].to_json(), **times}
 
 
 def seconds(run: Callable[[], object]) -> tuple[float, float]:
@@ -168,12 +172,12 @@ def environment(threads: int, isa: str | None = None) -> dict[str, str]:
 
     With ``isa``, they use kernels for this instruction set. Freed memory stays with the process.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     forced = ISAS[isa][1] if isa else {}
-    return {**kept, **forced, **KEPT_MEMORY, **dict.fromkeys(THREADS, str(threads))}
+    return {**inherited, **forced, **KEPT_MEMORY, **dict.fromkeys(THREADS, str(threads))}
 
 
-def in_process(script: str, task: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
+def run_worker(script: str, task: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
     """Return the last line of JSON that ``script --worker task`` prints, in a process with ``task["threads"]`` threads.
 
     With ``task["isa"]``, libraries use kernels for this instruction set.

@@ -99,22 +99,22 @@ class SideProcess:
         self._process.communicate()
 
 
-def compare(ours: SideProcess, theirs: Mapping[str, SideProcess], rounds: int) -> dict[str, Any]:
+def compare(own: SideProcess, peers: Mapping[str, SideProcess], rounds: int) -> dict[str, Any]:
     """Time the sides in turn for ``rounds`` rounds, each starting with a different side. Return seconds and ratios.
 
     ``ratio`` is the median, over the rounds, of their seconds divided by ours. The ratio of the minimum times is also
     included. It is more reliable on a busy machine, where a parallel loop waits for every delayed thread.
     """
-    return ratios(list(theirs), _measure([ours, *theirs.values()], rounds))
+    return ratios(list(peers), _measure([own, *peers.values()], rounds))
 
 
 def _measure(sides: Sequence[SideProcess], rounds: int) -> Array:
     """Return the median and minimum seconds by round and side."""
     measured = np.empty((rounds, len(sides), 2))
     for turn in range(rounds):
-        for place in range(len(sides)):
-            at = (turn + place) % len(sides)
-            measured[turn, at] = sides[at].time()
+        for offset in range(len(sides)):
+            side = (turn + offset) % len(sides)
+            measured[turn, side] = sides[side].time()
     return measured
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 from peers import require
-from timing import ISAS, SpaceSpec, arguments, build, common_options, in_process, resnet50, search
+from timing import ISAS, SpaceSpec, arguments, build, common_options, resnet50, run_worker, search
 from turns import Side, SideProcess, check_result, compare, serve
 
 from searchlab.errors import SearchlabError
@@ -49,13 +49,17 @@ class Benchmark:
 
     def workloads(self, batches: Iterable[int], dtype: str = "float32") -> dict[str, int]:
         """Return the default workloads, each with its batch size, or 0 if it has none."""
-        named = dict.fromkeys(self.others.get(0, ()), 0)
+        batches_by_name = dict.fromkeys(self.others.get(0, ()), 0)
         for batch in batches:
             suffix = "" if batch == 1 else f":b{batch}"
-            named |= dict.fromkeys(
+            batches_by_name |= dict.fromkeys(
                 [*(name + suffix for name in resnet50(self.layers)), *self.others.get(batch, ())], batch
             )
-        return named if dtype == "float32" else {f"{name}:{dtype}": batch for name, batch in named.items()}
+        return (
+            batches_by_name
+            if dtype == "float32"
+            else {f"{name}:{dtype}": batch for name, batch in batches_by_name.items()}
+        )
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         parser = common_options(self.description)
@@ -108,9 +112,9 @@ class Benchmark:
             threads = options.threads or sorted({1, available_cores()})
             require(options.peers, threads)
             layers = self.workloads(batches, options.dtype)
-            if options.batch and (others := [name for name in options.workloads if name not in layers]):
+            if options.batch and (foreign := [name for name in options.workloads if name not in layers]):
                 raise SearchlabError(
-                    f"--batch selects default workloads, and {others[0]} is none with batch "
+                    f"--batch selects default workloads, and {foreign[0]} is none with batch "
                     f"{' or '.join(map(str, batches))}; omit --batch, or append :bN to the name"
                 )
             workloads = {name: layers.get(name, 0) for name in options.workloads} or layers
@@ -122,36 +126,36 @@ class Benchmark:
         for count in threads:
             for name, batch in workloads.items():
                 row = self.row(name, batch, count, options)
-                rows = keep(options.json, [*rows, row])
-                print(line(row), flush=True)
+                rows = merge_rows(options.json, [*rows, row])
+                print(format_row(row), flush=True)
         print(*summaries(rows), sep="\n")
 
     def row(self, name: str, batch: int, threads: int, options: argparse.Namespace) -> dict[str, Any]:
         """Run a search, time its best program and the peers in turn, and return the table's row."""
         task = {"workload": name, "threads": threads, "weights": options.weights}
         task |= {"isa": options.isa} if options.isa else {}
-        found = in_process(self.script, {**task, "trials": options.trials, "seed": options.seed})
+        search_result = run_worker(self.script, {**task, "trials": options.trials, "seed": options.seed})
         with ExitStack() as stack:
-            ours, *others = (
+            own, *peer_sides = (
                 stack.enter_context(SideProcess(self.script, {**task, **side}))
-                for side in ({"config": found["config"]}, *({"peer": peer} for peer in options.peers))
+                for side in ({"config": search_result["config"]}, *({"peer": peer} for peer in options.peers))
             )
-            theirs = dict(zip(options.peers, others, strict=True))
-            compared = compare(ours, theirs, options.rounds)
+            peers = dict(zip(options.peers, peer_sides, strict=True))
+            comparison = compare(own, peers, options.rounds)
         workload = parse_workload(name)
         rate = workload.flops / 1e9
-        for peer, process in theirs.items():
-            result = compared["peers"][peer]
+        for peer, process in peers.items():
+            result = comparison["peers"][peer]
             result |= {"gflops": rate / result.pop("seconds"), **process.facts}
         return {
             **task,
             "shape": str(workload),
             "batch": batch,
             "trials": options.trials,
-            **found,
-            **ours.facts,
-            "gflops": rate / compared["ours_seconds"],
-            "peers": compared["peers"],
+            **search_result,
+            **own.facts,
+            "gflops": rate / comparison["ours_seconds"],
+            "peers": comparison["peers"],
         }
 
     def work(self, task: dict[str, Any]) -> None:
@@ -164,11 +168,11 @@ class Benchmark:
         target = resolve_target({"kind": "native", "num-cores": task["threads"]} | cpu)
         space = self.space(workload, target, task["weights"])
         if "config" in task:
-            serve(lambda: check_result(self.ours(space, workload, target, Config(task["config"])), workload))
+            serve(lambda: check_result(self.own_side(space, workload, target, Config(task["config"])), workload))
             return
         print(json.dumps(search(space, workload, target, task["trials"], task["seed"])))
 
-    def ours(self, space: SpaceSpec, workload: Workload, target: Target, config: Config) -> Side:
+    def own_side(self, space: SpaceSpec, workload: Workload, target: Target, config: Config) -> Side:
         program, args = build(space, workload, target, config, arguments(workload, target))
         main = program["main"]
         return Side(
@@ -176,17 +180,17 @@ class Benchmark:
         )
 
 
-def keep(file: Path | None, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_rows(file: Path | None, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Write ``rows`` to ``file``, replacing those with the same workload and threads. Return all rows in the file."""
     if file is None:
         return list(rows)
-    known = json.loads(file.read_text()) if file.exists() else []
-    merged = {(row["workload"], row["threads"]): row for row in [*known, *rows]}
+    existing = json.loads(file.read_text()) if file.exists() else []
+    merged = {(row["workload"], row["threads"]): row for row in [*existing, *rows]}
     file.write_text(json.dumps(list(merged.values()), indent=1) + "\n")
     return list(merged.values())
 
 
-def choices(config: Mapping[str, Any]) -> str:
+def describe_config(config: Mapping[str, Any]) -> str:
     """Describe a config briefly: the names of enabled switches, numbers after their names, and words."""
     words = []
     for name, value in config.items():
@@ -197,7 +201,7 @@ def choices(config: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def line(row: Mapping[str, Any]) -> str:
+def format_row(row: Mapping[str, Any]) -> str:
     """Return the line to print when a row has been measured."""
     peers = "; ".join(
         f"{peer} {result['gflops']:.0f}, ratio {result['ratio']:.3f} "
@@ -206,7 +210,9 @@ def line(row: Mapping[str, Any]) -> str:
         for peer, result in row["peers"].items()
     )
     unit = "GOPS" if parse_workload(row["shape"]).dtype == "int8" else "GFLOPS"
-    return f"{row['workload']} on {row['threads']}: {row['gflops']:.0f} {unit} ({choices(row['config'])}); {peers}"
+    return (
+        f"{row['workload']} on {row['threads']}: {row['gflops']:.0f} {unit} ({describe_config(row['config'])}); {peers}"
+    )
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -222,20 +228,20 @@ def summaries(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     for row in rows:
         groups.setdefault((row["threads"], row["batch"]), []).append(row)
     lines = []
-    for (threads, batch), some in groups.items():
-        names = [name for name in some[0]["peers"] if all(name in row["peers"] for row in some)]
+    for (threads, batch), group in groups.items():
+        names = [name for name in group[0]["peers"] if all(name in row["peers"] for row in group)]
         against = {TITLES[name]: [name] for name in names} | ({"the best of them": names} if len(names) > 1 else {})
-        for title, of in against.items():
-            by = {
-                kind: {row["workload"]: min(float(row["peers"][name][kind]) for name in of) for row in some}
+        for title, peer_names in against.items():
+            by_kind = {
+                kind: {row["workload"]: min(float(row["peers"][name][kind]) for name in peer_names) for row in group}
                 for kind in ("ratio", "ratio_of_least")
             }
-            worst, least = min(by["ratio"].items(), key=lambda item: item[1])
+            mean, mean_of_least = (geometric_mean(values.values()) for values in by_kind.values())
+            worst, least = min(by_kind["ratio"].items(), key=lambda item: item[1])
             lines.append(
-                f"{len(some)} {'workload' if len(some) == 1 else 'workloads'}{f' of batch {batch}' if batch else ''} "
+                f"{len(group)} {'workload' if len(group) == 1 else 'workloads'}{f' of batch {batch}' if batch else ''} "
                 f"on {threads} {'thread' if threads == 1 else 'threads'}, against {title}: geometric mean "
-                f"{geometric_mean(by['ratio'].values()):.2f} ({geometric_mean(by['ratio_of_least'].values()):.2f}), "
-                f"least {least:.2f} ({worst})"
+                f"{mean:.2f} ({mean_of_least:.2f}), least {least:.2f} ({worst})"
             )
     return lines
 
@@ -261,7 +267,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             row["workload"].removeprefix("resnet50/"),
             re.sub(r"^\w+:", "", row["shape"]),
             str(row["threads"]),
-            choices(row["config"]),
+            describe_config(row["config"]),
             f"{row['search_seconds']:.0f} ({row['build_seconds']:.0f})",
             f"{row['gflops']:.0f}",
         ]
@@ -278,6 +284,6 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         for row in rows
         for name, result in row["peers"].items()
     }
-    spent = [row["search_seconds"] for row in rows]
-    took = f"A search took {np.median(spent):.0f} s in the median, {max(spent):.0f} s at most."
-    return "\n".join([*lines, "", *(f"- {text}" for text in summaries(rows)), *sorted(facts), took])
+    search_seconds = [row["search_seconds"] for row in rows]
+    search_line = f"A search took {np.median(search_seconds):.0f} s in the median, {max(search_seconds):.0f} s at most."
+    return "\n".join([*lines, "", *(f"- {text}" for text in summaries(rows)), *sorted(facts), search_line])

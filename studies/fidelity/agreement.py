@@ -29,7 +29,7 @@ AGREEMENT = HERE.parent / "reference" / "fidelity" / "agreement.json"
 SAME = AGREEMENT.with_name("same_numbers.json")
 
 # Strategies of the study that are compared with the recording of a different one.
-OTHERS = {"autotvm-xgb-knob": "autotvm-xgb"}
+RECORDED_AS = {"autotvm-xgb-knob": "autotvm-xgb"}
 
 
 Curves = list[Array]
@@ -39,26 +39,29 @@ def curves(logs: Sequence[Path]) -> dict[str, Curves]:
     """Return, by strategy, each run's best throughput so far, relative to the best in the table."""
     table = read_log(HERE / "gemm-knob-template.parquet")
     best = min(float(np.mean(trial.measurement.seconds)) for trial in table.trials if np.isfinite(trial.cost))
-    found: dict[str, Curves] = {}
+    by_strategy: dict[str, Curves] = {}
     for log in map(read_log, logs):
         shares = np.array([best / trial.cost for trial in log.trials])
-        found.setdefault(log.header.name, []).append(np.maximum.accumulate(shares))
-    return found
+        by_strategy.setdefault(log.header.name, []).append(np.maximum.accumulate(shares))
+    return by_strategy
 
 
-def compared(ours: Curves, theirs: Curves) -> dict[str, Any]:
+def compare_curves(own_curves: Curves, recorded_curves: Curves) -> dict[str, Any]:
     """Compare both samples over the number of trials that all runs have."""
-    trials = min(map(len, [*ours, *theirs]))
-    areas = [np.array([curve[:trials].mean() for curve in curves]) for curves in (ours, theirs)]
+    trials = min(map(len, [*own_curves, *recorded_curves]))
+    areas = [np.array([curve[:trials].mean() for curve in curves]) for curves in (own_curves, recorded_curves)]
     # A run that never reaches 95 % counts as one more than the number of trials.
-    hits = [np.array([int(np.sum(curve[:trials] < 0.95)) + 1 for curve in curves]) for curves in (ours, theirs)]
+    hits = [
+        np.array([int(np.sum(curve[:trials] < 0.95)) + 1 for curve in curves])
+        for curves in (own_curves, recorded_curves)
+    ]
     return {
-        "runs": len(ours),
-        "recorded_runs": len(theirs),
+        "runs": len(own_curves),
+        "recorded_runs": len(recorded_curves),
         "trials": trials,
         "area": areas[0].mean(),
         "recorded_area": areas[1].mean(),
-        "recorded_area_error": areas[1].std(ddof=1) / np.sqrt(len(theirs)),
+        "recorded_area_error": areas[1].std(ddof=1) / np.sqrt(len(recorded_curves)),
         "ratio": areas[0].mean() / areas[1].mean(),
         "area_p": mannwhitneyu(*areas).pvalue,
         "area_ks_p": ks_2samp(*areas).pvalue,
@@ -73,27 +76,27 @@ def agreement_table(figures: dict[str, Any]) -> str:
         "| strategy | trials | area | original | ratio | p | trials to 95 % | original | p |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, one in figures.items():
-        to_95 = [f"{one[key]:g}" if one[key] <= one["trials"] else "never" for key in ("to_95", "recorded_to_95")]
+    for name, row in figures.items():
+        to_95 = [f"{row[key]:g}" if row[key] <= row["trials"] else "never" for key in ("to_95", "recorded_to_95")]
         lines.append(
-            f"| `{name}` | {one['trials']} | {one['area']:.3f} | {one['recorded_area']:.3f} "
-            f"(± {one['recorded_area_error']:.3f}) | {one['ratio']:.3f} | {one['area_p']:.2f} | {to_95[0]} | "
-            f"{to_95[1]} | {one['to_95_p']:.2f} |"
+            f"| `{name}` | {row['trials']} | {row['area']:.3f} | {row['recorded_area']:.3f} "
+            f"(± {row['recorded_area_error']:.3f}) | {row['ratio']:.3f} | {row['area_p']:.2f} | {to_95[0]} | "
+            f"{to_95[1]} | {row['to_95_p']:.2f} |"
         )
     return "\n".join(lines)
 
 
-def agreed(name: str, figures: dict[str, Any], same: dict[str, Any]) -> str:
+def describe_agreement(name: str, figures: dict[str, Any], same: dict[str, Any]) -> str:
     """Describe how well a policy agrees with its original."""
-    said = []
-    if one := same.get("grid-b8" if name == "autotvm-grid" else RECORDINGS.get(name, "")):
-        said.append(
-            f"with the original's random numbers, {one['identical']} of {one['runs']} runs are identical, and "
-            f"the ratio of the areas is {one['ratio']:.3f}"
+    parts = []
+    if row := same.get("grid-b8" if name == "autotvm-grid" else RECORDINGS.get(name, "")):
+        parts.append(
+            f"with the original's random numbers, {row['identical']} of {row['runs']} runs are identical, and "
+            f"the ratio of the areas is {row['ratio']:.3f}"
         )
-    if one := figures.get(name):
-        said.append(f"with other seeds, the ratio is {one['ratio']:.3f} (p = {one['area_p']:.2f})")
-    return "; ".join(said)
+    if row := figures.get(name):
+        parts.append(f"with other seeds, the ratio is {row['ratio']:.3f} (p = {row['area_p']:.2f})")
+    return "; ".join(parts)
 
 
 def origins_table(figures: dict[str, Any], same: dict[str, Any]) -> str:
@@ -102,18 +105,20 @@ def origins_table(figures: dict[str, Any], same: dict[str, Any]) -> str:
     for name, origin in origins().items():
         if origin.kind == "relative":  # they have nothing to agree with; the catalogue lists them
             continue
-        where = f"{origin.kind}: {origin.name}, {origin.version} (`{origin.source}`)"
-        lines.append(f"| `{name}` | {where} | {agreed(name, figures, same)} | {'; '.join(origin.deviations)} |")
+        source = f"{origin.kind}: {origin.name}, {origin.version} (`{origin.source}`)"
+        lines.append(
+            f"| `{name}` | {source} | {describe_agreement(name, figures, same)} | {'; '.join(origin.deviations)} |"
+        )
     return "\n".join(lines)
 
 
 def draw(pairs: dict[str, tuple[Curves, Curves]], path: Path) -> None:
     """Draw a panel for each pair, with the medians and quartiles of the original and the reproduction overlaid."""
     rows = []
-    for name, (ours, theirs) in pairs.items():
-        for label, some in (("TVM 0.17", theirs), ("here", ours)):
-            length = min(map(len, some))
-            edges = np.quantile([curve[:length] for curve in some], [0.25, 0.5, 0.75], axis=0).round(4)
+    for name, (own_curves, recorded_curves) in pairs.items():
+        for label, group in (("TVM 0.17", recorded_curves), ("here", own_curves)):
+            length = min(map(len, group))
+            edges = np.quantile([curve[:length] for curve in group], [0.25, 0.5, 0.75], axis=0).round(4)
             for trial, (low, middle, high) in enumerate(edges.T.tolist(), 1):
                 rows.append({"policy": name, "from": label, "trials": trial, "low": low, "y": middle, "high": high})
     x = {"field": "trials", "type": "quantitative"}
@@ -139,21 +144,25 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path, help="file for a picture of originals and reproductions, overlaid")
     parser.add_argument("--origins", action="store_true")
-    given = parser.parse_args()
-    if given.results is None:
+    options = parser.parse_args()
+    if options.results is None:
         figures = json.loads(AGREEMENT.read_text())
     else:
-        found = curves(find_logs(given.results))
-        named = {name: original(OTHERS.get(name, name)) for name in found}
-        pairs = {name: (found[name], found[named[name]]) for name in sorted(found) if named[name] in found}
-        figures = {name: compared(*pair) for name, pair in pairs.items()}
-        if given.picture:
-            draw(pairs, given.picture)
-        if given.json:
-            given.json.parent.mkdir(parents=True, exist_ok=True)
-            given.json.write_text(json.dumps(figures, indent=2) + "\n")
+        by_strategy = curves(find_logs(options.results))
+        recorded_names = {name: original(RECORDED_AS.get(name, name)) for name in by_strategy}
+        pairs = {
+            name: (by_strategy[name], by_strategy[recorded_names[name]])
+            for name in sorted(by_strategy)
+            if recorded_names[name] in by_strategy
+        }
+        figures = {name: compare_curves(*pair) for name, pair in pairs.items()}
+        if options.picture:
+            draw(pairs, options.picture)
+        if options.json:
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps(figures, indent=2) + "\n")
     print(agreement_table(figures))
-    if given.origins:
+    if options.origins:
         print("\n" + origins_table(figures, json.loads(SAME.read_text())))
 
 

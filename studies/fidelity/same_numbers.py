@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 import numpy as np
@@ -59,21 +59,21 @@ def table() -> tuple[KnobTemplate, Answers]:
     return result.space, {trial.config: replace(trial.measurement, statistic="mean") for trial in result.trials}
 
 
-def recorded(name: str) -> dict[int, list[int]]:
+def read_recording(name: str) -> dict[int, list[int]]:
     """Return, by seed, the indices that the original measured. Repeats do not count as trials, and are omitted."""
     runs = json.loads((HERE / "recorded" / f"{name}.json").read_text())
     return {int(seed): list(dict.fromkeys(indices)) for seed, indices in runs.items()}
 
 
-def searched(policy: Policy, batch: int, trials: int) -> list[int]:
+def search_table(policy: Policy, batch: int, trials: int) -> list[int]:
     """Return the indices of the first ``trials`` configs that ``policy`` proposes when searching the table."""
     space, answers = table()
-    found: list[int] = []
-    while len(found) < trials and (asked := policy.ask(batch)):
-        asked = asked[: trials - len(found)]
-        policy.tell([Trial(len(found) + i, config, answers[config]) for i, config in enumerate(asked)])
-        found += [space.index_of(config) for config in asked]
-    return found
+    indices: list[int] = []
+    while len(indices) < trials and (configs := policy.ask(batch)):
+        configs = configs[: trials - len(indices)]
+        policy.tell([Trial(len(indices) + i, config, answers[config]) for i, config in enumerate(configs)])
+        indices += [space.index_of(config) for config in configs]
+    return indices
 
 
 class GlobalNumbers:
@@ -85,16 +85,16 @@ class GlobalNumbers:
     def random(self, n: int | None = None) -> Any:
         return np.random.random() if n is None else np.random.random(n)
 
-    def choice(self, n: int, **how: Any) -> Any:
-        return np.random.choice(np.arange(n), **how)
+    def choice(self, n: int, **options: Any) -> Any:
+        return np.random.choice(np.arange(n), **options)
 
 
 def sample_ints(n: int) -> Array:
     """Draw ``n`` indices in the same order as AutoTVM: the iteration order of a Python set."""
-    drawn: set[int] = set()
-    while len(drawn) < n:
-        drawn.add(random.randrange(table()[0].size()))
-    return np.fromiter(drawn, int, len(drawn))
+    indices: set[int] = set()
+    while len(indices) < n:
+        indices.add(random.randrange(table()[0].size()))
+    return np.fromiter(indices, int, len(indices))
 
 
 def sample_new(space: KnobTemplate, _: object, n: int, seen: Container[Config]) -> list[Config]:
@@ -118,7 +118,7 @@ class Shuffles:
         return np.array(order)
 
 
-def listed(configs: Iterable[Config]) -> list[Config]:
+def kernel_tuner_order(configs: Iterable[Config]) -> list[Config]:
     """Return ``configs`` in the order of Kernel Tuner's list.
 
     The knob with the fewest choices varies slowest, and the last choice of each knob comes first.
@@ -128,8 +128,8 @@ def listed(configs: Iterable[Config]) -> list[Config]:
 
 
 @cache
-def all_listed() -> list[Config]:
-    return listed(table()[0].enumerate())
+def all_configs() -> list[Config]:
+    return kernel_tuner_order(table()[0].enumerate())
 
 
 def sample(space: KnobTemplate, _: object) -> Config:
@@ -139,15 +139,15 @@ def sample(space: KnobTemplate, _: object) -> Config:
 
 def random_sample(*_: object, n: int = 1) -> list[Config]:
     """Draw like ``Searchspace.get_random_sample``."""
-    return [all_listed()[index] for index in np.random.choice(len(all_listed()), size=n, replace=False).tolist()]
+    return [all_configs()[index] for index in np.random.choice(len(all_configs()), size=n, replace=False).tolist()]
 
 
-def perturbed(space: KnobTemplate, config: Config, steps: int, rng: Any) -> Config:
-    """Replace ``perturbed`` with Kernel Tuner's ``random_walk``, whose ``mutate`` also draws a chance that is 1."""
+def perturb(space: KnobTemplate, config: Config, steps: int, rng: Any) -> Config:
+    """Replace ``perturb`` with Kernel Tuner's ``random_walk``, whose ``mutate`` also draws a chance that is 1."""
     for _ in range(steps):
         random.random()
-        around = (other for knob in space.knobs(config) for other in along(space, config, knob, rng))
-        config = random.choice(listed(around))
+        neighbours = (neighbour for knob in space.knobs(config) for neighbour in along(space, config, knob, rng))
+        config = random.choice(kernel_tuner_order(neighbours))
     return config
 
 
@@ -175,9 +175,9 @@ def redraw(knob: Knob, value: Value, rng: NevergradsNumbers) -> Value:
 
     most, count = max(len(knob.choices) for knob in table()[0].axes), len(knob.choices)
     before = norm.ppf((knob.choices.index(value) + 0.5) / count)
-    while position(drawn := rng.state.normal(), most) == position(before, most):
+    while position(draw := rng.state.normal(), most) == position(before, most):
         pass
-    return knob.choices[position(drawn, count)]
+    return knob.choices[position(draw, count)]
 
 
 class NevergradsOnePlusOne(OnePlusOne):
@@ -205,7 +205,7 @@ def originals_numbers(seed: int) -> Iterator[None]:
         patch.object(cost_model, "shuffle", lambda _, n: np.random.permutation(n)),
         patch.object(KnobTemplate, "sample_new", sample_new),
         patch.object(greedy_ils, "private_rng", lambda *_: Shuffles()),
-        patch.object(greedy_ils, "perturb", perturbed),
+        patch.object(greedy_ils, "perturb", perturb),
         patch.object(KnobTemplate, "sample", sample),
         patch.object(one_plus_one, "redraw", redraw),
         patch.object(one_plus_one, "ATTEMPTS", 10_000),
@@ -222,7 +222,7 @@ def genetic_tuner(seed: int, **options: Any) -> Policy:
     return policy
 
 
-def xgb_tuner(seed: int, loss: str = "reg", plan_size: int = 64) -> Policy:
+def xgb_tuner(seed: int, loss: Literal["reg", "rank"] = "reg", plan_size: int = 64) -> Policy:
     space, _ = table()
     model = BoundCostModel(
         cost_model.AutoTVM(seed=seed, loss=loss, plan_size=plan_size), make_features("autotvm-knob", space)
@@ -248,8 +248,8 @@ class PythonsNumbers(GlobalNumbers):
     def random(self, n: int | None = None) -> float:
         return random.random()
 
-    def choice(self, n: int, *, size: int, **how: Any) -> list[int]:
-        return random.sample(range(n), size)
+    def choice(self, n: int, **options: Any) -> list[int]:
+        return random.sample(range(n), options["size"])
 
 
 def first_pack(space: object, rng: object, n: int, seen: object) -> list[Config]:
@@ -261,13 +261,13 @@ def first_pack(space: object, rng: object, n: int, seen: object) -> list[Config]
 def get_neighbors(config: Config, kind: str) -> list[Config]:
     """Return the same as ``Searchspace.get_neighbors``, in the same order."""
     space, _ = table()
-    places = space.indices(all_listed())
-    apart = np.abs(places - space.indices([config])[0])
-    near = np.count_nonzero(apart, axis=1) == 1 if kind == "Hamming" else apart.max(axis=1) == 1
-    return [all_listed()[index] for index in near.nonzero()[0]]
+    indices = space.indices(all_configs())
+    steps_apart = np.abs(indices - space.indices([config])[0])
+    is_neighbour = np.count_nonzero(steps_apart, axis=1) == 1 if kind == "Hamming" else steps_apart.max(axis=1) == 1
+    return [all_configs()[index] for index in is_neighbour.nonzero()[0]]
 
 
-def around(space: object, config: Config, kind: str, n: int, rng: object) -> list[Config]:
+def draw_neighbours(space: object, config: Config, kind: str, n: int, rng: object) -> list[Config]:
     neighbours = get_neighbors(config, kind)
     return random.sample(neighbours, min(n, len(neighbours)))
 
@@ -276,24 +276,24 @@ def crossover(_: object, a: Config, b: Config, rng: object) -> Config:
     return Config([(name, random.choice((a[name], b[name]))) for name in a])
 
 
-def jumped(space: object, config: Config, rng: object) -> Config:
+def redraw_one_knob(space: object, config: Config, rng: object) -> Config:
     name = random.choice(list(config))
-    drawn = random.choice(random_sample())  # consumes a random number, even for a single config
-    return Config({**config, name: drawn[name]})
+    donor = random.choice(random_sample())  # consumes a random number, even for a single config
+    return Config({**config, name: donor[name]})
 
 
 @contextmanager
 def generated_numbers(seed: int) -> Iterator[None]:
     """Extend :func:`originals_numbers` to the generated optimisers, whose numbers are Python's."""
-    all_listed()
+    all_configs()
     with (
         originals_numbers(seed),
         patch.object(np.random, "default_rng", lambda *_: PythonsNumbers()),
         patch.object(generated, "private_rng", lambda *_: PythonsNumbers()),
         patch.object(tabu_grey_wolf, "private_rng", lambda *_: PythonsNumbers()),
-        patch.object(hybrid_vndx, "draw_neighbours", around),
-        patch.object(tabu_grey_wolf, "draw_neighbours", around),
-        patch.object(tabu_grey_wolf, "redraw_one_knob", jumped),
+        patch.object(hybrid_vndx, "draw_neighbours", draw_neighbours),
+        patch.object(tabu_grey_wolf, "draw_neighbours", draw_neighbours),
+        patch.object(tabu_grey_wolf, "redraw_one_knob", redraw_one_knob),
         patch.object(KnobTemplate, "sample_new", first_pack),
         patch.object(KnobTemplate, "crossover", crossover),
     ):
@@ -327,11 +327,11 @@ GENERATED = ("hybrid-vndx-b1", "hybrid-vndx-cold-b1", "tabu-grey-wolf-b1", "tabu
 """The recordings of generated optimisers."""
 
 
-def again(name: str, seed: int, trials: int) -> list[int]:
+def repeat_run(name: str, seed: int, trials: int) -> list[int]:
     """Return the reproduction's first ``trials`` indices, with a recorded run's random numbers."""
     batch, tuner = TUNERS[name]
     with (generated_numbers if name in GENERATED else originals_numbers)(seed):
-        return searched(tuner(seed), batch, trials)
+        return search_table(tuner(seed), batch, trials)
 
 
 def area(indices: list[int]) -> float:
@@ -345,23 +345,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--json", type=Path)
     parser.add_argument("names", nargs="*", default=list(TUNERS))
-    given = parser.parse_args()
+    options = parser.parse_args()
     figures: dict[str, dict[str, Any]] = {}
     print("| recording | runs | identical | trials alike, median | area over the original's |\n|---|---|---|---|---|")
-    for name in given.names:
-        runs = recorded(name)
-        alike, ours = [], []
+    for name in options.names:
+        runs = read_recording(name)
+        shared_lengths, areas = [], []
         for seed, expected in runs.items():
-            found = again(name, seed, len(expected))
-            differs = (i for i, (one, other) in enumerate(zip(found, expected, strict=True)) if one != other)
-            alike.append(next(differs, len(expected)))
-            ours.append(area(found))
-        identical = sum(count == len(expected) for count, expected in zip(alike, runs.values(), strict=True))
-        ratio = float(np.mean(ours) / np.mean([area(expected) for expected in runs.values()]))
-        figures[name] = {"runs": len(runs), "identical": identical, "alike": float(np.median(alike)), "ratio": ratio}
-        print(f"| `{name}` | {len(runs)} | {identical} | {np.median(alike):g} | {ratio:.4f} |", flush=True)
-    if given.json:
-        given.json.write_text(json.dumps(figures, indent=2) + "\n")
+            indices = repeat_run(name, seed, len(expected))
+            differs = (
+                i
+                for i, (index, expected_index) in enumerate(zip(indices, expected, strict=True))
+                if index != expected_index
+            )
+            shared_lengths.append(next(differs, len(expected)))
+            areas.append(area(indices))
+        identical = sum(count == len(expected) for count, expected in zip(shared_lengths, runs.values(), strict=True))
+        ratio = float(np.mean(areas) / np.mean([area(expected) for expected in runs.values()]))
+        figures[name] = {
+            "runs": len(runs),
+            "identical": identical,
+            "alike": float(np.median(shared_lengths)),
+            "ratio": ratio,
+        }
+        print(f"| `{name}` | {len(runs)} | {identical} | {np.median(shared_lengths):g} | {ratio:.4f} |", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

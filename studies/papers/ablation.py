@@ -33,27 +33,27 @@ from results import markdown, with_interval
 Variants = Mapping[str, str | type | tuple[str, Mapping[str, Any]]]
 
 
-def study(suite: str, cold: Variants, warm: Variants, seeds: int, batch: int) -> Study:
-    def entry(label: str, what: Any, **others: Any) -> dict[str, Any]:
-        name, options = what if isinstance(what, tuple) else (what, {})
-        return {"name": name, "label": label, "options": options, "batch": batch, **others}
+def make_study(suite: str, cold: Variants, warm: Variants, seeds: int, batch: int) -> Study:
+    def entry(label: str, variant: Any, **settings: Any) -> dict[str, Any]:
+        name, options = variant if isinstance(variant, tuple) else (variant, {})
+        return {"name": name, "label": label, "options": options, "batch": batch, **settings}
 
-    policies = [entry(label, what) for label, what in cold.items()]
-    policies += [entry(label, what, warm_start=[f"suite:{suite}/dev"]) for label, what in warm.items()]
+    policies = [entry(label, variant) for label, variant in cold.items()]
+    policies += [entry(label, variant, warm_start=[f"suite:{suite}/dev"]) for label, variant in warm.items()]
     return Study.from_dict({"suite": f"{suite}/dev", "seeds": seeds, "policies": policies})
 
 
-def table(made: Study, out: Path, *kinds: Variants) -> str:
+def table(study: Study, out: Path, *kinds: Variants) -> str:
     """Return a row for each variant, with its differences from the first variant of its kind.
 
     The trials to 95 % are geometric means; runs that do not get there count with their budget. The seconds are those
     that the strategy itself takes.
     """
-    suite = made.suite
+    suite = study.suite
     assert suite is not None
-    results = collect(suite, [out / run.log for run in made.plan()[0]])
+    results = collect(suite, [out / run.log for run in study.plan()[0]])
     seconds = {result.strategy: result.own_seconds for result in results}
-    summary = summarize(compare(suite, results, [], made.spec.seed_list))
+    summary = summarize(compare(suite, results, [], study.spec.seed_list))
     budget = suite.spec.trials
     areas = {label: [np.array(item.by_strategy[label].area.by_seed) for item in summary.workloads] for label in seconds}
     trials = {
@@ -64,17 +64,17 @@ def table(made: Study, out: Path, *kinds: Variants) -> str:
         for label in seconds
     }
 
-    def row(label: str, whole: str) -> list[str]:
-        ends = ["", "", ""]
-        if label != whole:
-            areas_differ = paired_difference(areas[label], areas[whole])
-            trials_differ = paired_difference(trials[label], trials[whole]).on_these.difference
+    def row(label: str, reference: str) -> list[str]:
+        intervals = ["", "", ""]
+        if label != reference:
+            areas_differ = paired_difference(areas[label], areas[reference])
+            trials_differ = paired_difference(trials[label], trials[reference]).on_these.difference
             ratio = [None if end is None else np.exp(end) for end in (trials_differ.lower, trials_differ.upper)]
             answers = [answer.difference for answer in (areas_differ.on_these, areas_differ.on_others)]
-            ends = [with_interval(end.value, end.lower, end.upper) for end in answers]
-            ends.append(with_interval(np.exp(trials_differ.value), *ratio))
+            intervals = [with_interval(end.value, end.lower, end.upper) for end in answers]
+            intervals.append(with_interval(np.exp(trials_differ.value), *ratio))
         area, needed = np.mean(areas[label]), np.exp(np.mean(trials[label]))
-        return [label, f"{area:.3f}", *ends[:2], f"{needed:.1f}", ends[2], f"{seconds[label]:.1f}"]
+        return [label, f"{area:.3f}", *intervals[:2], f"{needed:.1f}", intervals[2], f"{seconds[label]:.1f}"]
 
     head = [
         "variant",
@@ -99,13 +99,17 @@ def main() -> None:
     options = parser.parse_args()
     module = import_module(f"variants_{options.policy.replace('-', '_')}")
     cold, warm = (
-        {label: what for i, (label, what) in enumerate(kind.items()) if not i or label in (options.variants or kind)}
+        {
+            label: variant
+            for i, (label, variant) in enumerate(kind.items())
+            if not i or label in (options.variants or kind)
+        }
         for kind in (module.PARTS, module.WARM_PARTS)
     )
-    made = study(options.suite, cold, warm, options.seeds, options.batch)
+    study = make_study(options.suite, cold, warm, options.seeds, options.batch)
     out = Path("results", "ablation", options.policy, f"{options.suite}-batch{options.batch}")
-    made.run(out, jobs=options.jobs)
-    print(table(made, out, cold, warm))
+    study.run(out, jobs=options.jobs)
+    print(table(study, out, cold, warm))
 
 
 if __name__ == "__main__":

@@ -117,8 +117,8 @@ def results(
             }
         )
         runs = study.run(settings.logs / f"{threads}-threads")
-        for planned, result in zip(study.planned_runs(), runs, strict=True):
-            yield by_text[planned.workload], planned.space, threads, result
+        for planned_run, result in zip(study.planned_runs(), runs, strict=True):
+            yield by_text[planned_run.workload], planned_run.space, threads, result
 
 
 def best_of(settings: Settings, spaces: Mapping[str, Row], workloads: Sequence[str] = ()) -> Iterator[Row]:
@@ -203,14 +203,14 @@ def convolutions(settings: Settings) -> Iterator[Row]:
             costs[lowering] = min(costs.get(lowering, math.inf), trial.cost)
         for lowering, cost in sorted(costs.items()):
             if math.isfinite(cost):
-                alone = gemms[products[workload]].seconds / (4 if lowering == "winograd" else 1)
+                product_seconds = gemms[products[workload]].seconds / (4 if lowering == "winograd" else 1)
                 yield {
                     "workload": workload,
                     "label": lowering,
                     "threads": threads,
                     "gflops": result.log.flops / cost / 1e9,
                     "milliseconds": 1e3 * cost,
-                    "copying": max(0.0, 1 - alone / cost),
+                    "copying": max(0.0, 1 - product_seconds / cost),
                 }
 
 
@@ -327,7 +327,7 @@ def library_files() -> dict[str, list[Path]]:
         *runtime.rglob("libtvm_runtime.so"),
         *Path(sys.modules["tvm_ffi"].__file__ or "").parent.rglob("libtvm_ffi.so"),
     ]
-    return {label: found for label, found in files.items() if found}
+    return {label: paths for label, paths in files.items() if paths}
 
 
 def mean_shares(frame: pd.DataFrame) -> pd.Series:

@@ -29,9 +29,11 @@ def draw(suites: Sequence[Suite], path: Path) -> None:
     """Draw a panel for each suite: how far the best program is below the optimum, as a mean over tables and runs."""
     rows = []
     for suite in suites:
-        found = curves(suite, [one for one in baselines(suite) if one.strategy in STRATEGIES])
+        by_strategy = curves(
+            suite, [strategy_runs for strategy_runs in baselines(suite) if strategy_runs.strategy in STRATEGIES]
+        )
         for name in STRATEGIES:
-            missing = np.mean([100 * (1 - curve).mean(axis=0) for curve in found[name].values()], axis=0)
+            missing = np.mean([100 * (1 - curve).mean(axis=0) for curve in by_strategy[name].values()], axis=0)
             title = f"{suite.name} ({len(suite.tables)} tables)"
             points = enumerate(missing.round(3).tolist(), 1)
             rows += [{"suite": title, "strategy": name, "trials": trials, "missing": value} for trials, value in points]
@@ -64,8 +66,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", nargs="+", help="suite, such as v1/test")
     parser.add_argument("--picture", type=Path, required=True, help="where to write the picture")
-    given = parser.parse_args()
-    draw([find_suite(name) for name in given.suite], given.picture)
+    options = parser.parse_args()
+    draw([find_suite(name) for name in options.suite], options.picture)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ def logarithms(costs: Sequence[float]) -> Floats:
     finite = np.isfinite(costs)
     slowest = float(np.max(np.asarray(costs)[finite]))
     values: Floats = np.log(np.maximum(np.where(finite, costs, gp_prior.SLOWER * slowest), SHORTEST))
-    return (values - values.mean()) / (values.std() or 1.0)
+    standardised: Floats = (values - values.mean()) / (values.std() or 1.0)
+    return standardised
 
 
 class OneLength(gaussian_process.Encoding):
@@ -69,19 +70,19 @@ class Deaf(gp_prior.ShiftedProcess):
         pass
 
 
-def changed(name: str, **changes: Any) -> type[Changed]:
+def derive(name: str, **changes: Any) -> type[Changed]:
     return type(name, (Changed,), {"changes": changes, "__module__": __name__})
 
 
-FlatPrior = changed("FlatPrior", lognormal_prior=flat_prior)
-SharedLength = changed("SharedLength", Encoding=OneLength)
-Untyped = changed("Untyped", Encoding=AllWords)
-PlainLogarithms = changed("PlainLogarithms", standardise=logarithms)
-CheapFailures = changed("CheapFailures", SLOWER=1.0)
-NoBelief = changed("NoBelief", ShiftedProcess=Deaf)
-NoTournament = changed("NoTournament", TOURNAMENT=1)
-OnlyStart = changed("OnlyStart", ODDS=-1000.0)
-AlwaysPrior = changed("AlwaysPrior", ODDS=1000.0)
+FlatPrior = derive("FlatPrior", lognormal_prior=flat_prior)
+SharedLength = derive("SharedLength", Encoding=OneLength)
+Untyped = derive("Untyped", Encoding=AllWords)
+PlainLogarithms = derive("PlainLogarithms", standardise=logarithms)
+CheapFailures = derive("CheapFailures", SLOWER=1.0)
+NoBelief = derive("NoBelief", ShiftedProcess=Deaf)
+NoTournament = derive("NoTournament", TOURNAMENT=1)
+OnlyStart = derive("OnlyStart", ODDS=-1000.0)
+AlwaysPrior = derive("AlwaysPrior", ODDS=1000.0)
 
 PARTS: Mapping[str, str | type | tuple[str, Mapping[str, Any]]] = {
     "gp-prior": "gp-prior",

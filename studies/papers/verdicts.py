@@ -32,7 +32,7 @@ from searchlab.run.study import Study
 from searchlab.suite.compare import study_runs
 
 STUDIES = Path(__file__).parent
-KEPT = STUDIES.parent / "reference" / "papers"
+VERDICTS = STUDIES.parent / "reference" / "papers"
 PAGE = STUDIES.parents[1] / "docs" / "results" / "papers.md"
 README = STUDIES / "README.md"
 COMMAND = re.compile(r"^#   (?P<command>python studies/papers/verdicts\.py .+?) +# (?P<cost>.+)$", re.MULTILINE)
@@ -51,7 +51,7 @@ was chosen on a test table.
 """
 
 
-class Tested(msgspec.Struct, frozen=True):
+class StudyVerdicts(msgspec.Struct, frozen=True):
     """The verdicts of a study."""
 
     title: str
@@ -62,7 +62,7 @@ class Tested(msgspec.Struct, frozen=True):
     tuned: list[str] = []
 
 
-class Costed(NamedTuple):
+class StudyHead(NamedTuple):
     """The first lines of a study: its title, the command that runs it, and the cost of that command."""
 
     title: str
@@ -70,15 +70,15 @@ class Costed(NamedTuple):
     cost: str
 
     @classmethod
-    def read(cls, file: Path) -> Costed:
+    def read(cls, file: Path) -> StudyHead:
         text = file.read_text("utf-8")
-        found = COMMAND.search(text)
-        if found is None:
+        match = COMMAND.search(text)
+        if match is None:
             raise SystemExit(f"{file} has no line '#   python studies/papers/verdicts.py ...    # about N minutes'")
-        return cls(text.partition("\n")[0].removeprefix("# ").removesuffix("."), found["command"], found["cost"])
+        return cls(text.partition("\n")[0].removeprefix("# ").removesuffix("."), match["command"], match["cost"])
 
 
-def described(entry: PolicyEntry) -> str:
+def describe_strategy(entry: PolicyEntry) -> str:
     """Return a strategy's name and options: ``tuned (annealing, chains = 1, hub-v1/dev)``."""
     name = entry.title
     about = [entry.name] if name != entry.name else []
@@ -87,7 +87,7 @@ def described(entry: PolicyEntry) -> str:
     return f"{name} ({', '.join(about)})" if about else name
 
 
-def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console) -> Tested:
+def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console) -> StudyVerdicts:
     """Run the study in ``file``, on ``split`` of its suite unless that is empty, and return its verdicts."""
     text = file.read_text("utf-8")
     data = tomllib.loads(text)
@@ -99,47 +99,51 @@ def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console)
     study.run(out, jobs=jobs, progress=console)
     runs = study_runs(study, out) if study.baselines else read_runs(out, readings=False)
     entries = study.spec.policy_entries
-    return Tested(
-        Costed.read(file).title,
+    return StudyVerdicts(
+        StudyHead.read(file).title,
         where,
         len(study.spec.seed_list),
         claim_verdicts(runs, study.spec.claims),
-        as_published=[*study.baselines, *(described(one) for one in entries if not one.tuned_on)],
-        tuned=[described(one) for one in entries if one.tuned_on],
+        as_published=[*study.baselines, *(describe_strategy(entry) for entry in entries if not entry.tuned_on)],
+        tuned=[describe_strategy(entry) for entry in entries if entry.tuned_on],
     )
 
 
-def overview(tested: Mapping[Path, Tested]) -> str:
+def overview(verdicts: Mapping[Path, StudyVerdicts]) -> str:
     """Return how often each verdict was reached, and a table of all claims with their verdicts."""
-    claims = [(path.stem, one) for path, study in tested.items() for one in study.claims]
-    counts = Counter(one.verdict for _, one in claims)
-    held, failed, undecided, untested = (counts[verdict] for verdict in ("holds", "fails", "undecided", "untested"))
-    lines = [f"| {study} | {one.claim.text} | {one.verdict} |" for study, one in claims]
-    head = f"Of {len(claims)} claims, {held} hold, {failed} fail, {undecided} are undecided, and {untested} untested."
+    claims = [(path.stem, outcome) for path, study in verdicts.items() for outcome in study.claims]
+    counts = Counter(outcome.verdict for _, outcome in claims)
+    holding, failed, undecided, untested = (counts[verdict] for verdict in ("holds", "fails", "undecided", "untested"))
+    lines = [f"| {study} | {outcome.claim.text} | {outcome.verdict} |" for study, outcome in claims]
+    head = (
+        f"Of {len(claims)} claims, {holding} hold, {failed} fail, {undecided} are undecided, and {untested} untested."
+    )
     return "\n".join([head, "", "| study | claim | verdict |", "|---|---|---|", *lines])
 
 
 def page() -> Iterator[str]:
     """Yield the lines of the page."""
-    found = {path: msgspec.json.decode(path.read_bytes(), type=Tested) for path in sorted(KEPT.glob("*.json"))}
-    yield from (HEAD, overview(found), "")
-    for path, tested in found.items():
-        _, command, cost = Costed.read(STUDIES / f"{path.stem}.toml")
-        yield from (f"## {tested.title}", "")
-        yield f"`{command}` ({cost}); here, {tested.where}, at most {counted(tested.seeds, 'seed')}.\n"
-        yield f"As published: {', '.join(tested.as_published)}."
-        yield f"Tuned on dev: {', '.join(tested.tuned) or 'none'}.\n"
-        for one in tested.claims:
-            published = f"; published: {one.claim.published}" if one.claim.published else ""
-            yield f"**{one.verdict.capitalize()}**: {one.claim.text} ({one.claim.source}{published})\n"
-            yield from (f"- {pair.says}" for pair in one.against)
+    studies = {
+        path: msgspec.json.decode(path.read_bytes(), type=StudyVerdicts) for path in sorted(VERDICTS.glob("*.json"))
+    }
+    yield from (HEAD, overview(studies), "")
+    for path, verdicts in studies.items():
+        _, command, cost = StudyHead.read(STUDIES / f"{path.stem}.toml")
+        yield from (f"## {verdicts.title}", "")
+        yield f"`{command}` ({cost}); here, {verdicts.where}, at most {counted(verdicts.seeds, 'seed')}.\n"
+        yield f"As published: {', '.join(verdicts.as_published)}."
+        yield f"Tuned on dev: {', '.join(verdicts.tuned) or 'none'}.\n"
+        for outcome in verdicts.claims:
+            published = f"; published: {outcome.claim.published}" if outcome.claim.published else ""
+            yield f"**{outcome.verdict.capitalize()}**: {outcome.claim.text} ({outcome.claim.source}{published})\n"
+            yield from (f"- {pair.says}" for pair in outcome.against)
             yield ""
 
 
 def table() -> str:
     """Return the README's table of studies."""
-    rows = [(file, Costed.read(file)) for file in sorted(STUDIES.glob("*.toml"))]
-    lines = [f"| `{file.name}` | {one.title} | {one.cost} |" for file, one in rows]
+    rows = [(file, StudyHead.read(file)) for file in sorted(STUDIES.glob("*.toml"))]
+    lines = [f"| `{file.name}` | {head.title} | {head.cost} |" for file, head in rows]
     return "\n".join(["| study | claims of | cost |", "|---|---|---|", *lines])
 
 
@@ -161,10 +165,10 @@ def main() -> None:
     options = parser.parse_args()
     console = Console()
     for file in [] if options.page else options.studies or sorted(STUDIES.glob("*.toml")):
-        tested = test(file, options.split, options.seeds, options.jobs, console)
-        console.print(tested.title, *claim_texts(tested.claims), sep="\n")
-        KEPT.mkdir(parents=True, exist_ok=True)
-        (KEPT / f"{file.stem}.json").write_bytes(msgspec.json.format(msgspec.json.encode(tested)) + b"\n")
+        verdicts = test(file, options.split, options.seeds, options.jobs, console)
+        console.print(verdicts.title, *claim_texts(verdicts.claims), sep="\n")
+        VERDICTS.mkdir(parents=True, exist_ok=True)
+        (VERDICTS / f"{file.stem}.json").write_bytes(msgspec.json.format(msgspec.json.encode(verdicts)) + b"\n")
     write()
 
 

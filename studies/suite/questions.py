@@ -97,10 +97,10 @@ def portability(suite: Suite) -> str:
         efficiencies = costs.min(axis=1, keepdims=True) / costs  # 0 where a config fails
         with np.errstate(divide="ignore"):
             harmonic = len(tables) / (1 / efficiencies).sum(axis=0)
-        places = [*costs.argmin(axis=1).tolist(), int(harmonic.argmax())]
+        fastest = [*costs.argmin(axis=1).tolist(), int(harmonic.argmax())]
         rows = [
-            [on, *(f"{100 * row[place]:.0f}" for place in places)]
-            for on, row in zip([*map(device, tables), "harmonic mean"], [*efficiencies, harmonic], strict=True)
+            [label, *(f"{100 * row[index]:.0f}" for index in fastest)]
+            for label, row in zip([*map(device, tables), "harmonic mean"], [*efficiencies, harmonic], strict=True)
         ]
         head = ["on", *(f"best on {device(table)}" for table in tables), "best on all"]
         parts.append(f"{name}:\n\n{markdown(head, rows)}")
@@ -134,19 +134,19 @@ def curves(suite: Suite, runs: Sequence[Trajectories], budget: str | None = None
 
     The number of trials is that of the runs, or ``budget``, relative to each table's difficulty, if that is lower.
     """
-    found: dict[str, dict[str, Floats]] = {one.strategy: {} for one in runs}
-    longest = max(one.trials for one in runs)  # all runs of a strategy may end earlier
+    curves_by_table: dict[str, dict[str, Floats]] = {strategy_runs.strategy: {} for strategy_runs in runs}
+    longest = max(strategy_runs.trials for strategy_runs in runs)  # all runs of a strategy may end earlier
     for table in suite.tables:
         costs = np.array(list(costs_of(table).values()))
         limit = difficulty_trials(budget, costs) if budget else len(costs)
-        for one in runs:
+        for strategy_runs in runs:
             trials = min(longest, limit)
             rows = []
-            for run in one.runs_on(table).runs:
+            for run in strategy_runs.runs_on(table).runs:
                 so_far = np.minimum.accumulate(costs[list(run.configs[:trials])])
                 rows.append(np.append(so_far, np.full(trials - len(so_far), so_far[-1])))
-            found[one.strategy][table.entry.name] = costs.min() / np.array(rows)
-    return found
+            curves_by_table[strategy_runs.strategy][table.entry.name] = costs.min() / np.array(rows)
+    return curves_by_table
 
 
 def portfolio(suite: Suite) -> str:
@@ -157,55 +157,55 @@ def portfolio(suite: Suite) -> str:
     the test split with the strategy that is best alone on the dev split.
     """
 
-    def area(known: Mapping[str, Mapping[str, Floats]], members: tuple[str, ...]) -> list[Floats]:
+    def area(by_strategy: Mapping[str, Mapping[str, Floats]], members: tuple[str, ...]) -> list[Floats]:
         """Return a portfolio's areas on each table: arrays of shape (seeds,)."""
         areas = []
-        for table in known[members[0]]:
-            parts = [known[name][table] for name in members]
+        for table in by_strategy[members[0]]:
+            parts = [by_strategy[name][table] for name in members]
             size, trials = len(members), parts[0].shape[1]
-            found = np.zeros_like(parts[0])
-            for place, part in enumerate(parts):
-                share = (np.arange(trials) + size - place) // size  # this member's share of the first t trials
-                found = np.maximum(found, np.where(share > 0, part[:, np.maximum(share - 1, 0)], 0))
-            areas.append(found.mean(axis=1))
+            best_so_far = np.zeros_like(parts[0])
+            for position, part in enumerate(parts):
+                share = (np.arange(trials) + size - position) // size  # this member's share of the first t trials
+                best_so_far = np.maximum(best_so_far, np.where(share > 0, part[:, np.maximum(share - 1, 0)], 0))
+            areas.append(best_so_far.mean(axis=1))
         return areas
 
     dev, test = (curves(part, baselines(part)) for part in (suite.part("dev"), suite.part("test")))
     rows = []
-    alone: list[Floats] = []
+    best_single: list[Floats] = []
     for size in (1, 2, 3):
         ranked = sorted(
             ((float(np.mean(area(dev, some))), some) for some in combinations(sorted(dev), size)), reverse=True
         )
         for on_dev, some in ranked[:3]:
             on_test = area(test, some)
-            alone = alone or on_test
+            best_single = best_single or on_test
             which = " + ".join(f"`{name}`" for name in some)
-            gain = paired_difference(on_test, alone).on_these.difference
-            difference = "" if on_test is alone else with_interval(gain.value, gain.lower, gain.upper)
+            gain = paired_difference(on_test, best_single).on_these.difference
+            difference = "" if on_test is best_single else with_interval(gain.value, gain.lower, gain.upper)
             rows.append([str(size), which, f"{on_dev:.3f}", f"{np.mean(on_test):.3f}", difference])
     return markdown(["strategies", "which", "area, dev", "area, test", "less the best alone (95 % interval)"], rows)
 
 
-def agreement(one: Floats, other: Floats) -> list[str]:
+def agreement(first: Floats, second: Floats) -> list[str]:
     """Return the rank correlation of two groups' areas and its interval.
 
     Args:
-        one: The areas of strategies in a group, of shape (strategies, tables, seeds).
-        other: Those of the same strategies in another group.
+        first: The areas of strategies in a group, of shape (strategies, tables, seeds).
+        second: Those of the same strategies in another group.
     """
     rng = np.random.default_rng(0)
 
-    def drawn(values: Floats) -> Floats:
+    def resample(values: Floats) -> Floats:
         _, tables, seeds = values.shape
         picked = values[:, rng.integers(tables, size=tables)]
         return picked[:, :, rng.integers(seeds, size=seeds)].mean(axis=(1, 2))
 
-    ranks = rankdata([(drawn(one), drawn(other)) for _ in range(2000)], axis=2)
+    ranks = rankdata([(resample(first), resample(second)) for _ in range(2000)], axis=2)
     ranks -= ranks.mean(axis=2, keepdims=True)
     ranks /= np.linalg.norm(ranks, axis=2, keepdims=True)
     lower, upper = np.quantile(ranks.prod(axis=1).sum(axis=1), (0.025, 0.975))
-    value = spearmanr(one.mean(axis=(1, 2)), other.mean(axis=(1, 2))).statistic
+    value = spearmanr(first.mean(axis=(1, 2)), second.mean(axis=(1, 2))).statistic
     return [f"{value:.2f}", f"{lower:.2f} to {upper:.2f}"]
 
 
@@ -217,27 +217,27 @@ def rankings(suites: Sequence[Suite]) -> str:
     Spearman's rank correlation of the areas. Its interval contains 95 % of 2,000 bootstrap samples of the tables in
     both groups and of the seeds.
     """
-    shipped = [baselines(suite) for suite in suites]
-    common = set.intersection(*({one.strategy for one in runs} for runs in shipped))
-    names = [one.strategy for one in shipped[0] if one.strategy in common]
+    suite_runs = [baselines(suite) for suite in suites]
+    common = set.intersection(*({strategy_runs.strategy for strategy_runs in runs} for runs in suite_runs))
+    names = [strategy_runs.strategy for strategy_runs in suite_runs[0] if strategy_runs.strategy in common]
 
-    def areas(place: int, budget: str | None, tables: Sequence[SuiteTable]) -> Floats:
+    def areas(number: int, budget: str | None, tables: Sequence[SuiteTable]) -> Floats:
         """Return the areas over ``tables``, of shape (strategies, tables, seeds)."""
-        runs = [one for one in shipped[place] if one.strategy in common]
+        runs = [strategy_runs for strategy_runs in suite_runs[number] if strategy_runs.strategy in common]
         part = replace(
-            suites[place], spec=msgspec.structs.replace(suites[place].spec, tables=[t.entry for t in tables])
+            suites[number], spec=msgspec.structs.replace(suites[number].spec, tables=[t.entry for t in tables])
         )
-        found = curves(part, runs, budget)
-        return np.array([[found[name][table.entry.name].mean(axis=1) for table in tables] for name in names])
+        by_strategy = curves(part, runs, budget)
+        return np.array([[by_strategy[name][table.entry.name].mean(axis=1) for table in tables] for name in names])
 
     last = suites[-1].tables
     amd = [table for table in last if device(table).startswith(("MI", "W"))]
     failing = [table for table in last if not np.isfinite(list(costs_of(table).values())).all()]
-    groups = {suite.name: areas(place, None, suite.tables) for place, suite in enumerate(suites)}
+    groups = {suite.name: areas(number, None, suite.tables) for number, suite in enumerate(suites)}
     groups |= {
-        f"{suite.name}, difficulty": areas(place, "difficulty", suite.tables) for place, suite in enumerate(suites)
+        f"{suite.name}, difficulty": areas(number, "difficulty", suite.tables) for number, suite in enumerate(suites)
     }
-    shown = list(groups)
+    suite_groups = list(groups)
     halves = {
         "NVIDIA": [table for table in last if table not in amd],
         "AMD": amd,
@@ -245,18 +245,23 @@ def rankings(suites: Sequence[Suite]) -> str:
         "failures": failing,
     }
     groups |= {name: areas(len(suites) - 1, None, tables) for name, tables in halves.items()}
-    order = np.argsort(-groups[shown[0]].mean(axis=(1, 2)))
+    order = np.argsort(-groups[suite_groups[0]].mean(axis=(1, 2)))
     ranks = {name: rankdata(-values.mean(axis=(1, 2)).round(6)) for name, values in groups.items()}
     head = ["strategy", *(f"{name} ({groups[name].shape[1]})" for name in groups)]
     rows = [
         [f"`{names[s]}`", *(f"{groups[name][s].mean():.3f} ({ranks[name][s]:g})" for name in groups)] for s in order
     ]
 
-    compared = [(shown[0], shown[1]), (shown[2], shown[3]), (shown[0], shown[2]), (shown[1], shown[3])]
-    compared += [("NVIDIA", "AMD"), ("no failures", "failures")]
+    pairs = [
+        (suite_groups[0], suite_groups[1]),
+        (suite_groups[2], suite_groups[3]),
+        (suite_groups[0], suite_groups[2]),
+        (suite_groups[1], suite_groups[3]),
+    ]
+    pairs += [("NVIDIA", "AMD"), ("no failures", "failures")]
     agreements = markdown(
         ["rankings of", "rank correlation", "95 % interval"],
-        ([f"{one} and {other}", *agreement(groups[one], groups[other])] for one, other in compared),
+        ([f"{first} and {second}", *agreement(groups[first], groups[second])] for first, second in pairs),
     )
     return f"{markdown(head, rows)}\n\n{agreements}"
 
@@ -270,7 +275,7 @@ NOISY = 1.5
 
 def reality(
     suites: Sequence[Suite],
-    places: Sequence[Path],
+    directories: Sequence[Path],
     walks: Sequence[Path] = (),
     trials: int | None = None,
     earlier: Path | None = None,
@@ -284,7 +289,7 @@ def reality(
     best known program. With ``trials``, only the first trials of each run count, but the best program of all trials.
     ``earlier`` is the ``summary.json`` of a report on other runs with the same workloads and strategies.
     """
-    runs = read_runs(*places)
+    runs = read_runs(*directories)
     if trials is not None:
         runs = {name: item.truncate(Budget(trials), item.by_strategy) for name, item in runs.items()}
     summary = summarize(runs)
@@ -311,7 +316,7 @@ def reality(
     for name in names:
         items = [item.by_strategy[name] for item in summary.workloads]
         best = [item.best_gflops for item in items]
-        ours, measuring = (
+        own_seconds, measuring = (
             sum(getattr(item.seconds, part) or 0 for item in items for part in parts)
             for parts in (("propose", "train"), ("build", "run"))
         )
@@ -319,8 +324,8 @@ def reality(
             [
                 f"`{name}`",
                 str(items[0].batch),
-                *(f"{one.median:.0f} ({one.lower:.0f} to {one.upper:.0f})" for one in best),
-                f"{100 * ours / measuring:.0f} %" if measuring else "",
+                *(f"{interval.median:.0f} ({interval.lower:.0f} to {interval.upper:.0f})" for interval in best),
+                f"{100 * own_seconds / measuring:.0f} %" if measuring else "",
                 *(f"{group[name].mean():.3f}" if name in group else "" for group in groups.values()),
             ]
         )
@@ -328,13 +333,13 @@ def reality(
     for suite, areas in tables.items():
         common = [name for name in names if name in areas]
         pair = [np.array([group[name] for name in common]) for group in (measured, areas)]
-        found = agreement(*pair) if len(common) > 1 else ["", ""]
-        agreements.append([f"real runs and {suite}", str(len(common)), *found])
+        cells = agreement(*pair) if len(common) > 1 else ["", ""]
+        agreements.append([f"real runs and {suite}", str(len(common)), *cells])
     layer_names = [f"`{item.workload}`" for item in summary.workloads]
     layers = [f"GFLOPS on {name}" for name in layer_names]
     head = ["strategy", "batch", *layers, "proposing, relative to measuring", *(f"area, {group}" for group in groups)]
-    compared = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
-    parts = [markdown(head, rows), markdown(compared, agreements)]
+    agreement_head = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
+    parts = [markdown(head, rows), markdown(agreement_head, agreements)]
     before = areas_in(earlier, [item.workload for item in summary.workloads], names) if earlier else None
     parts.append(repeatability(layer_names, np.array([measured[name] for name in names]), before))
     return "\n\n".join([*parts, unreliable(runs), at_random(runs, walks, suites), far_from_the_best(runs, names)])
@@ -343,14 +348,14 @@ def reality(
 def areas_in(file: Path, workloads: Sequence[str], strategies: Sequence[str]) -> Floats:
     """Return the mean areas in a report's ``summary.json``, of shape (strategies, workloads); NaN if one is missing."""
     try:
-        found = {
+        areas = {
             (item["workload"], row["strategy"]): row["area"]["value"]
             for item in msgspec.json.decode(file.read_bytes())["workloads"]
             for row in item["strategies"]
         }
     except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
         raise SearchlabError(f"{file} is not the summary.json of a report: {type(error).__name__}: {error}") from None
-    return np.array([[found.get((workload, name), np.nan) for workload in workloads] for name in strategies])
+    return np.array([[areas.get((workload, name), np.nan) for workload in workloads] for name in strategies])
 
 
 def repeatability(workloads: Sequence[str], areas: Floats, earlier: Floats | None = None) -> str:
@@ -366,24 +371,24 @@ def repeatability(workloads: Sequence[str], areas: Floats, earlier: Floats | Non
     """
     parts = [list(part) for part in combinations(range(areas.shape[2]), areas.shape[2] // 2)]
 
-    def row(name: str, some: Sequence[int]) -> list[str]:
-        """Return the row for the workloads at the places in ``some``."""
-        chosen = areas[:, some]
-        others = np.delete(areas, some, axis=1).mean(axis=(1, 2)) if len(some) < len(workloads) else None
+    def row(name: str, indices: Sequence[int]) -> list[str]:
+        """Return the row for the workloads at ``indices``."""
+        group = areas[:, indices]
+        other_areas = np.delete(areas, indices, axis=1).mean(axis=(1, 2)) if len(indices) < len(workloads) else None
         halves = [
-            correlation(chosen[..., part].mean(axis=(1, 2)), np.delete(chosen, part, axis=2).mean(axis=(1, 2)))
+            correlation(group[..., part].mean(axis=(1, 2)), np.delete(group, part, axis=2).mean(axis=(1, 2)))
             for part in parts
             if part
         ]
-        cells = [np.mean(halves) if halves else None]
-        cells += [correlation(chosen.mean(axis=(1, 2)), others) if others is not None else None]
+        cells = [float(np.mean(halves)) if halves else None]
+        cells += [correlation(group.mean(axis=(1, 2)), other_areas) if other_areas is not None else None]
         if earlier is not None:
-            known = np.isfinite(earlier[:, some]).all(axis=1)
-            before = chosen[known].mean(axis=(1, 2)), earlier[known][:, some].mean(axis=1)
-            cells += [correlation(*before) if known.sum() > 1 else None]
+            recorded = np.isfinite(earlier[:, indices]).all(axis=1)
+            before = group[recorded].mean(axis=(1, 2)), earlier[recorded][:, indices].mean(axis=1)
+            cells += [correlation(*before) if recorded.sum() > 1 else None]
         return [name, *("" if cell is None else f"{cell:.2f}" for cell in cells)]
 
-    rows = [row(name, [place]) for place, name in enumerate(workloads)]
+    rows = [row(name, [index]) for index, name in enumerate(workloads)]
     if len(workloads) > 1:
         rows.append(row("all", range(len(workloads))))
     head = ["rank correlation", "between halves of the seeds", "with the other workloads"]
@@ -394,8 +399,10 @@ def unreliable(runs: ComparedRuns) -> str:
     """Return how many trials with several readings have one, or a median, above :data:`NOISY` times the lowest."""
     rows = []
     for item in runs.values():
-        readings = [one for run in item.runs for one in np.split(run.log.readings, np.cumsum(run.log.counts)[:-1])]
-        ratios = np.array([(one.max() / one.min(), np.median(one) / one.min()) for one in readings if len(one) > 1])
+        readings = [times for run in item.runs for times in np.split(run.log.readings, np.cumsum(run.log.counts)[:-1])]
+        ratios = np.array(
+            [(times.max() / times.min(), np.median(times) / times.min()) for times in readings if len(times) > 1]
+        )
         shares = [f"{share:.1%}" for share in np.mean(ratios > NOISY, axis=0)] if len(ratios) else ["", ""]
         rows.append([f"`{item.workload}`", f"{len(ratios):,}", *shares])
     head = ["workload", "trials with several readings", f"one is {NOISY} times the lowest", "the median is"]
@@ -417,10 +424,10 @@ def far_from_the_best(runs: ComparedRuns, names: Sequence[str]) -> str:
                 codes = encode([Config(msgspec.json.decode(text)) for text in run.log.configs])
                 later = range(WARM, len(codes))
                 fastest = [np.argsort(run.log.costs[:i], kind="stable")[:4] for i in later]
-                far = [
+                is_far = [
                     np.mean(codes[i] != codes[best], axis=1).min() > 0.5 for i, best in zip(later, fastest, strict=True)
                 ]
-                shares += [np.mean(far)] if far else []  # a run may have no later trials
+                shares += [np.mean(is_far)] if is_far else []  # a run may have no later trials
             cells.append(f"{np.median(shares):.0%}" if shares else "")
         rows.append([f"`{name}`", *cells])
     return markdown(["trials far from the fastest", *(f"`{workload}`" for workload in runs)], rows)
@@ -450,7 +457,7 @@ def at_random(runs: ComparedRuns, walks: Sequence[Path], suites: Sequence[Suite]
             item.best.seconds / np.median(costs),
             relative_spread(codes, np.log(costs[works])),
         ]
-        rows.append([f"`{item.workload}`", *_described(cells), *_walk(walked.get(item.workload))])
+        rows.append([f"`{item.workload}`", *format_measures(cells), *_walk(walked.get(item.workload))])
     for suite in suites:
         infos = [TableInfo(read_log(table.path)) for table in suite.tables]
         medians = [
@@ -464,7 +471,7 @@ def at_random(runs: ComparedRuns, walks: Sequence[Path], suites: Sequence[Suite]
             )
         ]
         smooth = np.median([MEASURES["autocorrelation"](info) for info in infos])
-        rows.append([f"{suite.name}, median of {len(infos)} tables", *_described(medians), f"{smooth:.2f}", ""])
+        rows.append([f"{suite.name}, median of {len(infos)} tables", *format_measures(medians), f"{smooth:.2f}", ""])
     head = [
         "workload",
         "random programs",
@@ -478,7 +485,7 @@ def at_random(runs: ComparedRuns, walks: Sequence[Path], suites: Sequence[Suite]
     return markdown(head, rows)
 
 
-def _described(cells: Sequence[Any]) -> list[str]:
+def format_measures(cells: Sequence[Any]) -> list[str]:
     count, failed, near, median, spread = cells
     return [f"{count:,.0f}", f"{failed:.1%}", f"{near:.2%}", f"{median:.2f}", f"{spread:.2f}"]
 
@@ -516,33 +523,33 @@ def landscapes(suites: Sequence[Suite]) -> str:
     that of the strategies with a model. The intervals contain 95 % of 2,000 bootstrap samples of the tables; tables of
     one kernel are drawn together.
     """
-    shipped = [baselines(suite) for suite in suites]
-    common = set.intersection(*({one.strategy for one in runs} for runs in shipped))
-    kept = [one for one in shipped[0] if one.strategy in common]
-    names = [one.strategy for one in kept]
+    suite_runs = [baselines(suite) for suite in suites]
+    common = set.intersection(*({strategy_runs.strategy for strategy_runs in runs} for runs in suite_runs))
+    common_runs = [strategy_runs for strategy_runs in suite_runs[0] if strategy_runs.strategy in common]
+    names = [strategy_runs.strategy for strategy_runs in common_runs]
     columns, infos, clusters = [], [], []
-    for suite, runs in zip(suites, shipped, strict=True):
-        known = curves(suite, [one for one in runs if one.strategy in common])
+    for suite, runs in zip(suites, suite_runs, strict=True):
+        by_strategy = curves(suite, [strategy_runs for strategy_runs in runs if strategy_runs.strategy in common])
         for table in suite.tables:
-            columns.append([known[name][table.entry.name].mean() for name in names])
+            columns.append([by_strategy[name][table.entry.name].mean() for name in names])
             infos.append(TableInfo(read_log(table.path)))
             clusters.append(table.entry.family if table.imported else table.name)
     areas = np.array(columns).T  # (strategies, tables)
     advantages = dict(zip((f"`{name}`" for name in names), areas - areas.mean(axis=0), strict=True))
-    local = [place for place, one in enumerate(kept) if one.policy.name in LOCAL]
-    guided = [place for place, one in enumerate(kept) if one.cost_model is not None]
+    local = [index for index, strategy_runs in enumerate(common_runs) if strategy_runs.policy.name in LOCAL]
+    guided = [index for index, strategy_runs in enumerate(common_runs) if strategy_runs.cost_model is not None]
     title = f"{len(local)} local searches less {len(guided)} with a model"
     advantages[title] = areas[local].mean(axis=0) - areas[guided].mean(axis=0)
     measured = {title: np.array([measure(info) for info in infos]) for title, measure in MEASURES.items()}
-    groups = [np.flatnonzero(np.array(clusters) == one) for one in dict.fromkeys(clusters)]
+    groups = [np.flatnonzero(np.array(clusters) == cluster) for cluster in dict.fromkeys(clusters)]
     rng = np.random.default_rng(0)
     draws = [np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))]) for _ in range(2000)]
     clear = 0
 
     def cell(advantage: Floats, measure: Floats) -> str:
         nonlocal clear
-        drawn = [correlation(advantage[some], measure[some]) for some in draws]
-        lower, upper = np.quantile(drawn, (0.025, 0.975))
+        resampled = [correlation(advantage[indices], measure[indices]) for indices in draws]
+        lower, upper = np.quantile(resampled, (0.025, 0.975))
         clear += bool(lower > 0 or upper < 0)
         mark = "**" if lower > 0 or upper < 0 else ""
         return f"{mark}{correlation(advantage, measure):.2f}{mark} ({lower:.2f} to {upper:.2f})"
@@ -552,29 +559,29 @@ def landscapes(suites: Sequence[Suite]) -> str:
     ]
     ordered = sorted(rows[:-1], key=lambda row: -float(areas[names.index(row[0].strip("`"))].mean()))
     count = len(rows) * len(measured)
-    said = (
+    summary = (
         f"{len(infos)} tables in {len(groups)} independent groups. {clear} of the {count} intervals, in bold, do not "
         f"contain 0; if nothing depended on anything, {0.05 * count:.0f} would be expected."
     )
-    return f"{markdown(['strategy', *measured], [*ordered, rows[-1]])}\n\n{said}"
+    return f"{markdown(['strategy', *measured], [*ordered, rows[-1]])}\n\n{summary}"
 
 
 def correlation(first: Floats, second: Floats) -> float:
     """Return Spearman's rank correlation; 0 if either is constant."""
-    one, other = rankdata(first), rankdata(second)
-    if np.ptp(one) == 0 or np.ptp(other) == 0:
+    first_ranks, second_ranks = rankdata(first), rankdata(second)
+    if np.ptp(first_ranks) == 0 or np.ptp(second_ranks) == 0:
         return 0.0
-    return float(np.corrcoef(one, other)[0, 1])
+    return float(np.corrcoef(first_ranks, second_ranks)[0, 1])
 
 
 def batches(suite: Suite, runs: Sequence[Trajectories]) -> str:
     """Return the mean area of each strategy for each batch size, from runs labelled ``STRATEGY, BATCH``."""
-    known = curves(suite, runs)
-    found: dict[str, dict[int, Floats]] = defaultdict(dict)
-    for name, tables in known.items():
+    by_label = curves(suite, runs)
+    by_strategy: dict[str, dict[int, Floats]] = defaultdict(dict)
+    for name, tables in by_label.items():
         strategy, _, batch = name.rpartition(", ")
-        found[strategy][int(batch)] = np.array([curve.mean(axis=1) for curve in tables.values()])
-    sizes = sorted({size for by_size in found.values() for size in by_size})
+        by_strategy[strategy][int(batch)] = np.array([curve.mean(axis=1) for curve in tables.values()])
+    sizes = sorted({size for by_size in by_strategy.values() for size in by_size})
 
     def cell(by_size: Mapping[int, Floats], size: int) -> str:
         if size == sizes[0]:
@@ -582,47 +589,49 @@ def batches(suite: Suite, runs: Sequence[Trajectories]) -> str:
         answer = paired_difference(list(by_size[size]), list(by_size[sizes[0]])).on_these.difference
         return with_interval(answer.value, answer.lower, answer.upper)
 
-    ordered = sorted(found.items(), key=lambda item: -item[1][sizes[0]].mean())
+    ordered = sorted(by_strategy.items(), key=lambda item: -item[1][sizes[0]].mean())
     rows = [[f"`{name}`", *(cell(by_size, size) for size in sizes)] for name, by_size in ordered]
     return markdown(["strategy", f"batch {sizes[0]}", *(f"{size} less {sizes[0]}" for size in sizes[1:])], rows)
 
 
-def failures(suite: Suite, more: Sequence[Trajectories] = ()) -> str:
+def failures(suite: Suite, other_runs: Sequence[Trajectories] = ()) -> str:
     """Return the share of trials that each strategy spends on configs that fail, over the tables with such configs.
 
     Runs labelled ``STRATEGY, failures`` are compared with the baseline STRATEGY.
     """
     tables = [table for table in suite.tables if not np.isfinite(list(costs_of(table).values())).all()]
-    if more:
-        tables = [table for table in tables if all(table.entry.name in one.tables for one in more)]
+    if other_runs:
+        tables = [
+            table for table in tables if all(table.entry.name in strategy_runs.tables for strategy_runs in other_runs)
+        ]
     failing = {table.name: ~np.isfinite(list(costs_of(table).values())) for table in tables}
     part = replace(suite, spec=msgspec.structs.replace(suite.spec, tables=[table.entry for table in tables]))
-    runs = [*baselines(suite), *more]
+    runs = [*baselines(suite), *other_runs]
     areas = {name: [curve.mean(axis=1) for curve in by_table.values()] for name, by_table in curves(part, runs).items()}
     rows = []
-    for one in runs:
+    for strategy_runs in runs:
         shares = []
-        late = []
+        late_shares = []
         for table in tables:
             fails = failing[table.name]
-            found = [fails[list(run.configs)] for run in one.runs_on(table).runs]
-            shares.append(np.mean([run.mean() for run in found]) / fails.mean())
-            late.append(np.mean([run[len(run) // 2 :].mean() for run in found]) / fails.mean())
-        origin = one.strategy.removesuffix(", failures")
+            failed = [fails[list(run.configs)] for run in strategy_runs.runs_on(table).runs]
+            shares.append(np.mean([run.mean() for run in failed]) / fails.mean())
+            late_shares.append(np.mean([run[len(run) // 2 :].mean() for run in failed]) / fails.mean())
+        origin = strategy_runs.strategy.removesuffix(", failures")
         gain = ""
-        if origin != one.strategy:
-            answer = paired_difference(areas[one.strategy], areas[origin]).on_these.difference
+        if origin != strategy_runs.strategy:
+            answer = paired_difference(areas[strategy_runs.strategy], areas[origin]).on_these.difference
             gain = with_interval(answer.value, answer.lower, answer.upper)
         cells = [
-            f"`{one.strategy}`",
+            f"`{strategy_runs.strategy}`",
             f"{np.mean(shares):.2f}",
-            f"{np.mean(late):.2f}",
-            f"{np.mean(areas[one.strategy]):.3f}",
+            f"{np.mean(late_shares):.2f}",
+            f"{np.mean(areas[strategy_runs.strategy]):.3f}",
         ]
         rows.append((float(np.mean(shares)), [*cells, gain]))
     head = ["strategy", "failures, relative to random draws", "in the second half of a run", "area", "gain in area"]
-    shown = markdown(head, [row for _, row in sorted(rows)])
-    return f"{len(tables)} tables:\n\n{shown}"
+    rows_text = markdown(head, [row for _, row in sorted(rows)])
+    return f"{len(tables)} tables:\n\n{rows_text}"
 
 
 def losses(suite: Suite) -> str:
@@ -637,7 +646,7 @@ def losses(suite: Suite) -> str:
         parts = [float(lost[a:b].sum()) / len(lost) for a, b in pairwise([0, 8, 32, len(lost)])]
         area = 1 - float(lost.mean())
         rows.append((area, [f"`{name}`", f"{area:.3f}", *(f"{part:.3f}" for part in parts), f"{1 - parts[0]:.3f}"]))
-    last = max(one.trials for one in runs)
+    last = max(strategy_runs.trials for strategy_runs in runs)
     head = ["strategy", "area", "lost in trials 1 to 8", "9 to 32", f"33 to {last}", "bound after 8 trials"]
     return markdown(head, [row for _, row in sorted(rows, reverse=True)])
 
@@ -646,12 +655,12 @@ QUESTIONS: Mapping[str, Callable[[Sequence[Suite], argparse.Namespace], str]] = 
     "portability": lambda suites, _: portability(suites[0]),
     "importance": lambda suites, _: importance(suites[0]),
     "portfolio": lambda suites, _: portfolio(suites[0]),
-    "failures": lambda suites, given: failures(suites[0], read_results(given.runs)),
+    "failures": lambda suites, options: failures(suites[0], read_results(options.runs)),
     "rankings": lambda suites, _: rankings(suites),
-    "real": lambda suites, given: reality(suites, given.runs, given.walks, given.trials, given.earlier),
+    "real": lambda suites, options: reality(suites, options.runs, options.walks, options.trials, options.earlier),
     "landscapes": lambda suites, _: landscapes(suites),
     "losses": lambda suites, _: losses(suites[0]),
-    "batches": lambda suites, given: batches(suites[0], read_results(given.runs)),
+    "batches": lambda suites, options: batches(suites[0], read_results(options.runs)),
 }
 
 
@@ -665,12 +674,12 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--walks", type=Path, nargs="+", default=[], help="for `real`: directories of random walks")
     parser.add_argument("--trials", type=int, help="for `real`: the number of trials of each run that count (all)")
     parser.add_argument("--earlier", type=Path, help="for `real`: summary.json of a report on earlier runs, to compare")
-    given = parser.parse_args(None if arguments is None else list(arguments))
-    if given.trials is not None and given.trials < 1:
-        parser.error(f"--trials must be at least 1, not {given.trials}")
-    suites = [find_suite(name) for name in given.suite]
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    if options.trials is not None and options.trials < 1:
+        parser.error(f"--trials must be at least 1, not {options.trials}")
+    suites = [find_suite(name) for name in options.suite]
     try:
-        print(QUESTIONS[given.question](suites, given))
+        print(QUESTIONS[options.question](suites, options))
     except SearchlabError as error:
         parser.exit(1, f"error: {error}\n")
 

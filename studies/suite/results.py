@@ -59,16 +59,16 @@ def strategies(summary: Summary) -> str:
     overall = summary.overall
     assert overall is not None
 
-    def row(of: OverallStrategy) -> list[str]:
-        rows = [item.by_strategy[of.strategy] for item in summary.workloads]
-        reached = sum(one.trials_to_target.reached for one in rows)
-        runs = sum(len(one.seeds) for one in rows)
-        score = of.score
+    def row(strategy: OverallStrategy) -> list[str]:
+        strategy_rows = [item.by_strategy[strategy.strategy] for item in summary.workloads]
+        reached = sum(strategy_row.trials_to_target.reached for strategy_row in strategy_rows)
+        runs = sum(len(strategy_row.seeds) for strategy_row in strategy_rows)
+        score = strategy.score
         return [
-            of.strategy,
-            str(rows[0].batch),
-            f"{overall.ranks[of.strategy]:.2f}",
-            with_interval(of.area.value, of.area.lower, of.area.upper),
+            strategy.strategy,
+            str(strategy_rows[0].batch),
+            f"{overall.ranks[strategy.strategy]:.2f}",
+            with_interval(strategy.area.value, strategy.area.lower, strategy.area.upper),
             with_interval(score.value, score.lower, score.upper) if score else "",
             f"{100 * reached / runs:.0f} %",
         ]
@@ -99,14 +99,14 @@ def pairs(summary: Summary) -> str:
         areas = [
             [item.by_strategy[name].by_seed(AREA) for item in summary.workloads] for name in (best, contrast.second)
         ]
-        paired = zip(*pair_by_seed(*areas), strict=True)
-        found = bayesian_signed_rank(np.array([np.nanmean(first - second) for first, second in paired]))
+        paired = [pair_by_seed(*runs) for runs in zip(*areas, strict=True)]
+        posterior = bayesian_signed_rank(np.array([np.nanmean(first - second) for first, second in paired]))
         return [
             contrast.second,
             f"{difference.ahead}, {difference.level}, {difference.behind}",
             cells(difference.on_these),
             cells(difference.on_others),
-            f"{found.better:.2f}, {found.same:.2f}, {found.worse:.2f}",
+            f"{posterior.better:.2f}, {posterior.same:.2f}, {posterior.worse:.2f}",
         ]
 
     head = [
@@ -134,32 +134,41 @@ def kinds(summary: Summary) -> str:
         return f"{np.mean([np.mean(item.by_strategy[strategy].area.by_seed) for item in items]):.3f}"
 
     rows = [
-        [one.strategy, *(area(one.strategy, items) for items in inside.values())] for one in summary.overall.strategies
+        [row.strategy, *(area(row.strategy, items) for items in inside.values())] for row in summary.overall.strategies
     ]
     return markdown(head, rows)
 
 
 def halfway(comparison: ComparedRuns, trials: int) -> str:
     """Return how much faster each strategy's best program is than random search's, after half of the trials."""
-    found: dict[str, list[dict[int, float]]] = {}
+    by_strategy: dict[str, list[dict[int, float]]] = {}
     for item in comparison.values():
         best: dict[str, dict[int, float]] = {}
         for run in item.runs:  # a run that ended early keeps its best
             best.setdefault(run.log.header.name, {})[run.seed] = math.log(run.curve[min(trials, len(run.curve)) - 1])
         for name, by_seed in best.items():
-            found.setdefault(name, []).append(by_seed)
-    base = found.pop(BASELINE)
+            by_strategy.setdefault(name, []).append(by_seed)
+    base = by_strategy.pop(BASELINE)
     rows = []
-    for name, by_workload in found.items():
+    for name, by_workload in by_strategy.items():
         pairs = [
-            (ours, theirs, sorted(ours.keys() & theirs.keys())) for ours, theirs in zip(by_workload, base, strict=True)
+            (first, second, sorted(first.keys() & second.keys()))
+            for first, second in zip(by_workload, base, strict=True)
         ]
-        of = paired_difference(
-            [np.array([ours[seed] for seed in seeds]) for ours, _, seeds in pairs],
-            [np.array([theirs[seed] for seed in seeds]) for _, theirs, seeds in pairs],
+        difference = paired_difference(
+            [np.array([first[seed] for seed in seeds]) for first, _, seeds in pairs],
+            [np.array([second[seed] for seed in seeds]) for _, second, seeds in pairs],
         )
         rows.append(
-            (of.value, [name, f"{of.ahead}, {of.level}, {of.behind}", _factor(of.on_these), _factor(of.on_others)])
+            (
+                difference.value,
+                [
+                    name,
+                    f"{difference.ahead}, {difference.level}, {difference.behind}",
+                    _factor(difference.on_these),
+                    _factor(difference.on_others),
+                ],
+            )
         )
     head = [
         f"over {BASELINE}, after {trials} trials",
@@ -178,7 +187,7 @@ def _factor(answer: Answer) -> str:
     return f"{with_interval(*(math.exp(value) for value in (ends.value, ends.lower, ends.upper)))}, p {_p(answer.p)}"
 
 
-def proposing(runs: Iterable[Trajectories], layer: float) -> str:
+def proposing_costs(runs: Iterable[Trajectories], layer: float) -> str:
     """Return each strategy's CPU time per trial, cheapest first, relative to the time to build and run a trial.
 
     Args:
@@ -186,9 +195,9 @@ def proposing(runs: Iterable[Trajectories], layer: float) -> str:
         layer: The seconds for building and running a trial of a real layer.
     """
     costs: list[tuple[float, str, int]] = []
-    for one in runs:
-        lengths = [len(run.configs) for table in one.tables.values() for run in table.runs]
-        costs.append((one.own_seconds / float(np.mean(lengths)), one.strategy, one.batch))
+    for strategy_runs in runs:
+        lengths = [len(run.configs) for table in strategy_runs.tables.values() for run in table.runs]
+        costs.append((strategy_runs.own_seconds / float(np.mean(lengths)), strategy_runs.strategy, strategy_runs.batch))
     rows = [
         [name, str(batch), f"{cost:.2g}", f"{float(f'{100 * cost / layer:.2g}'):g} %"]
         for cost, name, batch in sorted(costs)
@@ -197,12 +206,12 @@ def proposing(runs: Iterable[Trajectories], layer: float) -> str:
     return markdown(head, rows)
 
 
-def layer_seconds(place: Path) -> float:
-    """Return the mean seconds for building and running a trial in the logs in ``place``."""
-    return float(np.mean(np.concatenate([read_log(path).charged[:, 2:].sum(axis=1) for path in find_logs(place)])))
+def layer_seconds(directory: Path) -> float:
+    """Return the mean seconds for building and running a trial in the logs in ``directory``."""
+    return float(np.mean(np.concatenate([read_log(path).charged[:, 2:].sum(axis=1) for path in find_logs(directory)])))
 
 
-def put(part: str, text: str) -> None:
+def replace_part(part: str, text: str) -> None:
     """Put ``text`` between the marks for ``part``. Exits if RESULTS.md has no such marks."""
     marks = f"<!-- {part} -->", f"<!-- end of {part} -->"
     before = RESULTS.read_text()
@@ -225,18 +234,18 @@ def main() -> None:
     parser.add_argument("--layer", type=Path, metavar="DIR", help="directory of runs on a real layer, for the costs")
     options = parser.parse_args()
     suite = find_suite(options.suite)
-    shipped = baselines(suite, options.baselines and options.baselines.split(","))
+    baseline_runs = baselines(suite, options.baselines and options.baselines.split(","))
     if options.layer:
-        others = [runs for place in options.runs for runs in collect(suite, find_logs(place))]
-        put(options.part, proposing([*shipped, *others], layer_seconds(options.layer)))
+        other_runs = [runs for directory in options.runs for runs in collect(suite, find_logs(directory))]
+        replace_part(options.part, proposing_costs([*baseline_runs, *other_runs], layer_seconds(options.layer)))
         return
-    comparison = compare(suite, read_results(options.runs), shipped, range(suite.spec.seeds))
+    comparison = compare(suite, read_results(options.runs), baseline_runs, range(suite.spec.seeds))
     summary = summarize(comparison)
     if summary.overall is None:
         sys.exit("fewer than two strategies have runs on all tables")
     half = halfway(comparison, suite.spec.trials // 2)
-    said = [*(answer.says for answer in summary.answers), summary.overall.verdict]
-    put(options.part, "\n\n".join([*said, strategies(summary), pairs(summary), kinds(summary), half]))
+    sentences = [*(answer.says for answer in summary.answers), summary.overall.verdict]
+    replace_part(options.part, "\n\n".join([*sentences, strategies(summary), pairs(summary), kinds(summary), half]))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import argparse
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +35,10 @@ class RandomWalk(NeverTwice):
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         for _ in range(STEPS * n):
-            begins = self._at is None or self._steps % STEPS == 0
-            self._at = self.space.sample(rng) if begins else neighbour(self.space, self._at, rng)
+            if self._at is None or self._steps % STEPS == 0:
+                self._at = self.space.sample(rng)
+            else:
+                self._at = neighbour(self.space, self._at, rng)
             self._steps += 1
             if self._at not in self.seen:
                 yield self._at
@@ -45,11 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/walks"))
-    given = parser.parse_args(arguments)
-    spec = tomllib.loads(given.study.read_text(encoding="utf-8"))
-    kept = {key: spec[key] for key in ("workloads", "spaces", "target", "measure") if key in spec}
+    options = parser.parse_args(arguments)
+    spec = tomllib.loads(options.study.read_text(encoding="utf-8"))
+    settings: dict[str, Any] = {key: spec[key] for key in ("workloads", "spaces", "target", "measure") if key in spec}
     walk = {"name": RandomWalk, "label": "random-walk", "batch": STEPS}
-    Study.from_dict({**kept, "policies": [walk], "trials": STEPS * WALKS}).run(given.out)
+    Study.from_dict({**settings, "policies": [walk], "trials": STEPS * WALKS}).run(options.out)
 
 
 if __name__ == "__main__":

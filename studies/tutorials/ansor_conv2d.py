@@ -144,10 +144,12 @@ print("\n".join(lines[:40]))
 # To resume a search, run it again with more ``trials``: a new policy starts and is told about the logged trials; then
 # new programs are measured. The existing content of the log stays the same, byte for byte.
 before = log.read_bytes()
-done = result.trials
+logged = result.trials
 print(f"\nThe search again, {trials + 5} trials:")
 resumed = search(trials + 5)
-assert resumed.trials[: len(done)] == done, "a trial was measured again"
+assert resumed.trials[: len(logged)] == logged, "a trial was measured again"
 assert log.read_bytes().startswith(before), "the log was rewritten"
-print(f"\n{len(resumed.trials)} trials in the log: {len(done)} as they were, {len(resumed.trials) - len(done)} new.")
+print(
+    f"\n{len(resumed.trials)} trials in the log: {len(logged)} as they were, {len(resumed.trials) - len(logged)} new."
+)
 print(f"The best now: {resumed.best.gflops:.1f} GFLOPS, trial {resumed.best.trial.index}.")

@@ -163,8 +163,8 @@ for preset in preset_names():
     if "/gemm" in preset:
         layers.setdefault(searchlab.parse_workload(preset), preset)
 if args.small:
-    wanted = ("resnet50/gemm2.1a", "resnet50/gemm5.2a")
-    layers = {layer: preset for layer, preset in layers.items() if preset in wanted}
+    small_layers = ("resnet50/gemm2.1a", "resnet50/gemm5.2a")
+    layers = {layer: preset for layer, preset in layers.items() if preset in small_layers}
 
 
 def blas_seconds(layer: searchlab.Workload) -> float:

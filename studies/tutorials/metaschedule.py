@@ -139,9 +139,9 @@ def stochastic(sch: Schedule) -> None:
 SEEDS = (123456789, 987654321, 192837465, 918273645)  # with small seeds, TVM's first draws are all alike
 print("\nThe same with a number left open, drawn twice:")
 for seed in SEEDS[:2]:
-    drawn = Schedule(workload.module, seed=seed)
-    stochastic(drawn)
-    print(drawn.trace)
+    schedule = Schedule(workload.module, seed=seed)
+    stochastic(schedule)
+    print(schedule.trace)
 
 # What does a sample change? Not the program: the factors are variables, and only the trace knows their values. The
 # program changes in the next step, which uses them.
@@ -167,10 +167,10 @@ print(f"\nAs a space it has {len(configs)} configs, from {configs[0]} to {config
 attempts: list[tuple[float, Schedule]] = []
 print("\nRandom search by hand:")
 for seed in SEEDS:
-    drawn = Schedule(workload.module, seed=seed)
-    stochastic(drawn)
-    attempts.append((gflops(drawn), drawn))
-    print(f"  {attempts[-1][0]:8.2f} GFLOPS, {space.config_of(drawn)}")
+    schedule = Schedule(workload.module, seed=seed)
+    stochastic(schedule)
+    attempts.append((gflops(schedule), schedule))
+    print(f"  {attempts[-1][0]:8.2f} GFLOPS, {space.config_of(schedule)}")
 print(f"The best: {max(speed for speed, _ in attempts):.2f} GFLOPS")
 
 

@@ -168,11 +168,11 @@ rounds, protocol = (2, {"min_repeat_ms": 1}) if args.small else (9, {"min_repeat
 arrays = (np.ones((args.batch, pixels), "float32"), w0, b0, np.empty((args.batch, hidden), "float32"))
 operands = [tvm.runtime.tensor(array) for array in arrays]
 model_timers = {name: machine.time_evaluator("main", tvm.cpu(), **protocol) for name, machine in machines.items()}
-alone = {
+kernels = {
     name: tvm.compile(module["linear0"].with_attr("global_symbol", "main"), target.tvm)
     for name, module in models.items()
 }
-linear0_timers = {name: module.jit().time_evaluator("main", tvm.cpu(), **protocol) for name, module in alone.items()}
+linear0_timers = {name: module.jit().time_evaluator("main", tvm.cpu(), **protocol) for name, module in kernels.items()}
 times: dict[str, list[tuple[float, float]]] = {name: [] for name in models}
 for _ in range(rounds):
     for name in models:

@@ -43,9 +43,9 @@ def run(*words: str, kill_at: int = 0, counting: Path | None = None) -> None:
     command = [sys.executable, *words[1:]] if words[0] == "python" else [sys.executable, "-m", *words]
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     while kill_at and process.poll() is None:
-        if counting is not None and (done := trials_in(counting)) >= kill_at:
+        if counting is not None and (trials := trials_in(counting)) >= kill_at:
             os.killpg(process.pid, signal.SIGKILL)
-            print(f"killed after {done} trials", flush=True)
+            print(f"killed after {trials} trials", flush=True)
             kill_at = 0
         time.sleep(0.1)
     if process.wait() not in (0, -signal.SIGKILL):
@@ -81,7 +81,7 @@ def compare(name: str) -> None:
 # %% The tasks of ResNet-18
 # TVM lowers and fuses the model. Each distinct function is a task. A convolution is fused with the operations that
 # follow it: bias, the sum of a residual block (`:add`), and ReLU.
-first, *others = args.models
+first, *other_models = args.models
 run("searchlab", "model", "tasks", f"{args.file}:{first}")
 
 # %% One command
@@ -100,7 +100,7 @@ compare(first)
 # %% A block of BERT
 # The same for a block of a transformer, with attention and two layers, for 128 tokens. It has fewer tasks, and gets
 # half as many trials.
-for name in others:
+for name in other_models:
     run("searchlab", "model", "tasks", f"{args.file}:{name}")
     tune(name, args.trials // 2)
     compare(name)

@@ -15,8 +15,8 @@ def contrast(workloads: int, seeds: int) -> Contrast:
 
 
 def test_an_answer_is_about_what_the_runs_support() -> None:
-    many, few, alone, none = (answer(contrast(*size), "area") for size in ((12, 5), (3, 5), (3, 1), (0, 0)))
+    many, few, single, none = (answer(contrast(*size), "area") for size in ((12, 5), (3, 5), (3, 1), (0, 0)))
     assert "on these 12 workloads" in many and many.endswith("on workloads like these.")
     assert few.startswith("a is better than b: area +0.0") and few.endswith("on these 3 workloads.")
-    assert alone.startswith("a is not tested against b: area +0.0") and "needs 2 seeds in common" in alone
+    assert single.startswith("a is not tested against b: area +0.0") and "needs 2 seeds in common" in single
     assert none == "a is not tested against b. The strategies have no seed in common on any workload."

@@ -21,7 +21,7 @@ from searchlab.log.result import Result, Results
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import WORKLOAD, write
 
-OTHER = "gemm:100x100x500"
+SECOND_WORKLOAD = "gemm:100x100x500"
 
 
 def study(directory: Path, *workloads: str, seeds: int = 3) -> Path:
@@ -35,7 +35,7 @@ def study(directory: Path, *workloads: str, seeds: int = 3) -> Path:
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return study(tmp_path_factory.mktemp("logs"), WORKLOAD, OTHER)
+    return study(tmp_path_factory.mktemp("logs"), WORKLOAD, SECOND_WORKLOAD)
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +54,10 @@ def results(directory: Path, name: str = "") -> Results:
 
 def test_a_directory_its_logs_and_its_results_are_one_comparison(directory: Path, comparison: Comparison) -> None:
     logs = sorted(directory.glob("*.jsonl"))
-    for what in ((results(directory),), (logs,), (list(map(str, logs)),), logs, (results(directory)[0], directory)):
-        other = compare(*what)
-        assert other.verdict == comparison.verdict
-        pd.testing.assert_frame_equal(other.strategies_frame(), comparison.strategies_frame())
+    for sources in ((results(directory),), (logs,), (list(map(str, logs)),), logs, (results(directory)[0], directory)):
+        same = compare(*sources)
+        assert same.verdict == comparison.verdict
+        pd.testing.assert_frame_equal(same.strategies_frame(), comparison.strategies_frame())
     assert repr(comparison) == "<Comparison of 2 strategies on 2 workloads, 12 runs>"
 
 
@@ -99,11 +99,11 @@ def test_frames_are_joined_by_workload_strategy_and_seed(tmp_path: Path) -> None
     assert len(comparison.programs_frame().merge(runs, on=key)) == 4
 
 
-def test_numbers_are_numbers_also_where_none_is_known(tmp_path: Path) -> None:
+def test_columns_without_any_value_are_numeric(tmp_path: Path) -> None:
     """One workload has no overall rows, and no score."""
-    one = compare(study(tmp_path, seeds=1))
-    assert one.overall_frame().empty
-    frame = one.strategies_frame().set_index("strategy")
+    comparison = compare(study(tmp_path, seeds=1))
+    assert comparison.overall_frame().empty
+    frame = comparison.strategies_frame().set_index("strategy")
     assert frame["trials_to_target_median"].dtype == float and math.isnan(
         frame.loc["random", "trials_to_target_median"]
     )
@@ -111,7 +111,7 @@ def test_numbers_are_numbers_also_where_none_is_known(tmp_path: Path) -> None:
 
 CHARTS = {
     "convergence": (WORKLOAD, {}, "best GFLOPS so far"),
-    "trials": (OTHER, {"share": "slow"}, "trials slower than half of the space, %"),
+    "trials": (SECOND_WORKLOAD, {"share": "slow"}, "trials slower than half of the space, %"),
 }
 
 
@@ -128,8 +128,8 @@ def test_charts_are_those_of_the_report(comparison: Comparison, name: str) -> No
 
 def test_another_reference_is_selected_at_first(comparison: Comparison) -> None:
     (default,) = comparison.plot_differences().to_dict()["params"]
-    (chosen,) = comparison.plot_differences("fast").to_dict()["params"]
-    assert (default["value"], chosen["value"], chosen["bind"]["options"]) == ("random", "fast", ["random", "fast"])
+    (fast,) = comparison.plot_differences("fast").to_dict()["params"]
+    assert (default["value"], fast["value"], fast["bind"]["options"]) == ("random", "fast", ["random", "fast"])
     strategy, reference = comparison.plot_workloads("random", "fast").to_dict()["params"]
     assert (strategy["value"], reference["value"]) == ("random", "fast")
     budget, *_ = comparison.plot_budget(reference="fast").to_dict()["params"]
@@ -149,10 +149,10 @@ def test_charts_are_restyled_combined_and_saved(comparison: Comparison, tmp_path
     assert "mine" in (tmp_path / "one.svg").read_text()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the legends of both highlight strategies in both
-        both = comparison.plot_convergence(WORKLOAD) | comparison.plot_budget(WORKLOAD) & comparison.plot_convergence(
-            OTHER
-        )
-        both.save(tmp_path / "all.png")
+        combined = comparison.plot_convergence(WORKLOAD) | comparison.plot_budget(
+            WORKLOAD
+        ) & comparison.plot_convergence(SECOND_WORKLOAD)
+        combined.save(tmp_path / "all.png")
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -165,24 +165,24 @@ def test_convergence_on_all_workloads_is_a_grid(comparison: Comparison, tmp_path
 
 def test_verdicts_are_those_of_the_report(comparison: Comparison) -> None:
     assert comparison.verdicts == {item.workload: item.verdict for item in comparison.summary.workloads}
-    first, *others = comparison.verdict.splitlines()
+    first, *workload_lines = comparison.verdict.splitlines()
     assert comparison.summary.overall and first == comparison.summary.overall.verdict
-    assert others == [f"{workload}: {message}" for workload, message in comparison.verdicts.items()]
+    assert workload_lines == [f"{workload}: {message}" for workload, message in comparison.verdicts.items()]
 
 
 def test_one_workload_needs_no_name(tmp_path: Path) -> None:
-    one = compare(study(tmp_path))
-    assert one.verdict == one.verdicts[WORKLOAD]
-    charts = [one.plot_convergence(), one.plot_convergence(searchlab.parse_workload(WORKLOAD))]
+    comparison = compare(study(tmp_path))
+    assert comparison.verdict == comparison.verdicts[WORKLOAD]
+    charts = [comparison.plot_convergence(), comparison.plot_convergence(searchlab.parse_workload(WORKLOAD))]
     assert charts[0].to_dict() == charts[1].to_dict()
 
 
 def test_labels_name_strategies(directory: Path, tmp_path: Path) -> None:
     write(tmp_path, "fast", 0, [9, 9, 9, 9])
-    one = compare({"old": results(directory), "new": tmp_path})
-    assert one.strategies == ["new", "old: fast", "old: random"]
-    again = compare(results(directory, "random"), {"quick": results(directory, "fast")})
-    assert again.strategies == ["quick", "random"]
+    comparison = compare({"old": results(directory), "new": tmp_path})
+    assert comparison.strategies == ["new", "old: fast", "old: random"]
+    relabelled = compare(results(directory, "random"), {"quick": results(directory, "fast")})
+    assert relabelled.strategies == ["quick", "random"]
     assert load_log(next(directory.glob("*fast*"))).log.header.name == "fast", "the log is as it was"
 
 
@@ -211,17 +211,17 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
             "this comparison contains no workload 'gemm:100x100x5'",
         ),
         (
-            lambda d: compare(d).plot_convergence(OTHER, by="second"),
+            lambda d: compare(d).plot_convergence(SECOND_WORKLOAD, by="second"),
             "cannot be drawn by 'second'; did you mean 'seconds'?",
         ),
         (lambda d: compare(d).plot_differences("fasd"), "this comparison contains no strategy 'fasd'"),
         (
-            lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_differences(),
-            f"the runs on {OTHER} have no data for the chart 'differences'; known: budget",
+            lambda d: compare(results(d, f"{SECOND_WORKLOAD[5:]}-knob-fast")).plot_differences(),
+            f"the runs on {SECOND_WORKLOAD} have no data for the chart 'differences'; known: budget",
         ),
         (
-            lambda d: compare(d).plot_models(OTHER),
-            f"the runs on {OTHER} have no data for the chart 'models'; known: budget",
+            lambda d: compare(d).plot_models(SECOND_WORKLOAD),
+            f"the runs on {SECOND_WORKLOAD} have no data for the chart 'models'; known: budget",
         ),
     ],
 )
@@ -232,13 +232,15 @@ def test_bad_input_is_one_sentence(directory: Path, call: Any, message: str) -> 
 
 
 @pytest.mark.parametrize("throughputs", [[], ["crash", "crash"]])
-def test_what_has_not_succeeded_is_said(tmp_path: Path, throughputs: list[Any]) -> None:
+def test_a_comparison_without_a_success_says_so(tmp_path: Path, throughputs: list[Any]) -> None:
     for name in ("a", "b"):
         write(tmp_path, name, 0, throughputs)
-    one = compare(tmp_path)
-    assert re.match("No trials have", one.verdict) and len(one.strategies_frame()) == (2 if throughputs else 0)
+    comparison = compare(tmp_path)
+    assert re.match("No trials have", comparison.verdict) and len(comparison.strategies_frame()) == (
+        2 if throughputs else 0
+    )
     with pytest.raises(SearchlabError, match=WORKLOAD):
-        getattr(one, "plot_importances" if throughputs else "plot_convergence")()
+        getattr(comparison, "plot_importances" if throughputs else "plot_convergence")()
 
 
 def test_frames_and_figures_are_typed() -> None:

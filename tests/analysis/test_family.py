@@ -24,9 +24,9 @@ def summary(directory: Path, contrasts: list[tuple[str, str]], late: str = "") -
     directory.mkdir(exist_ok=True)
     for workload in WORKLOADS:
         for seed in range(4):
-            for place, name in enumerate(("a", "b", "c")):
+            for index, name in enumerate(("a", "b", "c")):
                 registered = () if (name, seed) == (late, 0) else tuple(contrasts)
-                throughputs = [1.0 + place, 4 + seed % 2 + place, 9, 10 + (seed + place) % 3]
+                throughputs = [1.0 + index, 4 + seed % 2 + index, 9, 10 + (seed + index) % 3]
                 write(directory, name, seed, throughputs, workload=workload, contrasts=registered)
     return summarize(read_runs(directory))
 
@@ -39,11 +39,11 @@ def keys(strategies: int, workloads: int) -> list[Key]:
 
 def page_tests(tests: list[Key], registered: list[tuple[str, str]]) -> PageTests:
     """What a report knows of its tests before it performs them."""
-    alone = [key[2:] for key in tests if key[0]]
-    return PageTests(alone, [key[2:] for key in tests if not key[0]], registered)
+    on_workloads = [key[2:] for key in tests if key[0]]
+    return PageTests(on_workloads, [key[2:] for key in tests if not key[0]], registered)
 
 
-def corrected(p: dict[Key, float], family: list[Key]) -> list[float]:
+def correct_by_holm(p: dict[Key, float], family: list[Key]) -> list[float]:
     """The p-values of a family after Holm's procedure."""
     adjusted: list[float] = holm(np.array([p[key] for key in family])).tolist()
     return adjusted
@@ -55,13 +55,13 @@ def test_contrasts_and_other_pairs_are_two_families() -> None:
     contrasts = [("0", "1"), ("1", "3")]
     adjusted = page_tests(tests, [("1", "0"), ("1", "3")]).correct_p(p)
     overall = [key for key in tests if key[2:] in contrasts and not key[0]]
-    alone = [key for key in tests if key[2:] in contrasts and key[0]]
-    others = [key for key in tests if key[2:] not in contrasts]
-    for family in (overall, others):
-        assert [adjusted[key] for key in family] == corrected(p, family)
+    on_workloads = [key for key in tests if key[2:] in contrasts and key[0]]
+    other_pairs = [key for key in tests if key[2:] not in contrasts]
+    for family in (overall, other_pairs):
+        assert [adjusted[key] for key in family] == correct_by_holm(p, family)
     last = max(adjusted[key] for key in overall)
-    assert [adjusted[key] for key in alone] == [max(last, value) for value in corrected(p, alone)]
-    assert page_tests(tests, []).correct_p(p) == dict(zip(tests, corrected(p, tests), strict=True))
+    assert [adjusted[key] for key in on_workloads] == [max(last, value) for value in correct_by_holm(p, on_workloads)]
+    assert page_tests(tests, []).correct_p(p) == dict(zip(tests, correct_by_holm(p, tests), strict=True))
 
 
 def test_workloads_are_tested_if_contrasts_are_significant() -> None:
@@ -119,11 +119,11 @@ def test_each_family_alarms_in_five_of_a_hundred(
 def test_without_contrasts_all_tests_are_one_family(tmp_path: Path) -> None:
     explored = summary(tmp_path, [])
     assert explored.overall is not None
-    compared = [c for item in explored.workloads for c in item.contrasts] + explored.overall.contrasts
-    tested = {number: c.p for number, c in enumerate(compared) if c.p is not None}
+    all_contrasts = [c for item in explored.workloads for c in item.contrasts] + explored.overall.contrasts
+    tested = {number: c.p for number, c in enumerate(all_contrasts) if c.p is not None}
     assert len(tested) == explored.family.tests == 9
     adjusted = holm(np.array(list(tested.values())))
-    assert [compared[number].adjusted for number in tested] == pytest.approx(adjusted)
+    assert [all_contrasts[number].adjusted for number in tested] == pytest.approx(adjusted)
     assert "9 tests" in explored.family.says and "No contrast was registered" in explored.family.says
 
 
@@ -132,12 +132,12 @@ def test_a_contrast_is_registered_if_every_log_names_it(tmp_path: Path) -> None:
     assert facts.family.registered == [("b", "a")] and "Registered before the runs: b against a" in facts.family.says
     explored = summary(tmp_path / "none", [])
     assert facts.overall is not None and explored.overall is not None
-    registered, alone = (
+    registered, unregistered = (
         next(c for c in facts_of_study.overall.contrasts if {c.first, c.second} == {"a", "b"})
         for facts_of_study in (facts, explored)
     )
-    assert registered.p == alone.p and registered.adjusted is not None and alone.adjusted is not None
-    assert registered.adjusted < alone.adjusted
+    assert registered.p == unregistered.p and registered.adjusted is not None and unregistered.adjusted is not None
+    assert registered.adjusted < unregistered.adjusted
     assert registered.adjusted == registered.p, "one test over all workloads"
     late = summary(tmp_path / "late", [("b", "a")], late="a").family
     assert (late.registered, late.late) == ([], [("b", "a")])
@@ -159,28 +159,28 @@ def test_registered_contrasts_are_answered_in_order(tmp_path: Path) -> None:
     comparison = Comparison(read_runs(tmp_path))
     says = [contrast.says for contrast in facts.answers]
     assert comparison.verdict.splitlines()[:2] == says
-    shown = [str(contrast).split("\n")[0] for contrast in summary_table(facts)[:2]]
-    assert shown == says, "before all tables"
+    first_lines = [str(contrast).split("\n")[0] for contrast in summary_table(facts)[:2]]
+    assert first_lines == says, "before all tables"
     page = (comparison.save(tmp_path / "report")).read_text()
     assert page.index(says[0].split(": ")[0]) < page.index(says[1].split(": ")[0]) < page.index('id="family"')
     assert summary(tmp_path / "none", []).answers == []
 
 
 def test_the_overall_verdict_does_not_repeat_the_answers(tmp_path: Path) -> None:
-    none, some, every = (
+    none, partial, complete = (
         summary(tmp_path / str(number), contrasts).overall
         for number, contrasts in enumerate([[], [("b", "a"), ("a", "c")], [("c", "a"), ("b", "c")]])
     )
-    assert none and some and every
-    for overall in (none, some, every):
+    assert none and partial and complete
+    for overall in (none, partial, complete):
         assert overall.standing.leader == "c" and overall.standing.behind.keys() == {"a", "b"}
-    assert ["c is better than b:" in overall.verdict for overall in (none, some, every)] == [True, True, False]
+    assert ["c is better than b:" in overall.verdict for overall in (none, partial, complete)] == [True, True, False]
 
 
 def test_a_contrast_on_one_workload_is_answered_by_its_test(tmp_path: Path) -> None:
     for seed in range(6):
-        for place, name in enumerate(("a", "b")):
-            write(tmp_path, name, seed, [1.0 + seed / 50, 5, 9 - 3 * place, 10], contrasts=(("b", "a"),))
+        for index, name in enumerate(("a", "b")):
+            write(tmp_path, name, seed, [1.0 + seed / 50, 5, 9 - 3 * index, 10], contrasts=(("b", "a"),))
     facts = summarize(read_runs(tmp_path))
     (answer,), (contrast,) = facts.answers, facts.workloads[0].contrasts
     assert answer.difference.on_these.p == contrast.adjusted and answer.difference.value < 0

@@ -24,10 +24,10 @@ def test_what_is_written_is_read(rows: list[tuple[object, str]]) -> None:
         write_csv(path, ("x", "text"), rows)
         with path.open(newline="", encoding="utf-8") as file:
             read = list(csv.reader(file))
-    assert read == [["x", "text"], *([shown(x), shown(text)] for x, text in rows)]
+    assert read == [["x", "text"], *([expected_cell(x), expected_cell(text)] for x, text in rows)]
 
 
-def shown(value: object) -> str:
+def expected_cell(value: object) -> str:
     """Return the cell for a value: nothing for None, and text that does not begin like a formula."""
     quote = "'" if isinstance(value, str) and value.startswith(FORMULA) else ""
     return "" if value is None else f"{quote}{value}"

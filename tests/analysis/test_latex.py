@@ -14,7 +14,7 @@ from searchlab.analysis.latex import TITLE, YEAR, bibtex, latex_tables, write_la
 from tests.support.analysis.logs import WORKLOAD, write
 from tests.support.cli import searchlab
 
-OTHER = "conv2d:1x14x14x64x64x3x3:p1"
+CONV2D = "conv2d:1x14x14x64x64x3x3:p1"
 ORIGIN = "R&D's 100% search", "IJCAI 2023, section 3_1", ""
 
 
@@ -23,8 +23,16 @@ def study(directory: Path, *workloads: str) -> Summary:
         for seed in range(8):
             for label, gain in (("my_policy & 50%", 5.0), ("random", 1.0), ("xgb", 1.1)):
                 contrasts = (("my_policy & 50%", "xgb"),)
-                found = [1 + seed / 10, gain, 6 + gain]
-                write(directory, label.split("_")[0], seed, found, label=label, workload=workload, contrasts=contrasts)
+                throughputs = [1 + seed / 10, gain, 6 + gain]
+                write(
+                    directory,
+                    label.split("_")[0],
+                    seed,
+                    throughputs,
+                    label=label,
+                    workload=workload,
+                    contrasts=contrasts,
+                )
     return summarize(read_runs(directory))
 
 
@@ -36,7 +44,7 @@ def rows(table: str) -> list[list[str]]:
     return [re.split(r"(?<!\\) & ", line) for line in lines]
 
 
-@pytest.mark.parametrize("workloads", [(WORKLOAD,), (WORKLOAD, OTHER)])
+@pytest.mark.parametrize("workloads", [(WORKLOAD,), (WORKLOAD, CONV2D)])
 def test_tables_have_the_ranking_and_all_contrasts(tmp_path: Path, workloads: tuple[str, ...]) -> None:
     summary = study(tmp_path, *workloads)
     ranking, contrasts = latex_tables(summary).split("% The differences")
@@ -63,9 +71,9 @@ def test_references_are_escaped() -> None:
 def test_the_command_writes_both_files(tmp_path: Path) -> None:
     for name in ("random", "xgb"):
         write(tmp_path, name, 0, [1, 2])
-    done = searchlab("report", tmp_path, "--latex")
-    assert done.returncode == 0, done.stderr
-    assert f"the LaTeX tables: {tmp_path}/report/tables.tex, and what they cite: " in done.stdout
+    result = searchlab("report", tmp_path, "--latex")
+    assert result.returncode == 0, result.stderr
+    assert f"the LaTeX tables: {tmp_path}/report/tables.tex, and what they cite: " in result.stdout
     assert r"\bottomrule" in (tmp_path / "report" / "tables.tex").read_text()
     software, xgb = (tmp_path / "report" / "references.bib").read_text().split("\n\n")
     assert "year = {2026}" in software and "searchlab-xgb" in xgb and "AutoTVM's XGBTuner" in xgb
@@ -80,7 +88,7 @@ def test_the_title_is_the_citation_file_s() -> None:
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="there is no pdflatex")
 def test_latex_compiles_the_tables(tmp_path: Path) -> None:
-    write_latex(study(tmp_path, WORKLOAD, OTHER), tmp_path, {"mine": ORIGIN})
+    write_latex(study(tmp_path, WORKLOAD, CONV2D), tmp_path, {"mine": ORIGIN})
     document = r"\documentclass{article}\usepackage{booktabs}\begin{document}\small\input{tables}\nocite{*}"
     document += r"\bibliographystyle{plain}\bibliography{references}\end{document}"
     (tmp_path / "paper.tex").write_text(document)

@@ -1,4 +1,4 @@
-"""Directories from strangers: what is read and written stays under them, whatever links they contain."""
+"""Directories from others: nothing outside them is read or written, whatever links they contain."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_neither_report_nor_site_contains_what_links_lead_to(results: Path) -> N
         link(results / name, str(results.parent / "secret"))
     report(results)
     publish(results.parent / "site", [study_result(results)])
-    for place in (results / "report", results.parent / "site"):
-        files = [path for path in place.rglob("*") if path.is_file()]
+    for output in (results / "report", results.parent / "site"):
+        files = [path for path in output.rglob("*") if path.is_file()]
         assert files and not any(SECRET.encode() in path.read_bytes() for path in files)
 
 

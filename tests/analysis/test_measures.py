@@ -1,4 +1,4 @@
-"""A column of reports is declared once, and is then wherever columns are."""
+"""A column of reports is declared once, and then appears in all tables and files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from searchlab.analysis.measures import (
 )
 from tests.support.analysis.logs import write
 
-OTHER = "gemm:100x100x500"
+SECOND_WORKLOAD = "gemm:100x100x500"
 """Ten times the FLOP of the usual workload, so ten times the GFLOPS in the same time."""
 
 
@@ -52,7 +52,7 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_new_measure_is_everywhere(tmp_path: Path, declared: None) -> None:
-    for workload in ("gemm:100x100x50", OTHER):
+    for workload in ("gemm:100x100x50", SECOND_WORKLOAD):
         for seed in range(3):
             write(tmp_path, "slow", seed, [1.25, 2, 3], workload=workload)
             write(tmp_path, "quick", seed, [4.75 + seed, 8, "crash"], workload=workload)
@@ -75,10 +75,12 @@ def test_a_new_measure_is_everywhere(tmp_path: Path, declared: None) -> None:
     assert all(row["first_gflops_lower"] for row in rows)
     assert {row["runs"] for row in csv.DictReader((out / "overall.csv").open())} == {"6"}
 
-    kept = json.loads((out / "summary.json").read_text())
+    written_summary = json.loads((out / "summary.json").read_text())
     first = {"median": 5.75, "lower": 5.25, "upper": 6.25}
-    assert kept["workloads"][0]["strategies"][0]["first"] == pytest.approx(first), "without the numbers of each seed"
-    assert kept["overall"]["strategies"][0]["all_seeds"] == 6
+    assert written_summary["workloads"][0]["strategies"][0]["first"] == pytest.approx(first), (
+        "without the numbers of each seed"
+    )
+    assert written_summary["overall"]["strategies"][0]["all_seeds"] == 6
 
     comparison = compare(tmp_path)
     frame = comparison.strategies_frame()

@@ -29,12 +29,12 @@ def study(directory: Path) -> Path:
     return directory
 
 
-def overall(directory: Path) -> Overall | None:
+def summarize_overall(directory: Path) -> Overall | None:
     return summarize(read_runs(directory)).overall
 
 
 def test_numbers_over_two_workloads(tmp_path: Path) -> None:
-    facts = overall(study(tmp_path))
+    facts = summarize_overall(study(tmp_path))
     assert facts is not None and facts.workloads == WORKLOADS
     good, random = facts.strategies
     assert (good.strategy, random.strategy) == ("good", "random")
@@ -64,7 +64,7 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
         write(tmp_path, "a", 0, [1, 2], workload=workload)
         write(tmp_path, "b", 0, [1, 1], workload=workload)
     report(tmp_path)
-    facts = overall(tmp_path)
+    facts = summarize_overall(tmp_path)
     assert facts is not None and facts.standing.untested == {"b": "one seed in common"}
     assert facts.verdict.startswith(
         "No winner across 2 workloads. There is no test of a against b (one seed in common). "
@@ -76,14 +76,14 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
 def test_only_strategies_and_seeds_that_all_workloads_have(tmp_path: Path) -> None:
     write(study(tmp_path), "extra", 0, [5.0, 5.0, 5.0, 5.0])
     write(tmp_path, "good", 9, [5.0, 5.0, 5.0, 5.0], workload=WORKLOADS[0])
-    facts = overall(tmp_path)
+    facts = summarize_overall(tmp_path)
     assert facts is not None
     assert [row.strategy for row in facts.strategies] == ["good", "random"] and facts.contrasts[0].runs == 8
 
 
 def test_a_run_that_stopped_early_reaches_the_verdict(tmp_path: Path) -> None:
     write(study(tmp_path), "good", 4, [1.0], workload=WORKLOADS[1])
-    facts = overall(tmp_path)
+    facts = summarize_overall(tmp_path)
     assert facts is not None and facts.standing.leader == "good"
     assert " Some runs are not complete, so this may change. " in facts.verdict
     assert facts.contrasts[0].runs == 8
@@ -100,11 +100,11 @@ def test_answers_are_provisional_while_runs_are_missing(tmp_path: Path) -> None:
     assert summary.answers[0].says.endswith(SO_FAR) and SO_FAR in summary.workloads[0].verdict
 
 
-def test_one_thin_strategy_leaves_the_others_their_seeds(tmp_path: Path) -> None:
+def test_a_strategy_with_few_seeds_costs_the_others_none(tmp_path: Path) -> None:
     study(tmp_path)
     for workload in WORKLOADS:
         write(tmp_path, "thin", 0, [1, 1, 1, 1], workload=workload)
-    facts = overall(tmp_path)
+    facts = summarize_overall(tmp_path)
     assert facts is not None
     assert {(c.first, c.second): c.runs for c in facts.contrasts} == {
         ("good", "random"): 8,
@@ -116,14 +116,14 @@ def test_one_thin_strategy_leaves_the_others_their_seeds(tmp_path: Path) -> None
 def test_there_is_none_without_two_to_compare(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1])
     write(tmp_path, "b", 0, [1])
-    assert overall(tmp_path) is None, "one workload"
+    assert summarize_overall(tmp_path) is None, "one workload"
     write(tmp_path, "a", 0, [1], workload=WORKLOADS[1])
-    assert overall(tmp_path) is None, "one strategy in common"
+    assert summarize_overall(tmp_path) is None, "one strategy in common"
     write(tmp_path, "b", 1, [1], workload=WORKLOADS[1])
-    assert overall(tmp_path) is None, "no seed in common"
+    assert summarize_overall(tmp_path) is None, "no seed in common"
     for strategy in "ab":
         write(tmp_path, strategy, 3, [1], workload=WORKLOADS[1])
-    assert overall(tmp_path) is not None
+    assert summarize_overall(tmp_path) is not None
 
 
 def test_eleven_workloads_carry_a_claim_on_others(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_eleven_workloads_carry_a_claim_on_others(tmp_path: Path) -> None:
     assert rows["others_adjusted_p"].notna().tolist() == rows["workload"].isna().tolist()
 
 
-def test_it_is_written(tmp_path: Path) -> None:
+def test_rows_over_all_workloads_are_written(tmp_path: Path) -> None:
     summary = report(study(tmp_path))
     out = tmp_path / "report"
     assert json.loads((out / "summary.json").read_text())["overall"] == summary.to_json()["overall"]

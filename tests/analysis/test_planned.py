@@ -1,4 +1,4 @@
-"""A report on a study goes over what the study has now; with ``everything``, over all that lies there."""
+"""A report covers the current runs of a study; with ``everything``, all logs in its directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.logs import write_table
 from tests.support.toys import Small, flaky
 
 
-def planned(path: Path, directory: Path, strategy: str, seed: int, **budget: Any) -> PlannedRun:
+def plan_of(path: Path, directory: Path, strategy: str, seed: int, **budget: Any) -> PlannedRun:
     return PlannedRun(
         log=path.relative_to(directory).as_posix(),
         workload=WORKLOAD,
@@ -41,12 +41,14 @@ def study(tmp_path: Path) -> dict[tuple[str, int], Path]:
     }
 
 
-def test_fewer_policies_seeds_and_trials(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
-    runs = [planned(path, tmp_path, *of, trials=4) for of, path in study.items() if of != ("b", 1)]
+def test_only_the_policies_seeds_and_trials_of_the_plan_count(
+    study: dict[tuple[str, int], Path], tmp_path: Path
+) -> None:
+    runs = [plan_of(path, tmp_path, *key, trials=4) for key, path in study.items() if key != ("b", 1)]
     write_plan(tmp_path, runs)
-    with pytest.warns(SearchlabWarning) as told:
+    with pytest.warns(SearchlabWarning) as caught:
         comparison = read_runs(tmp_path)
-    assert [str(warning.message).split(":")[0] for warning in told] == [
+    assert [str(warning.message).split(":")[0] for warning in caught] == [
         "logs of runs that are no longer part of the study are skipped",
         "some logs contain more trials than are now part of the study, which are skipped",
     ]
@@ -62,7 +64,7 @@ def test_fewer_policies_seeds_and_trials(study: dict[tuple[str, int], Path], tmp
 
 
 def test_compressed_logs_stay_part_of_the_study(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
-    write_plan(tmp_path, [planned(path, tmp_path, *of, trials=4) for of, path in study.items() if of[0] == "a"])
+    write_plan(tmp_path, [plan_of(path, tmp_path, *key, trials=4) for key, path in study.items() if key[0] == "a"])
     for path in study.values():
         compress(path, path.with_name(f"{path.name}.gz"))
     with pytest.warns(SearchlabWarning, match="no longer part|more trials"):
@@ -71,8 +73,13 @@ def test_compressed_logs_stay_part_of_the_study(study: dict[tuple[str, int], Pat
 
 
 def test_a_budget_cuts_where_the_run_would_have_ended(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
-    budgets = {("a", 0): {"seconds": 2.5}, ("a", 1): {"stop_after": 3}, ("b", 0): {}, ("b", 1): {"trials": 8}}
-    write_plan(tmp_path, [planned(study[of], tmp_path, *of, **budget) for of, budget in budgets.items()])
+    budgets: dict[tuple[str, int], dict[str, Any]] = {
+        ("a", 0): {"seconds": 2.5},
+        ("a", 1): {"stop_after": 3},
+        ("b", 0): {},
+        ("b", 1): {"trials": 8},
+    }
+    write_plan(tmp_path, [plan_of(study[key], tmp_path, *key, **budget) for key, budget in budgets.items()])
     with pytest.warns(SearchlabWarning, match="2 logs, such as"):
         (item,) = summarize(read_runs(tmp_path)).workloads
     assert {row.strategy: row.trials_by_seed for row in item.strategies} == {"a": [3, 6], "b": [8, 8]}
@@ -87,25 +94,25 @@ def test_a_budget_cuts_where_the_run_would_have_ended(study: dict[tuple[str, int
 def test_a_limit_in_seconds_that_no_run_reached_does_not_count(
     study: dict[tuple[str, int], Path], tmp_path: Path
 ) -> None:
-    for seconds, trials, by in ((1e6, 8, "trials"), (2.5, 8, "seconds"), (1e6, UNLIMITED, "seconds")):
-        limits = {"seconds": seconds, "trials": trials}
-        write_plan(tmp_path, [planned(path, tmp_path, *of, **limits) for of, path in study.items()])
+    for seconds, trials, unit in ((1e6, 8, "trials"), (2.5, 8, "seconds"), (1e6, UNLIMITED, "seconds")):
+        limits: dict[str, Any] = {"seconds": seconds, "trials": trials}
+        write_plan(tmp_path, [plan_of(path, tmp_path, *key, **limits) for key, path in study.items()])
         with warnings.catch_warnings(action="ignore"):  # of trials that are no longer part of the study
-            assert {item.by for item in read_runs(tmp_path).values()} == {by}
+            assert {item.by for item in read_runs(tmp_path).values()} == {unit}
 
 
 def test_each_study_below_a_directory_has_its_own_plan(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    path = write(other, "c", 0, [1.0] * 8)
-    write_plan(other, [planned(path, other, "c", 0)])
+    directory = tmp_path / "other"
+    path = write(directory, "c", 0, [1.0] * 8)
+    write_plan(directory, [plan_of(path, directory, "c", 0)])
     assert {run.strategy for item in read_runs(tmp_path).values() for run in item.runs} == {"a", "b", "c"}
-    write_plan(other, [planned(other / "none.jsonl", other, "c", 0)])
+    write_plan(directory, [plan_of(directory / "none.jsonl", directory, "c", 0)])
     with pytest.warns(SearchlabWarning, match="1 log, such as"):
         assert {run.strategy for item in read_runs(tmp_path).values() for run in item.runs} == {"a", "b"}
     with pytest.raises(
         SearchlabError, match="contains no logs that are currently part of its study; run the study, or .*--all"
     ):
-        read_runs(other)
+        read_runs(directory)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +129,7 @@ def test_a_damaged_plan_is_refused(text: str, study: object, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("log", ["../a.jsonl", "/etc/a.jsonl", "a/../../b.jsonl", "passwd"])
 def test_a_plan_names_logs_below_its_directory_alone(log: str, tmp_path: Path) -> None:
-    write_plan(tmp_path, [planned(tmp_path / "a.jsonl", tmp_path, "a", 0)])
+    write_plan(tmp_path, [plan_of(tmp_path / "a.jsonl", tmp_path, "a", 0)])
     path = tmp_path / PLAN
     path.write_text(path.read_text().replace('"a.jsonl"', json.dumps(log)))
     with pytest.raises(SearchlabError, match="is not the path of a log in the plan's directory"):
@@ -133,7 +140,7 @@ def test_a_report_on_a_study_that_runs_says_so(study: dict[tuple[str, int], Path
     path = study["a", 0]
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:6]))
-    write_plan(tmp_path, [planned(path, tmp_path, *of, trials=8) for of, path in study.items()])
+    write_plan(tmp_path, [plan_of(path, tmp_path, *key, trials=8) for key, path in study.items()])
     with LogWriter(path, header("a", 0)):
         (item,) = summarize(read_runs(tmp_path)).workloads
         output = searchlab("report", tmp_path)
@@ -165,17 +172,19 @@ def test_a_study_file_that_was_edited_is_reported_as_it_now_is(tmp_path: Path) -
     assert searchlab("run", file, cwd=tmp_path).returncode == 0
     file.write_text(STUDY.replace('"random", "grid"', '"random"').replace("trials = 8", "trials = 5"))
 
-    def reported(*words: object) -> dict[str, list[int]]:
-        done = searchlab("report", *words, "--json", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        rows = json.loads(done.stdout)["workloads"][0]["strategies"]
+    def trials_by_strategy(*words: object) -> dict[str, list[int]]:
+        result = searchlab("report", *words, "--json", cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        rows = json.loads(result.stdout)["workloads"][0]["strategies"]
         return {row["strategy"]: row["trials_by_seed"] for row in rows}
 
-    assert reported("results/study") == {"random": [8], "grid": [8]}, "as it was run"
-    assert reported(file) == {"random": [5]}
-    assert reported("results/study") == {"random": [5]}, "the study is as it was last named"
+    assert trials_by_strategy("results/study") == {"random": [8], "grid": [8]}, "as it was run"
+    assert trials_by_strategy(file) == {"random": [5]}
+    assert trials_by_strategy("results/study") == {"random": [5]}, "the study is as it was last named"
     assert (
-        reported("results/study", "--all") == reported(file, "results/study", "--all") == {"random": [8], "grid": [8]}
+        trials_by_strategy("results/study", "--all")
+        == trials_by_strategy(file, "results/study", "--all")
+        == {"random": [8], "grid": [8]}
     )
     refused = searchlab("report", file, file, cwd=tmp_path)
     assert refused.returncode == 2 and "pass at most one directory" in refused.stderr

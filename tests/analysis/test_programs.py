@@ -12,7 +12,7 @@ from searchlab.log.format import Final, Finalist
 from tests.support.analysis.logs import WORKLOAD, write
 
 
-def again(path: Path, gflops: dict[int, float]) -> None:
+def append_finalists(path: Path, gflops: dict[int, float]) -> None:
     """End the log at ``path`` with its finalists, by trial from 0, at these speeds in each of 11 rounds."""
     finalists = tuple(Finalist(index, (1e-3 / speed,) * 11) for index, speed in gflops.items())
     with path.open("ab") as file:
@@ -22,8 +22,8 @@ def again(path: Path, gflops: dict[int, float]) -> None:
 def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
     """The winner where the fastest were measured again, at what it then gave; else the fastest trial."""
     write(tmp_path, "a", 0, [1, "crash", 3])
-    again(write(tmp_path, "a", 1, [2, 4, 3.9]), {1: 3.5, 2: 3.7})
-    again(write(tmp_path, "a", 2, [5, 4.9, 2]), {0: 3.6, 1: 3.6})
+    append_finalists(write(tmp_path, "a", 1, [2, 4, 3.9]), {1: 3.5, 2: 3.7})
+    append_finalists(write(tmp_path, "a", 2, [5, 4.9, 2]), {0: 3.6, 1: 3.6})
     write(tmp_path, "b", 0, [9, 1])
     write(tmp_path, "c", 0, ["crash"])
     runs = read_runs(tmp_path)[WORKLOAD]

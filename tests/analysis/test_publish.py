@@ -1,4 +1,4 @@
-"""A site of results: every link leads to a file of the site, and the data are enough to make each result again."""
+"""A site of results: every link leads to a file of the site, and each result can be reproduced from its data."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def test_every_link_leads_to_a_file_of_the_site(site: Path) -> None:
         text = page.read_text("utf-8").replace(javascript(), "")
         assert not re.search(r"https?:", text) and "default-src &#39;none&#39;" in text and "<b>yours" not in text
         for link in Links(text).links:
-            path, _, place = link.partition("#")
+            path, _, anchor = link.partition("#")
             target = (page.parent / unquote(path)).resolve() if path else page
             assert target.is_relative_to(site.resolve()) and target.is_file(), (page, link)
-            assert not place or target.suffix != ".html" or f'id="{place}"' in target.read_text("utf-8")
+            assert not anchor or target.suffix != ".html" or f'id="{anchor}"' in target.read_text("utf-8")
             links += 1
     assert links > 50
 
@@ -78,10 +78,10 @@ def test_a_card_answers_and_says_when_and_where(site: Path) -> None:
     assert "2 strategies, 1 workload, 12 runs" in index
 
 
-def test_the_data_are_enough_to_make_it_again(site: Path, tmp_path: Path) -> None:
+def test_a_result_can_be_reproduced_from_its_published_data(site: Path, tmp_path: Path) -> None:
     folder = site / "one-study"
     text = (folder / SUMS).read_text()
-    sums = dict(reversed(line.split("  ", 1)) for line in text.splitlines())
+    sums = {name: digest for digest, name in (line.split("  ", 1) for line in text.splitlines())}
     assert {"report.html", "runs.csv.gz", "summary.json", f"logs/{TOML}"} <= sums.keys()
     assert sum(name.startswith("logs/") for name in sums) == 13
     for name, digest in sums.items():
@@ -95,10 +95,10 @@ def test_the_data_are_enough_to_make_it_again(site: Path, tmp_path: Path) -> Non
         "searchlab run logs/study-as-run.toml"
     )
     for command in commands[2:4]:
-        done = searchlab(*command.split()[1:], cwd=folder)
-        assert done.returncode == 0, done.stderr
-    again = json.loads((folder / "again" / "summary.json").read_text())
-    assert again == json.loads((folder / "summary.json").read_text())
+        result = searchlab(*command.split()[1:], cwd=folder)
+        assert result.returncode == 0, result.stderr
+    reproduced = json.loads((folder / "again" / "summary.json").read_text())
+    assert reproduced == json.loads((folder / "summary.json").read_text())
 
 
 def test_results_stay_and_are_replaced(site: Path, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_report_in_the_directory_is_no_data(tmp_path: Path) -> None:
     assert not (tmp_path / "site" / "one" / "logs" / "report").exists()
 
 
-def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
+def test_files_that_prevent_a_publication_are_named(tmp_path: Path) -> None:
     result = study_result(study(tmp_path / "a" / "one"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("mine")
@@ -133,6 +133,6 @@ def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
     assert WORKLOAD in (tmp_path / "site" / "one" / "summary.json").read_text()
 
 
-def test_the_command_refuses_what_does_not_go_together(tmp_path: Path) -> None:
-    done = searchlab("report", "--publish", tmp_path / "site", study(tmp_path / "one"), "--json")
-    assert done.returncode == 2 and "cannot be combined" in done.stderr and not (tmp_path / "site").exists()
+def test_the_command_refuses_conflicting_options(tmp_path: Path) -> None:
+    result = searchlab("report", "--publish", tmp_path / "site", study(tmp_path / "one"), "--json")
+    assert result.returncode == 2 and "cannot be combined" in result.stderr and not (tmp_path / "site").exists()

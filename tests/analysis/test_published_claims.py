@@ -38,21 +38,21 @@ def claim(strategy: str = "a", against: str | list[str] = "b", **more: Any) -> C
     return Claim(text="a is better than b.", source="A et al., figure 1", strategy=strategy, against=against, **more)
 
 
-def noise(workload: int, seed: int, of: int) -> float:
-    return float(np.random.default_rng([workload, seed, of]).normal())
+def noise(workload: int, seed: int, stream: int) -> float:
+    return float(np.random.default_rng([workload, seed, stream]).normal())
 
 
-def about(level: float, spread: float, of: int = 0, trials: int = 4) -> Curve:
+def curve_near(level: float, spread: float, stream: int = 0, trials: int = 4) -> Curve:
     """Return curves that reach ``level`` at once, times a random factor for each run and another for each workload."""
 
     def curve(workload: int, seed: int) -> list[float]:
-        factor = spread * (noise(workload, seed, of) / 3 + noise(workload, 1000, of))
+        factor = spread * (noise(workload, seed, stream) / 3 + noise(workload, 1000, stream))
         return [level * math.exp(factor)] * trials
 
     return curve
 
 
-def only(verdicts: list[ClaimVerdict]) -> ClaimVerdict:
+def only_verdict(verdicts: list[ClaimVerdict]) -> ClaimVerdict:
     (verdict,) = verdicts
     return verdict
 
@@ -60,15 +60,15 @@ def only(verdicts: list[ClaimVerdict]) -> ClaimVerdict:
 @pytest.mark.parametrize(
     ("curve", "measure", "verdict"),
     [
-        *((about(1.2, 0.01), measure, "holds") for measure in ("best_gflops", "area")),
-        *((about(0.8, 0.01), measure, "fails") for measure in ("best_gflops", "area")),
-        *((about(1.0, 0.0005), measure, "fails") for measure in ("best_gflops", "area")),  # nothing that matters
-        *((about(1.2, 0.5), measure, "undecided") for measure in ("best_gflops", "area")),
+        *((curve_near(1.2, 0.01), measure, "holds") for measure in ("best_gflops", "area")),
+        *((curve_near(0.8, 0.01), measure, "fails") for measure in ("best_gflops", "area")),
+        *((curve_near(1.0, 0.0005), measure, "fails") for measure in ("best_gflops", "area")),  # nothing that matters
+        *((curve_near(1.2, 0.5), measure, "undecided") for measure in ("best_gflops", "area")),
     ],
 )
-def test_three_verdicts(curve: Curve, measure: Any, verdict: str, tmp_path: Path) -> None:
-    study(tmp_path, a=curve, b=about(1.0, 0.0005, 1))
-    result = only(claim_verdicts(read_runs(tmp_path), [claim(measure=measure)]))
+def test_a_claim_holds_fails_or_is_undecided(curve: Curve, measure: Any, verdict: str, tmp_path: Path) -> None:
+    study(tmp_path, a=curve, b=curve_near(1.0, 0.0005, 1))
+    result = only_verdict(claim_verdicts(read_runs(tmp_path), [claim(measure=measure)]))
     assert result.verdict == verdict, result.says
     (pair,) = result.against
     assert (pair.workloads, pair.seeds, pair.scope) == (12, len(SEEDS), "workloads like these")
@@ -88,9 +88,9 @@ def test_three_verdicts(curve: Curve, measure: Any, verdict: str, tmp_path: Path
     ],
 )
 def test_claims_of_equality(level: float, spread: float, relation: Any, verdict: str, tmp_path: Path) -> None:
-    study(tmp_path, a=about(level, spread), b=about(1.0, 0.0005, 1))
-    asked = claim(measure="best_gflops", relation=relation)
-    assert only(claim_verdicts(read_runs(tmp_path), [asked])).verdict == verdict
+    study(tmp_path, a=curve_near(level, spread), b=curve_near(1.0, 0.0005, 1))
+    equality = claim(measure="best_gflops", relation=relation)
+    assert only_verdict(claim_verdicts(read_runs(tmp_path), [equality])).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -98,20 +98,20 @@ def test_claims_of_equality(level: float, spread: float, relation: Any, verdict:
     [({"measure": "best_gflops"}, "1 %"), ({"measure": "best_gflops", "margin": 0.025}, "2.5 %"), ({}, "0.01")],
 )
 def test_a_verdict_names_the_margin(options: dict[str, Any], margin: str, tmp_path: Path) -> None:
-    study(tmp_path, a=about(1.0, 0.0005), b=about(1.0, 0.0005, 1))
-    assert f" (margin {margin}); p" in only(claim_verdicts(read_runs(tmp_path), [claim(**options)])).says
+    study(tmp_path, a=curve_near(1.0, 0.0005), b=curve_near(1.0, 0.0005, 1))
+    assert f" (margin {margin}); p" in only_verdict(claim_verdicts(read_runs(tmp_path), [claim(**options)])).says
 
 
 def test_a_ratio_is_the_geometric_mean_of_what_the_runs_found(tmp_path: Path) -> None:
-    study(tmp_path, 3, a=about(1.1, 0.1), b=about(1.0, 0.1, 1))
-    pair = only(claim_verdicts(read_runs(tmp_path), [claim(measure="best_gflops")])).against[0]
+    study(tmp_path, 3, a=curve_near(1.1, 0.1), b=curve_near(1.0, 0.1, 1))
+    pair = only_verdict(claim_verdicts(read_runs(tmp_path), [claim(measure="best_gflops")])).against[0]
     logs = [
-        math.log(about(1.1, 0.1)(workload, seed)[0] / about(1.0, 0.1, 1)(workload, seed)[0])
+        math.log(curve_near(1.1, 0.1)(workload, seed)[0] / curve_near(1.0, 0.1, 1)(workload, seed)[0])
         for workload in range(3)
         for seed in SEEDS
     ]
     assert pair.value == pytest.approx(math.exp(np.mean(logs))) and pair.scope == "these 3 workloads"
-    reverse = only(claim_verdicts(read_runs(tmp_path), [claim("b", "a", measure="best_gflops")])).against[0]
+    reverse = only_verdict(claim_verdicts(read_runs(tmp_path), [claim("b", "a", measure="best_gflops")])).against[0]
     assert pair.lower is not None and reverse.upper == pytest.approx(1 / pair.lower)
     assert (reverse.ahead, reverse.behind) == (pair.behind, pair.ahead)
 
@@ -123,25 +123,26 @@ def test_a_run_that_misses_the_target_counts_with_its_budget(
         return lambda workload, seed: [1.0] * (at + seed % 2 - 1) + [2.0] * (20 - at - seed % 2 + 1)
 
     study(tmp_path, 3, a=reaching(4), b=lambda workload, seed: [1.0] * 20)
-    result = only(claim_verdicts(read_runs(tmp_path), [claim(measure="trials_to_target")]))
+    result = only_verdict(claim_verdicts(read_runs(tmp_path), [claim(measure="trials_to_target")]))
     pair = result.against[0]
     assert result.verdict == "holds" and pair.value == pytest.approx(math.sqrt(4 / 20 * 5 / 20))
     assert pair.unreached == 0.5 and "50 % of the runs did not reach the target" in result.says
-    opposite = only(claim_verdicts(read_runs(tmp_path), [claim("b", "a", measure="trials_to_target")]))
+    opposite = only_verdict(claim_verdicts(read_runs(tmp_path), [claim("b", "a", measure="trials_to_target")]))
     assert opposite.verdict == "fails" and opposite.against[0].value == pytest.approx(1 / pair.value)
 
 
 def test_a_claim_is_about_its_own_trials(tmp_path: Path) -> None:
-    def crossing(early: float, late: float, of: int) -> Curve:
+    def crossing(early: float, later: float, stream: int) -> Curve:
         return lambda workload, seed: (
-            [early + 0.01 * noise(workload, seed, of)] * 4 + [late * (1 + 0.01 * noise(workload, seed, of))] * 4
+            [early + 0.01 * noise(workload, seed, stream)] * 4
+            + [later * (1 + 0.01 * noise(workload, seed, stream))] * 4
         )
 
     study(tmp_path, 3, a=crossing(2, 2.5, 0), b=crossing(1, 3, 1))
     claims = [claim(measure="best_gflops", trials=trials) for trials in (4, 8, 9)]
-    early, late, beyond = claim_verdicts(read_runs(tmp_path), claims)
+    early, later, beyond = claim_verdicts(read_runs(tmp_path), claims)
     assert early.verdict == "holds" and "after 4 trials" in early.says
-    assert late.verdict == "fails" and late.against[0].value == pytest.approx(2.5 / 3, rel=0.01)
+    assert later.verdict == "fails" and later.against[0].value == pytest.approx(2.5 / 3, rel=0.01)
     assert beyond.verdict == "untested" and "no workload has runs of both with enough trials" in beyond.says
 
 
@@ -161,7 +162,13 @@ def test_a_claim_in_seconds(tmp_path: Path) -> None:
 
 
 def test_each_opponent_must_be_beaten(tmp_path: Path) -> None:
-    study(tmp_path, a=about(1.2, 0.01), b=about(1.0, 0.01, 1), c=about(1.5, 0.01, 2), d=about(1.2, 0.5, 3))
+    study(
+        tmp_path,
+        a=curve_near(1.2, 0.01),
+        b=curve_near(1.0, 0.01, 1),
+        c=curve_near(1.5, 0.01, 2),
+        d=curve_near(1.2, 0.5, 3),
+    )
     claims = [claim(against=against, measure="best_gflops") for against in ("b", ["b", "d"], ["b", "d", "c"])]
     results = claim_verdicts(read_runs(tmp_path), claims)
     assert [result.verdict for result in results] == ["holds", "undecided", "fails"]
@@ -169,21 +176,21 @@ def test_each_opponent_must_be_beaten(tmp_path: Path) -> None:
 
 
 def test_many_claims_are_corrected_together(tmp_path: Path) -> None:
-    study(tmp_path, a=about(1.02, 0.03), b=about(1.0, 0.0005, 1))
-    runs, asked = read_runs(tmp_path), claim(measure="best_gflops")
-    alone, among = claim_verdicts(runs, [asked])[0], claim_verdicts(runs, [asked] * 3)[0]
-    assert alone.against[0].p and among.against[0].p == pytest.approx(3 * alone.against[0].p)
-    assert among.against[0].lower == alone.against[0].lower
+    study(tmp_path, a=curve_near(1.02, 0.03), b=curve_near(1.0, 0.0005, 1))
+    runs, faster = read_runs(tmp_path), claim(measure="best_gflops")
+    single, among = claim_verdicts(runs, [faster])[0], claim_verdicts(runs, [faster] * 3)[0]
+    assert single.against[0].p and among.against[0].p == pytest.approx(3 * single.against[0].p)
+    assert among.against[0].lower == single.against[0].lower
 
 
-def test_a_strategy_that_makes_the_same_run_from_every_seed(tmp_path: Path) -> None:
+def test_equal_runs_from_every_seed_can_support_a_claim(tmp_path: Path) -> None:
     for workload in range(12):
         for seed in SEEDS:
             where = f"gemm:100x100x{50 + workload}"
             shared = [f"{index}" for index in range(8)]
             write(tmp_path, "a", seed, [1.2 + workload / 1000] * 8, workload=where, shared=shared)
-            write(tmp_path, "b", seed, about(1.0, 0.01)(workload, seed), workload=where)
-    result = only(claim_verdicts(read_runs(tmp_path), [claim(measure="best_gflops")]))
+            write(tmp_path, "b", seed, curve_near(1.0, 0.01)(workload, seed), workload=where)
+    result = only_verdict(claim_verdicts(read_runs(tmp_path), [claim(measure="best_gflops")]))
     assert result.verdict == "holds" and result.against[0].seeds == len(SEEDS)
 
 
@@ -192,33 +199,33 @@ def test_runs_without_success_count_as_the_slowest(tmp_path: Path) -> None:
         return ["run_error"] * 4 if seed == 0 else [1.0 + 0.01 * seed] * 4
 
     study(tmp_path, 2, a=failing, b=lambda workload, seed: [0.5 + 0.01 * seed] * 4)
-    pair = only(claim_verdicts(read_runs(tmp_path), [claim(measure="best_gflops")])).against[0]
+    pair = only_verdict(claim_verdicts(read_runs(tmp_path), [claim(measure="best_gflops")])).against[0]
     expected = [0.0, *(math.log((1 + 0.01 * seed) / (0.5 + 0.01 * seed)) for seed in SEEDS[1:])]
     assert pair.value == pytest.approx(math.exp(np.mean(expected)))
 
 
 def test_a_strategy_without_runs_is_untested(tmp_path: Path) -> None:
-    study(tmp_path, 2, a=about(1.0, 0.1))
-    result = only(claim_verdicts(read_runs(tmp_path), [claim()]))
+    study(tmp_path, 2, a=curve_near(1.0, 0.1))
+    result = only_verdict(claim_verdicts(read_runs(tmp_path), [claim()]))
     assert result.verdict == "untested" and result.says == "a against b: there are no runs of b here."
 
 
 def test_every_measure_of_claims_has_a_number_for_each_seed(tmp_path: Path) -> None:
-    study(tmp_path, 1, a=about(1.0, 0.1))
+    study(tmp_path, 1, a=curve_near(1.0, 0.1))
     row = summarize(read_runs(tmp_path)).workloads[0].strategies[0]
     for measure in get_args(get_type_hints(Claim)["measure"]):
         assert len(row.values[measure].by_seed) == len(SEEDS)
 
 
 def test_reports_show_claims_everywhere(tmp_path: Path) -> None:
-    study(tmp_path, 2, a=about(1.2, 0.01), b=about(1.0, 0.01, 1))
-    asked = claim(measure="best_gflops", published="1.3 times <faster>")
-    write_plan(tmp_path, [], [asked])
+    study(tmp_path, 2, a=curve_near(1.2, 0.01), b=curve_near(1.0, 0.01, 1))
+    published = claim(measure="best_gflops", published="1.3 times <faster>")
+    write_plan(tmp_path, [], [published])
     summary = report(tmp_path, everything=True)
-    assert [verdict.verdict for verdict in summary.claims] == ["holds"] and summary.claims[0].claim == asked
+    assert [verdict.verdict for verdict in summary.claims] == ["holds"] and summary.claims[0].claim == published
     out = tmp_path / "report"
-    written = json.loads((out / "summary.json").read_text())["claims"]
-    assert written[0]["verdict"] == "holds" and written[0]["claim"]["source"] == "A et al., figure 1"
+    verdicts = json.loads((out / "summary.json").read_text())["claims"]
+    assert verdicts[0]["verdict"] == "holds" and verdicts[0]["claim"]["source"] == "A et al., figure 1"
     with (out / "published_claims.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert (row["claim"], row["against"], row["claim_verdict"], row["verdict"]) == ("1", "b", "holds", "holds")

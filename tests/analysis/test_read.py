@@ -16,7 +16,7 @@ from searchlab.plugins import Plugin
 from tests.support.analysis.logs import WORKLOAD, write
 
 
-def refused(directory: Path) -> str:
+def read_error(directory: Path) -> str:
     with pytest.raises(SearchlabError) as caught:
         read_runs(directory)
     return str(caught.value)
@@ -24,14 +24,14 @@ def refused(directory: Path) -> str:
 
 def test_a_missing_directory(tmp_path: Path) -> None:
     assert (
-        refused(tmp_path / "none")
+        read_error(tmp_path / "none")
         == f"cannot report on {tmp_path / 'none'}: there is no such directory or log; check the path"
     )
 
 
 def test_a_directory_without_logs(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
-    assert f"{tmp_path} contains no logs" in refused(tmp_path)
+    assert f"{tmp_path} contains no logs" in read_error(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", '{"searchlab_log":1}\n', '{"searchlab_log":99}\n'])
@@ -45,25 +45,25 @@ def test_a_file_that_is_no_log_is_named_and_skipped(tmp_path: Path, text: str) -
     with pytest.raises(SearchlabError, match=r"bad\.jsonl"):  # the user named it
         read_runs(good, bad)
     good.unlink()
-    assert "bad.jsonl" in refused(tmp_path)
+    assert "bad.jsonl" in read_error(tmp_path)
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [1, 2, 3])
     lines = path.read_text().splitlines(keepends=True)
     path.write_text(lines[0] + lines[1] + "{]\n" + lines[3])
-    assert f"{path}, line 3: it is damaged" in refused(tmp_path)
+    assert f"{path}, line 3: it is damaged" in read_error(tmp_path)
 
 
-def test_a_time_that_is_none_is_damage(tmp_path: Path) -> None:
+def test_an_invalid_time_is_damage(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [1])
     path.write_text(path.read_text().replace('"seconds":[0.001]', '"seconds":[0.0]'))
-    assert f"{path}, line 2: it is damaged: Expected `float` > 1e-15" in refused(tmp_path)
+    assert f"{path}, line 2: it is damaged: Expected `float` > 1e-15" in read_error(tmp_path)
 
 
 def test_an_unknown_workload_names_the_log(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [1], workload="gemm:oops")
-    assert refused(tmp_path).startswith(f"{path} is damaged: workload 'gemm:oops'")
+    assert read_error(tmp_path).startswith(f"{path} is damaged: workload 'gemm:oops'")
 
 
 def test_two_logs_of_one_run(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_class_has_one_name(tmp_path: Path) -> None:
 def test_one_name_for_two_strategies(tmp_path: Path, changes: dict[str, Any]) -> None:
     write(tmp_path, "a", 0, [1])
     write(tmp_path, "a", 1, [1], **changes)
-    message = refused(tmp_path)
+    message = read_error(tmp_path)
     assert f"both called 'a', but their {next(iter(changes))} differs" in message and "its own label" in message
 
 
@@ -121,9 +121,9 @@ def test_logs_that_were_measured_differently(tmp_path: Path, changes: dict[str, 
     """Such strategies are compared, but not tested, not even if a contrast is registered."""
     for seed in range(9):
         for name, differs in (("a", False), ("b", True), ("c", False)):
-            found = [2 + (name == "a") + seed / 100, 1]
+            throughputs = [2 + (name == "a") + seed / 100, 1]
             log = changes if differs else {}
-            write(tmp_path, name, seed, found, contrasts=(("a", "b"), ("a", "c")), **log)
+            write(tmp_path, name, seed, throughputs, contrasts=(("a", "b"), ("a", "c")), **log)
     with pytest.warns(SearchlabWarning, match=f"in different ways, so .* not tested: {next(iter(changes))}\\."):
         runs = read_runs(tmp_path)
     summary = summarize(runs)
@@ -147,7 +147,7 @@ def test_logs_that_were_measured_differently(tmp_path: Path, changes: dict[str, 
 def test_one_strategy_is_measured_in_one_way(tmp_path: Path, changes: dict[str, Any]) -> None:
     write(tmp_path, "a", 0, [1])
     write(tmp_path, "a", 1, [1], **changes)
-    assert f"both called 'a', but their {next(iter(changes))} differs" in refused(tmp_path)
+    assert f"both called 'a', but their {next(iter(changes))} differs" in read_error(tmp_path)
 
 
 def test_logs_under_a_report_are_not_read(tmp_path: Path) -> None:

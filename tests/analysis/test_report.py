@@ -28,8 +28,14 @@ CHARTS = (
     "convergence-seconds",
     "differences",
     "budget",
+    "importances",
+    "pairs",
+    "trials",
+    "trials-failed",
+    "trials-slow",
+    "values",
+    "values-tile",
 )
-CHARTS += ("importances", "pairs", "trials", "trials-failed", "trials-slow", "values", "values-tile")
 FILES = ["contrasts.csv.gz", "importances.csv", "programs.csv.gz", "report.html", "runs.csv.gz", "summary.csv"]
 FILES += ["summary.json"]
 
@@ -41,14 +47,14 @@ def study(directory: Path) -> Path:
     return directory
 
 
-def rendered(summary: Summary) -> str:
+def render(summary: Summary) -> str:
     console = Console(width=100, file=io.StringIO(), color_system=None)
     console.print(*summary_table(summary))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def test_files(tmp_path: Path) -> None:
+def test_a_report_writes_its_files(tmp_path: Path) -> None:
     summary = report(study(tmp_path))
     out = tmp_path / "report"
     assert sorted(path.name for path in out.iterdir()) == FILES
@@ -127,16 +133,16 @@ MANY = {(f"a-name-that-is-far-too-long-for-a-picture-{i}", 0): [float(i + 1)] * 
 
 @pytest.mark.parametrize(("runs", "seconds"), [*((runs, spent) for runs in ODD for spent in (0.0, 1.0)), (MANY, 1.0)])
 def test_odd_studies_are_drawn(tmp_path: Path, runs: dict[tuple[str, int], list[float]], seconds: float) -> None:
-    for (name, seed), found in runs.items():
-        write(tmp_path, name, seed, found, spent=(0, 0, 0, seconds))
+    for (name, seed), throughputs in runs.items():
+        write(tmp_path, name, seed, throughputs, spent=(0, 0, 0, seconds))
     summary = report(tmp_path, figures="svg")
     assert (tmp_path / "report" / "gemm-100x100x50-convergence.svg").stat().st_size > 5_000
-    assert max(map(len, rendered(summary).splitlines())) <= 100
+    assert max(map(len, render(summary).splitlines())) <= 100
 
 
 def test_a_study_that_has_only_begun_has_no_chart(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [])
-    assert "No trials have been measured yet." in rendered(report(tmp_path, figures="png"))
+    assert "No trials have been measured yet." in render(report(tmp_path, figures="png"))
     assert not list((tmp_path / "report").glob("*.png"))
 
 
@@ -152,10 +158,10 @@ def page_of(directory: Path) -> str:
 
 
 def test_logs_are_reported_on_as_their_directory_is(tmp_path: Path) -> None:
-    whole = report(study(tmp_path / "logs"))
+    of_directory = report(study(tmp_path / "logs"))
     logs = sorted((tmp_path / "logs").glob("*.jsonl"))
     out = tmp_path / "deep" / "out"
-    assert [row.by_seed for row in spreads(report(*logs, out=out))] == [row.by_seed for row in spreads(whole)]
+    assert [row.by_seed for row in spreads(report(*logs, out=out))] == [row.by_seed for row in spreads(of_directory)]
     assert f"searchlab best {logs[0].as_posix()} --show" in page_of(out), "a log is named as the user can"
     (only,) = report(logs[0], out=out).workloads
     assert [row.strategy for row in only.strategies] == ["guided $x_1$ [bold]"]
@@ -173,7 +179,7 @@ def test_a_log_and_its_directory_are_one_log(tmp_path: Path) -> None:
     assert not (tmp_path / "logs" / "report").exists()
 
 
-def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_directory_of_a_report_follows_from_its_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     log = write(tmp_path / "a", "a", 0, [1])
     packed = write(tmp_path / "b", "b", 0, [2])
@@ -193,7 +199,7 @@ def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "message"),
     [
         (["none"], "cannot report on none: there is no such directory or log"),
         (["logs", "none.jsonl"], "cannot report on none.jsonl: there is no such directory or log"),
@@ -203,13 +209,15 @@ def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ([], "pass a directory of logs, or a log"),
     ],
 )
-def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: list[str], said: str) -> None:
+def test_bad_input_is_named_in_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: list[str], message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "logs", "a", 0, [1])
     (tmp_path / "empty").mkdir()
     for name in ("notes.txt", "bad.jsonl"):
         (tmp_path / name).write_text("a line\n")
-    with pytest.raises(SearchlabError, match=re.escape(said)) as caught:
+    with pytest.raises(SearchlabError, match=re.escape(message)) as caught:
         report(*where)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "results").exists() and not (tmp_path / "logs" / "report").exists()
@@ -227,7 +235,7 @@ def test_tables_for_the_terminal(tmp_path: Path) -> None:
         for seed in range(2):
             write(tmp_path, "metaschedule-with-a-long-name", seed, [1, 2, 2, 2], space=Plugin(space))
     summary = report(study(tmp_path))
-    text = rendered(summary)
+    text = render(summary)
     assert max(map(len, text.splitlines())) <= 100
     assert "metaschedule-with-a-long-name" in text, "quartiles give way to names"
     for words in (

@@ -25,7 +25,7 @@ def summary(directory: Path) -> Summary:
     return summarize(read_runs(directory))
 
 
-def only(directory: Path) -> WorkloadSummary:
+def summarize_workload(directory: Path) -> WorkloadSummary:
     (item,) = summary(directory).workloads
     return item
 
@@ -35,7 +35,7 @@ def test_every_number_by_hand(tmp_path: Path) -> None:
     write(tmp_path, "slow", 1, [2, 4, "invalid", "crash"], spent=(0.5, 0.25, 2, 1), workers=2, batch=2)
     write(tmp_path, "quick", 0, [5, 9.5, 1, 1])
     write(tmp_path, "quick", 1, [10, 1, 1, 1])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     assert (item.workload, item.flops, item.horizon) == (WORKLOAD, 10**6, 4)
     assert item.target_gflops == pytest.approx(9.5)
     assert item.best is not None
@@ -61,16 +61,18 @@ def test_every_number_by_hand(tmp_path: Path) -> None:
     assert slow.seconds_to_target.by_seed == [pytest.approx(4 * 2.75), None]
     assert slow.area.by_seed == pytest.approx([(1 + 1 + 5 + 10) / 40, (2 + 4 + 4 + 4) / 40])
     assert slow.failures == {**dict.fromkeys(FAILURES, 0), "crash": 2, "invalid": 1}
-    spent = slow.seconds
-    assert (spent.propose, spent.train, spent.build, spent.run) == pytest.approx((4, 2, 8, 8)), "two workers share 16 s"
-    assert spent.total == pytest.approx(22)
+    slow_seconds = slow.seconds
+    assert (slow_seconds.propose, slow_seconds.train, slow_seconds.build, slow_seconds.run) == pytest.approx(
+        (4, 2, 8, 8)
+    ), "two workers share 16 s"
+    assert slow_seconds.total == pytest.approx(22)
 
 
 def test_the_median_counts_runs_that_never_reach_the_target(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 10, 1])
     write(tmp_path, "a", 1, [1, 1, 10])
     write(tmp_path, "a", 2, [1, 1, 1])
-    (row,) = only(tmp_path).strategies
+    (row,) = summarize_workload(tmp_path).strategies
     assert (row.trials_to_target.reached, row.trials_to_target.median) == (2, 3)
     assert row.trials_to_target.by_seed == [2, 3, None]
 
@@ -80,7 +82,7 @@ def test_a_seed_that_was_stopped_early_is_left_out(tmp_path: Path) -> None:
     write(tmp_path, "a", 1, [1, 2])
     write(tmp_path, "b", 0, [1, 1, 1, 5])
     write(tmp_path, "b", 1, [])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     a, b = item.strategies
     assert (a.seeds, a.interrupted, a.trials, a.trials_by_seed, a.complete) == ([0], [1], 4, [4, 2], False)
     assert a.best_gflops.by_seed == pytest.approx([10])
@@ -102,7 +104,7 @@ def test_one_stopped_seed_in_ten_makes_no_strategy_worse(tmp_path: Path) -> None
         run = [1, 2, 3, *[4 + (seed + i) % 3 for i in range(6)], 10]
         write(tmp_path, "one", seed, run)
         write(tmp_path, "same", seed, run if seed else run[:2])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     same, complete = item.by_strategy["same"], item.by_strategy["one"]
     assert same.area.by_seed == complete.area.by_seed and same.seeds == complete.seeds == list(range(1, 10))
     assert not any(contrast.significant for contrast in item.contrasts) and "not complete" in item.verdict
@@ -141,7 +143,7 @@ def test_strategies_are_compared_at_the_common_budget(tmp_path: Path) -> None:
         run = [1, 2, 3 + seed % 3, 4, 5, 6, 7, 10]
         write(tmp_path, "long", seed, run)
         write(tmp_path, "short", seed, run[:4])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     long, short = item.by_strategy["long"], item.by_strategy["short"]
     assert (item.horizon, long.trials, short.trials, long.complete) == (4, 8, 4, True)
     assert (long.area, long.trials_to_target) == (short.area, short.trials_to_target)
@@ -158,7 +160,7 @@ def test_an_imported_log_does_not_shorten_the_comparison(tmp_path: Path, trials:
     """Once, comparing a run with an imported log of three trials ignored all but the run's first three."""
     write(tmp_path, "autotvm", 0, [1.0] * trials, measure={"kind": "imported"})
     write(tmp_path, "mine", 0, [1, 2, 3, 4])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     assert (item.horizon, item.by_strategy["mine"].trials) == (4, 4)
     assert item.by_strategy["autotvm"].trials == max(trials, 4)
     expected = (
@@ -175,7 +177,7 @@ def test_equal_runs_from_all_seeds_count_as_one_run(tmp_path: Path) -> None:
         write(tmp_path, "grid", seed, [1, 1, 1], shared=["x", "y", "z"])
         write(tmp_path, "random", seed, [1, 2, 4 + seed])
         write(tmp_path, "other", seed, [1, 3, 4 + (seed * 7) % 12])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     grid = item.by_strategy["grid"]
     assert (grid.seeds, grid.one_run, grid.trials_by_seed) == (list(range(12)), True, [3] * 12)
     assert grid.trials_to_target.lower == grid.trials_to_target.upper
@@ -202,7 +204,7 @@ def test_a_leader_that_is_one_run_is_not_tested(tmp_path: Path) -> None:
         write(tmp_path, "a", seed, [1])
     for seed in range(5):
         write(tmp_path, "b", seed, [1])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     assert item.standing is not None and item.standing.outcome is Outcome.UNTESTED
     assert item.verdict.startswith("No winner among 3 strategies. There is no test of grid against a and b (one run). ")
 
@@ -210,7 +212,7 @@ def test_a_leader_that_is_one_run_is_not_tested(tmp_path: Path) -> None:
 def test_a_run_that_ended_after_the_horizon_has_no_note(tmp_path: Path) -> None:
     write(tmp_path, "stops", 0, [1, 2, 5, 10], ended=True)
     write(tmp_path, "running", 0, [1, 2])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     assert item.horizon == 2 and not any("ended after" in note for note in item.notes)
 
 
@@ -219,7 +221,7 @@ def test_a_run_that_ended_early_keeps_its_best_to_the_budget(tmp_path: Path) -> 
     write(tmp_path, "stops", 1, [1, 2, 5], ended=True)
     write(tmp_path, "random", 0, [1, 1, 4, 4, 4])
     write(tmp_path, "random", 1, [1, 1, 1, 4, 4])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     stops, random = item.strategies
     assert (stops.trials, stops.trials_by_seed, stops.complete, stops.ended) == (5, [2, 3], True, 2)
     assert (random.complete, random.ended, item.horizon) == (True, 0, 5)
@@ -238,10 +240,10 @@ def test_runs_that_ended_and_interrupted_runs_are_combined(tmp_path: Path) -> No
     write(tmp_path, "a", 1, [1, 2, 3, 4])
     for seed in range(2):
         write(tmp_path, "b", seed, [1, 1, 1, 1])
-    a = only(tmp_path).by_strategy["a"]
+    a = summarize_workload(tmp_path).by_strategy["a"]
     assert (a.trials, a.complete, a.ended) == (4, True, 1) and a.best_gflops.by_seed == pytest.approx([10, 4])
     write(tmp_path, "a", 2, [1])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     a = item.by_strategy["a"]
     assert (a.trials, a.complete, a.ended) == (4, False, 1) and a.best_gflops.by_seed == pytest.approx([10, 4])
     assert item.notes[:2] == [
@@ -254,29 +256,29 @@ def test_runs_that_ended_and_interrupted_runs_are_combined(tmp_path: Path) -> No
 def test_if_all_runs_ended_early_the_longest_is_the_budget(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 2], ended=True)
     write(tmp_path, "b", 0, [1, 2, 4, 8], ended=True)
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     assert item.horizon == 4 and {row.trials for row in item.strategies} == {4}
     assert item.by_strategy["a"].area.by_seed == pytest.approx([(1 + 2 * 3) / 32])
 
 
-def test_runs_that_have_yet_to_begin_are_told_in_one_sentence(tmp_path: Path) -> None:
+def test_runs_without_trials_are_named_in_one_sentence(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 2])
     for seed in range(1, 6):
         write(tmp_path, "a", seed, [])
-    (note,) = only(tmp_path).notes
+    (note,) = summarize_workload(tmp_path).notes
     assert note.startswith("Not counted") and note.endswith("knob-a-3.jsonl and 2 more.")
 
 
 def test_seconds_that_were_not_recorded_are_missing(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 2], spent=(0, 0, 0, 2))
-    (row,) = only(tmp_path).strategies
+    (row,) = summarize_workload(tmp_path).strategies
     assert (row.seconds.propose, row.seconds.train, row.seconds.run, row.seconds.total) == (None, None, 4, 4)
 
 
-def test_all_failed(tmp_path: Path) -> None:
+def test_a_workload_without_a_success_has_a_verdict(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, ["crash", "run_timeout"])
     write(tmp_path, "b", 0, [])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     (row,) = item.strategies
     assert item.best is None and item.target_gflops is None
     assert row.best_gflops.median == row.area.value == 0
@@ -284,15 +286,15 @@ def test_all_failed(tmp_path: Path) -> None:
     assert item.verdict == "No trials have succeeded: see the failures."
 
 
-def test_one_strategy_that_only_fails_beside_one_that_does_not(tmp_path: Path) -> None:
+def test_a_strategy_that_only_fails_has_zero_throughput(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, ["crash", "crash"])
     write(tmp_path, "b", 0, [1, 2])
-    assert [row.best_gflops.median for row in only(tmp_path).strategies] == pytest.approx([2, 0])
+    assert [row.best_gflops.median for row in summarize_workload(tmp_path).strategies] == pytest.approx([2, 0])
 
 
 def test_logs_without_a_trial(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     assert item.strategies == [] and item.best is None and item.horizon == 0
     assert item.verdict == "No trials have been measured yet."
 
@@ -309,13 +311,13 @@ def test_spaces_are_named_only_where_a_workload_has_several(tmp_path: Path) -> N
 def test_spellings_of_one_workload_are_one(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1], workload="gemm:100x100x50")
     write(tmp_path / "x", "b", 0, [1], workload="gemm:100x100x50:float32")
-    assert [row.strategy for row in only(tmp_path).strategies] == ["a", "b"]
+    assert [row.strategy for row in summarize_workload(tmp_path).strategies] == ["a", "b"]
 
 
 def test_hosts_that_differ_are_noted(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1], host={"cpu": "x"})
     write(tmp_path, "a", 1, [2], host={"cpu": "y"})
-    assert only(tmp_path).notes == [
+    assert summarize_workload(tmp_path).notes == [
         "The logs differ in their host (gemm-100x100x50-knob-a-0.jsonl and gemm-100x100x50-knob-a-1.jsonl): "
         "compare times with care."
     ]
@@ -325,7 +327,7 @@ def test_strategies_that_proposed_the_same_are_named(tmp_path: Path) -> None:
     for name, shared in (("a", ["x", "y"]), ("b", ["x", "y"]), ("c", ["x"])):
         for seed in range(2):
             write(tmp_path, name, seed, [1, 2], shared=shared)
-    (note,) = [note for note in only(tmp_path).notes if "proposed the same" in note]
+    (note,) = [note for note in summarize_workload(tmp_path).notes if "proposed the same" in note]
     assert note.startswith("a and b proposed the same configs in all 2 trials")
 
 
@@ -337,21 +339,21 @@ def test_json_is_plain_and_finite(tmp_path: Path) -> None:
     assert plain["target"] == 0.95 and plain["workloads"][0]["strategies"][1]["trials_to_target"]["median"] is None
 
 
-found = st.floats(0.1, 100) | st.sampled_from(FAILURES)
-runs = st.lists(st.lists(found, min_size=1, max_size=6), min_size=2, max_size=6)
+throughput = st.floats(0.1, 100) | st.sampled_from(FAILURES)
+runs = st.lists(st.lists(throughput, min_size=1, max_size=6), min_size=2, max_size=6)
 
 
 @settings(max_examples=25)
 @given(runs, st.randoms(use_true_random=False))
 def test_the_order_of_seeds_changes_nothing(
-    tmp_path_factory: pytest.TempPathFactory, made: list[list[float]], order: random.Random
+    tmp_path_factory: pytest.TempPathFactory, throughputs: list[list[float]], order: random.Random
 ) -> None:
     def numbers(runs: list[list[float]]) -> list[object]:
         directory = tmp_path_factory.mktemp("logs")
         for seed, run in enumerate(runs):
             write(directory, "a", seed, run)
             write(directory, "b", seed, [1, 2, 3])
-        item = only(directory)
+        item = summarize_workload(directory)
         rows = sorted(item.strategies, key=lambda row: row.strategy)
         return [
             (r.trials, r.best_gflops.median, r.best_gflops.upper, r.trials_to_target.median, r.failures) for r in rows
@@ -361,33 +363,36 @@ def test_the_order_of_seeds_changes_nothing(
             [row.strategy for row in item.strategies],
         ]
 
-    shuffled = list(made)
+    shuffled = list(throughputs)
     order.shuffle(shuffled)
-    assert numbers(made) == numbers(shuffled)
+    assert numbers(throughputs) == numbers(shuffled)
 
 
 def test_the_optimum_of_a_complete_table_is_the_best_known(tmp_path: Path) -> None:
     """20 GFLOPS: no run found more than 10, which is half of it."""
-    how = {"optimum": 5e-5, "policy": Plugin("random")}
-    write(tmp_path, "random", 0, [5, 10, 1], **how)
+    options = {"optimum": 5e-5, "policy": Plugin("random")}
+    write(tmp_path, "random", 0, [5, 10, 1], **options)
     for seed in (1, 2, 3):
-        write(tmp_path, "random", seed, [1, 5, 5], **how)
+        write(tmp_path, "random", seed, [1, 5, 5], **options)
     write(tmp_path, "other", 0, [10, 1, 1], optimum=5e-5)
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     assert item.best is not None and item.best.gflops == pytest.approx(20) and item.best.seconds == 5e-5
     assert (item.best.strategy, item.best.trial, item.best.log) == (None, None, None)
     assert item.target_gflops == pytest.approx(19)
-    other, randomly = item.strategies
-    assert other.area.by_seed == pytest.approx([0.5]) and other.trials_to_target.by_seed == [None]
-    assert randomly.score is not None and randomly.score.value < 0.5 and other.score is not None
-    assert other.score.value < 1, "it did not find the optimum of the space"
+    good, randomly = item.strategies
+    assert good.area.by_seed == pytest.approx([0.5]) and good.trials_to_target.by_seed == [None]
+    assert randomly.score is not None and randomly.score.value < 0.5 and good.score is not None
+    assert good.score.value < 1, "it did not find the optimum of the space"
 
 
 def test_a_run_that_found_the_optimum_is_named_despite_noise(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [5, 20], optimum=1e6 / 20 / 1e9)
-    assert (best := only(tmp_path).best) is not None and (best.strategy, best.trial) == ("a", 1)
+    assert (best := summarize_workload(tmp_path).best) is not None and (best.strategy, best.trial) == ("a", 1)
     write(tmp_path, "b", 0, [5, 25], optimum=1e6 / 20 / 1e9)
-    assert (best := only(tmp_path).best) is not None and (best.strategy, best.gflops) == ("b", pytest.approx(25))
+    assert (best := summarize_workload(tmp_path).best) is not None and (best.strategy, best.gflops) == (
+        "b",
+        pytest.approx(25),
+    )
 
 
 def test_a_lucky_draw_of_noise_is_no_target(tmp_path: Path) -> None:
@@ -396,22 +401,22 @@ def test_a_lucky_draw_of_noise_is_no_target(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [5, 25], **noisy)
     write(tmp_path, "b", 0, [5, 20], **noisy)
     write(tmp_path, "b", 1, [5, 19.8], **noisy)
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     assert item.best is not None and (item.best.gflops, item.best.strategy) == (pytest.approx(20), None)
     assert [row.trials_to_target.reached for row in item.strategies] == [1, 1]
     assert max(item.by_strategy["a"].area.by_seed) == pytest.approx((5 / 20 + 1) / 2)
     for path in tmp_path.iterdir():
         path.unlink()
     write(tmp_path, "a", 0, [5, 25], optimum=1e6 / 20 / 1e9, **noisy)
-    assert (best := only(tmp_path).best) is not None and best.gflops == pytest.approx(20)
+    assert (best := summarize_workload(tmp_path).best) is not None and best.gflops == pytest.approx(20)
 
 
-def test_what_was_measured_again_is_said_not_to_count(tmp_path: Path) -> None:
+def test_a_note_says_that_finalists_were_measured_again(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [5, 10])
     writer = LogWriter(path, read_log(path).header)
     writer.append(Final(trials=2, finalists=(Finalist(1, (1e-4,)), Finalist(0, (2e-4,)))))
     writer.close()
-    (note,) = only(tmp_path).notes
+    (note,) = summarize_workload(tmp_path).notes
     assert note.startswith(
         "The fastest trials of 1 run were measured again after the search. The best programs are shown with these "
         "times;"
@@ -425,7 +430,7 @@ def test_the_shared_random_start_is_excluded_from_the_score(tmp_path: Path) -> N
         write(tmp_path, "random", seed, [1, 2, 3, 4, 4, 5, 5, 5 + seed], shared=start)
         write(tmp_path, "learns", seed, [1, 2, 3, 4, 9, 9, 9, 9], shared=start)
         write(tmp_path, "own", seed, [1, 2, 3, 4, 9, 9, 9, 9])
-    item = only(tmp_path)
+    item = summarize_workload(tmp_path)
     rows = item.by_strategy
     assert {row.score_first for row in rows.values()} == {5} and rows["random"].score_trials == 8
     assert rows["learns"].score_by_seed == rows["own"].score_by_seed == pytest.approx([1] * 4)
@@ -441,8 +446,8 @@ def test_exhaustive_random_search_matches_its_expected_curve(tmp_path: Path) -> 
         write(tmp_path / "runs", "random", seed, run, shared=names)
         write(tmp_path / "table", "random", seed, run, shared=names, random=random_draws, optimum=float(costs.min()))
         write(tmp_path / "table", "other", seed, [16.0] * 7)
-    (row,) = only(tmp_path / "runs").strategies
-    rows = only(tmp_path / "table").by_strategy
+    (row,) = summarize_workload(tmp_path / "runs").strategies
+    rows = summarize_workload(tmp_path / "table").by_strategy
     assert row.score_by_seed == pytest.approx(rows["random"].score_by_seed)
     assert rows["other"].score_by_seed == pytest.approx([1] * 4)
 

@@ -42,7 +42,7 @@ def order(random: np.random.Generator, seed: Order, sharp: float = 0.0) -> Order
 
 
 def runs(random: np.random.Generator, seeds: int, sharps: list[float]) -> list[list[Order]]:
-    """Of each strategy the runs of all seeds, which begin alike in all of them."""
+    """Return the runs of each strategy from all seeds; runs from one seed begin with the same configs."""
     starts = [random.permutation(len(TABLE))[:SHARED] for _ in range(seeds)]
     return [[order(random, start, sharp) for start in starts] for sharp in sharps]
 
@@ -83,11 +83,14 @@ def area(configs: Order) -> float:
 def test_equal_strategies_rarely_get_a_verdict(strategies: int, seeds: int, measure: Callable[[Order], float]) -> None:
     random, number, alarms = np.random.default_rng(strategies * 100 + seeds), 300 if strategies == 2 else 100, 0
     for _ in range(number):
-        every = runs(random, seeds, [0.0] * strategies)
-        values = {str(i): {s: measure(run) for s, run in enumerate(runs_of_one)} for i, runs_of_one in enumerate(every)}
-        compared = contrasts(values)
-        alarms += any(contrast.significant for contrast in compared)
-        assert {c.test for c in compared} == {
+        strategy_runs = runs(random, seeds, [0.0] * strategies)
+        values = {
+            str(i): {s: measure(run) for s, run in enumerate(runs_of_one)}
+            for i, runs_of_one in enumerate(strategy_runs)
+        }
+        pairs = contrasts(values)
+        alarms += any(contrast.significant for contrast in pairs)
+        assert {c.test for c in pairs} == {
             SIGNED_RANK if (strategies, seeds) in ((2, 8), (2, 10), (4, 10)) else RANK_SUM
         }
     assert alarms <= binom.ppf(0.99, number, 0.05)
@@ -130,8 +133,8 @@ def test_random_search_scores_0_and_an_oracle_1() -> None:
     search = RandomSearch.from_draws(RandomDraws.from_costs(TABLE, TRIALS), best, TRIALS)
     covered, means = 0, []
     for _ in range(100):
-        drawn = np.array([TABLE[random.permutation(len(TABLE))[:TRIALS]] for _ in range(20)])
-        scores = search.scores(np.minimum.accumulate(drawn, axis=1))
+        costs = np.array([TABLE[random.permutation(len(TABLE))[:TRIALS]] for _ in range(20)])
+        scores = search.scores(np.minimum.accumulate(costs, axis=1))
         assert scores is not None
         interval = mean_interval(scores)
         assert interval.lower is not None and interval.upper is not None
@@ -144,11 +147,11 @@ def test_random_search_scores_0_and_an_oracle_1() -> None:
 
 def test_the_scores_of_a_study() -> None:
     random = np.random.default_rng(4)
-    blunt, sharp, other = runs(random, 10, [0.0, 6.0, 0.0])
+    blunt, sharp, second = runs(random, 10, [0.0, 6.0, 0.0])
     oracle = [np.concatenate(([TABLE.argmin()], np.setdiff1d(run, [TABLE.argmin()])))[:TRIALS] for run in blunt]
     rows = {
         row.strategy: row
-        for row in summary({"random": blunt, "sharp": sharp, "other": other, "oracle": oracle}).workloads[0].strategies
+        for row in summary({"random": blunt, "sharp": sharp, "other": second, "oracle": oracle}).workloads[0].strategies
     }
     scores = {name: row.score for name, row in rows.items()}
     assert all(score is not None for score in scores.values())
@@ -165,8 +168,8 @@ def test_shuffled_seeds_change_no_number() -> None:
     """Run and start stay together; which number the seed has does not matter."""
     blunt, sharp = runs(np.random.default_rng(5), 9, [0.0, 2.0])
     first = summary({"random": blunt, "sharp": sharp}).workloads[0]
-    places = random.Random(0).sample(range(9), 9)
-    second = summary({"random": [blunt[i] for i in places], "sharp": [sharp[i] for i in places]}).workloads[0]
+    seeds = random.Random(0).sample(range(9), 9)
+    second = summary({"random": [blunt[i] for i in seeds], "sharp": [sharp[i] for i in seeds]}).workloads[0]
     assert first.verdict == second.verdict
     assert first.contrasts == second.contrasts
     for row, shuffled_row in zip(first.strategies, second.strategies, strict=True):
@@ -189,24 +192,24 @@ def test_without_random_search_there_is_no_score() -> None:
 
 def test_scores_end_where_random_search_does() -> None:
     generator = np.random.default_rng(10)
-    draws, others = runs(generator, 4, [0.0, 0.0])
-    rows = summary({"random": [drawn[:9] for drawn in draws], "other": others}).workloads[0].strategies
+    draws, other_runs = runs(generator, 4, [0.0, 0.0])
+    rows = summary({"random": [run[:9] for run in draws], "other": other_runs}).workloads[0].strategies
     assert {(row.score_first, row.score_trials) for row in rows} == {(1, 9)}, "both go as random search does"
 
 
 def test_too_few_random_draws_give_no_score() -> None:
     """Once, the estimate ended at the fastest draw, and scores were divided by almost nothing."""
-    draws, others = runs(np.random.default_rng(10), 3, [0.0, 0.0])
-    rows = summary({"random": draws, "other": others}).workloads[0].strategies
+    draws, other_runs = runs(np.random.default_rng(10), 3, [0.0, 0.0])
+    rows = summary({"random": draws, "other": other_runs}).workloads[0].strategies
     assert {(row.score, row.score_first, row.score_trials) for row in rows} == {(None, None, None)}
 
 
 def test_a_baseline_that_covers_the_space_is_exact() -> None:
     """Configs that several runs of random search met count once: together they met the whole space."""
     generator = np.random.default_rng(8)
-    whole = [generator.permutation(len(TABLE)) for _ in range(4)]
-    (row,) = summary({"random": whole}).workloads[0].strategies
+    permutations = [generator.permutation(len(TABLE)) for _ in range(4)]
+    (row,) = summary({"random": permutations}).workloads[0].strategies
     search = RandomSearch.from_draws(RandomDraws.from_costs(TABLE, len(TABLE)), float(TABLE.min()), len(TABLE))
-    curves: Floats = np.minimum.accumulate(TABLE[np.array(whole)], axis=1)
+    curves: Floats = np.minimum.accumulate(TABLE[np.array(permutations)], axis=1)
     assert (row.score_first, row.score_trials) == (1, search.last) and search.last < len(TABLE)
     assert row.score_by_seed == pytest.approx(search.scores(curves))

@@ -90,9 +90,9 @@ def progress(server: WatchServer) -> str:
 
 def wait_for(server: WatchServer, condition: Callable[[], object]) -> None:
     """Ask for the progress, as a page does, until a condition holds."""
-    until = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < until, progress(server)
+        assert time.monotonic() < deadline, progress(server)
         progress(server)
         time.sleep(0.02)
 
@@ -114,27 +114,27 @@ def logs(tmp_path: Path) -> Path:
 
 
 def test_progress_follows_a_study_from_its_first_run(tmp_path: Path) -> None:
-    out, seen = tmp_path / "out", []
+    out, texts = tmp_path / "out", []
 
     def on_run(run: Any, number: int, count: int, job: int) -> Any:
         def on_trial(trial: Trial, replayed: bool) -> None:
             if trial.index == 5:
-                seen.append(str(StudyProgress(out)))
+                texts.append(str(StudyProgress(out)))
 
         return on_trial
 
     study(tmp_path).run(out, on_run)
-    assert seen[0].startswith("0 of 4 runs finished, 1 running, 3 not started; 4 trials done, at most 44 left")
-    assert seen[1].startswith("1 of 4 runs finished, 1 running, 2 not started; 16 trials done, at most 32 left")
-    assert all("left, which take about " in text for text in seen)
+    assert texts[0].startswith("0 of 4 runs finished, 1 running, 3 not started; 4 trials done, at most 44 left")
+    assert texts[1].startswith("1 of 4 runs finished, 1 running, 2 not started; 16 trials done, at most 32 left")
+    assert all("left, which take about " in text for text in texts)
     assert str(StudyProgress(out)) == "4 of 4 runs finished; 48 trials done"
 
 
 @pytest.mark.filterwarnings("ignore:.*contains 12 trials, more than the 8 requested")
 def test_progress_follows_logs_and_plans_that_change(tmp_path: Path) -> None:
-    out, planned = tmp_path / "out", study(tmp_path)
-    planned.run(out)
-    path = out / planned.plan()[0][2].log
+    out, first_study = tmp_path / "out", study(tmp_path)
+    first_study.run(out)
+    path = out / first_study.plan()[0][2].log
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:7]) + lines[7][:20])
     watched = StudyProgress(out)
@@ -152,9 +152,9 @@ def test_progress_follows_logs_and_plans_that_change(tmp_path: Path) -> None:
 
 
 def test_progress_says_that_a_study_has_stopped(tmp_path: Path) -> None:
-    out, planned = tmp_path / "out", study(tmp_path)
-    planned.run(out)
-    path = out / planned.plan()[0][3].log
+    out, stopped = tmp_path / "out", study(tmp_path)
+    stopped.run(out)
+    path = out / stopped.plan()[0][3].log
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:7]))
     assert "not running" not in str(StudyProgress(out)), "the next run may be about to begin"
     for log in out.rglob("*.jsonl"):
@@ -209,7 +209,7 @@ def test_progress_survives_plans_from_strangers(tmp_path: Path, name: str) -> No
     run = {"workload": "w", "space": "s", "strategy": name, "seed": 0, "budget": {}}
     (tmp_path / PLAN).write_text(json.dumps({"searchlab_study": 1, "runs": [run | {"log": f"{name}.jsonl"}]}))
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # they would be repeated at every look
+        warnings.simplefilter("error")  # they would be repeated at every poll
         assert str(StudyProgress(tmp_path)).startswith(("0 of 1 run finished, 1 ", "There are no runs here yet."))
 
 

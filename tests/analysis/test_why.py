@@ -6,12 +6,12 @@ from searchlab.analysis import read_runs
 from searchlab.analysis.why import explain, practical_size
 from tests.support.analysis.logs import WORKLOAD, write
 
-OTHER = "gemm:100x100x500"
+SECOND_WORKLOAD = "gemm:100x100x500"
 
 
 def test_a_loss_is_explained_by_part_workload_and_trials(tmp_path: Path) -> None:
     for seed in range(2):
-        for workload, first in ((WORKLOAD, 1.0), (OTHER, 4.0)):
+        for workload, first in ((WORKLOAD, 1.0), (SECOND_WORKLOAD, 4.0)):
             write(tmp_path, "quick", seed, [10.0] * 16, workload=workload)
             write(tmp_path, "slow", seed, [first, "crash", "crash", first, *[10.0] * 12], workload=workload)
     runs = list(read_runs(tmp_path).values())
@@ -23,8 +23,8 @@ def test_a_loss_is_explained_by_part_workload_and_trials(tmp_path: Path) -> None
 
 def test_a_value_that_the_loser_hardly_tried_is_named(tmp_path: Path) -> None:
     for seed in range(2):
-        for name, tried in (("quick", 12), ("slow", 2)):
-            shared = [*["fast"] * tried, *["other"] * (16 - tried)]
+        for name, count in (("quick", 12), ("slow", 2)):
+            shared = [*["fast"] * count, *["other"] * (16 - count)]
             write(
                 tmp_path,
                 name,
@@ -38,7 +38,7 @@ def test_a_value_that_the_loser_hardly_tried_is_named(tmp_path: Path) -> None:
 
 def test_the_size_of_a_difference_is_stated_in_practice(tmp_path: Path) -> None:
     for seed in range(2):
-        for workload in (WORKLOAD, OTHER):
+        for workload in (WORKLOAD, SECOND_WORKLOAD):
             write(tmp_path, "quick", seed, [4, 10, 12, 12], workload=workload)
             write(tmp_path, "slow", seed, [1, 2, 5, 8], workload=workload)
     runs = list(read_runs(tmp_path).values())
@@ -62,7 +62,7 @@ def test_large_differences_are_ratios(tmp_path: Path) -> None:
 
 
 def test_programs_that_are_slower_in_the_end_match_nothing(tmp_path: Path) -> None:
-    for workload, final in ((WORKLOAD, 20), (OTHER, 2)):
+    for workload, final in ((WORKLOAD, 20), (SECOND_WORKLOAD, 2)):
         write(tmp_path, "quick", 0, [8, 8, 8, final], workload=workload)
         write(tmp_path, "slow", 0, [1, 1, 1, 10], workload=workload)
     size = practical_size("slow", "quick", list(read_runs(tmp_path).values()))

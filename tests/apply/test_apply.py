@@ -49,7 +49,7 @@ def test_apply_best_returns_the_winner_and_its_module(real_log: Path) -> None:
 
 def test_each_text_shows_the_best_program(real_log: Path, cuda_log: Path) -> None:
     best = searchlab.load_log(real_log).best
-    told = {
+    expected = {
         "trace": "sch.split",
         "python": "tvm.script.from_source",
         "tir": "T.sblock",
@@ -59,9 +59,9 @@ def test_each_text_shows_the_best_program(real_log: Path, cuda_log: Path) -> Non
         "kernel": "\t",
         "asm": ".globl\t__tvm_ffi_main",
     }
-    assert set(told) == set(TEXT_FORMS)
-    for what, some in told.items():
-        assert some in program_text(best, what), what
+    assert set(expected) == set(TEXT_FORMS)
+    for form, excerpt in expected.items():
+        assert excerpt in program_text(best, form), form
     assert "T.sblock(" not in program_text(best, "lowered") and "__tvm_ffi_main" in program_text(best, "lowered")
     with pytest.raises(SearchlabError, match="did you mean 'llvm'"):
         program_text(best, "lvm")
@@ -74,7 +74,7 @@ def test_each_text_shows_the_best_program(real_log: Path, cuda_log: Path) -> Non
     assert "threadIdx" in program_text(best, "lowered")
 
 
-def test_ptx_where_there_is_a_compiler_of_it(cuda_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ptx_requires_a_compiler(cuda_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     best = searchlab.load_log(cuda_log).best
     if shutil.which("nvcc"):
         assert ".visible .entry main_kernel" in program_text(best, "asm")
@@ -85,9 +85,9 @@ def test_ptx_where_there_is_a_compiler_of_it(cuda_log: Path, monkeypatch: pytest
             program_text(best, "asm")
 
 
-def test_show_of_the_command_line(real_log: Path) -> None:
-    code, shown = invoke("best", real_log, "--show", "python", "--json")
-    record = json.loads(shown)
+def test_best_prints_a_program_with_show(real_log: Path) -> None:
+    code, output = invoke("best", real_log, "--show", "python", "--json")
+    record = json.loads(output)
     assert code == 0 and record["config"] and "from_source" in record["python"]
     assert (
         invoke("best", real_log, "--show", "asm")[1].strip()
@@ -126,11 +126,11 @@ def test_a_library_is_called_as_documented_without_searchlab(
     assert f"TVM_NUM_THREADS={cores} in the process that calls the library" in hint
     if name == "best.so":
         assert call == 'tvm.runtime.load_module("best.so")["main"](A, B, bias, C)'
-    done = subprocess.run([sys.executable, "-c", CALL, call], capture_output=True, text=True, cwd=tmp_path)
-    assert done.stdout == "right\n", done.stderr
+    result = subprocess.run([sys.executable, "-c", CALL, call], capture_output=True, text=True, cwd=tmp_path)
+    assert result.stdout == "right\n", result.stderr
 
 
-def test_a_library_that_cannot_be_is_refused_in_a_sentence(
+def test_an_impossible_library_is_refused_in_a_sentence(
     real_log: Path, cuda_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(message: str, *logs: Path, out: str = "best.so") -> None:
@@ -162,7 +162,7 @@ def test_a_library_that_cannot_be_is_refused_in_a_sentence(
 
 
 def test_a_library_for_cuda_holds_its_kernels(cuda_log: Path, tmp_path: Path) -> None:
-    assert "load_module" in (made := export_library([cuda_log], tmp_path / "best.so")).call and not made.setting
+    assert "load_module" in (library := export_library([cuda_log], tmp_path / "best.so")).call and not library.setting
     assert b"main_kernel" in (tmp_path / "best.so").read_bytes()
 
 
@@ -190,8 +190,8 @@ def test_logs_that_cannot_be_applied_are_rejected(tmp_path: Path) -> None:
 def test_a_config_is_shown_as_it_is_spelled(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.jsonl", [{"fault": "none"}])
     log.write_text(log.read_text().replace('{"fault":"none"}', '{"fault":"[/red] [bold]"}'))
-    code, shown = invoke("best", log)
-    assert code == 0 and "  fault = [/red] [bold]\n" in shown
+    code, output = invoke("best", log)
+    assert code == 0 and "  fault = [/red] [bold]\n" in output
 
 
 def test_a_library_with_a_quote_in_its_name(real_log: Path, tmp_path: Path) -> None:

@@ -44,14 +44,14 @@ def test_fused_functions_are_replaced(
 ) -> None:
     module = fuse(emit, *shapes)
     result = load_log(write_log_of(tmp_path / "a.jsonl", workload, space))
-    made = apply_history_best(module, result)
-    (name,) = scheduled_functions(made)
+    scheduled = apply_history_best(module, result)
+    (name,) = scheduled_functions(scheduled)
     assert name.startswith("fused_")
     assert not scheduled_functions(module)
     for variable, function in module.functions.items():
         if variable.name_hint != name:
-            assert structural_equal(made[variable.name_hint], function)
-    before, after = module[name], made[name]
+            assert structural_equal(scheduled[variable.name_hint], function)
+    before, after = module[name], scheduled[name]
     assert list(after.params) == list(before.params)
     assert dict(after.attrs.items()) == {**dict(before.attrs.items()), "tirx.is_scheduled": True, "op_pattern": 8}
     assert structural_equal(after.body.seq[-1], result.best.schedule().mod["main"].body, map_free_vars=True)
@@ -59,7 +59,7 @@ def test_fused_functions_are_replaced(
     arrays = draw_operands(module)
     shapes_of = list(result.space.workload.shapes.items())[:-1]
     inputs = {name: array.reshape(shape) for (name, shape), array in zip(shapes_of, arrays, strict=True)}
-    results = run(made, *arrays)
+    results = run(scheduled, *arrays)
     np.testing.assert_array_equal(results, run(module, *arrays))
     np.testing.assert_array_equal(results.ravel(), result.space.workload.reference(inputs).ravel())
 
@@ -68,10 +68,10 @@ def test_fused_functions_are_replaced(
 def test_functions_that_relax_did_not_fuse_are_replaced(dtype: str, tmp_path: Path) -> None:
     out = {"int8": "int32", "bfloat16": "float32"}.get(dtype, dtype)
     module = legalize(lambda _, a, b: relax.op.matmul(a, b, out), (8, 20), (20, 12), dtype=dtype)
-    made = apply_history_best(module, write_log_of(tmp_path / "a.jsonl", f"gemm:8x12x20:{dtype}"))
-    assert scheduled_functions(made) == {"matmul"}
+    scheduled = apply_history_best(module, write_log_of(tmp_path / "a.jsonl", f"gemm:8x12x20:{dtype}"))
+    assert scheduled_functions(scheduled) == {"matmul"}
     arrays = draw_operands(module)
-    np.testing.assert_array_equal(run(made, *arrays), run(module, *arrays))
+    np.testing.assert_array_equal(run(scheduled, *arrays), run(module, *arrays))
 
 
 def two_layers(builder: relax.BlockBuilder, x: Any, w0: Any, b0: Any, w1: Any, b1: Any) -> Any:
@@ -83,15 +83,15 @@ LAYERS = ((4, 24), (24, 16), (16,), (16, 8), (8,))
 
 def test_only_tuned_functions_are_replaced_and_dlight_keeps_them(tmp_path: Path) -> None:
     module = fuse(two_layers, *LAYERS)
-    made = apply_history_best(module, write_log_of(tmp_path / "a.jsonl", "gemm:4x16x24:bias:relu"))
-    assert scheduled_functions(made) == {"fused_matmul_add_relu"}
+    scheduled = apply_history_best(module, write_log_of(tmp_path / "a.jsonl", "gemm:4x16x24:bias:relu"))
+    assert scheduled_functions(scheduled) == {"fused_matmul_add_relu"}
     with resolve_target(HERE).tvm:
-        late = dl.ApplyDefaultSchedule(dl.cpu.GEMV())(made)
-    assert structural_equal(late["fused_matmul_add_relu"], made["fused_matmul_add_relu"])
-    again = apply_history_best(made, write_log_of(tmp_path / "b.jsonl", "gemm:4x8x16:bias"))
-    assert len(scheduled_functions(again)) == 2
+        by_dlight = dl.ApplyDefaultSchedule(dl.cpu.GEMV())(scheduled)
+    assert structural_equal(by_dlight["fused_matmul_add_relu"], scheduled["fused_matmul_add_relu"])
+    by_both = apply_history_best(scheduled, write_log_of(tmp_path / "b.jsonl", "gemm:4x8x16:bias"))
+    assert len(scheduled_functions(by_both)) == 2
     arrays = draw_operands(module)
-    np.testing.assert_array_equal(run(again, *arrays), run(module, *arrays))
+    np.testing.assert_array_equal(run(by_both, *arrays), run(module, *arrays))
 
 
 def test_a_directory_of_logs_schedules_every_matching_function(tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ def test_a_directory_of_logs_schedules_every_matching_function(tmp_path: Path) -
     write_log_of(tmp_path / "logs" / "deep" / "b.jsonl", "gemm:16x16x16:bias", "knob-template")
     write_log_of(tmp_path / "c.jsonl", "gemm:16x16x16")
     module = fuse(emit, (16, 16), (16, 16), (16,))
-    made = apply_history_best(module, [tmp_path / "logs", str(tmp_path / "c.jsonl")])
-    assert len(scheduled_functions(made)) == 3
+    scheduled = apply_history_best(module, [tmp_path / "logs", str(tmp_path / "c.jsonl")])
+    assert len(scheduled_functions(scheduled)) == 3
     arrays = draw_operands(module)
-    np.testing.assert_array_equal(run(made, *arrays), run(module, *arrays))
+    np.testing.assert_array_equal(run(scheduled, *arrays), run(module, *arrays))
 
 
 @pytest.mark.parametrize("faster", [0, 1])
@@ -117,8 +117,8 @@ def test_the_faster_of_two_logs_counts(faster: int, tmp_path: Path) -> None:
     ]
     programs = [load_log(log).best.schedule().mod["main"].body for log in logs]
     assert not structural_equal(*programs, map_free_vars=True)
-    made = apply_history_best(legalize(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12)), logs)
-    assert structural_equal(made["matmul"].body.seq[-1], programs[faster], map_free_vars=True)
+    scheduled = apply_history_best(legalize(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12)), logs)
+    assert structural_equal(scheduled["matmul"].body.seq[-1], programs[faster], map_free_vars=True)
 
 
 # --- functions from elsewhere -------------------------------------------------------------------------
@@ -146,10 +146,10 @@ def by_hand(
 
 def test_arguments_in_another_order(tmp_path: Path) -> None:
     module = build_call([by_hand], (12,), (20, 12), (8, 20), out=(8, 12))
-    made = apply_history_best(module, write_log_of(tmp_path / "a.jsonl", "gemm:8x12x20:bias"))
-    assert scheduled_functions(made) == {"tir"}
+    scheduled = apply_history_best(module, write_log_of(tmp_path / "a.jsonl", "gemm:8x12x20:bias"))
+    assert scheduled_functions(scheduled) == {"tir"}
     bias, weight, x = draw_operands(module)
-    np.testing.assert_array_equal(run(made, bias, weight, x), x @ weight + bias)
+    np.testing.assert_array_equal(run(scheduled, bias, weight, x), x @ weight + bias)
 
 
 def product(scale: float = 1.0, start: float = 0.0, transposed: bool = False, leak: float | None = None) -> Any:
@@ -169,10 +169,10 @@ def product(scale: float = 1.0, start: float = 0.0, transposed: bool = False, le
 
 def test_functions_from_te_are_replaced(tmp_path: Path) -> None:
     module = build_call([product()], (8, 20), (20, 12), out=(8, 12))
-    made = apply_history_best(module, write_log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
-    assert scheduled_functions(made) == {"tir"}
+    scheduled = apply_history_best(module, write_log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
+    assert scheduled_functions(scheduled) == {"tir"}
     a, b = draw_operands(module)
-    np.testing.assert_array_equal(run(made, a, b), a @ b)
+    np.testing.assert_array_equal(run(scheduled, a, b), a @ b)
 
 
 @pytest.mark.parametrize(
@@ -249,8 +249,8 @@ def test_unknown_shapes_and_scheduled_functions_are_left(tmp_path: Path) -> None
     dynamic = tvm.IRModule({"f": te.create_prim_func([a, b, topi.matmul(a, b)])})
     with pytest.warns(SearchlabWarning, match=r": f\(of unknown shape\)$"):
         assert structural_equal(apply_history_best(dynamic, log), dynamic)
-    done = tvm.IRModule({"f": product().with_attr("tirx.is_scheduled", True)})
-    apply_without_effect(done, log)
+    already_scheduled = tvm.IRModule({"f": product().with_attr("tirx.is_scheduled", True)})
+    apply_without_effect(already_scheduled, log)
     schedule = Schedule(tvm.IRModule({"main": product()}))
     schedule.parallel(schedule.get_loops(schedule.get_sblock("y"))[0])
     apply_without_effect(schedule.mod, log)
@@ -266,9 +266,9 @@ def test_logs_of_another_target_do_not_count(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="the logs are for 2 targets: .* choose one of them with target="):
         apply_history_best(module, tmp_path)
     for target, log in ((HERE, slow), (OTHER, fast)):
-        made = apply_history_best(module, tmp_path, target)
+        scheduled = apply_history_best(module, tmp_path, target)
         program = load_log(log).best.schedule().mod["main"].body
-        assert structural_equal(made["matmul"].body.seq[-1], program, map_free_vars=True)
+        assert structural_equal(scheduled["matmul"].body.seq[-1], program, map_free_vars=True)
     with pytest.raises(SearchlabError, match="none of the logs is for the target .*they are for .*skylake-avx512"):
         apply_history_best(module, fast, HERE)
 
@@ -279,9 +279,9 @@ def test_logs_from_machines_with_other_caches_have_one_target(tmp_path: Path) ->
         tmp_path / "b.jsonl", "gemm:8x12x20", seconds=1.0, target=HERE | {"caches": [[4096, 4], [65536, 8]]}
     )
     assert resolve_target(load_log(slow).log.header.target) != resolve_target(HERE)
-    made = apply_history_best(legalize(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12)), [slow, fast])
+    scheduled = apply_history_best(legalize(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12)), [slow, fast])
     program = load_log(fast).best.schedule().mod["main"].body
-    assert structural_equal(made["matmul"].body.seq[-1], program, map_free_vars=True)
+    assert structural_equal(scheduled["matmul"].body.seq[-1], program, map_free_vars=True)
 
 
 def test_logs_without_anything_to_apply_are_refused(tmp_path: Path) -> None:
@@ -310,10 +310,10 @@ def test_metaschedule_applies_an_exported_database(
     log = write_log_of(tmp_path / "a.jsonl", workload, space)
     assert export_logs([log], "metaschedule", tmp_path / "db") == (1, [])
     with resolve_target(HERE).tvm:
-        made = relax.transform.MetaScheduleApplyDatabase(str(tmp_path / "db"))(module)
-    assert scheduled_functions(made) == scheduled_functions(apply_history_best(module, log))
+        scheduled = relax.transform.MetaScheduleApplyDatabase(str(tmp_path / "db"))(module)
+    assert scheduled_functions(scheduled) == scheduled_functions(apply_history_best(module, log))
     arrays = draw_operands(module)
-    np.testing.assert_array_equal(run(made, *arrays), run(module, *arrays))
+    np.testing.assert_array_equal(run(scheduled, *arrays), run(module, *arrays))
 
 
 @pytest.mark.parametrize("make", [legalize, fuse])
@@ -321,5 +321,5 @@ def test_metaschedule_puts_back_a_product_alone(make: Any, tmp_path: Path) -> No
     module = make(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12))
     export_logs([write_log_of(tmp_path / "a.jsonl", "gemm:8x12x20")], "metaschedule", tmp_path / "db")
     with resolve_target(HERE).tvm:
-        made = relax.transform.MetaScheduleApplyDatabase(str(tmp_path / "db"))(module)
-    assert scheduled_functions(made) == {"matmul"}
+        scheduled = relax.transform.MetaScheduleApplyDatabase(str(tmp_path / "db"))(module)
+    assert scheduled_functions(scheduled) == {"matmul"}

@@ -50,22 +50,22 @@ def test_constant_weights_are_packed_once(log: Path) -> None:
         return relax.op.add(conv, builder.emit(relax.op.nn.conv2d(x, second, padding=1)))
 
     module = legalize(twice, (1, 4, 8, 8))
-    made = apply_history_best(module, log)
-    assert scheduled_functions(made) == {"conv2d_packed"}
-    assert "conv2d" not in {variable.name_hint for variable in made.functions}
+    scheduled = apply_history_best(module, log)
+    assert scheduled_functions(scheduled) == {"conv2d_packed"}
+    assert "conv2d" not in {variable.name_hint for variable in scheduled.functions}
     (packed,) = searchlab.workload.packed_arguments(searchlab.apply_best(log).module)["weight"]
-    assert shapes(made, "conv2d_packed") == [[[1, 4, 8, 8], list(packed.shape)]] * 2
+    assert shapes(scheduled, "conv2d_packed") == [[[1, 4, 8, 8], list(packed.shape)]] * 2
     (x,) = draw_operands(module)
-    np.testing.assert_array_equal(run(made, x), run(module, x))
+    np.testing.assert_array_equal(run(scheduled, x), run(module, x))
 
 
 def test_weights_that_are_not_constant_are_packed_in_every_call(log: Path) -> None:
     module = legalize(lambda _, x, w: relax.op.nn.conv2d(x, w, padding=1), (1, 4, 8, 8), (16, 4, 3, 3))
     with pytest.warns(SearchlabWarning, match=r"for conv2d take packed weights, .* relax.transform.BindParams"):
-        made = apply_history_best(module, log)
-    assert scheduled_functions(made) == {"conv2d_packed", "conv2d_pack_weight"}
+        scheduled = apply_history_best(module, log)
+    assert scheduled_functions(scheduled) == {"conv2d_packed", "conv2d_pack_weight"}
     arrays = draw_operands(module)
-    np.testing.assert_array_equal(run(made, *arrays), run(module, *arrays))
+    np.testing.assert_array_equal(run(scheduled, *arrays), run(module, *arrays))
     bound = relax.transform.BindParams("main", {"x1": arrays[1]})(module)
     np.testing.assert_array_equal(run(apply_history_best(bound, log), arrays[0]), run(module, *arrays))
 
@@ -79,19 +79,19 @@ def test_a_fused_gemm_whose_arguments_have_other_shapes(tmp_path: Path) -> None:
         return relax.op.add(builder.emit(relax.op.matmul(x, weights(20, 12))), bias)
 
     module = tvm.ir.transform.Sequential(passes)(legalize(emit, (1, 8, 20), (1, 1, 12)))
-    made = apply_history_best(module, log)
-    assert scheduled_functions(made) == {"fused_matmul_add_packed"}
+    scheduled = apply_history_best(module, log)
+    assert scheduled_functions(scheduled) == {"fused_matmul_add_packed"}
     arrays = draw_operands(module)
-    np.testing.assert_array_equal(run(made, *arrays), run(module, *arrays))
+    np.testing.assert_array_equal(run(scheduled, *arrays), run(module, *arrays))
 
 
 def test_a_function_that_is_used_otherwise_is_refused(log: Path) -> None:
     module = legalize(lambda _, x: relax.op.nn.conv2d(x, weights(16, 4, 3, 3), padding=1), (1, 4, 8, 8))
-    lowered = relax.transform.CallTIRRewrite()(module)
+    rewritten = relax.transform.CallTIRRewrite()(module)
     with pytest.raises(
         SearchlabError, match="'conv2d', whose program takes packed weights, is used by something other"
     ):
-        apply_history_best(lowered, log)
+        apply_history_best(rewritten, log)
 
 
 CALL = """
@@ -112,8 +112,8 @@ def test_a_library_contains_the_function_that_packs(log: Path, tmp_path: Path) -
     assert len(exported.packs) == 2 and "weight_packed" in exported.call
     load = f"import tvm_ffi_orcjit; library = {exported.call.partition('[')[0]}"
     rest = [text.replace(exported.call.partition("[")[0], "library") for text in (*exported.packs, exported.call)]
-    done = subprocess.run([sys.executable, "-c", CALL, load, *rest], capture_output=True, text=True, check=True)
-    computed, expected = map(float, done.stdout.split())
+    result = subprocess.run([sys.executable, "-c", CALL, load, *rest], capture_output=True, text=True, check=True)
+    computed, expected = map(float, result.stdout.split())
     assert computed == pytest.approx(expected, rel=1e-4)
 
 

@@ -45,7 +45,7 @@ for path in map(pathlib.Path, sys.argv[1:]):
 )
 
 
-def made(target: str, space: str, workload: str) -> Space:
+def make_space(target: str, space: str, workload: str) -> Space:
     spec: Target = resolve_target(CUDA if target == "cuda" else "native")
     return SPACES.make(Plugin(space), parse_workload(workload), spec)
 
@@ -60,35 +60,37 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, t
     folder = tmp_path_factory.mktemp("scripts")
     modules: dict[str, tuple[Path, tvm.IRModule]] = {}
     for case in BUILT_IN:
-        space = made(*case)
+        space = make_space(*case)
         (config,) = valid_configs(space, np.random.default_rng(3), 1)
         path = folder / f"{len(modules)}.py"
         path.write_text(script_of(space, config))
         modules[str(case)] = path, space.schedule(config).mod
     paths = [str(path) for path, _ in modules.values()]
-    done = subprocess.run([sys.executable, "-c", RUN_ALL, *paths], capture_output=True, text=True, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, "-c", RUN_ALL, *paths], capture_output=True, text=True, cwd=folder)
+    assert result.returncode == 0, result.stderr
     return modules
 
 
 @pytest.mark.parametrize("case", BUILT_IN, ids=lambda case: "-".join(case))
-def test_of_every_built_in_space(case: tuple[str, str, str], scripts: dict[str, tuple[Path, tvm.IRModule]]) -> None:
+def test_a_script_defines_the_module_of_its_config(
+    case: tuple[str, str, str], scripts: dict[str, tuple[Path, tvm.IRModule]]
+) -> None:
     path, module = scripts[str(case)]
     assert structural_equal(tvm.ir.load_json(path.with_suffix(".json").read_text()), module)
 
 
 def test_the_target_and_the_threads_are_those_of_the_trials() -> None:
-    space = made("native", "knob-template", "gemm:37x48x24:bias:relu")
+    space = make_space("native", "knob-template", "gemm:37x48x24:bias:relu")
     (config,) = valid_configs(space, np.random.default_rng(0), 1)
     cores = "print(os.environ['TVM_NUM_THREADS'], target.attrs['num-cores'])"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-"],
         input=WITHOUT_SEARCHLAB + script_of(space, config) + cores,
         capture_output=True,
         text=True,
         env={"PATH": ""},
     )
-    assert done.stdout.split() == [str(space.target.cores)] * 2, done.stderr
+    assert result.stdout.split() == [str(space.target.cores)] * 2, result.stderr
 
 
 def test_a_program_that_tvm_cannot_read_back_is_refused() -> None:

@@ -51,13 +51,13 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_log(folder / "a.jsonl", [PARALLEL], "knob-template", WORKLOAD, target)
 
 
-def threads(how: str, what: Path, **env: str) -> int:
+def threads(how: str, path: Path, **env: str) -> int:
     clean = {name: value for name, value in os.environ.items() if name not in ("TVM_NUM_THREADS", "OMP_NUM_THREADS")}
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, how, str(what)], env=clean | env, capture_output=True, text=True, check=False
+    result = subprocess.run(
+        [sys.executable, "-c", RUN, how, str(path)], env=clean | env, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    assert result.returncode == 0, result.stderr
+    return int(result.stdout)
 
 
 @pytest.mark.skipif(CORES < 2, reason="one core has no second thread")
@@ -74,12 +74,12 @@ def test_a_program_runs_with_the_threads_of_its_trials(log: Path, tmp_path: Path
         "script": ("script", tmp_path / "best.py", {}),
         "library": ("library", tmp_path / "best.so", {name: cores}),
     }
-    assert {way: threads(how, what, **env) for way, (how, what, env) in ways.items()} == dict.fromkeys(ways, CORES)
+    assert {way: threads(how, path, **env) for way, (how, path, env) in ways.items()} == dict.fromkeys(ways, CORES)
 
 
 @pytest.mark.skipif(CORES < 2, reason="one core has no second thread")
 def test_a_pool_that_is_too_small_is_warned_of(log: Path) -> None:
-    late = """
+    script = """
 import os, sys, warnings
 os.environ["TVM_NUM_THREADS"] = "1"
 from tvm_ffi import get_global_func
@@ -93,16 +93,16 @@ with warnings.catch_warnings(record=True) as caught:
     searchlab.apply_best(sys.argv[1])
 print(*[str(one.message) for one in caught if "TVM_NUM_THREADS" in str(one.message)], sep="\\n")
 """
-    for what, message in (("unset", f"set TVM_NUM_THREADS={CORES} before"), ("as it is", "")):
-        done = subprocess.run(
-            [sys.executable, "-c", late, str(log), what],
+    for setting, message in (("unset", f"set TVM_NUM_THREADS={CORES} before"), ("as it is", "")):
+        result = subprocess.run(
+            [sys.executable, "-c", script, str(log), setting],
             capture_output=True,
             text=True,
             check=False,
             env={name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"},
         )
-        assert done.returncode == 0, done.stderr
-        assert message in done.stdout and bool(message) == bool(done.stdout.strip())
+        assert result.returncode == 0, result.stderr
+        assert message in result.stdout and bool(message) == bool(result.stdout.strip())
 
 
 @pytest.mark.skipif(CORES < 2, reason="one core is not bound to a part of itself")
@@ -112,7 +112,7 @@ def test_the_thread_that_starts_the_pool_keeps_its_cores() -> None:
         "import os, tvm; from searchlab.machine.host import start_tvm_threads; "
         "cores = os.sched_getaffinity(0); assert start_tvm_threads() == 1; assert os.sched_getaffinity(0) == cores"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script], env=os.environ | {"TVM_NUM_THREADS": "1"}, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr

@@ -113,8 +113,8 @@ def test_numpy_is_compared_only_on_a_quiet_machine(real_log: Path, monkeypatch: 
         assert text in describe_verification(result)[-1]
 
 
-def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> None:
-    """Also if the untuned program was too slow to be timed in turn."""
+def test_a_time_that_cannot_be_reproduced_is_reported(real_log: Path, tmp_path: Path) -> None:
+    """This includes untuned programs that are too slow to be timed in turn."""
     log = scale_times(real_log, tmp_path / "absurd.jsonl", 1e-6)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verify, "UNTUNED_SECONDS", 0.0)
@@ -226,7 +226,7 @@ def test_a_trial_without_a_time_is_none_of_the_fastest(real_log: Path, tmp_path:
     assert lost["index"] not in [trial.index for trial in fastest_programs(load_log(tmp_path / "a.jsonl"), 100)]
 
 
-def test_of_none_nothing_is_said(real_log: Path) -> None:
+def test_numbers_of_programs_and_seeds_are_at_least_one(real_log: Path) -> None:
     for top, seed in ((0, 1), (1, 0)):
         with pytest.raises(SearchlabError, match=f"must each be at least 1; got top={top} and seed={seed}"):
             verify_log(real_log, top=top, seed=seed)

@@ -1,4 +1,4 @@
-"""The program that tries what crosses the border, with a few of its situations."""
+"""``border.py`` with a few of its situations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def test_the_table_of_the_border_shows_what_happened(
 ) -> None:
     names = ["a T4 file names code", "a pipe is given as a log"]
     monkeypatch.setattr(sys, "argv", ["border.py", "--situation", *names])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         border.main()
     output = capsys.readouterr().out
-    assert ended.value.code == 0, output
+    assert exit_info.value.code == 0, output
     assert "evil.py" in output and "named pipe" in output

@@ -84,15 +84,15 @@ def test_an_error_of_cuda_is_raised_with_its_function_and_number() -> None:
 def test_sides_are_compared_with_the_fastest_library_kernel() -> None:
     library = FakeLibrary()
     sides = {"sketch": library.side(4.0), "cuDNN": library.side(3.0), "cuDNN fused": library.side(2.0)}
-    times = cuda_timing.in_turn(sides, cuda_timing.CudaRuntime(1 << 20, library), rounds=4)
+    times = cuda_timing.time_in_turns(sides, cuda_timing.CudaRuntime(1 << 20, library), rounds=4)
     assert times == {"sketch": [4.0] * 4, "cuDNN": [3.0] * 4, "cuDNN fused": [2.0] * 4}
     workload = parse_workload("conv2d:1x7x7x512x512x3x3:p1")
     rows = {row["side"]: row for row in cuda_timing.rows_of(workload, times, {"cuDNN", "cuDNN fused"})}
     assert {side: row["ratio"] for side, row in rows.items()} == {"sketch": 0.5, "cuDNN": 2 / 3, "cuDNN fused": 1.0}
     assert rows["sketch"]["gflops"] == pytest.approx(workload.flops / 4e-3 / 1e9)
-    alone = cuda_timing.rows_of(workload, {"sketch": [4.0]}, set())
-    assert alone[0]["ratio"] is None
-    json.dumps([*rows.values(), *alone], allow_nan=False)
+    no_library = cuda_timing.rows_of(workload, {"sketch": [4.0]}, set())
+    assert no_library[0]["ratio"] is None
+    json.dumps([*rows.values(), *no_library], allow_nan=False)
 
 
 # --- parts ------------------------------------------------------------------------------------------------------
@@ -117,27 +117,27 @@ def test_finished_parts_are_kept_and_others_repeated(tmp_path: Path, capsys: pyt
         ran.append("defective")
         raise ZeroDivisionError
 
-    chosen = [("late", late), ("broken", broken), ("defective", defective), ("fine", fine)]
-    for again in range(2):
-        results, missing = cuda.run_parts(chosen, tmp_path, math.inf)
+    parts = [("late", late), ("broken", broken), ("defective", defective), ("fine", fine)]
+    for call in range(2):
+        results, missing = cuda.run_parts(parts, tmp_path, math.inf)
         assert results == {"fine": {"value": 1}} and missing == ["late", "broken", "defective"]
-        assert ran == ["late", "broken", "defective", "fine", "late", "broken", "defective"][: 4 + 3 * again]
+        assert ran == ["late", "broken", "defective", "fine", "late", "broken", "defective"][: 4 + 3 * call]
     printed = capsys.readouterr().err
     assert "broken: the process died" in printed and "ZeroDivisionError" in printed
     assert cuda.run_parts([("other", fine)], tmp_path, time.monotonic() - 1) == ({}, ["other"])
 
 
-def test_the_table_has_aims_failures_and_what_is_not_whole() -> None:
+def test_the_table_has_aims_failures_and_incomplete_parts() -> None:
     def row(side: str, ms: float, ratio: float | None) -> dict[str, Any]:
         return {"side": side, "ms": ms, "ms_quartiles": [ms, ms], "gflops": 1 / ms, "ratio": ratio}
 
-    def searched(space: str, **failures: int) -> dict[str, Any]:
+    def outcome(space: str, **failures: int) -> dict[str, Any]:
         return {"space": space, "trials": 64, "failures": failures, "messages": {kind: "why" for kind in failures}}
 
     result = {
         "workload": "gemm:64x64x64",
         "problems": {},
-        "searches": [searched("sketch", invalid=3), searched("trace"), searched("knob-template", crash=64)],
+        "searches": [outcome("sketch", invalid=3), outcome("trace"), outcome("knob-template", crash=64)],
         "rows": [row("sketch", 1.0, 0.95), row("trace", 2.0, 0.5), row("cuBLAS", 0.95, 1.0)],
     }
     text = cuda.table({"tests": {"counts": {"passed": 3}, "failed": []}, "one": result}, ["another"])
@@ -153,9 +153,9 @@ def test_the_table_has_aims_failures_and_what_is_not_whole() -> None:
 def test_without_a_gpu_one_sentence_says_so() -> None:
     words = [sys.executable, str(BENCHMARKS / "cuda.py"), "--all"]
     env = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(words, capture_output=True, text=True, env=env)
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr == "no CUDA device was found; use a machine with an NVIDIA GPU, or pass --compile-only\n"
+    result = subprocess.run(words, capture_output=True, text=True, env=env)
+    assert result.returncode == 2 and result.stdout == ""
+    assert result.stderr == "no CUDA device was found; use a machine with an NVIDIA GPU, or pass --compile-only\n"
 
 
 def test_compiling_alone_counts_and_shows_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_compiling_alone_counts_and_shows_what_fails(monkeypatch: pytest.MonkeyP
             raise error
 
     monkeypatch.setattr(cuda, "compile_kernels", compile_kernels)
-    row = cuda.compiled(space, programs=2, seed=0)
+    row = cuda.compile_random(space, programs=2, seed=0)
     assert row["programs"] == 1 and len(row["failures"]) == 1
     assert row["failures"][0].startswith("RuntimeError: ptxas says no: {")
 
@@ -182,9 +182,9 @@ def test_programs_are_checked_and_timed_on_an_emulated_gpu(tmp_path: Path) -> No
     configs = {"trace": config.to_json(), "knob-template": {"no": "such knob"}}
     task = {"kind": "compare", "workload": str(workload), "configs": configs, "rounds": 2}
     words = [sys.executable, str(BENCHMARKS / "cuda_timing.py"), "--worker", json.dumps(task)]
-    done = subprocess.run(words, capture_output=True, text=True, env=install(tmp_path))
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout.splitlines()[-1])
+    result = subprocess.run(words, capture_output=True, text=True, env=install(tmp_path))
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout.splitlines()[-1])
     assert [row["side"] for row in answer["rows"]] == ["trace"] and answer["rows"][0]["ms"] > 0
     assert answer["problems"].keys() - {"library"} == {"knob-template"}
 
@@ -193,7 +193,7 @@ def test_programs_are_checked_and_timed_on_an_emulated_gpu(tmp_path: Path) -> No
 
 
 @given(st.binary(max_size=300), st.integers(1, 100))
-def test_parts_are_no_larger_than_asked_and_join_to_the_whole(data: bytes, limit: int) -> None:
+def test_parts_are_within_the_limit_and_join_to_the_archive(data: bytes, limit: int) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:
@@ -206,7 +206,7 @@ def test_parts_are_no_larger_than_asked_and_join_to_the_whole(data: bytes, limit
         cuda_unpack.check(folder, {"parts": parts})
 
 
-def test_what_is_packed_is_unpacked_and_damage_is_told(tmp_path: Path) -> None:
+def test_packed_files_are_unpacked_and_damage_is_reported(tmp_path: Path) -> None:
     source, carried = tmp_path / "source", tmp_path / "carried"
     for name in ("tree", "site"):
         (source / name).mkdir(parents=True)
@@ -218,8 +218,8 @@ def test_what_is_packed_is_unpacked_and_damage_is_told(tmp_path: Path) -> None:
     (carried / "manifest.json").write_text(json.dumps({"commit": "0" * 40, "python": python, "parts": parts}))
     words = [sys.executable, "-I", str(BENCHMARKS / "cuda_unpack.py"), "--parts", str(carried)]
 
-    done = subprocess.run([*words, str(tmp_path / "a b")], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([*words, str(tmp_path / "a b")], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
     for name in ("tree", "site"):
         assert (tmp_path / "a b" / name / "file").read_bytes() == (source / name / "file").read_bytes()
     show = subprocess.run(
@@ -229,9 +229,9 @@ def test_what_is_packed_is_unpacked_and_damage_is_told(tmp_path: Path) -> None:
 
     damaged = carried / parts[1]["name"]
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"!")
-    done = subprocess.run([*words, str(tmp_path / "again")], capture_output=True, text=True)
-    assert done.returncode == 1 and f"{damaged.name} is damaged: its SHA-256 is" in done.stderr
+    result = subprocess.run([*words, str(tmp_path / "again")], capture_output=True, text=True)
+    assert result.returncode == 1 and f"{damaged.name} is damaged: its SHA-256 is" in result.stderr
     damaged.unlink()
-    done = subprocess.run([*words, str(tmp_path / "again")], capture_output=True, text=True)
-    assert done.returncode == 1 and f"{damaged.name} is missing" in done.stderr
+    result = subprocess.run([*words, str(tmp_path / "again")], capture_output=True, text=True)
+    assert result.returncode == 1 and f"{damaged.name} is missing" in result.stderr
     assert not (tmp_path / "again").exists()

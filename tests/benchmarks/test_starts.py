@@ -29,7 +29,7 @@ WORKERS = {"cuda_timing"}  # started by other benchmarks
 
 
 def start(name: str, monkeypatch: pytest.MonkeyPatch, *words: str, folder: Path = BENCHMARKS) -> None:
-    """Run a benchmark as if with these words on its command line."""
+    """Run a benchmark with ``words`` as its command line."""
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr(sys, "argv", [name, *words])
     try:
@@ -39,7 +39,9 @@ def start(name: str, monkeypatch: pytest.MonkeyPatch, *words: str, folder: Path 
 
 
 @pytest.mark.parametrize(("name", "words"), RUN.items(), ids=RUN)
-def test_it_runs(name: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_benchmark_runs(
+    name: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("TVM_NUM_THREADS", "1")  # which benchmarks set
     start(name, monkeypatch, *words.split())
     assert capsys.readouterr().out
@@ -53,7 +55,9 @@ def test_caches_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("name", SHOW_HELP)
-def test_it_shows_its_help(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_benchmark_shows_its_help(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     start(name, monkeypatch, "--help")
     assert "usage:" in capsys.readouterr().out
 

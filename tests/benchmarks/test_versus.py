@@ -134,10 +134,10 @@ def test_the_sides_take_turns_in_processes_of_their_own() -> None:
     config = space.config_at(0).to_json()
     with (
         turns.SideProcess(kernels.__file__, {**task, "config": config}) as own_side,
-        turns.SideProcess(kernels.__file__, {**task, "peer": "openblas"}) as theirs,
+        turns.SideProcess(kernels.__file__, {**task, "peer": "openblas"}) as peer,
     ):
-        result = turns.compare(own_side, {"openblas": theirs}, 1)
-    assert set(theirs.facts) == {"version", "kernels"}
+        result = turns.compare(own_side, {"openblas": peer}, 1)
+    assert set(peer.facts) == {"version", "kernels"}
     assert 0 < result["ours_seconds"] < 1
     assert 0 < result["peers"]["openblas"]["ratio"] < 1000
 
@@ -154,13 +154,13 @@ def test_no_side_takes_newer_instructions_than_asked() -> None:
     )
     with turns.SideProcess(kernels.__file__, {**task, "config": config}) as own_side:
         assert own_side.facts["cpu"].endswith("(haswell)")
-    with turns.SideProcess(kernels.__file__, {**task, "peer": "openblas"}) as theirs:
-        assert theirs.facts["kernels"] == "Haswell"
+    with turns.SideProcess(kernels.__file__, {**task, "peer": "openblas"}) as peer:
+        assert peer.facts["kernels"] == "Haswell"
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
 def test_a_side_keeps_the_memory_that_it_frees() -> None:
-    """What an array of 40 MB costs that is made anew in each call: no page is asked of the system again."""
+    """A new array of 40 MB in each call requests no more pages from the operating system."""
     code = (
         "import numpy, resource\n"
         "def faults():\n"
@@ -222,8 +222,8 @@ def test_the_table_has_a_row_each_and_means_by_threads_and_batch() -> None:
 
 def test_operations_on_integers_are_no_floating_point_operations() -> None:
     measured = row("gemm:9x8x7", 1, 0, onednn=1.0)
-    assert "on 1: 90 GFLOPS (" in versus.line(measured)
-    assert "on 1: 90 GOPS (" in versus.line(measured | {"shape": "gemm:9x8x7:int8"})
+    assert "on 1: 90 GFLOPS (" in versus.format_row(measured)
+    assert "on 1: 90 GOPS (" in versus.format_row(measured | {"shape": "gemm:9x8x7:int8"})
 
 
 def test_the_reference_rows_make_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,9 +240,9 @@ def test_the_reference_rows_make_a_table(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_rows_replace_those_of_the_same_workload_and_threads(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
-    versus.keep(file, [row("a", 1, 0, mkl=1.0), row("b", 1, 0, mkl=1.0)])
-    kept = versus.keep(file, [row("a", 1, 0, mkl=2.0), row("a", 2, 0, mkl=3.0)])
-    assert [(r["workload"], r["threads"], r["peers"]["mkl"]["ratio"]) for r in kept] == [
+    versus.merge_rows(file, [row("a", 1, 0, mkl=1.0), row("b", 1, 0, mkl=1.0)])
+    rows = versus.merge_rows(file, [row("a", 1, 0, mkl=2.0), row("a", 2, 0, mkl=3.0)])
+    assert [(r["workload"], r["threads"], r["peers"]["mkl"]["ratio"]) for r in rows] == [
         ("a", 1, 2.0),
         ("b", 1, 1.0),
         ("a", 2, 3.0),
@@ -262,11 +262,11 @@ def test_a_peer_is_refused_what_it_does_not_compute(workload: str, names: list[s
     kernels.check(parse_workload("gemm:8x8x8:float64"), ["openblas", "mkl"])
     kernels.check(parse_workload("gemm:8x8x8:int8"), ["onednn"])
     conv2d.check(parse_workload("conv2d:1x8x8x8x8x3x3:int8"), ["onednn-blocked"])
-    benchmark, other = (kernels, conv2d)[:: 1 if workload.startswith("gemm") else -1]
+    benchmark, other_benchmark = (kernels, conv2d)[:: 1 if workload.startswith("gemm") else -1]
     with pytest.raises(SearchlabError, match=f"in float32.*not {workload}"):
         benchmark.check(parse_workload(workload), names)
     with pytest.raises(SearchlabError, match=f"not {workload}; use .* for"):
-        other.check(parse_workload(workload), names)
+        other_benchmark.check(parse_workload(workload), names)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16"])

@@ -29,9 +29,9 @@ UNUSABLE = {
 
 
 def run_command(folder: Path, *words: object, code: int, mentions: str = "") -> None:
-    done = searchlab(*words, cwd=folder)
-    output = done.stdout + done.stderr
-    assert done.returncode == code, output
+    result = searchlab(*words, cwd=folder)
+    output = result.stdout + result.stderr
+    assert result.returncode == code, output
     assert "Traceback" not in output and mentions in output
     if code:
         assert len(output.splitlines()) == 1 and len(output) < 1000
@@ -55,13 +55,13 @@ def test_damaged_logs_do_not_hide_a_sound_one(tmp_path: Path) -> None:
     for log in (DATA / "computation").iterdir():  # most of them are logs of the same run, of which only one counts
         shutil.copy(log, tmp_path)
     for command in ("best", "report"):
-        done = searchlab(command, tmp_path, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert all(f"{name}.jsonl" in done.stderr for name in UNREADABLE)
-        assert len(done.stderr) < 4000 and "Traceback" not in done.stderr
+        result = searchlab(command, tmp_path, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        assert all(f"{name}.jsonl" in result.stderr for name in UNREADABLE)
+        assert len(result.stderr) < 4000 and "Traceback" not in result.stderr
     assert "gemm:64x64x64" in (tmp_path / "report" / "report.html").read_text()
 
 
 def test_a_study_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    done = searchlab("run", DATA / "byte-order-mark" / "study.toml", "--dry-run", "--out", tmp_path / "out")
-    assert "Invalid statement" not in done.stderr and done.returncode == 0, done.stderr
+    result = searchlab("run", DATA / "byte-order-mark" / "study.toml", "--dry-run", "--out", tmp_path / "out")
+    assert "Invalid statement" not in result.stderr and result.returncode == 0, result.stderr

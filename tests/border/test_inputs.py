@@ -37,5 +37,5 @@ def test_a_file_of_many_parameters_is_imported_in_seconds(tmp_path: Path) -> Non
     ]
     text = json.dumps({"results": results, "schema_version": "1.0.0", "metadata": {"timeunit": "milliseconds"}})
     (tmp_path / "t4.json").write_text(text)
-    done = searchlab("import", "t4.json", "--workload", "kernel:k", "--out", "o.jsonl", cwd=tmp_path)
-    assert done.returncode == 0 and "100 trials of kernel:k" in done.stdout, done.stderr
+    result = searchlab("import", "t4.json", "--workload", "kernel:k", "--out", "o.jsonl", cwd=tmp_path)
+    assert result.returncode == 0 and "100 trials of kernel:k" in result.stdout, result.stderr

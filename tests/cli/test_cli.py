@@ -50,16 +50,16 @@ def study(tmp_path: Path) -> Path:
 
 
 def test_help_explains_itself() -> None:
-    whole = searchlab("--help")
-    assert whole.returncode == 0
+    overview = searchlab("--help")
+    assert overview.returncode == 0
     for command in ("run", "tune", "report", "best", "list", "space", "table", "schema"):
-        assert command in whole.stdout
+        assert command in overview.stdout
         help_of = searchlab(command, "--help")
         assert help_of.returncode == 0 and len(help_of.stdout.splitlines()) > 5
     assert searchlab().returncode == 2
 
 
-def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
+def test_a_study_is_run_repeated_and_reported(study: Path, tmp_path: Path) -> None:
     """In every process, one seed has one result: neither hash randomisation nor the number of threads matters."""
     first = searchlab_process("run", study, cwd=tmp_path, PYTHONHASHSEED="7", OMP_NUM_THREADS="2")
     assert first.returncode == 0, first.stderr
@@ -74,21 +74,21 @@ def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
     assert (tmp_path / "results" / "study" / "report" / "report.html").exists()
     assert searchlab("run", study, "--out", tmp_path / "other").returncode == 0
     for path in logs:
-        other = tmp_path / "other" / path.relative_to(tmp_path / "results" / "study")
-        assert read_deterministic_part(other) == read_deterministic_part(path)
+        repeated = tmp_path / "other" / path.relative_to(tmp_path / "results" / "study")
+        assert read_deterministic_part(repeated) == read_deterministic_part(path)
 
 
 def test_the_progress_bar_of_a_study_always_completes(study: Path, tmp_path: Path) -> None:
     """Covers runs that their policy ended, and logs with more trials than the study now has."""
-    shown = io.StringIO()
-    terminal = Console(file=shown, force_terminal=True, width=120)
+    output = io.StringIO()
+    terminal = Console(file=output, force_terminal=True, width=120)
     study.write_text(STUDY.replace("trials = 20", "trials = 130"))  # the space has 120 configs
     Study.load(study).run(tmp_path / "out", progress=terminal)
-    assert "520/520" in shown.getvalue()
+    assert "520/520" in output.getvalue()
     study.write_text(STUDY)
     with pytest.warns(SearchlabWarning, match="contains 120 trials, more than the 20"):
         Study.load(study).run(tmp_path / "out", progress=terminal)
-    assert "80/80" in shown.getvalue()
+    assert "80/80" in output.getvalue()
 
 
 def test_a_folder_of_tables_gets_no_report(study: Path, tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_a_folder_of_tables_gets_no_report(study: Path, tmp_path: Path) -> None:
 
 def test_logs_are_reported_on_by_name(study: Path, tmp_path: Path) -> None:
     table = tmp_path / "table.jsonl"
-    done = searchlab("report", table, table, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "the report: results/report/report.html" in done.stdout
+    result = searchlab("report", table, table, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "the report: results/report/report.html" in result.stdout
     assert (tmp_path / "results" / "report" / "report.html").is_file()
-    done = searchlab("report", table, tmp_path, "--out", "here", "--json", cwd=tmp_path)
-    assert json.loads(done.stdout)["workloads"][0]["strategies"][0]["seeds"] == [0], "one log, named twice"
+    result = searchlab("report", table, tmp_path, "--out", "here", "--json", cwd=tmp_path)
+    assert json.loads(result.stdout)["workloads"][0]["strategies"][0]["seeds"] == [0], "one log, named twice"
     assert (tmp_path / "here" / "report.html").is_file()
 
 
@@ -127,21 +127,21 @@ def test_the_hint_of_tune_works_for_code_of_the_user(tmp_path: Path, workload: s
         "    sch.split(j, sch.sample_perfect_tile(j, n=2))\n"
     )
     words = ["--space", space, "--policy", "random", "--trials", 2, "--log", "a.jsonl"]
-    done = searchlab("tune", workload, *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "show the program: searchlab best a.jsonl --show tir --trust\n" in done.stdout
+    result = searchlab("tune", workload, *words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "show the program: searchlab best a.jsonl --show tir --trust\n" in result.stdout
     assert searchlab("best", "a.jsonl", "--show", "tir", "--trust", cwd=tmp_path).returncode == 0
     assert searchlab("best", "a.jsonl", "--show", "tir", cwd=tmp_path).returncode == 2
 
 
-def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
+def test_tune_resumes_extends_and_refuses_a_log(tmp_path: Path) -> None:
     log = tmp_path / "a[red].jsonl"
     words = ["tune", "gemm:16x16x16", "--space", "knob-template", "--log", log, "--batch", 4]
     assert searchlab(*words, "--policy", "random", "--trials", 4).returncode == 0
     first = log.read_bytes()
-    done = searchlab(*words, "--policy", "random", "--trials", 6)
-    assert done.returncode == 0 and "best of 6" in done.stdout
-    assert f"show the program: searchlab best {log} --show tir\n" in done.stdout
+    result = searchlab(*words, "--policy", "random", "--trials", 6)
+    assert result.returncode == 0 and "best of 6" in result.stdout
+    assert f"show the program: searchlab best {log} --show tir\n" in result.stdout
     after = log.read_bytes()
     lines = [json.loads(line) for line in after.splitlines()]
     assert after.startswith(first) and [line["index"] for line in lines if "config" in line] == list(range(6))
@@ -160,8 +160,8 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
 
     best = json.loads(searchlab("best", log, "--json").stdout)
     assert set(best) >= {"config", "seconds", "gflops", "tied", "drift"} and best["seconds"] > 0 < best["noise"]
-    shown = searchlab("best", log).stdout
-    assert "tile_i" in shown and "measured again" in shown and "the repeats of a trial spread by" in shown
+    output = searchlab("best", log).stdout
+    assert "tile_i" in output and "measured again" in output and "the repeats of a trial spread by" in output
     assert "sch.split" in searchlab("best", log, "--show", "trace").stdout
     assert "@T.prim_func" in searchlab("best", log, "--show", "tir").stdout
     assert "define" in searchlab("best", log, "--show", "source").stdout
@@ -242,41 +242,41 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 ) -> None:
     (tmp_path / "bad.toml").write_text("workload = 'gemm:8x8x8'\n")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    done = searchlab(*words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert message in done.stderr.replace("\n", " ")
-    assert "Traceback" not in done.stderr
+    result = searchlab(*words, cwd=tmp_path)
+    assert result.returncode == 2
+    assert message in result.stderr.replace("\n", " ")
+    assert "Traceback" not in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.toml"]
-    assert not done.stdout.strip(), "no bar of a run that never began"
+    assert not result.stdout.strip(), "no bar of a run that never began"
 
 
-def test_a_table_is_built_told_of_and_searched(tmp_path: Path) -> None:
+def test_a_table_is_built_described_and_searched(tmp_path: Path) -> None:
     quick = '{"kind": "local", "repeat": 2, "min_repeat_ms": 0}'
     words = ["table", "build", "gemm:16x16x16", "--space", "guided-gemm", "--limit", 6, "--measure", quick]
     words += ["--passes", 0]  # timing in passes fails on a busy machine
     built = searchlab(*words, cwd=tmp_path)
     table = "results/tables/gemm_16x16x16/guided-gemm.jsonl"
     assert built.returncode == 0 and f"table info {table}" in built.stdout, built.stderr
-    (told,) = json.loads(searchlab("table", "info", table, "--json", cwd=tmp_path).stdout)
-    assert told["configs"] == 6 and told["space_size"] > 6 and not told["exhaustive"]
-    shown = searchlab("table", "info", "results/tables", cwd=tmp_path).stdout
-    assert "gemm:16x16x16" in shown and f"6 of {told['space_size']}" in shown and "GFLOPS" in shown
+    (info,) = json.loads(searchlab("table", "info", table, "--json", cwd=tmp_path).stdout)
+    assert info["configs"] == 6 and info["space_size"] > 6 and not info["exhaustive"]
+    output = searchlab("table", "info", "results/tables", cwd=tmp_path).stdout
+    assert "gemm:16x16x16" in output and f"6 of {info['space_size']}" in output and "GFLOPS" in output
     drifted = searchlab("table", "info", OLD_TABLE, cwd=tmp_path)
     assert drifted.returncode == 1 and "depend on the order of measurement" in " ".join(drifted.stdout.split())
     nearest = json.dumps({"kind": "table", "path": table, "missing": "nearest"})
     words = ["tune", "gemm:16x16x16", "--space", "guided-gemm", "--policy", "random", "--log", "b.jsonl"]
-    done = searchlab(*words, "--measure", nearest, cwd=tmp_path)
-    assert done.returncode == 0 and done.stderr.count("warning:") == 1 and "UserWarning" not in done.stderr
+    result = searchlab(*words, "--measure", nearest, cwd=tmp_path)
+    assert result.returncode == 0 and result.stderr.count("warning:") == 1 and "UserWarning" not in result.stderr
 
 
-def test_list_and_space_and_schema() -> None:
+def test_list_space_and_schema_describe_what_is_installed() -> None:
     listed = json.loads(searchlab("list", "--json").stdout)
     assert set(listed["policies"]) >= {"random", "grid", "evolutionary", "xgb", "tpe"}
     assert listed["workloads"]["resnet50/conv3.2b"] == "conv2d:1x28x28x128x128x3x3:p1"
     assert json.loads(searchlab("list", "spaces", "--json").stdout).keys() == {"spaces"}
     assert "\nkc " in searchlab("space", "gemm:64x64x64", "--space", "guided-gemm", "--option", "blocks=knobs").stdout
-    shown = searchlab("space", "gemm:64x64x64", "--space", "knob-template").stdout
-    assert "9,800 configs" in shown and "tile_i" in shown
+    output = searchlab("space", "gemm:64x64x64", "--space", "knob-template").stdout
+    assert "9,800 configs" in output and "tile_i" in output
     schema = json.loads(searchlab("schema").stdout)
     properties = schema["$defs"]["StudySpec"]["properties"]
     assert set(properties) == {
@@ -338,16 +338,16 @@ class Other(Copy, own_model=OwnModel("ridge")):
         (["space", "gemm:64x64x64", "--space", "guided-gemm,blocks=knobs", "--target", "haswell"], "256 configs"),
     ],
 )
-def test_what_there_is_can_be_found_out(words: list[str], message: str) -> None:
-    done = searchlab(*words)
-    assert done.returncode == 0 and message in " ".join(done.stdout.split()), done.stdout + done.stderr
+def test_show_list_and_space_describe_plug_ins(words: list[str], message: str) -> None:
+    result = searchlab(*words)
+    assert result.returncode == 0 and message in " ".join(result.stdout.split()), result.stdout + result.stderr
 
 
-def test_options_are_spelled_alike_wherever_a_plug_in_is_named() -> None:
+def test_options_have_one_syntax_wherever_a_plug_in_is_named() -> None:
     arms = [{"name": "xgb", "options": {"epsilon": 0.2}}, "tpe"]
-    whole = {"name": "bandit", "options": {"arms": arms, "window": 5}}
-    assert plugin(f"bandit,arms={json.dumps(arms)},window=5") == whole
-    assert plugin("bandit", [f"arms={json.dumps(arms)}", "window=5"]) == whole
+    expected = {"name": "bandit", "options": {"arms": arms, "window": 5}}
+    assert plugin(f"bandit,arms={json.dumps(arms)},window=5") == expected
+    assert plugin("bandit", [f"arms={json.dumps(arms)}", "window=5"]) == expected
     assert plugin("xgb,note=a b") == {"name": "xgb", "options": {"note": "a b"}}
 
 
@@ -364,9 +364,9 @@ def test_what_tune_finds_is_printed_as_json(tmp_path: Path) -> None:
         "a.jsonl",
         "--json",
     ]
-    done = searchlab("tune", "gemm:64x64x64", *words, "--trials", 1, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["trial"] == 0
+    result = searchlab("tune", "gemm:64x64x64", *words, "--trials", 1, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["trial"] == 0
     refused = searchlab("tune", "gemm:64x64x64", *words, "--trials", "many", cwd=tmp_path)
     assert (
         refused.stderr
@@ -380,8 +380,8 @@ def test_a_dry_run_says_what_would_be_run(study: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
     assert searchlab("run", study, cwd=tmp_path).returncode == 0
     study.write_text(STUDY.replace("trials = 20", "trials = 30"))
-    then = " ".join(searchlab("run", study, "--dry-run", cwd=tmp_path).stdout.split())
-    assert "4 runs, 0 of them complete in results/study; 40 trials are left: 0 s" in then
+    resumed_plan = " ".join(searchlab("run", study, "--dry-run", cwd=tmp_path).stdout.split())
+    assert "4 runs, 0 of them complete in results/study; 40 trials are left: 0 s" in resumed_plan
     study.write_text('contrasts = [["evolutionary", "random"]]' + STUDY)
     last = searchlab("run", study, "--dry-run", cwd=tmp_path).stdout
     assert "4 runs, 4 of them complete" in last and "to be tested: evolutionary against random. A signif" in last
@@ -401,9 +401,9 @@ def test_results_beside_the_study_file_are_pointed_out(study: Path, tmp_path: Pa
     (tmp_path / "results" / "study").mkdir(parents=True)
     hint = "results/study does not exist here, but ../results/study does"
     for command in (["run", "--dry-run"], ["report"], ["power"], ["watch"]):
-        done = searchlab(*command, f"../{study.name}", cwd=elsewhere)
-        assert hint in " ".join(done.stderr.split()), command
-        assert "results/study" in done.stdout if command[0] == "run" else done.returncode == 2
+        result = searchlab(*command, f"../{study.name}", cwd=elsewhere)
+        assert hint in " ".join(result.stderr.split()), command
+        assert "results/study" in result.stdout if command[0] == "run" else result.returncode == 2
 
 
 @pytest.mark.parametrize("edited", ["objective", "proposer"])
@@ -423,16 +423,16 @@ def test_a_study_whose_code_has_changed_is_refused_in_a_sentence(edited: str, tm
     file.write_text(file.read_text().replace("config['x']", "1").replace("config_at(1)", "config_at(0)"))
     os.utime(file, (time.time() + 2,) * 2)  # Python compiles a file again if its time, in seconds, or its size differs
     dry = searchlab("run", study, "--dry-run", cwd=tmp_path).stdout
-    done = searchlab("run", study, cwd=tmp_path)
-    assert done.returncode != 0 and done.stderr.count("cannot be continued") == 1
+    result = searchlab("run", study, cwd=tmp_path)
+    assert result.returncode != 0 and result.stderr.count("cannot be continued") == 1
     if edited == "objective":
         assert "3 runs, 0 of them complete" in dry and "2 other logs cannot be continued either" in dry
     else:
         assert "3 logs will first be compared" in dry and "the code of the policy" in dry
-        assert "seed0.jsonl and 2 more cannot be continued" in done.stderr
+        assert "seed0.jsonl and 2 more cannot be continued" in result.stderr
 
 
-def test_a_run_prints_what_is_asked_for(study: Path, tmp_path: Path) -> None:
+def test_a_run_prints_the_requested_details(study: Path, tmp_path: Path) -> None:
     short = searchlab("run", study, cwd=tmp_path).stdout
     full = searchlab("run", study, "--full", cwd=tmp_path).stdout
     assert "best known" in short and "failed" not in short and "failed" in full
@@ -472,7 +472,7 @@ def test_the_last_line_of_progress_shows_the_result(monkeypatch: pytest.MonkeyPa
     assert printed.getvalue().count("4 of 4") == 1
 
 
-def test_the_best_of_a_directory(study: Path, tmp_path: Path) -> None:
+def test_best_accepts_a_directory(study: Path, tmp_path: Path) -> None:
     table = json.loads(searchlab("best", tmp_path / "table.jsonl", "--json").stdout)
     (best,) = json.loads(searchlab("best", tmp_path, "--json").stdout)
     assert best == table and best["file"] == str(tmp_path / "table.jsonl")
@@ -490,31 +490,31 @@ def test_policies_are_listed_with_their_origins(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "acme.py").write_text(ACME)
     (tmp_path / "raising.py").write_text("1 / 0")
     monkeypatch.syspath_prepend(tmp_path)
-    shown = searchlab("list", "policies", cwd=tmp_path)
-    assert shown.returncode == 0 and not shown.stderr
-    lines = [line.split() for line in shown.stdout.splitlines()]
+    table = searchlab("list", "policies", cwd=tmp_path)
+    assert table.returncode == 0 and not table.stderr
+    lines = [line.split() for line in table.stdout.splitlines()]
     assert ["walk", "Walks", "about", "(reproduction:", "Walker", "[x],", "2.1)"] in lines
     assert ["other", "See", "`far`,", "`Copy`", "and", "`the", "walk`,", "as", "`x`:"] in lines
     assert ["raises", "raising:Policy"] in lines
-    other = searchlab("show", "policy", "other", cwd=tmp_path)
-    assert "See `far`, `Copy` and `the walk`, as `x`:" in other.stdout and ":func:" not in other.stdout
-    assert "its cost model: ridge, with the features knob" in other.stdout
-    explained = searchlab("show", "policy", "walk", cwd=tmp_path)
-    assert explained.returncode == 0, explained.stderr
+    other_policy = searchlab("show", "policy", "other", cwd=tmp_path)
+    assert "See `far`, `Copy` and `the walk`, as `x`:" in other_policy.stdout and ":func:" not in other_policy.stdout
+    assert "its cost model: ridge, with the features knob" in other_policy.stdout
+    description = searchlab("show", "policy", "walk", cwd=tmp_path)
+    assert description.returncode == 0, description.stderr
     for text in ("Walks about. And far.", "reproduction: Walker [x], 2.1 (walk.py)", "- no walls", "- one leg"):
-        assert text in explained.stdout
-    option = next(line.split() for line in explained.stdout.splitlines() if line.split()[:1] == ["legs"])
+        assert text in description.stdout
+    option = next(line.split() for line in description.stdout.splitlines() if line.split()[:1] == ["legs"])
     assert " ".join(option) == "legs 2 a whole number from 1 to 8"
-    told = json.loads(searchlab("list", "policies", "--json", cwd=tmp_path).stdout)
-    assert told["policies"]["walk"] == "acme:Copy"
-    assert told["origins"]["walk"] == {
+    data = json.loads(searchlab("list", "policies", "--json", cwd=tmp_path).stdout)
+    assert data["policies"]["walk"] == "acme:Copy"
+    assert data["origins"]["walk"] == {
         "name": "Walker [x]",
         "version": "2.1",
         "source": "walk.py",
         "kind": "reproduction",
         "deviations": ["no walls", "one leg"],
     }
-    assert not told["origins"].keys() & {"other", "raises", "gone"}
+    assert not data["origins"].keys() & {"other", "raises", "gone"}
 
 
 def test_the_shipped_studies_are_valid() -> None:

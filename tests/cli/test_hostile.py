@@ -54,12 +54,12 @@ def test_a_path_that_cannot_be_read_is_one_sentence(tmp_path: Path, path: str) -
     for line in READERS:
         if path == "" and line.startswith("watch"):
             continue  # it watches the current directory
-        done = searchlab(*(word.replace("{}", path) for word in line.split()), cwd=tmp_path)
+        result = searchlab(*(word.replace("{}", path) for word in line.split()), cwd=tmp_path)
         errors = [
-            text for text in done.stderr.splitlines() if not (text.startswith("warning: ") or text.endswith(" ..."))
+            text for text in result.stderr.splitlines() if not (text.startswith("warning: ") or text.endswith(" ..."))
         ]
-        assert done.returncode in (1, 2), line
-        assert len(errors) == (0 if line.startswith("log check") and not errors else 1), (line, done.stderr)
+        assert result.returncode in (1, 2), line
+        assert len(errors) == (0 if line.startswith("log check") and not errors else 1), (line, result.stderr)
         assert sorted(set(tmp_path.iterdir()) - {tmp_path / "out"}) == files, line
 
 
@@ -67,5 +67,5 @@ def test_a_path_that_cannot_be_read_is_one_sentence(tmp_path: Path, path: str) -
 def test_a_closed_stream_is_as_good_as_none(tmp_path: Path, closed: str) -> None:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = f"{shlex.quote(sys.executable)} -m searchlab list workloads {closed}"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path, env=env)
-    assert done.returncode == 0 and not done.stderr, done.stderr
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert result.returncode == 0 and not result.stderr, result.stderr

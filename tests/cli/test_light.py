@@ -28,12 +28,14 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("words", [["-c", "import searchlab"], ["-m", "searchlab", "--help"]], ids=str)
 def test_the_help_imports_nothing_that_is_slow(words: list[str]) -> None:
-    done = run_python("-X", "importtime", *words)
-    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    result = run_python("-X", "importtime", *words)
+    modules = {
+        line.rpartition("|")[2].strip() for line in result.stderr.splitlines() if line.startswith("import time:")
+    }
     packages = {module.partition(".")[0] for module in modules}
-    assert done.returncode == 0 and not packages & {*HEAVY, "vl_convert", "numpy", "scipy", "optuna"}
-    own = {module.split(".")[1] for module in modules if module.startswith("searchlab.")}
-    assert own <= {"__main__", "cli", "console", "errors", "options", "plugins", "units"}
+    assert result.returncode == 0 and not packages & {*HEAVY, "vl_convert", "numpy", "scipy", "optuna"}
+    own_packages = {module.split(".")[1] for module in modules if module.startswith("searchlab.")}
+    assert own_packages <= {"__main__", "cli", "console", "errors", "options", "plugins", "units"}
 
 
 @pytest.mark.parametrize("words", [["-m", "searchlab", "list"], ["-m", "searchlab", "tune", "--help"]], ids=str)
@@ -68,8 +70,8 @@ except ModuleNotFoundError:
     print("done")
 """
     )
-    done = run_python("-c", code)
-    assert done.stdout == "done\n", done.stderr
+    result = run_python("-c", code)
+    assert result.stdout == "done\n", result.stderr
 
 
 def test_everything_public_is_there() -> None:
@@ -84,5 +86,5 @@ def test_everything_public_is_there() -> None:
 
 def test_documented_names_exist_after_import_searchlab() -> None:
     names = "searchlab.__version__, searchlab.conformance.policy_checks, searchlab.analysis.report"
-    done = run_python("-c", f"import searchlab; {names}; print(searchlab.apply.build_best.__name__)")
-    assert done.stdout == "build_best\n", done.stderr
+    result = run_python("-c", f"import searchlab; {names}; print(searchlab.apply.build_best.__name__)")
+    assert result.stdout == "build_best\n", result.stderr

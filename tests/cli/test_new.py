@@ -11,10 +11,10 @@ from tests.support.cli import run_python, searchlab
 
 
 def test_a_new_policy_passes_its_own_tests(tmp_path: Path) -> None:
-    done = searchlab("new", "policy", "hill-climb", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "hill-climb")
-    assert done.returncode == 0 and " passed" in done.stdout, done.stdout
+    result = searchlab("new", "policy", "hill-climb", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    result = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "hill-climb")
+    assert result.returncode == 0 and " passed" in result.stdout, result.stdout
 
 
 @pytest.mark.parametrize(
@@ -26,18 +26,18 @@ def test_a_new_policy_passes_its_own_tests(tmp_path: Path) -> None:
     ],
 )
 def test_a_new_plugin_is_a_package(kind: str, name: str, example: str, check: str, tmp_path: Path) -> None:
-    done = searchlab("new", kind, name, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    result = searchlab("new", kind, name, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     directory, module = tmp_path / name, name.replace("-", "_")
     files = {path.name: path.read_text() for path in directory.iterdir()}
     assert set(files) == {"pyproject.toml", f"{module}.py", f"test_{module}.py", "study.toml", "README.md"}
     ((group, points),) = tomllib.loads(files["pyproject.toml"])["project"]["entry-points"].items()
     assert group.startswith("searchlab.") and points[name].startswith(f"{module}:")
     assert f"searchlab check {kind} {points[name]}" in files["README.md"]
-    done = searchlab("check", kind, points[name] + example, "--only", check, cwd=directory)
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = searchlab("run", "--dry-run", "study.toml", cwd=directory)
-    assert done.returncode == 0 and " runs, 0 of them complete" in done.stdout, done.stderr
+    result = searchlab("check", kind, points[name] + example, "--only", check, cwd=directory)
+    assert result.returncode == 0, result.stdout + result.stderr
+    result = searchlab("run", "--dry-run", "study.toml", cwd=directory)
+    assert result.returncode == 0 and " runs, 0 of them complete" in result.stdout, result.stderr
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,6 @@ def test_a_new_plugin_is_a_package(kind: str, name: str, example: str, check: st
 def test_a_new_package_replaces_nothing(name: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "notes.txt").write_text("mine")
-    done = searchlab("new", "policy", name, cwd=tmp_path)
-    assert done.returncode == 2 and says in " ".join(done.stderr.split())
+    result = searchlab("new", "policy", name, cwd=tmp_path)
+    assert result.returncode == 2 and says in " ".join(result.stderr.split())
     assert [path.name for path in tmp_path.rglob("*")] == ["there", "notes.txt"]

@@ -30,7 +30,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_says_what_a_difference_takes(directory: Path) -> None:
+def test_power_states_the_seeds_that_a_difference_needs(directory: Path) -> None:
     by_name = searchlab("power", "study.toml", "--json", cwd=directory)
     assert by_name.returncode == 0, by_name.stderr
     plan = json.loads(by_name.stdout)
@@ -42,18 +42,18 @@ def test_it_says_what_a_difference_takes(directory: Path) -> None:
     assert finer["needs"][0]["seeds_alone"] > need["seeds_alone"]
     many = json.loads(searchlab("power", "study.toml", "--tests", "45", "--json", cwd=directory).stdout)
     assert many["needs"][0]["seeds_alone"] > need["seeds_alone"]
-    shown = searchlab("power", "study.toml", cwd=directory).stdout
-    assert "evolutionary" in shown and "run the study on more workloads" in " ".join(shown.split())
+    output = searchlab("power", "study.toml", cwd=directory).stdout
+    assert "evolutionary" in output and "run the study on more workloads" in " ".join(output.split())
 
 
 def test_one_strategy_against_the_others(directory: Path) -> None:
     """Holm's correction covers only the pairs of that strategy."""
-    more = STUDY.replace('"random", ', '"random", "annealing", ')
-    (directory / "more.toml").write_text(more)
+    larger_study = STUDY.replace('"random", ', '"random", "annealing", ')
+    (directory / "more.toml").write_text(larger_study)
     assert searchlab("run", "more.toml", cwd=directory).returncode == 0
-    every = json.loads(searchlab("power", "more.toml", "--json", cwd=directory).stdout)
+    all_pairs = json.loads(searchlab("power", "more.toml", "--json", cwd=directory).stdout)
     plan = json.loads(searchlab("power", "more.toml", "--strategy", "evolutionary", "--json", cwd=directory).stdout)
-    assert len(every["needs"]) == 3 and len(plan["needs"]) == 2
+    assert len(all_pairs["needs"]) == 3 and len(plan["needs"]) == 2
     assert all("evolutionary" in (need["first"], need["second"]) for need in plan["needs"])
     wrong = searchlab("power", "more.toml", "--strategy", "evolutionry", cwd=directory)
     assert wrong.returncode == 2 and "did you mean 'evolutionary'" in wrong.stderr
@@ -62,9 +62,12 @@ def test_one_strategy_against_the_others(directory: Path) -> None:
 def test_a_new_policy_against_a_baseline_of_a_suite() -> None:
     words = ("power", "v1/gemm-255x129x65-guided-1t", "--strategy", "xgb", "--json")
     plan = json.loads(searchlab(*words).stdout)
-    first, *others = plan["needs"]
+    first, *baseline_needs = plan["needs"]
     assert (first["first"], first["second"]) == ("a new policy", "xgb") and plan["registered"] and plan["tests"] == 1
-    least, most = min(other["seeds_together"] for other in others), max(other["seeds_together"] for other in others)
+    least, most = (
+        min(need["seeds_together"] for need in baseline_needs),
+        max(need["seeds_together"] for need in baseline_needs),
+    )
     assert least <= first["seeds_together"] <= most
     three = json.loads(searchlab(*words, "--registered", "3").stdout)["needs"][0]
     assert three["seeds_together"] > first["seeds_together"], "three registered contrasts share the error rate"
@@ -85,5 +88,5 @@ def test_a_new_policy_against_a_baseline_of_a_suite() -> None:
     ],
 )
 def test_bad_input_ends_with_a_sentence(directory: Path, words: list[str], message: str) -> None:
-    done = searchlab("power", *words, cwd=directory)
-    assert done.returncode == 2 and message in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
+    result = searchlab("power", *words, cwd=directory)
+    assert result.returncode == 2 and message in " ".join(result.stderr.split()) and "Traceback" not in result.stderr

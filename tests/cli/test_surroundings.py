@@ -47,7 +47,9 @@ def study(tmp_path: Path) -> Path:
     return path
 
 
-def ran(study: Path, *words: str, few: bool = False, **settings: str | None) -> subprocess.CompletedProcess[bytes]:
+def run_command(
+    study: Path, *words: str, few: bool = False, **settings: str | None
+) -> subprocess.CompletedProcess[bytes]:
     changed = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | settings
     env = {name: value for name, value in (os.environ | changed).items() if value is not None}
     return subprocess.run(
@@ -59,40 +61,42 @@ def ran(study: Path, *words: str, few: bool = False, **settings: str | None) -> 
 
 
 @pytest.mark.parametrize(
-    "given",
+    "surroundings",
     [
         {"HOME": None, "LC_ALL": "C"},
         {"HOME": "/proc/nowhere", "few": True, "words": ("--jobs", "2")},
     ],
     ids=["no home, C locale", "home that cannot be written, few files, two jobs"],
 )
-def test_a_study_runs_in(study: Path, given: dict[str, Any]) -> None:
-    done = ran(study, *given.pop("words", ()), **given)
-    assert done.returncode == 0, done.stderr
-    assert "zufällig" in done.stdout.decode()
+def test_a_study_runs_in_unusual_surroundings(study: Path, surroundings: dict[str, Any]) -> None:
+    result = run_command(study, *surroundings.pop("words", ()), **surroundings)
+    assert result.returncode == 0, result.stderr
+    assert "zufällig" in result.stdout.decode()
     assert (study.parent / "oüt" / "report" / "report.html").is_file()
 
 
 def test_a_locale_that_cannot_spell_a_name_is_one_sentence(study: Path) -> None:
-    done = ran(study, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
-    *_, line = done.stderr.splitlines()  # the others say what takes long
-    assert done.returncode == 2 and line.startswith(b"error: ") and b"'ascii'" in line
+    result = run_command(study, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    *_, line = result.stderr.splitlines()  # earlier lines report slow steps
+    assert result.returncode == 2 and line.startswith(b"error: ") and b"'ascii'" in line
 
 
 @pytest.mark.parametrize("out, code", [("out", 0), ("", 2)], ids=["absolute path", "relative path"])
-def test_in_a_directory_that_was_removed(out: str, code: int, study: Path) -> None:
+def test_a_removed_working_directory_is_one_sentence(out: str, code: int, study: Path) -> None:
     command = [sys.executable, "-m", "searchlab", "run", study, *(["--out", study.parent / out] if out else [])]
     removing = ["sh", "-c", 'mkdir "$0"; cd "$0"; rmdir "$0"; exec "$@"', study.parent / "removed", *command]
     env = os.environ | {"PYTHONPATH": os.pathsep.join([*filter(None, sys.path), os.getcwd()])}
-    done = subprocess.run(removing, capture_output=True, text=True, env=env)
-    assert done.returncode == code and ("the current directory: No such" in done.stderr) == (code == 2), done.stderr
+    result = subprocess.run(removing, capture_output=True, text=True, env=env)
+    assert result.returncode == code and ("the current directory: No such" in result.stderr) == (code == 2), (
+        result.stderr
+    )
 
 
 def test_a_warning_that_python_makes_an_error_is_one_sentence(study: Path) -> None:
     study.write_text(study.read_text(encoding="utf-8").replace("random", "evolutionary"), encoding="utf-8")
-    done = ran(study, PYTHONWARNINGS="error::UserWarning")
-    *_, line = done.stderr.splitlines()
-    assert done.returncode == 1 and line.startswith(b"error: SearchlabWarning: policy 'evolutionary' does not use")
+    result = run_command(study, PYTHONWARNINGS="error::UserWarning")
+    *_, line = result.stderr.splitlines()
+    assert result.returncode == 1 and line.startswith(b"error: SearchlabWarning: policy 'evolutionary' does not use")
 
 
 def test_a_name_that_no_file_can_have_is_one_sentence(tmp_path: Path) -> None:
@@ -164,9 +168,9 @@ def test_no_control_character_of_a_log_reaches_the_terminal(tmp_path: Path) -> N
         searchlab("tune", HOSTILE),
         searchlab("show", "policy", f"tests.support.failing:{HOSTILE}"),
     ]
-    for done in output:
-        assert not set(done.stdout + done.stderr) & set(HOSTILE) - set("]0;owned[2Jx31mgnp"), done.args
-        assert "\nbest of 9" not in done.stdout
+    for result in output:
+        assert not set(result.stdout + result.stderr) & set(HOSTILE) - set("]0;owned[2Jx31mgnp"), result.args
+        assert "\nbest of 9" not in result.stdout
     assert output[0].returncode == 0 and "\\x1b]0;owned" in output[0].stdout
 
 

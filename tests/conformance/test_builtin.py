@@ -38,7 +38,7 @@ IN_TWO_PROCESSES = {"every-process", "fingerprint", "one-function"}
 SPACES_WITH_PROGRAMS = [name for name in SPACES.entry_points_by_name() if SPACES.load(name).has_programs]
 
 
-def held(checks: list[Check], everywhere: bool = True) -> None:
+def assert_checks_pass(checks: list[Check], everywhere: bool = True) -> None:
     outcomes = list(run_checks(check for check in checks if check.name not in IN_TWO_PROCESSES))
     failed = "\n\n".join(
         f"{outcome.name}\n{outcome.text}" for outcome in outcomes if outcome.status in ("FAIL", "not run")
@@ -48,15 +48,15 @@ def held(checks: list[Check], everywhere: bool = True) -> None:
 
 
 def checks_of_policy(name: str) -> list[Check]:
-    where = {"space": "sketch", "workload": "gemm:64x64x64"} if name in IN_SKETCH else {}
+    where: dict[str, Any] = {"space": "sketch", "workload": "gemm:64x64x64"} if name in IN_SKETCH else {}
     cost_model = {"name": "xgboost", "options": {"rounds": 20}}
     policy = {"name": name, "options": OPTIONS.get(name, {})}
     return policy_checks(policy, cost_model=cost_model, features="knob", **where)
 
 
 @pytest.mark.parametrize("name", strategies())
-def test_policy(name: str) -> None:
-    held(checks_of_policy(name))
+def test_policy_passes_its_checks(name: str) -> None:
+    assert_checks_pass(checks_of_policy(name))
 
 
 @pytest.mark.parametrize("name", IN_SKETCH)
@@ -68,13 +68,13 @@ def test_a_policy_that_refuses_toys_says_so(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SPACES_WITH_PROGRAMS)
-def test_space(name: str) -> None:
-    held(space_checks(name))
+def test_space_passes_its_checks(name: str) -> None:
+    assert_checks_pass(space_checks(name))
 
 
 @pytest.mark.parametrize("name", COST_MODELS.entry_points_by_name())
-def test_cost_model(name: str) -> None:
-    held(cost_model_checks(name))
+def test_cost_model_passes_its_checks(name: str) -> None:
+    assert_checks_pass(cost_model_checks(name))
 
 
 WORKLOADS_OF = {
@@ -96,8 +96,8 @@ IN_FILES = ("tir", "fused-gemm", "fused-conv2d", "fused-batch-matmul")
 
 
 @pytest.mark.parametrize("kind", WORKLOADS.entry_points_by_name())
-def test_workload(kind: str) -> None:
-    held(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in (*WITHOUT_PROGRAM, *IN_FILES))
+def test_workload_passes_its_checks(kind: str) -> None:
+    assert_checks_pass(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in (*WITHOUT_PROGRAM, *IN_FILES))
 
 
 def results(subjects: Sequence[tuple[Callable[[Any], Any], Subject]]) -> dict[str, Any]:

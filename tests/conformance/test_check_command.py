@@ -1,4 +1,4 @@
-"""``searchlab check`` as a plug-in's author meets it."""
+"""``searchlab check`` on plug-ins outside packages."""
 
 from __future__ import annotations
 
@@ -76,30 +76,30 @@ def test_a_sound_policy(home: Path) -> None:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     code = "import sys; sys.path.pop(0); from searchlab.cli import main; main()"
     words = ["check", "policy", "mine:Sound", "--option", "share=0.25", "--seed", "3"]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=env, cwd=home)
-    lines = done.stdout.splitlines()
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=env, cwd=home)
+    lines = result.stdout.splitlines()
+    assert result.returncode == 0, result.stdout + result.stderr
     assert lines[0] == "pass     signature" and lines[-1] == "20 of 20 checks pass"
 
 
 def test_a_failure_names_the_line_and_the_status_is_1(home: Path) -> None:
-    done = check(home, "policy", "mine:Stops")
-    assert done.returncode == 1
+    result = check(home, "policy", "mine:Stops")
+    assert result.returncode == 1
     line = PLUGINS.splitlines().index("        return self.no_such_thing") + 1
     assert f"AttributeError: 'Stops' object has no attribute 'no_such_thing', raised at {home}/mine.py:{line}" in (
-        done.stdout
+        result.stdout
     )
-    assert "expected: It proposes and learns" in done.stdout and "likely fix: " in done.stdout
-    assert "not run  members: it requires 'runs' to pass" in done.stdout
-    assert done.stdout.splitlines()[-1] == "2 of 20 checks pass; runs failed"
-    assert "Traceback" not in done.stdout + done.stderr
+    assert "expected: It proposes and learns" in result.stdout and "likely fix: " in result.stdout
+    assert "not run  members: it requires 'runs' to pass" in result.stdout
+    assert result.stdout.splitlines()[-1] == "2 of 20 checks pass; runs failed"
+    assert "Traceback" not in result.stdout + result.stderr
 
 
 @pytest.mark.parametrize(("name", "kind"), [("mine:Sound", "policy"), ("mine:Unchecked", "space"), ("xgb", "policy")])
 def test_the_kind_of_a_plug_in_may_be_omitted(home: Path, name: str, kind: str) -> None:
-    done = check(home, name, "--only", "none")
-    assert done.returncode == 2 and done.stderr == check(home, kind, name, "--only", "none").stderr
-    assert "known: " in done.stderr
+    result = check(home, name, "--only", "none")
+    assert result.returncode == 2 and result.stderr == check(home, kind, name, "--only", "none").stderr
+    assert "known: " in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -113,21 +113,21 @@ def test_the_kind_of_a_plug_in_may_be_omitted(home: Path, name: str, kind: str) 
     ],
 )
 def test_a_plug_in_whose_kind_is_unclear(home: Path, words: list[str], message: str) -> None:
-    done = check(home, *words)
-    assert done.returncode == 2 and message in " ".join(done.stderr.split())
+    result = check(home, *words)
+    assert result.returncode == 2 and message in " ".join(result.stderr.split())
 
 
 def test_one_check_alone(home: Path) -> None:
-    done = check(home, "policy", "mine:Stops", "--only", "starts", "--only", "signature")
-    assert done.returncode == 0
-    assert done.stdout.splitlines() == ["pass     signature", "pass     starts", "2 of 2 checks pass"]
+    result = check(home, "policy", "mine:Stops", "--only", "starts", "--only", "signature")
+    assert result.returncode == 0
+    assert result.stdout.splitlines() == ["pass     signature", "pass     starts", "2 of 2 checks pass"]
 
 
 def test_a_raising_constructor_and_a_foreign_class_fail(home: Path) -> None:
-    done = check(home, "policy", "mine:Raises")
-    assert done.returncode == 1 and "RuntimeError: no licence, raised at" in done.stdout
-    done = check(home, "policy", "mine:Duck")
-    assert done.returncode == 1 and "derive the class from searchlab.Policy" in done.stdout
+    result = check(home, "policy", "mine:Raises")
+    assert result.returncode == 1 and "RuntimeError: no licence, raised at" in result.stdout
+    result = check(home, "policy", "mine:Duck")
+    assert result.returncode == 1 and "derive the class from searchlab.Policy" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -147,15 +147,15 @@ def test_a_raising_constructor_and_a_foreign_class_fail(home: Path) -> None:
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], message: str, home: Path) -> None:
-    done = check(home, *words)
-    assert done.returncode == 2, done.stdout
-    assert message in done.stderr and "Traceback" not in done.stderr
+    result = check(home, *words)
+    assert result.returncode == 2, result.stdout
+    assert message in result.stderr and "Traceback" not in result.stderr
 
 
 def test_pytest_is_only_imported_by_its_own_module() -> None:
     code = "import sys, searchlab.conformance; print('pytest' in sys.modules, 'tvm' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["False", "False"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_pytest_is_only_imported_by_its_own_module() -> None:
     ],
 )
 def test_a_failing_schedule_is_reported_with_its_config(home: Path, space: str, message: list[str]) -> None:
-    done = check(home, "space", f"mine:{space}", "--only", "schedules", "--workload", "gemm:64x64x64")
-    assert done.returncode == 1
+    result = check(home, "space", f"mine:{space}", "--only", "schedules", "--workload", "gemm:64x64x64")
+    assert result.returncode == 1
     for text in message:
-        assert text in done.stdout, done.stdout
+        assert text in result.stdout, result.stdout

@@ -1,4 +1,4 @@
-"""A stranger's package: installed as any other is, then found, used, checked and tested."""
+"""A third-party package: installed like any other, then discovered, used, checked and tested."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ def python(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, env=env, cwd=home)
 
 
-def test_it_is_listed(home: Path) -> None:
+def test_the_example_plug_in_is_listed(home: Path) -> None:
     listed = json.loads(python(home, "searchlab", "list", "--json").stdout)
     assert listed["policies"]["acme-bandit"] == "acme_searchlab.bandit:Bandit"
     assert "acme-strips" in listed["spaces"] and "acme-nearest" in listed["costmodels"]
 
 
-def test_it_searches(home: Path) -> None:
+def test_the_example_plug_in_searches(home: Path) -> None:
     table = write_table(home / "table.jsonl", toys.Small(), toys.flaky)
     measure = json.dumps({"kind": "table", "path": str(table)})
     words = ["tune", "gemm:64x64x64", "--space", "searchlab.conformance.toys:Small", "--measure", measure]
     for policy, options in (("acme-bandit", []), ("xgb", ["--cost-model", "acme-nearest"])):
         log = home / f"{policy}.jsonl"
-        done = python(home, "searchlab", *words, "--policy", policy, *options, "--log", str(log), "--trials", "24")
-        assert done.returncode == 0, done.stderr
+        result = python(home, "searchlab", *words, "--policy", policy, *options, "--log", str(log), "--trials", "24")
+        assert result.returncode == 0, result.stderr
         assert len(read_log(log).records) == 24
 
 
-def test_it_passes_the_check_of_the_command_line(home: Path) -> None:
-    done = python(home, "searchlab", "check", "policy", "acme-bandit", "--option", "explore=0.5")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "20 of 20 checks pass" in done.stdout
+def test_the_example_plug_in_passes_searchlab_check(home: Path) -> None:
+    result = python(home, "searchlab", "check", "policy", "acme-bandit", "--option", "explore=0.5")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "20 of 20 checks pass" in result.stdout
 
 
-def test_its_own_tests_pass(home: Path) -> None:
-    done = python(home, "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-q", "source/tests")
-    assert done.returncode == 0, done.stdout
-    assert "failed" not in done.stdout and " passed" in done.stdout
+def test_the_tests_of_the_example_plug_in_pass(home: Path) -> None:
+    result = python(home, "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-q", "source/tests")
+    assert result.returncode == 0, result.stdout
+    assert "failed" not in result.stdout and " passed" in result.stdout

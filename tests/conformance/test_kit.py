@@ -55,12 +55,12 @@ def test_every_check_has_a_plugin_that_breaks_it(kind: str) -> None:
 @pytest.mark.parametrize(("kind", "name", "cls"), BROKEN)
 def test_a_broken_plugin_fails_the_check_meant_for_it(kind: str, name: str, cls: type[Any]) -> None:
     rule = next(rule for rule in KINDS[kind][1] if rule.name == name)
-    tried = [
+    checks = [
         check
         for check in checks_of(kind, cls, 2.0 if cls is policies.NeverEnds else 60.0)
         if check.name == name or check.name not in SLOW
     ]
-    failed = {outcome.name: outcome.text for outcome in run_checks(tried) if outcome.status == "FAIL"}
+    failed = {outcome.name: outcome.text for outcome in run_checks(checks) if outcome.status == "FAIL"}
     assert list(failed) == [name], failed
     expected, happened, fix = failed[name].splitlines()
     assert expected == f"expected: {rule.expected}"
@@ -97,7 +97,7 @@ def test_outside_plugins_the_innermost_line_is_named() -> None:
         assert innermost(error, int).startswith(f"{__file__}:")
 
 
-def test_what_needs_a_broken_check_is_not_run() -> None:
+def test_checks_that_require_a_failed_check_are_not_run() -> None:
     outcomes = {outcome.name: outcome for outcome in run_checks(checks_of("policy", policies.Unseeded))}
     assert outcomes["clock"].status == "not run" and "'same-seed'" in outcomes["clock"].text
     assert outcomes["exhausts"].status == "pass"

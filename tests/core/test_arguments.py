@@ -19,11 +19,11 @@ VALUES: list[Any] = [None, 3, [], object(), len, 1.5, b"x", {}, {"name": 3}, [3]
 
 def callables() -> dict[str, Callable[..., Any]]:
     """The public functions and classes by name, and the class methods that create a Study; no abstract classes."""
-    named = {name: getattr(searchlab, name) for name in searchlab.__all__}
-    errors = [value for value in named.values() if isinstance(value, type) and issubclass(value, Exception)]
+    public_names = {name: getattr(searchlab, name) for name in searchlab.__all__}
+    errors = [value for value in public_names.values() if isinstance(value, type) and issubclass(value, Exception)]
     public = {
         name: value
-        for name, value in named.items()
+        for name, value in public_names.items()
         if callable(value) and not inspect.isabstract(value) and value not in errors
     }
     return public | {"Study.load": searchlab.Study.load, "Study.from_dict": searchlab.Study.from_dict}
@@ -37,9 +37,9 @@ def test_arguments_of_wrong_types_give_a_sentence(name: str, tmp_path: Path, mon
     required = [parameter for parameter in parameters if parameter.default is parameter.empty]
     for value in VALUES:
         positional = [value for parameter in required if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-        named = {parameter.name: value for parameter in required if parameter.kind is parameter.KEYWORD_ONLY}
+        keyword_only = {parameter.name: value for parameter in required if parameter.kind is parameter.KEYWORD_ONLY}
         try:
-            function(*positional, **named)
+            function(*positional, **keyword_only)
         except SearchlabError as error:
             assert len(str(error).splitlines()) == 1
 
@@ -59,7 +59,7 @@ def example(count: Trials, share: float = 0.5, names: Mapping[str, Any] | None =
 def test_arguments_are_checked_by_annotation() -> None:
     assert example(np.int64(3), 1, path=Path("a")) == (3, 1, None, Path("a"))
     assert type(example(np.int64(3))[0]) is int
-    for args, given, name in [
+    for args, kwargs, name in [
         ((True,), {}, "option 'count' is True; it must be a whole number from 1"),
         ((0,), {}, "option 'count' is 0; it must be a whole number from 1"),
         ((1, "x"), {}, "option 'share' is 'x'; it must be a number"),
@@ -67,7 +67,7 @@ def test_arguments_are_checked_by_annotation() -> None:
         ((1,), {"path": 3}, r"example\(\) does not accept path = 3 \(int\); it must be str or Path"),
     ]:
         with pytest.raises(SearchlabError, match=name):
-            example(*args, **given)
+            example(*args, **kwargs)
     with pytest.raises(TypeError, match=r"example\(\): missing a required argument: 'count'"):
         example()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"example\(\): there is no argument 'n_share'; did you mean 'share'\?"):

@@ -60,7 +60,7 @@ def workload() -> Tir:
     return from_primfunc(searchlab.gemm(8, 8, 8).prim_func(), "matmul")
 
 
-def damaged(workload: Tir, damage: Callable[[dict[str, Any]], None]) -> str:
+def damage_graph(workload: Tir, damage: Callable[[dict[str, Any]], None]) -> str:
     graph = json.loads(zlib.decompress(base64.b64decode(workload.program)))
     damage(graph)
     return json.dumps(graph)
@@ -70,7 +70,7 @@ def damaged(workload: Tir, damage: Callable[[dict[str, Any]], None]) -> str:
 def test_a_damaged_graph_is_one_sentence(
     workload: Tir, tmp_path: Path, damage: Callable[[dict[str, Any]], None]
 ) -> None:
-    text = damaged(workload, damage)
+    text = damage_graph(workload, damage)
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(SearchlabError, match="a.json"):
         parse_workload(f"tir:{tmp_path / 'a.json'}")
@@ -82,12 +82,12 @@ def test_a_damaged_graph_is_one_sentence(
 
 def test_a_graph_is_tried_only_once(workload: Tir, monkeypatch: pytest.MonkeyPatch) -> None:
     logged = Tir.from_log(workload.spelling, workload.content())
-    tried = []
-    monkeypatch.setattr("searchlab.workload.tir.find_crash", lambda call: tried.append(call) or "")
+    calls = []
+    monkeypatch.setattr("searchlab.workload.tir.find_crash", lambda call: calls.append(call) or "")
     for _ in range(2):
         logged.prim_func()
         workload.prim_func()
-    assert len(tried) == 1
+    assert len(calls) == 1
 
 
 def test_a_call_that_never_returns_is_ended() -> None:

@@ -38,16 +38,16 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def held() -> Iterator[subprocess.Popen[bytes]]:
+def locking_process() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"locked\n"
         yield process
         process.kill()
 
 
-def test_a_process_waits_and_says_once_for_whom() -> None:
+def test_a_waiting_process_names_the_owner_of_the_lock_once() -> None:
     text: list[str] = []
-    with held() as process:
+    with locking_process() as process:
         threading.Timer(0.6, process.kill).start()
         with machine_alone(False, text.append):
             assert not text
@@ -58,7 +58,7 @@ def test_a_process_waits_and_says_once_for_whom() -> None:
 
 def test_tune_waits_for_a_process_that_measures(tmp_path: Path) -> None:
     text: list[str] = []
-    with held() as process, warnings.catch_warnings():
+    with locking_process() as process, warnings.catch_warnings():
         warnings.simplefilter("always")
 
         def end_holder(message: Warning | str, *_: object) -> None:
@@ -94,7 +94,7 @@ def test_a_forked_process_does_not_hold_the_lock() -> None:
             threading.Event().wait(20)
             os._exit(0)
     try:
-        with held():
+        with locking_process():
             pass
     finally:
         os.kill(child, 9)
@@ -103,21 +103,21 @@ def test_a_forked_process_does_not_hold_the_lock() -> None:
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory", "two names", "no directory"])
 def test_only_a_regular_file_can_be_the_lock(path: Path, kind: str, tmp_path: Path) -> None:
-    (other := tmp_path / "other").write_text("content")
+    (target := tmp_path / "other").write_text("content")
     match kind:
         case "link":
-            path.symlink_to(other)
+            path.symlink_to(target)
         case "pipe":
             os.mkfifo(path)
         case "directory":
             path.mkdir()
         case "two names":
-            path.hardlink_to(other)
+            path.hardlink_to(target)
         case "no directory":
             os.environ[VARIABLE] = str(tmp_path / "missing" / "lock")
     with pytest.raises(SearchlabError, match="cannot use .*lock"), machine_alone():
         pass
-    assert other.read_text() == "content"
+    assert target.read_text() == "content"
 
 
 def test_by_default_each_user_has_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,9 +57,9 @@ def test_runs_record_the_check_of_their_machine() -> None:
 
 
 def test_the_command_checks_this_machine(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["machine", "check", "--seconds", "0.1", "--json"])
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
+    completed = CliRunner().invoke(app, ["machine", "check", "--seconds", "0.1", "--json"])
+    assert completed.exit_code == 0, completed.output
+    result = json.loads(completed.stdout)
     assert len(result["noise"]) == min(2, available_cores())
     assert all(noise["resolution"]["1"] > 0 for noise in result["noise"])
     log = tmp_path / "a.jsonl"

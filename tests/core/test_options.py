@@ -1,4 +1,4 @@
-"""Options as the constructors of plug-ins declare them: checked, shown and in the schema, by the same declaration."""
+"""Options that constructors of plug-ins declare: one declaration determines checks, listings and the schema."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ OTHER_VALUES = {
 }
 """Options whose values are functions, plug-ins or mappings: their constructors check them."""
 
-each_plug_in = pytest.mark.parametrize(("title", "name"), PLUG_INS, ids=["-".join(one) for one in PLUG_INS])
+each_plug_in = pytest.mark.parametrize(("title", "name"), PLUG_INS, ids=["-".join(pair) for pair in PLUG_INS])
 
 
 def options_of(title: str, name: str) -> tuple[type[Any], dict[str, inspect.Parameter]]:
@@ -69,19 +69,19 @@ def options_of(title: str, name: str) -> tuple[type[Any], dict[str, inspect.Para
 
 @cache
 def schema() -> dict[str, Any]:
-    whole: dict[str, Any] = json.loads(searchlab("schema").stdout)
-    return whole
+    full_schema: dict[str, Any] = json.loads(searchlab("schema").stdout)
+    return full_schema
 
 
-def edges(declared: Any) -> tuple[list[Any], list[Any]]:
-    """Values that ``declared`` allows and no further, and values beyond these."""
+def values_at_bounds(declared: Any) -> tuple[list[Any], list[Any]]:
+    """Return the values at the bounds of ``declared``, and values beyond these."""
     number = number_of(declared)
     if number is None:
         return [], [object(), math.nan]
     inside = [bound for bound in (number.ge, number.le) if bound is not None]
-    whole = isinstance(number, IntType)
+    is_integer = isinstance(number, IntType)
     beyond = [
-        bound + sign if whole else math.nextafter(bound, sign * math.inf)
+        bound + sign if is_integer else math.nextafter(bound, sign * math.inf)
         for bound, sign in ((number.ge, -1), (number.le, 1))
         if bound is not None
     ]
@@ -97,7 +97,7 @@ def test_every_option_is_declared_and_its_bounds_hold(title: str, name: str) -> 
         if (title, name, option) in OTHER_VALUES:
             continue
         assert describe_values(declared), f"option {option!r} has no declaration that can be checked"
-        inside, beyond = edges(declared)
+        inside, beyond = values_at_bounds(declared)
         for value in [parameter.default, *inside]:
             kind.check_options(name, cls, {option: value})
         for value in beyond:
@@ -112,22 +112,24 @@ def test_every_option_is_declared_and_its_bounds_hold(title: str, name: str) -> 
 def test_a_cost_model_starts_at_the_edge_of_what_it_declares(name: str) -> None:
     cls, options = options_of("costmodel", name)
     for option, parameter in options.items():
-        for value in edges(parameter.annotation)[0]:
+        for value in values_at_bounds(parameter.annotation)[0]:
             cls(seed=0, **{option: value})
 
 
 @each_plug_in
 def test_show_and_the_schema_have_what_is_declared(title: str, name: str) -> None:
     _, options = options_of(title, name)
-    shown = "" if title == "executor" else " ".join(searchlab("show", title, name).stdout.split())
+    text = "" if title == "executor" else " ".join(searchlab("show", title, name).stdout.split())
     entries = schema()["$defs"][KINDS[title][1]]["allOf"]
-    taken = next(e["then"]["properties"]["options"] for e in entries if e["if"]["properties"]["name"]["const"] == name)
+    schema_options = next(
+        e["then"]["properties"]["options"] for e in entries if e["if"]["properties"]["name"]["const"] == name
+    )
     for option, parameter in options.items():
         if parameter.kind is parameter.VAR_KEYWORD:
-            assert taken["additionalProperties"]
+            assert schema_options["additionalProperties"]
             continue
-        assert describe_values(parameter.annotation) in shown or title == "executor"
-        number, values = number_of(parameter.annotation), taken["properties"][option]
+        assert describe_values(parameter.annotation) in text or title == "executor"
+        number, values = number_of(parameter.annotation), schema_options["properties"][option]
         if number is not None:
             alternatives = values.get("anyOf", [values])
             assert any((v.get("minimum"), v.get("maximum")) == (number.ge, number.le) for v in alternatives)
@@ -149,9 +151,9 @@ class Declares(NeverTwice):
         gait: Literal["walk", "run"] | Sequence[int] = "walk",
         odd: Missing = None,
         plain: Any = None,
-        bare=0,  # type: ignore[no-untyped-def]
+        bare=0,
     ) -> None:
-        self.given = {"weight": weight, "odd": odd, "plain": plain, "bare": bare}
+        self.received = {"weight": weight, "odd": odd, "plain": plain, "bare": bare}
         Declares.started += 1
 
     def propose(self, n: int, rng: Any) -> list[Any]:
@@ -160,9 +162,9 @@ class Declares(NeverTwice):
 
 def test_no_plug_in_is_started_to_show_its_options() -> None:
     started = Declares.started
-    shown = searchlab("show", "policy", "tests.core.test_options:Declares")
+    result = searchlab("show", "policy", "tests.core.test_options:Declares")
     assert Declares.started == started
-    lines = {line.split()[0]: " ".join(line.split()[2:]) for line in shown.stdout.splitlines() if line.split()}
+    lines = {line.split()[0]: " ".join(line.split()[2:]) for line in result.stdout.splitlines() if line.split()}
     assert lines["legs"] == "a whole number of at least 1, or null"
     assert lines["share"] == "a number from 0 to 1"
     assert lines["gait"] == "one of 'walk', 'run', or a list in which each item is a whole number"
@@ -170,7 +172,7 @@ def test_no_plug_in_is_started_to_show_its_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("kwargs", "message"),
     [
         ({"legs": 0}, "option 'legs' is 0; it must be a whole number of at least 1, or null"),
         ({"legs": 2.0}, "option 'legs' is 2.0; it must be a whole number"),
@@ -185,16 +187,16 @@ def test_no_plug_in_is_started_to_show_its_options() -> None:
         ({"gait": [1, "2"]}, r"option 'gait' is \[1, '2'\]; it must be one of 'walk', 'run', or a list"),
     ],
 )
-def test_a_class_that_a_script_calls_checks_its_options_too(given: dict[str, Any], message: str) -> None:
+def test_a_class_that_a_script_calls_checks_its_options_too(kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(SearchlabError, match=message):
-        Declares(toys.Small(), seed=0, **given)
+        Declares(toys.Small(), seed=0, **kwargs)
 
 
 def test_undeclared_options_are_free_and_ints_become_floats() -> None:
     anything = object()
     policy = Declares(toys.Small(), seed=0, legs=None, weight=2, odd=anything, plain=anything, bare=anything)
-    assert type(policy.given.pop("weight")) is float
-    assert set(policy.given.values()) == {anything}
+    assert type(policy.received.pop("weight")) is float
+    assert set(policy.received.values()) == {anything}
     assert list(inspect.signature(Declares).parameters)[:3] == ["space", "seed", "legs"]
 
 

@@ -64,7 +64,7 @@ def run(policy: object, folder: Path, trials: int) -> None:
         space=toys.Small(),
         policy=policy,
         log=folder / "run.jsonl",
-        trials=trials,  # type: ignore[arg-type]
+        trials=trials,
         measure={"kind": "table", "path": str(folder / "table.jsonl")},
     )
 

@@ -1,4 +1,4 @@
-"""The base classes of policies: what an ask takes, private random streams, and options of earlier names."""
+"""The base classes of policies: checks of proposals, private random streams, and traits."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LISTED = list(toys.Small().enumerate())
 class Endless(NeverTwice):
     """Proposes one config after the other, without end, and counts them."""
 
-    taken = 0
+    count = 0
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         while True:
-            self.taken += 1
-            yield LISTED[self.taken % len(LISTED)]
+            self.count += 1
+            yield LISTED[self.count % len(LISTED)]
 
 
 class Dictionaries(NeverTwice):
@@ -44,10 +44,10 @@ def test_what_is_proposed_must_be_a_config() -> None:
 def test_proposals_beyond_a_full_batch_are_not_drawn() -> None:
     policy = Endless(toys.Small(), seed=0)
     assert policy.ask(8) == LISTED[1:9]
-    assert policy.taken == 8
+    assert policy.count == 8
     policy.tell(toys.trials_of([LISTED[9]], toys.smooth))
     assert policy.ask(2) == LISTED[10:12]
-    assert policy.taken == 11, "one of them was known"
+    assert policy.count == 11, "one of them was known"
 
 
 def test_a_config_is_renewed_until_it_is_neither_seen_nor_barred() -> None:
@@ -83,8 +83,8 @@ class Shorter(Short, own_model=OwnModel("ridge", "program"), uses_seed=True):
 def test_a_class_inherits_the_traits_of_its_base() -> None:
     assert Endless.traits == Traits()
     assert Short.traits == Traits(stops=True, uses_seed=False)
-    own = OwnModel("ridge", "program")
-    assert Shorter.traits == Traits(stops=True, takes_cost_model=True, own_model=own)
+    own_model = OwnModel("ridge", "program")
+    assert Shorter.traits == Traits(stops=True, takes_cost_model=True, own_model=own_model)
     assert Shorter.traits.model() == ("ridge", "program") and Shorter.traits.model("mlp") == ("mlp", "program")
     assert Short.traits.model() == ("xgboost", "knob")
 

@@ -43,8 +43,8 @@ def holder() -> subprocess.Popen[str]:
 
 def test_the_next_run_removes_what_a_killed_one_left(temporary: Path) -> None:
     alive, dead = holder(), holder()
-    other = temporary / f"{PREFIX}is-no-directory"
-    other.write_text("")
+    file = temporary / f"{PREFIX}is-no-directory"
+    file.write_text("")
     assert len(list(temporary.iterdir())) == 7
     dead.send_signal(signal.SIGKILL)
     dead.communicate()
@@ -53,25 +53,25 @@ def test_the_next_run_removes_what_a_killed_one_left(temporary: Path) -> None:
     alive.kill()
     alive.communicate()
     ScratchFolder().cleanup()
-    assert list(temporary.iterdir()) == [other]
+    assert list(temporary.iterdir()) == [file]
 
 
-def test_folders_made_at_the_same_time_are_all_there(temporary: Path) -> None:
-    made: list[ScratchFolder] = []
+def test_folders_created_at_the_same_time_all_exist(temporary: Path) -> None:
+    folders: list[ScratchFolder] = []
 
     def make() -> None:
         for _ in range(50):
-            made.append(ScratchFolder())
-            made.append(ScratchFolder())
-            made[-1].cleanup()
+            folders.append(ScratchFolder())
+            folders.append(ScratchFolder())
+            folders[-1].cleanup()
 
     threads = [threading.Thread(target=make) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    existing = [folder for folder in made if Path(folder.name).is_dir()]
-    assert len(made) == 400 and len(existing) == 200
+    existing = [folder for folder in folders if Path(folder.name).is_dir()]
+    assert len(folders) == 400 and len(existing) == 200
     for folder in existing:
         folder.cleanup()
 
@@ -97,7 +97,7 @@ def test_jobs_leave_nothing(temporary: Path) -> None:
     assert not list(temporary.glob(f"{PREFIX}*"))
 
 
-def test_no_place_for_temporary_files_is_one_sentence(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_directory_for_temporary_files_is_one_sentence(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "nowhere"))
     with pytest.raises(SearchlabError, match="cannot create a temporary folder: No such file.*set TMPDIR"):
         ScratchFolder()

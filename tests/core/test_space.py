@@ -109,7 +109,7 @@ def test_a_mutated_tile_has_moved_one_factor_between_two_levels(seed: int) -> No
     config = space.sample(rng)
     mutant = space.mutate_by_role(config, rng, {"tile": 1.0})
     (name,) = [name for name in config if config[name] != mutant[name]]
-    old, new = (np.array(each[name]) for each in (config, mutant))
+    old, new = (np.array(chosen_config[name]) for chosen_config in (config, mutant))
     assert name.startswith("tile") and np.count_nonzero(old != new) == 2 and old.prod() == new.prod()
 
 
@@ -117,11 +117,11 @@ def test_a_mutated_tile_has_moved_one_factor_between_two_levels(seed: int) -> No
 def test_mutation_by_role_reaches_every_config(kind: Callable[[], Space]) -> None:
     space, rng = kind(), np.random.default_rng(0)
     config = space.sample(rng)
-    met = {config}
+    reached = {config}
     for _ in range(20_000):
         config = space.mutate_by_role(config, rng, WEIGHTS)
-        met.add(config)
-    assert len(met) == space.size()
+        reached.add(config)
+    assert len(reached) == space.size()
 
 
 class Open(ProductSpace):
@@ -191,7 +191,7 @@ class Skewed(toys.Dependent):
         return Config([("sketch", sketch), *digits])
 
 
-class Asked(toys.Large):
+class AskedForKnobs(toys.Large):
     """The same configs as Large, with a ``decide`` of its own: each knob is asked for."""
 
     def decide(self, choose: Choose) -> Config:
@@ -213,8 +213,8 @@ def test_a_product_draws_the_same_choices_by_either_method(seed: int) -> None:
         ]
         return [list(config.items()) for config in steps]
 
-    assert toys.Large().independent and not Asked().independent
-    assert walk(toys.Large()) == walk(Asked())
+    assert toys.Large().independent and not AskedForKnobs().independent
+    assert walk(toys.Large()) == walk(AskedForKnobs())
 
 
 def test_sample_new_finds_what_is_left_of_a_skewed_space_at_once() -> None:
@@ -232,7 +232,7 @@ def test_enumeration_in_random_order_gives_every_config_once() -> None:
         assert listed[0] != listed[2] or kind is toys.NoKnobs
 
 
-def test_size_says_none_beyond_its_limit() -> None:
+def test_size_is_none_beyond_its_limit() -> None:
     assert toys.Dependent().size(limit=191) is None
     assert toys.Dependent().size(limit=192) == 192
 
@@ -264,7 +264,7 @@ def test_index_outside_and_config_outside_are_refused() -> None:
         ({"tile": None}, "knob 'tile' cannot be None"),
     ],
 )
-def test_a_stranger_is_no_member_and_the_reason_is_given(change: dict[str, object], message: str) -> None:
+def test_a_config_outside_the_space_is_refused_with_the_reason(change: dict[str, object], message: str) -> None:
     space = toys.Small()
     strange = Config({**space.config_at(7), **change})
     assert strange not in space
@@ -300,7 +300,7 @@ def test_fingerprints_are_distinct_and_equal_in_every_process() -> None:
 
 
 class Widths(ProductSpace):
-    """Its option may be given by its place."""
+    """Its option may be a positional argument."""
 
     def __init__(self, workload: Workload, target: Target, width: int = 1, *, height: int = 1) -> None:
         super().__init__(workload, target, [Knob("width", range(width)), Knob("height", range(height))])
@@ -312,8 +312,8 @@ class Widths(ProductSpace):
 def test_a_space_knows_what_it_was_made_with(native: Target) -> None:
     assert Widths(gemm(8, 8, 8), native).made_with == {}
     assert Widths(target=native, workload=gemm(8, 8, 8), width=2).made_with == {"width": 2}
-    given = Widths(gemm(8, 8, 8), native, 3, height=4)
-    assert given.made_with == pickle.loads(pickle.dumps(given)).made_with == {"width": 3, "height": 4}
+    space = Widths(gemm(8, 8, 8), native, 3, height=4)
+    assert space.made_with == pickle.loads(pickle.dumps(space)).made_with == {"width": 3, "height": 4}
 
 
 def test_a_config_is_frozen_and_a_knob_has_choices() -> None:
@@ -378,7 +378,7 @@ def test_a_knob_is_of_the_kind_of_its_choices(choices: Any, kind: str) -> None:
     assert Knob("k", choices).kind == kind
 
 
-def test_knobs_are_found_by_name_and_strangers_are_passed_over() -> None:
+def test_knobs_are_collected_by_name_from_members_alone() -> None:
     space = toys.Dependent()
     knobs = space.knobs_of([Config({"order": (0, 1)}), *space.enumerate()])
     assert set(knobs) == {"sketch", "tile", "vector", "pack", "parallel"}

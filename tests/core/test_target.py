@@ -79,12 +79,12 @@ def test_known_cpus_can_be_built_for_and_bring_their_caches(cpu: str) -> None:
 
 
 def test_specified_caches_precede_recorded_and_generic_ones() -> None:
-    given = [[32768, 8], [262144, 4]]
-    assert resolve_target({"kind": "llvm", "mcpu": "znver4", "caches": given}).caches[1] == Cache(262144, 4)
+    caches = [[32768, 8], [262144, 4]]
+    assert resolve_target({"kind": "llvm", "mcpu": "znver4", "caches": caches}).caches[1] == Cache(262144, 4)
     assert resolve_target("nehalem").caches == GENERIC_CACHES
 
 
-def test_cores_and_caches_can_be_given() -> None:
+def test_cores_and_caches_can_be_specified() -> None:
     target = resolve_target({"kind": "native", "num-cores": 1, "caches": [[32768, 8], [262144, 4]]})
     assert target.cores == 1
     assert target.caches == (Cache(32768, 8), Cache(262144, 4))
@@ -126,7 +126,7 @@ def test_what_cannot_be_built_for_is_refused(spec: object, message: str) -> None
         resolve_target(spec)  # type: ignore[arg-type]
 
 
-def test_caches_are_read_as_linux_gives_them(tmp_path: Path) -> None:
+def test_caches_are_read_from_the_files_of_linux(tmp_path: Path) -> None:
     for index, (level, kind, size, ways) in enumerate(
         [(1, "Data", "48K", 12), (1, "Instruction", "32K", 8), (2, "Unified", "1M", 16)]
     ):

@@ -1,4 +1,4 @@
-"""The workload ``tir``: any PrimFunc, its spelling, its reference, and what a log holds of it."""
+"""The workload ``tir``: any PrimFunc, its spelling, its reference, and its representation in logs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def product(names: str = "ab", size: Any = 8) -> Any:
     return te.create_prim_func([a, b, c])
 
 
-def test_the_name_is_that_of_the_computation() -> None:
+def test_a_name_identifies_the_computation() -> None:
     workload = from_primfunc(product(), "one")
     assert workload == from_primfunc(product("xy").with_attr({"global_symbol": "f", "op_pattern": 4}), "one")
     assert workload.digest != from_primfunc(product(size=9)).digest
@@ -38,7 +38,7 @@ def test_the_name_is_that_of_the_computation() -> None:
     assert from_primfunc(product().with_attr("global_symbol", "a function")).name == "a_function"
 
 
-def test_it_is_the_workload_that_it_was_made_from() -> None:
+def test_a_converted_workload_equals_the_original() -> None:
     converted, original = from_primfunc(gemm(8, 6, 20).prim_func(), "gemm"), gemm(8, 6, 20)
     assert (converted.flops, converted.unit, *converted.shapes.values()) == (
         original.flops,
@@ -65,7 +65,7 @@ def test_several_results_and_a_twin_are_checked() -> None:
         workload.check_twin(lambda x: x.sum(axis=1), "twin")
 
 
-def test_it_is_read_from_json(tmp_path: Path) -> None:
+def test_a_function_is_read_from_json(tmp_path: Path) -> None:
     import tvm
 
     module = tvm.IRModule({"first": product(), "second": product(size=4)})
@@ -91,7 +91,7 @@ def test_it_is_read_from_json(tmp_path: Path) -> None:
         (f"tir:{FILE}:np", "not from module"),
     ],
 )
-def test_nonsense_is_refused_with_the_reason(text: str, message: str) -> None:
+def test_invalid_spellings_are_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(SearchlabError, match=message):
         parse_workload(text)
 
@@ -120,13 +120,13 @@ def test_a_log_contains_it_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
         SearchlabError, match="verifying the log executes that function; if you trust this file, add --trust"
     ):
         searchlab.apply.verify.verify_log(log)
-    other = from_primfunc(product(size=4))
+    smaller = from_primfunc(product(size=4))
     for content, message in (
         ("", "is damaged"),
         (json.dumps(["?", 0, 1, 1]), "is damaged"),
         (json.dumps([workload.program[:-8], 0, 1, 1]), "is damaged"),
         (json.dumps([workload.program, 0, 0, 1]), "is damaged: Expected"),
-        (other.content(), f"is damaged: its digest is {other.digest}"),
+        (smaller.content(), f"is damaged: its digest is {smaller.digest}"),
     ):
         with pytest.raises(SearchlabError, match=message):
             Tir.from_log(workload.spelling, content).prim_func()
@@ -140,8 +140,8 @@ def hostile(node: dict[str, Any], twice: bool = False) -> str:
     graph["nodes"].append(node)
     text = json.dumps(graph)
     if twice:
-        named = f'"type": "{node["type"]}"'
-        text = text.replace(named, f'{named}, "type": "int"')
+        type_entry = f'"type": "{node["type"]}"'
+        text = text.replace(type_entry, f'{type_entry}, "type": "int"')
     return text
 
 
@@ -195,14 +195,14 @@ def test_the_tolerance_is_that_of_a_product() -> None:
 def test_the_tolerance_admits_reordering_but_no_omitted_term(dtype: str) -> None:
     workload = from_primfunc(rows(1000, dtype))
     rtol, atol = workload.tolerance()
-    within = partial(np.allclose, rtol=rtol, atol=atol)
+    is_close = partial(np.allclose, rtol=rtol, atol=atol)
     for seed in range(100, 120):
         x = workload.inputs(seed)["x"]
         (exact,) = workload.reference({"x": x})
         for order in x, x[:, ::-1], np.random.default_rng(seed).permuted(x, axis=1):
-            assert within(np.cumsum(order, axis=1, dtype=dtype)[:, -1], exact)
+            assert is_close(np.cumsum(order, axis=1, dtype=dtype)[:, -1], exact)
         (short,) = from_primfunc(rows(1000, dtype, 999)).reference({"x": x})
-        assert not within(short, exact) or dtype == "float16"
+        assert not is_close(short, exact) or dtype == "float16"
 
 
 def test_integers_have_no_tolerance() -> None:

@@ -67,7 +67,7 @@ def test_a_workload_is_what_its_spelling_says(workload: Workload) -> None:
         ("resnet50/gemm2.1a:b128", gemm(401408, 64, 64)),
     ],
 )
-def test_spellings(text: str, expected: Workload) -> None:
+def test_a_spelling_is_parsed(text: str, expected: Workload) -> None:
     assert parse_workload(text) == expected
 
 
@@ -101,7 +101,7 @@ def test_spellings(text: str, expected: Workload) -> None:
         ("resnet18/conv1", "unknown workload"),
     ],
 )
-def test_nonsense_is_refused_with_the_reason(text: str, message: str) -> None:
+def test_invalid_spellings_are_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(SearchlabError, match=message):
         parse_workload(text)
 

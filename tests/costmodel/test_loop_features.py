@@ -19,7 +19,7 @@ from tests.support import toys
 WORKLOAD = parse_workload("gemm:8x8x8")
 
 
-def named(loop: Loop) -> dict[str, tuple[int, int, int]]:
+def touches_by_buffer(loop: Loop) -> dict[str, tuple[int, int, int]]:
     """Stride, count and reuse of each buffer. All accesses to a buffer are the same in these programs."""
     values: dict[str, tuple[int, int, int]] = {}
     for touched, touch in loop.touches.items():
@@ -38,13 +38,13 @@ def test_the_loops_of_a_naive_gemm() -> None:
     assert [(loop.adds, loop.multiplies, loop.divides) for loop in (i, j, p)] == [(0, 0, 0), (0, 0, 0), (1, 1, 0)]
     assert {loop.annotation for loop in (i, j, p)} == {"serial"}
     assert list(p.touches) == ["gemm_0", "gemm_1", "gemm_2", "A_0", "B_0"]  # set to 0, stored, and loaded
-    assert named(p) == {"gemm": (0, 1, 8), "A": (1, 8, 1), "B": (8, 8, 1)}
-    assert named(j) == {"gemm": (1, 8, 8), "A": (0, 8, 8), "B": (1, 64, 1)}
-    assert named(i) == {"gemm": (8, 64, 8), "A": (8, 64, 8), "B": (0, 64, 8)}
+    assert touches_by_buffer(p) == {"gemm": (0, 1, 8), "A": (1, 8, 1), "B": (8, 8, 1)}
+    assert touches_by_buffer(j) == {"gemm": (1, 8, 8), "A": (0, 8, 8), "B": (1, 64, 1)}
+    assert touches_by_buffer(i) == {"gemm": (8, 64, 8), "A": (8, 64, 8), "B": (0, 64, 8)}
     assert all(touch.thread_count == touch.thread_reuse == 0 for loop in (i, j, p) for touch in loop.touches.values())
 
 
-def tiled() -> Any:
+def tile_gemm() -> Any:
     """4 x 4 tiles: i0 (parallel), j0, p, i1, j1 (vectorized)."""
     from tvm.s_tir import Schedule
 
@@ -58,16 +58,16 @@ def tiled() -> Any:
 
 
 def test_the_loops_of_a_tiled_gemm() -> None:
-    i0, j0, p, i1, j1 = loops = loops_of(tiled().mod)
+    i0, j0, p, i1, j1 = loops = loops_of(tile_gemm().mod)
     assert [loop.annotation for loop in loops] == ["parallel", "serial", "serial", "serial", "vectorized"]
     assert [loop.length for loop in loops] == [2, 2, 8, 4, 4] and [loop.level for loop in loops] == [1, 2, 3, 4, 5]
     assert [loop.topdown for loop in loops] == [2, 4, 32, 128, 512]
     assert [loop.bottomup for loop in loops] == [512, 256, 128, 16, 4]
-    assert named(j1) == {"gemm": (1, 4, 1), "A": (0, 1, 4), "B": (1, 4, 1)}
-    assert named(i1) == {"gemm": (8, 16, 1), "A": (8, 4, 4), "B": (0, 4, 4)}
-    assert named(p) == {"gemm": (0, 16, 8), "A": (1, 32, 4), "B": (8, 32, 4)}
-    assert named(j0) == {"gemm": (4, 32, 8), "A": (0, 32, 8), "B": (4, 64, 4)}
-    assert named(i0) == {"gemm": (32, 64, 8), "A": (32, 64, 8), "B": (0, 64, 8)}
+    assert touches_by_buffer(j1) == {"gemm": (1, 4, 1), "A": (0, 1, 4), "B": (1, 4, 1)}
+    assert touches_by_buffer(i1) == {"gemm": (8, 16, 1), "A": (8, 4, 4), "B": (0, 4, 4)}
+    assert touches_by_buffer(p) == {"gemm": (0, 16, 8), "A": (1, 32, 4), "B": (8, 32, 4)}
+    assert touches_by_buffer(j0) == {"gemm": (4, 32, 8), "A": (0, 32, 8), "B": (4, 64, 4)}
+    assert touches_by_buffer(i0) == {"gemm": (32, 64, 8), "A": (32, 64, 8), "B": (0, 64, 8)}
     threads = {name: (touch.thread_count, touch.thread_reuse) for name, touch in i0.touches.items()}
     assert threads == {"gemm_0": (2, 1), "gemm_1": (2, 1), "gemm_2": (2, 1), "A_0": (2, 1), "B_0": (1, 2)}
     assert all(touch.thread_count == 0 for loop in loops[1:] for touch in loop.touches.values())
@@ -107,18 +107,18 @@ def test_loops_of_a_gpu_and_loops_of_length_1() -> None:
     sch.bind(j, "threadIdx.x")
     first, blocks, threads, _ = loops_of(sch.mod)
     assert [loop.annotation for loop in (first, blocks, threads)] == ["serial", "blockIdx.x", "threadIdx.x"]
-    assert named(first) == {"gemm": (0, 64, 8), "A": (0, 64, 8), "B": (0, 64, 8)}
+    assert touches_by_buffer(first) == {"gemm": (0, 64, 8), "A": (0, 64, 8), "B": (0, 64, 8)}
     # Compared with the body of the threads, and the blocks with one thread block.
     assert (threads.touches["A_0"].thread_count, threads.touches["A_0"].thread_reuse) == (1, 8)
     assert (threads.touches["B_0"].thread_count, threads.touches["B_0"].thread_reuse) == (8, 1)
     assert (blocks.touches["A_0"].thread_count, blocks.touches["B_0"].thread_count) == (8, 1)
 
 
-class Given(toys.Small):
+class AlwaysTiled(toys.Small):
     """Every config makes the tiled program."""
 
     def schedule(self, config: Config) -> Any:
-        return tiled()
+        return tile_gemm()
 
 
 def log(number: float) -> float:
@@ -126,7 +126,7 @@ def log(number: float) -> float:
 
 
 def test_itervar_features_are_flat_and_logarithmic(native: Target) -> None:
-    space = Given(toys.WORKLOAD, native)
+    space = AlwaysTiled(toys.WORKLOAD, native)
     config = Config({"tile": (8, 2), "unroll": 64, "order": "ijk", "pack": True})
     (row,) = ItervarFeatures(space)([config])
     assert len(row) == 5 * (4 + 11 + 3 + 5 * 6) + 2
@@ -140,7 +140,7 @@ def test_itervar_features_are_flat_and_logarithmic(native: Target) -> None:
 
 
 def test_curve_features_sample_each_buffer_of_the_innermost_loop(native: Target) -> None:
-    space = Given(toys.WORKLOAD, native)
+    space = AlwaysTiled(toys.WORKLOAD, native)
     config = Config({"tile": (8, 2), "unroll": 0, "order": "ijk", "pack": False})
     (row,) = CurveFeatures(space)([config])
     assert len(row) == 3 * 4 * 20 * 2 + 2  # A, B, and the last access to the result
@@ -158,11 +158,11 @@ def test_curve_features_sample_each_buffer_of_the_innermost_loop(native: Target)
 def test_two_shapes_of_a_template_have_the_same_columns(kind: type[Features], native: Target) -> None:
     small, large = (KnobTemplate(parse_workload(f"gemm:{n}x64x64"), native) for n in (64, 128))
     config = {"tile_j": (2, 4, 8), "tile_k": (16, 4), "pack_b": 0}
-    row = kind(small)([Config({"tile_i": (4, 4, 4), **config})])
-    other = kind(large)([Config({"tile_i": (8, 4, 4), **config})])
-    assert row.shape == other.shape and np.isfinite(row).all() and np.isfinite(other).all()
-    different = np.flatnonzero(row != other)
-    assert 0 < len(different) < row.shape[1] / 2
+    small_row = kind(small)([Config({"tile_i": (4, 4, 4), **config})])
+    large_row = kind(large)([Config({"tile_i": (8, 4, 4), **config})])
+    assert small_row.shape == large_row.shape and np.isfinite(small_row).all() and np.isfinite(large_row).all()
+    different = np.flatnonzero(small_row != large_row)
+    assert 0 < len(different) < small_row.shape[1] / 2
 
 
 def test_a_shorter_row_ends_in_zeros_and_no_program_is_nan(native: Target) -> None:
@@ -174,7 +174,9 @@ def test_a_shorter_row_ends_in_zeros_and_no_program_is_nan(native: Target) -> No
     packed, plain = (
         Config({"tile_i": (4, 4, 4), "tile_j": (2, 4, 8), "tile_k": (16, 4), "pack_b": pack}) for pack in (1, 0)
     )
-    both = ItervarFeatures(space)([packed, plain])
-    alone = ItervarFeatures(space)([plain])
-    assert both.shape[1] > alone.shape[1]
-    np.testing.assert_array_equal(both[1], np.append(alone[0], np.zeros(both.shape[1] - alone.shape[1])))
+    both_rows = ItervarFeatures(space)([packed, plain])
+    plain_row = ItervarFeatures(space)([plain])
+    assert both_rows.shape[1] > plain_row.shape[1]
+    np.testing.assert_array_equal(
+        both_rows[1], np.append(plain_row[0], np.zeros(both_rows.shape[1] - plain_row.shape[1]))
+    )

@@ -24,7 +24,7 @@ def array(*values: float) -> Any:
     return np.array(values, dtype=np.float64)
 
 
-def test_by_hand() -> None:
+def test_metrics_equal_values_computed_by_hand() -> None:
     predicted, measured = array(4, 3, 2, 1), array(0.5, 1, 0, 0.8)
     assert pairwise_accuracy(predicted, measured) == pytest.approx(3 / 6)
     assert kendall_tau(predicted, measured) == pytest.approx(0)
@@ -35,7 +35,7 @@ def test_by_hand() -> None:
     assert rmse(array(1, 0), array(0.5, 1)) == pytest.approx(np.sqrt(0.625))
 
 
-def test_ties() -> None:
+def test_tied_predictions_are_half_right() -> None:
     """A pair measured to be equal says nothing, one predicted to be equal is half right."""
     assert pairwise_accuracy(array(0, 0, 0), array(1, 2, 3)) == 0.5
     assert pairwise_accuracy(array(1, 2, 3), array(1, 1, 2)) == 1
@@ -43,7 +43,7 @@ def test_ties() -> None:
     assert kendall_tau(array(1, 2, 3), array(1, 1, 2)) == pytest.approx(2 / np.sqrt(6))
 
 
-def test_undefined() -> None:
+def test_metrics_without_pairs_are_undefined() -> None:
     single, pair = array(0.5), array(0.5, 0.5)
     assert np.isnan([pairwise_accuracy(single, single), pairwise_accuracy(pair, pair), kendall_tau(pair, pair)]).all()
     assert np.isnan([top_k_recall(pair, pair, 3), top_k_recall(pair, pair, 0), peak_score(pair, array(0, 0), 1)]).all()
@@ -59,7 +59,7 @@ numbers = st.lists(st.integers(0, 6), min_size=2, max_size=12)
 
 @settings(max_examples=100)
 @given(st.data())
-def test_definitions(data: st.DataObject) -> None:
+def test_metrics_follow_their_definitions(data: st.DataObject) -> None:
     measured = np.array(data.draw(numbers), dtype=np.float64)
     predicted = np.array(data.draw(st.permutations(range(len(measured)))), dtype=np.float64)
     pairs = [(i, j) for i, j in combinations(range(len(measured)), 2) if measured[i] != measured[j]]
@@ -79,7 +79,7 @@ def test_definitions(data: st.DataObject) -> None:
 def test_without_ties_kendall_tau_gives_pairwise_accuracy() -> None:
     rng = np.random.default_rng(0)
     predicted, measured = rng.random((2, 40))
-    both = [(m.reshape(-1, 1) - m) > 0 for m in (predicted, measured)]  # as defined in metric.py of TenSet
-    reference = np.triu(both[0] == both[1], k=1).sum() / (40 * 39 / 2)
+    orders = [(m.reshape(-1, 1) - m) > 0 for m in (predicted, measured)]  # as defined in metric.py of TenSet
+    reference = np.triu(orders[0] == orders[1], k=1).sum() / (40 * 39 / 2)
     assert pairwise_accuracy(predicted, measured) == pytest.approx(reference)
     assert kendall_tau(predicted, measured) == pytest.approx(2 * reference - 1)

@@ -1,4 +1,4 @@
-"""What every registered cost model keeps to."""
+"""The contract of every registered cost model."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def data(n: int, d: int = 6, seed: int = 0) -> tuple[Any, Any, Any]:
     return features, scores, tasks(scores, 2)
 
 
-def tasks(scores: Any, of: int = 1) -> Any:
-    return np.sort(np.arange(len(scores)) % of)
+def tasks(scores: Any, count: int = 1) -> Any:
+    return np.sort(np.arange(len(scores)) % count)
 
 
 ANY_DATA = {
@@ -65,19 +65,19 @@ ANY_DATA = {
 @pytest.mark.parametrize("kind", ANY_DATA)
 @pytest.mark.parametrize("groups", [1, 3])
 def test_any_data_gives_finite_scores(name: str, kind: str, groups: int, capfd: pytest.CaptureFixture[str]) -> None:
-    """Without a word, and whatever of the features is NaN in what is predicted then."""
+    """It prints nothing, and any features may be NaN in the rows to predict."""
     features, scores = ANY_DATA[kind]
-    given = [features.copy(), scores.copy(), tasks(scores, groups)]
-    before = copy.deepcopy(given)
+    inputs = [features.copy(), scores.copy(), tasks(scores, groups)]
+    before = copy.deepcopy(inputs)
     model = make(name)
-    model.fit(*given)
+    model.fit(*inputs)
     unseen = np.where(np.arange(features.shape[1]) % 2, NAN, np.where(np.isnan(features), 7.0, features))
     for rows in (features, unseen, np.full_like(features, NAN), features[:1], features[:0]):
         predicted = model.predict(rows)
         assert predicted.shape == (len(rows),) and predicted.dtype == np.float64
         assert np.isfinite(predicted).all()
-    for now, then in zip(given, before, strict=True):
-        np.testing.assert_array_equal(now, then)
+    for value, original in zip(inputs, before, strict=True):
+        np.testing.assert_array_equal(value, original)
     assert capfd.readouterr() == ("", "")
 
 
@@ -106,19 +106,19 @@ def test_a_prediction_depends_on_its_row_alone(name: str) -> None:
 
 @every_model
 def test_it_learns_more_than_guessing(name: str) -> None:
-    """And a ranker predicts on the scale of the scores, since annealing accepts by differences in score."""
+    """A ranker also predicts on the scale of the scores, because annealing accepts by differences in score."""
     if name == "random":
         pytest.skip("random is what the others are held against")
     space = toys.Large()
     trials = toys.trials_of(space.sample_new(np.random.default_rng(0), 500, ()), toys.smooth)
     truth = np.array([1e-3 / trial.cost for trial in trials[200:]])
     accuracy = {}
-    for which in (name, "random"):
-        bound = BoundCostModel(make(which), KnobFeatures(space))
+    for model_name in (name, "random"):
+        bound = BoundCostModel(make(model_name), KnobFeatures(space))
         bound.fit(trials[:200])
         predicted = bound.predict([trial.config for trial in trials[200:]])
-        accuracy[which] = pairwise_accuracy(predicted, truth)
-        if which == name:
+        accuracy[model_name] = pairwise_accuracy(predicted, truth)
+        if model_name == name:
             assert bound.rows is not None
             assert 0.3 < predicted.std() / bound.rows.scores.std() < 3
             assert abs(predicted.mean() - bound.rows.scores.mean()) < 0.15

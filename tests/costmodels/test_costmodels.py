@@ -1,4 +1,4 @@
-"""What each cost model is for, and the options it takes."""
+"""The purpose and the options of each cost model."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def test_xgboost_ranks_configs_that_it_never_saw() -> None:
     bound = BoundCostModel(XGBoost(seed=0), KnobFeatures(space))
     bound.fit(trials[:300])
     predicted = bound.predict(configs[300:])
-    chosen = np.argsort(-predicted)[:30]
+    highest = np.argsort(-predicted)[:30]
     costs = np.array([trial.cost for trial in trials[300:]])
-    assert np.median(costs[chosen]) < np.quantile(costs, 0.2)
+    assert np.median(costs[highest]) < np.quantile(costs, 0.2)
 
 
 RANKERS: dict[str, CostModel] = {
@@ -55,8 +55,8 @@ def test_a_ranker_compares_within_a_task_alone(name: str) -> None:
     model.fit(features, scores, np.repeat([0, 1], 100))
     together.fit(features, scores, np.zeros(200, dtype=np.int64))
     point = np.column_stack([np.full(50, 0.5), np.repeat([0.0, 1.0], 25)])
-    apart, joined = (np.ptp(m.predict(point)) for m in (model, together))
-    assert apart < 0.05 < joined
+    separate, joined = (np.ptp(m.predict(point)) for m in (model, together))
+    assert separate < 0.05 < joined
     assert pairwise_accuracy(model.predict(features[:100]), scores[:100]) > 0.9
 
 
@@ -153,7 +153,7 @@ class Numbers(Features):
 
 
 class Recorder(CostModel):
-    """Keeps what it was trained on."""
+    """Records its training data."""
 
     def fit(self, features: Any, scores: Any, groups: Any) -> None:
         self.rows = TrainingData(features, scores, groups)
@@ -169,7 +169,9 @@ def test_scores_are_relative_to_the_best_or_to_a_given_cost() -> None:
         toys.successful_measurement(1e-3),
     ]
     configs = [toys.Small().config_at(i) for i in range(3)]
-    trials = [Trial(i, config, taken) for i, (config, taken) in enumerate(zip(configs, measured, strict=True))]
+    trials = [
+        Trial(i, config, measurement) for i, (config, measurement) in enumerate(zip(configs, measured, strict=True))
+    ]
     assert scores_of(trials).tolist() == [0.5, 0, 1]
     assert scores_of(trials, 0.5e-3).tolist() == [0.25, 0, 0.5]
     assert scores_of(trials[1:2]).tolist() == scores_of(trials[1:2], 1e-3).tolist() == [0]
@@ -183,10 +185,13 @@ def test_other_tasks_stay_under_every_fit_in_groups_of_their_own() -> None:
     bound = BoundCostModel(model, Numbers(space))
     bound.fit([])
     assert not bound.fitted
-    other = toys.Dependent()
-    configs = list(other.enumerate())
-    others = [OtherTask(other, configs[:3], np.array([1, 0.5, 0])), OtherTask(other, configs[:2], np.array([0, 1.0]))]
-    bound.pretrain(others)
+    other_space = toys.Dependent()
+    configs = list(other_space.enumerate())
+    other_tasks = [
+        OtherTask(other_space, configs[:3], np.array([1, 0.5, 0])),
+        OtherTask(other_space, configs[:2], np.array([0, 1.0])),
+    ]
+    bound.pretrain(other_tasks)
     assert bound.fitted and model.rows.groups.tolist() == [0, 0, 0, 1, 1]
     for count in (4, 7):
         trials = toys.trials_of(space.sample_new(np.random.default_rng(0), count, ()), toys.smooth)
@@ -201,11 +206,11 @@ def test_knobs_of_other_tasks_have_columns_beside_its_own() -> None:
     small, dependent = toys.Small(), toys.Dependent()
     model = Recorder(seed=0)
     bound = BoundCostModel(model, KnobFeatures(small))
-    (other,) = [config for config in dependent.enumerate() if config["sketch"] == "plain" and config["parallel"]]
-    bound.pretrain([OtherTask(dependent, [other], np.array([1.0]))])
+    (other_config,) = [config for config in dependent.enumerate() if config["sketch"] == "plain" and config["parallel"]]
+    bound.pretrain([OtherTask(dependent, [other_config], np.array([1.0]))])
     assert bound.features.columns == [("sketch", "plain"), ("parallel", 0)]
-    own = Config({"tile": (8, 2), "unroll": 64, "order": "ijk", "pack": True})
-    bound.fit(toys.trials_of([own], toys.smooth))
+    own_config = Config({"tile": (8, 2), "unroll": 64, "order": "ijk", "pack": True})
+    bound.fit(toys.trials_of([own_config], toys.smooth))
     nan = np.nan
     expected = [[nan, nan, nan, nan, nan, 1, 1], [3, 1, 64, 1, 1, nan, nan]]
     np.testing.assert_array_equal(model.rows.features, expected)

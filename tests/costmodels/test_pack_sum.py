@@ -29,57 +29,57 @@ def programs(n: int, most: int, seed: int = 0) -> tuple[Any, Any]:
     return stores.reshape(n, -1), np.where(lacks, 0.0, adds).sum(axis=1) / (0.3 * most)
 
 
-def trained(features: Any, scores: Any, **options: Any) -> PackSum:
+def train(features: Any, scores: Any, **options: Any) -> PackSum:
     model = PackSum(seed=0, **options)
     model.columns_per_store = WIDTH
     model.fit(features, scores, np.zeros(len(scores), dtype=np.int64))
     return model
 
 
-def test_it_is_the_model_of_metaschedule() -> None:
+def test_predictions_equal_those_of_metaschedule() -> None:
     from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig, XGBModel
 
     features, scores = programs(120, 4)
     scores[::7] = 0.0
-    own = XGBModel(config=XGBConfig(nthread=1, seed=0))
+    original = XGBModel(config=XGBConfig(nthread=1, seed=0))
     split = [row[~np.isnan(row)].reshape(-1, WIDTH).astype(np.float32) for row in features]
-    own._train(split[:100], scores[:100])
-    predicted = trained(features[:100], scores[:100]).predict(features[100:])
-    np.testing.assert_allclose(predicted, own._predict(split[100:]), atol=1e-5)
+    original._train(split[:100], scores[:100])
+    predicted = train(features[:100], scores[:100]).predict(features[100:])
+    np.testing.assert_allclose(predicted, original._predict(split[100:]), atol=1e-5)
 
 
 def test_the_number_of_stores_may_differ_from_that_in_training() -> None:
     features, scores = programs(300, 2)
-    model = trained(features, scores)
-    more, _ = programs(50, 2, seed=1)
-    wide = np.concatenate([more, np.full((50, 2 * WIDTH), np.nan)], axis=1)
-    np.testing.assert_array_equal(model.predict(wide), model.predict(more))
-    four = np.concatenate([more, more], axis=1)  # every store twice
-    np.testing.assert_allclose(model.predict(four), 2 * model.predict(more), rtol=1e-6)
-    assert np.corrcoef(model.predict(more), programs(50, 2, seed=1)[1])[0, 1] > 0.9
+    model = train(features, scores)
+    two_stores, _ = programs(50, 2, seed=1)
+    wide = np.concatenate([two_stores, np.full((50, 2 * WIDTH), np.nan)], axis=1)
+    np.testing.assert_array_equal(model.predict(wide), model.predict(two_stores))
+    four = np.concatenate([two_stores, two_stores], axis=1)  # every store twice
+    np.testing.assert_allclose(model.predict(four), 2 * model.predict(two_stores), rtol=1e-6)
+    assert np.corrcoef(model.predict(two_stores), programs(50, 2, seed=1)[1])[0, 1] > 0.9
 
 
 def test_a_failed_program_has_no_weight_and_a_missing_one_0() -> None:
     features, scores = programs(100, 3)
     failed = programs(100, 3, seed=5)[0]
-    both = np.concatenate([features, failed]), np.concatenate([scores, np.zeros(100)])
+    with_failures = np.concatenate([features, failed]), np.concatenate([scores, np.zeros(100)])
     # Failures count only in the figure that ends the training, so it is cut to the same number of trees.
-    first, second = (trained(*data, rounds=20) for data in ((features, scores), both))
+    first, second = (train(*data, rounds=20) for data in ((features, scores), with_failures))
     np.testing.assert_allclose(first.predict(features), second.predict(features), atol=1e-6)
     nothing = np.full((2, 3 * WIDTH), np.nan)
     assert first.predict(nothing).tolist() == [0, 0]
-    assert trained(nothing, np.zeros(2)).predict(features[:1]).tolist() == [0]
+    assert train(nothing, np.zeros(2)).predict(features[:1]).tolist() == [0]
 
 
 def test_it_ranks_programs_by_their_stores() -> None:
     """As in TenSet: the loss depends only on the order of the scores, and the predictions have their scale."""
     features, scores = programs(160, 3)
     new, truth = programs(100, 3, seed=1)
-    model = trained(features, scores, objective="rank")
+    model = train(features, scores, objective="rank")
     assert pairwise_accuracy(model.predict(new), truth) > 0.85
     assert model.predict(features).mean() == pytest.approx(scores.mean())
     assert model.predict(features).std() == pytest.approx(scores.std())
-    squeezed = trained(features, scores**3, objective="rank")
+    squeezed = train(features, scores**3, objective="rank")
     np.testing.assert_array_equal(np.argsort(squeezed.predict(new)), np.argsort(model.predict(new)))
 
 

@@ -10,20 +10,20 @@ from searchlab_costmodels.pretrained import Pretrained
 from searchlab_costmodels.xgboost import XGBoost
 
 RNG = np.random.default_rng(0)
-OTHERS, OWN, UNSEEN = RNG.random((300, 3)), RNG.random((128, 3)), RNG.random((200, 3))
+OTHER_TASKS, OWN_TASK, UNSEEN = RNG.random((300, 3)), RNG.random((128, 3)), RNG.random((200, 3))
 GROUPS = np.zeros(128, np.int64)
 
 
-def started(prior: float = 32.0) -> Pretrained:
+def pretrain(prior: float = 32.0) -> Pretrained:
     """Other tasks are fast where the first feature is large."""
     model = Pretrained(seed=0, prior=prior)
-    assert model.start_from(OTHERS, OTHERS[:, 0], np.repeat([0, 1], 150))
+    assert model.start_from(OTHER_TASKS, OTHER_TASKS[:, 0], np.repeat([0, 1], 150))
     return model
 
 
-def learned(model: Pretrained, n: int) -> Pretrained:
+def fit(model: Pretrained, n: int) -> Pretrained:
     """Its own task is fast where the second feature is large."""
-    model.fit(OWN[:n], OWN[:n, 1], GROUPS[:n])
+    model.fit(OWN_TASK[:n], OWN_TASK[:n, 1], GROUPS[:n])
     return model
 
 
@@ -34,11 +34,11 @@ def agreement(model: Pretrained, features: Floats = UNSEEN) -> tuple[float, floa
 
 
 def test_other_tasks_lose_weight_with_every_trial() -> None:
-    first, second = agreement(started())
+    first, second = agreement(pretrain())
     assert first > 0.9 and abs(second) < 0.3
     weights, firsts, seconds = [], [], []
     for n in (8, 32, 128):
-        model = learned(started(), n)
+        model = fit(pretrain(), n)
         weights.append(model.weight)
         first, second = agreement(model)
         firsts.append(first)
@@ -48,16 +48,16 @@ def test_other_tasks_lose_weight_with_every_trial() -> None:
     assert seconds[-1] > 0.9
 
 
-@pytest.mark.parametrize("model", [Pretrained(seed=0), started(prior=0.0)])
+@pytest.mark.parametrize("model", [Pretrained(seed=0), pretrain(prior=0.0)])
 def test_without_other_tasks_or_weight_it_is_the_ranking_model(model: Pretrained) -> None:
-    alone = XGBoost(seed=0, objective="rank")
-    alone.fit(OWN, OWN[:, 1], GROUPS)
-    np.testing.assert_array_equal(learned(model, 128).predict(UNSEEN), alone.predict(UNSEEN))
+    ranking = XGBoost(seed=0, objective="rank")
+    ranking.fit(OWN_TASK, OWN_TASK[:, 1], GROUPS)
+    np.testing.assert_array_equal(fit(model, 128).predict(UNSEEN), ranking.predict(UNSEEN))
 
 
 def test_columns_that_other_tasks_lack_are_for_its_own_model() -> None:
-    model = started()
-    wide = np.column_stack([OWN, 1 - OWN[:, 1]])
+    model = pretrain()
+    wide = np.column_stack([OWN_TASK, 1 - OWN_TASK[:, 1]])
     model.fit(wide, wide[:, 3], GROUPS)
     first, second = agreement(model, np.column_stack([UNSEEN, 1 - UNSEEN[:, 1]]))
     assert first > 0 and second < -0.9

@@ -29,7 +29,7 @@ MODELS = {
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
-def trained(name: str, n: int = 60) -> BoundCostModel:
+def train(name: str, n: int = 60) -> BoundCostModel:
     space = toys.Large()
     bound = BoundCostModel(make_cost_model(MODELS[name], 3), KnobFeatures(space))
     bound.fit(toys.trials_of(space.sample_new(np.random.default_rng(0), n, ()), toys.smooth))
@@ -38,7 +38,7 @@ def trained(name: str, n: int = 60) -> BoundCostModel:
 
 @every_model
 def test_a_loaded_model_predicts_the_same(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    bound = trained(name)
+    bound = train(name)
     save_model(bound, tmp_path / "a.model")
     space = toys.Large()
     loaded = load_model(tmp_path / "a.model", space)
@@ -91,7 +91,7 @@ def test_a_model_of_programs_predicts_in_another_space(tmp_path: Path) -> None:
 
 
 def test_a_model_of_knobs_is_refused_by_another_space(tmp_path: Path) -> None:
-    save_model(trained("ridge"), tmp_path / "a.model")
+    save_model(train("ridge"), tmp_path / "a.model")
     space = KnobTemplate(gemm(16, 16, 16), Target({"kind": "llvm", "num-cores": 1}))
     with pytest.raises(SearchlabError, match="predicts from knobs of a space of .*; train a model here"):
         load_model(tmp_path / "a.model", space)
@@ -101,8 +101,8 @@ def test_trees_are_in_the_formats_of_their_libraries(tmp_path: Path) -> None:
     import lightgbm
     import xgboost
 
-    save_model(trained("xgboost"), tmp_path / "x.model")
-    save_model(trained("lightgbm"), tmp_path / "l.model")
+    save_model(train("xgboost"), tmp_path / "x.model")
+    save_model(train("lightgbm"), tmp_path / "l.model")
     with zipfile.ZipFile(tmp_path / "x.model") as archive:
         assert xgboost.Booster(model_file=bytearray(archive.read("trained/trees.json"))).num_boosted_rounds() == 100
     with zipfile.ZipFile(tmp_path / "l.model") as archive:
@@ -113,7 +113,7 @@ def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
     untrained = BoundCostModel(make_cost_model(Plugin("ridge"), 0), KnobFeatures(toys.Large()))
     with pytest.raises(SearchlabError, match="has not been trained"):
         save_model(untrained, tmp_path / "a.model")
-    by_hand = trained("ridge")
+    by_hand = train("ridge")
     by_hand.model.plugin = None
     with pytest.raises(SearchlabError, match="make_cost_model"):
         save_model(by_hand, tmp_path / "a.model")
@@ -121,7 +121,7 @@ def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
 
 
 def rewrite(path: Path, change: Callable[[dict[str, bytes]], None]) -> None:
-    """Write the archive again after ``change``, as somebody would who knows the format, except for the digest."""
+    """Write the archive again after ``change``, in a valid format except for the digest."""
     with zipfile.ZipFile(path) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     change(files)
@@ -148,7 +148,7 @@ def edit_header(**changes: object) -> Callable[[dict[str, bytes]], None]:
     ],
 )
 def test_damaged_files_are_refused(change: Callable[[dict[str, bytes]], None], message: str, tmp_path: Path) -> None:
-    save_model(trained("xgboost", 10), tmp_path / "a.model")
+    save_model(train("xgboost", 10), tmp_path / "a.model")
     rewrite(tmp_path / "a.model", change)
     with pytest.raises(SearchlabError, match=message):
         load_model(tmp_path / "a.model", toys.Large())
@@ -165,7 +165,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 def test_pickled_arrays_are_not_read(tmp_path: Path) -> None:
     from searchlab.costmodel import storage
 
-    save_model(trained("ridge"), tmp_path / "a.model")
+    save_model(train("ridge"), tmp_path / "a.model")
 
     def change(files: dict[str, bytes]) -> None:
         np.save(tmp_path / "pickled.npy", np.array([print], dtype=object), allow_pickle=True)

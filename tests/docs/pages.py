@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-WRITTEN = ("_build", "generated")  # folders of docs that are made from others
+GENERATED = ("_build", "generated")  # folders of docs that are made from others
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.relative_to(ROOT / "docs").parts[0] not in WRITTEN),
+    *sorted(
+        path for path in (ROOT / "docs").rglob("*.md") if path.relative_to(ROOT / "docs").parts[0] not in GENERATED
+    ),
 ]
 
 

@@ -1,4 +1,4 @@
-"""What README and the pages show is run: Python, study files, and the commands that are marked to be run."""
+"""The code blocks of README and the pages are run: Python, study files, and commands that are marked for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXECUTED = [
 @pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are taken in order, in one empty directory and one namespace."""
+    """They are run in order, in one empty directory and one namespace."""
     blocks = [block for block in BLOCKS if block.page == page and block.test != "skip"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -42,16 +42,16 @@ def test_the_blocks_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
             elif block.language == "console" and block.test == "run":
                 monkeypatch.setenv("COLUMNS", "100")
                 for _, *words in block.commands:
-                    done = searchlab(*words, cwd=tmp_path)
-                    assert done.returncode == 0, f"{block}: {words}\n{done.stdout}\n{done.stderr}"
-                    printed.update(" ".join(line.split()) for line in done.stdout.splitlines())
+                    result = searchlab(*words, cwd=tmp_path)
+                    assert result.returncode == 0, f"{block}: {words}\n{result.stdout}\n{result.stderr}"
+                    printed.update(" ".join(line.split()) for line in result.stdout.splitlines())
             elif block.test == "output":
                 for line in block.text.splitlines():
                     parts = (r"\S+" if word in block.argument.split() else re.escape(word) for word in line.split())
                     assert any(map(re.compile(" ".join(parts)).fullmatch, printed)), f"{block}: {line}"
         if tests := sorted(path.name for path in tmp_path.glob("test_*.py")):
-            done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
-            assert done.returncode == 0, done.stdout + done.stderr
+            result = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+            assert result.returncode == 0, result.stdout + result.stderr
     finally:
         for name in set(sys.modules) - before:
             if getattr(sys.modules[name], "__file__", "") and str(tmp_path) in str(sys.modules[name].__file__):
@@ -64,8 +64,8 @@ def test_the_cuda_kernel_runs_on_an_emulated_gpu(tmp_path: Path, monkeypatch: py
     (block,) = (block for block in BLOCKS if "__global__" in block.text)
     small = block.text.replace("N = 1024", "N = 128").replace("trials=32", "trials=2")
     (tmp_path / "kernel.py").write_text(f"{small}print(len(result.trials), len(result.best.trial.measurement.seconds))")
-    done = run_python("-m", "tests.support.measure.emulated_gpu", "kernel.py")
-    assert done.stdout.endswith("\n2 5\n"), done.stdout + done.stderr
+    result = run_python("-m", "tests.support.measure.emulated_gpu", "kernel.py")
+    assert result.stdout.endswith("\n2 5\n"), result.stdout + result.stderr
 
 
 def check_toml(block: Block) -> None:

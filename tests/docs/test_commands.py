@@ -21,7 +21,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_command(words: list[str]) -> None:
+def test_a_documented_command_is_valid(words: list[str]) -> None:
     match words:
         case ["searchlab", *rest]:
             check_searchlab([word for word in rest if word not in (TRACEBACK, TRUST)])
@@ -56,7 +56,7 @@ def check_searchlab(words: list[str]) -> None:
         command.make_context(name, list(words), parent=context)
 
 
-def test_wrong_commands_are_found() -> None:
+def test_wrong_commands_are_detected() -> None:
     for line in (
         "searchlab runn x",
         "searchlab run x --job 2",
@@ -66,7 +66,7 @@ def test_wrong_commands_are_found() -> None:
     ):
         block = Block(ROOT / "README.md", 1, "console", f"$ {line}\n", "", "")
         with pytest.raises(Exception, match="searchlab|No such|Missing|assert"):
-            test_a_command(block.commands[0])
+            test_a_documented_command_is_valid(block.commands[0])
 
 
 def test_every_block_is_understood() -> None:

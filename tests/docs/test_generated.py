@@ -1,4 +1,4 @@
-"""The pages that ``make docs`` makes from the code."""
+"""The pages that ``make docs`` generates from the code."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def test_the_catalogue_has_every_policy_with_its_options(generate: ModuleType) -
 @pytest.mark.parametrize("name", ["guided_gemm", "autotvm_conv2d", "ansor_conv2d", "metaschedule", "mlp", "resnet18"])
 def test_a_script_is_also_a_notebook_with_the_same_code(generate: ModuleType, name: str) -> None:
     nbformat = pytest.importorskip("nbformat")
-    made = json.loads(generate.script_notebook(name))
-    nbformat.validate(made)
+    notebook = json.loads(generate.script_notebook(name))
+    nbformat.validate(notebook)
     script = (ROOT / "studies" / "tutorials" / f"{name}.py").read_text("utf-8")
-    code = [cell["source"] for cell in made["cells"] if cell["cell_type"] == "code"]
+    code = [cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert len(code) == script.count("\n# %% ")
     lines = {line.strip() for line in script.splitlines()}
     assert all(line.strip() in lines or line.endswith(".show()") for cell in code for line in cell.splitlines())
@@ -49,12 +49,12 @@ def test_a_script_is_also_a_notebook_with_the_same_code(generate: ModuleType, na
 
 def test_a_notebook_highlights_programs(generate: ModuleType, tmp_path: Path) -> None:
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
-    made = nbformat.reads(generate.script_notebook("metaschedule"), as_version=4)
-    is_shown = [cell.cell_type == "code" and "workload.module.show()" in cell.source for cell in made.cells]
-    made.cells = made.cells[: is_shown.index(True) + 1]
-    nbclient.NotebookClient(made, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    shown = made.cells[-1].outputs[-1]
-    assert shown.output_type == "display_data" and 'class="highlight"' in shown.data["text/html"]
+    notebook = nbformat.reads(generate.script_notebook("metaschedule"), as_version=4)
+    is_shown = [cell.cell_type == "code" and "workload.module.show()" in cell.source for cell in notebook.cells]
+    notebook.cells = notebook.cells[: is_shown.index(True) + 1]
+    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    output = notebook.cells[-1].outputs[-1]
+    assert output.output_type == "display_data" and 'class="highlight"' in output.data["text/html"]
 
 
 def test_every_option_and_every_key_is_described(generate: ModuleType) -> None:

@@ -11,15 +11,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs" / "start" / "glossary.md"
-SOURCES = ("searchlab", "spaces", "policies", "costmodels", "tests/support")
+SOURCES = ("searchlab", "spaces", "policies", "costmodels", "studies", "tests")
+DATA = {"golden", "border", "reference"}  # folders of inputs and recorded results
 
 LONGEST_TEST = 60
 
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    paths = (path for source in SOURCES for path in sorted((ROOT / source).rglob("*.py")))
-    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_bytes()) for path in paths}
+    paths = (path.relative_to(ROOT) for source in SOURCES for path in sorted((ROOT / source).rglob("*.py")))
+    return {path.as_posix(): ast.parse((ROOT / path).read_bytes()) for path in paths if not DATA & {*path.parts}}
 
 
 def names_in(module: ast.Module) -> Iterator[tuple[str, int]]:

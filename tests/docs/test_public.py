@@ -18,7 +18,7 @@ from tests.test_layers import LAYERS
 
 from .pages import PAGES, ROOT
 
-OTHERS = [ROOT / "CHANGELOG.md", *(ROOT / "studies").glob("*.md"), *(ROOT / "studies").glob("*/*.md")]
+OTHER_PAGES = [ROOT / "CHANGELOG.md", *(ROOT / "studies").glob("*.md"), *(ROOT / "studies").glob("*/*.md")]
 
 
 def test_every_public_name_has_an_example_and_all_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,12 +38,12 @@ def test_every_public_name_has_an_example_and_all_examples_run(tmp_path: Path, m
 
 def test_every_public_name_is_on_the_page_of_the_api() -> None:
     page = (ROOT / "docs" / "reference" / "api.md").read_text("utf-8")
-    shown = set(re.findall(r"^\.\. auto\w+:: searchlab\.(\w+)$", page, re.MULTILINE))
-    assert shown >= set(searchlab.__all__) - {"__version__"}
+    documented = set(re.findall(r"^\.\. auto\w+:: searchlab\.(\w+)$", page, re.MULTILINE))
+    assert documented >= set(searchlab.__all__) - {"__version__"}
 
 
-@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_links_to_is_there(page: Path) -> None:
+@pytest.mark.parametrize("page", [*PAGES, *OTHER_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_targets_of_links_exist(page: Path) -> None:
     """Files, and headings of the pages themselves; web pages are not fetched."""
     text = re.sub(r"^```\w*\n.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):

@@ -39,11 +39,11 @@ def test_the_wheel_works_in_an_empty_environment(built: Path, tmp_path: Path) ->
 
     def run(*words: str) -> str:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        done = subprocess.run(
+        result = subprocess.run(
             [str(python.parent / words[0]), *words[1:]], cwd=tmp_path, env=clean, text=True, capture_output=True
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     assert Path(run("python", "-c", "import searchlab; print(searchlab.__file__)").strip()).is_relative_to(site)
     assert run("searchlab", "--version") == f"searchlab {VERSION}\n"

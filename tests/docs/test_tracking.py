@@ -24,8 +24,8 @@ def tracked(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     preamble, *recipes = [block.text for block in BLOCKS if block.page == PAGE]
     [recipe] = [text for text in recipes if package in text]
     (tmp_path / "recipe.py").write_text(preamble + recipe)
-    done = subprocess.run([sys.executable, "recipe.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, "recipe.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
     return package, tmp_path
 
 

@@ -36,11 +36,11 @@ def table(path: Path) -> Path:
 def test_t4_results_conform_to_the_schema(tmp_path: Path) -> None:
     log = read_log(table(tmp_path / "a.jsonl"))
     export_logs([log.path], "kernel-tuner", tmp_path / "t4.json")
-    whole = json.loads((tmp_path / "t4.json").read_text())
-    assert whole["metadata"]["timeunit"] == "milliseconds"  # autotuning_methodology takes seconds where it is missing
-    assert whole["schema_version"] == "1.0.0" and len(whole["results"]) == len(log.records)
+    content = json.loads((tmp_path / "t4.json").read_text())
+    assert content["metadata"]["timeunit"] == "milliseconds"  # autotuning_methodology takes seconds where it is missing
+    assert content["schema_version"] == "1.0.0" and len(content["results"]) == len(log.records)
     words = {"timeout", "compile", "runtime", "correctness", "constraints", "correct"}
-    for result, record in zip(whole["results"], log.records, strict=True):
+    for result, record in zip(content["results"], log.records, strict=True):
         assert {"configuration", "times", "invalidity", "correctness"} <= set(result)
         assert isinstance(result["timestamp"], str) and result["invalidity"] in words
         assert result["configuration"] == json.loads(msgspec.json.encode(record.config))
@@ -51,8 +51,10 @@ def test_t4_results_conform_to_the_schema(tmp_path: Path) -> None:
         )
         times = [measurement["value"] for measurement in result["measurements"]]
         assert times == ([] if record.failure else [MS * record.measurement.cost])
-    met = {record.failure: result["invalidity"] for record, result in zip(log.records, whole["results"], strict=True)}
-    assert met == {
+    invalidities = {
+        record.failure: result["invalidity"] for record, result in zip(log.records, content["results"], strict=True)
+    }
+    assert invalidities == {
         None: "correct",
         "invalid": "constraints",
         "build_error": "compile",
@@ -65,13 +67,13 @@ def test_t4_results_conform_to_the_schema(tmp_path: Path) -> None:
 def test_a_cache_file_has_every_config_under_its_key(tmp_path: Path) -> None:
     log = read_log(table(tmp_path / "a.jsonl"))
     export_logs([log.path], "kernel-tuner-cache", tmp_path / "cache.json")
-    whole = json.loads((tmp_path / "cache.json").read_text())
-    names = whole["tune_params_keys"]
-    assert names == ["tile", "unroll", "order", "pack"] and len(whole["cache"]) == len(log.records) == 120
-    assert whole["tune_params"]["unroll"] == [0, 16, 64, 512] and "2x8" in whole["tune_params"]["tile"]
-    for (key, entry), record in zip(whole["cache"].items(), log.records, strict=True):
+    content = json.loads((tmp_path / "cache.json").read_text())
+    names = content["tune_params_keys"]
+    assert names == ["tile", "unroll", "order", "pack"] and len(content["cache"]) == len(log.records) == 120
+    assert content["tune_params"]["unroll"] == [0, 16, 64, 512] and "2x8" in content["tune_params"]["tile"]
+    for (key, entry), record in zip(content["cache"].items(), log.records, strict=True):
         assert key == ",".join(str(entry[name]) for name in names)
-        assert all(entry[name] in whole["tune_params"][name] for name in names)
+        assert all(entry[name] in content["tune_params"][name] for name in names)
         failed = {"invalid": "InvalidConfig", "build_error": "CompilationFailedConfig"}
         expected = failed.get(record.failure, "RuntimeFailedConfig") if record.failure else MS * record.measurement.cost
         assert entry["time"] == expected
@@ -184,9 +186,9 @@ def test_optuna_loads_and_continues_a_study_of_every_log(file: str, tmp_path: Pa
             assert trial.user_attrs.get("seconds", []) == list(record.seconds)
             assert trial.datetime_complete is not None and trial.datetime_start is not None
             assert trial.datetime_complete.timestamp() == pytest.approx(record.time, abs=1e-3)
-            spent = (trial.datetime_complete - trial.datetime_start).total_seconds()
+            seconds = (trial.datetime_complete - trial.datetime_start).total_seconds()
             charged = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds
-            assert spent == pytest.approx(charged, abs=1e-5)
+            assert seconds == pytest.approx(charged, abs=1e-5)
         first = study.trials[0].distributions
         assert set(study.ask(first).params) == set(first)
 
@@ -246,13 +248,13 @@ def test_a_time_that_is_no_date_is_refused(format: str, tmp_path: Path) -> None:
         export_logs([tmp_path / "b.jsonl"], format, tmp_path / "out")
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_import_and_export_work_on_the_command_line(tmp_path: Path) -> None:
     runner = CliRunner()
 
     def run(*words: object) -> str:
-        done = runner.invoke(app, list(map(str, words)), catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return " ".join(done.output.split())
+        result = runner.invoke(app, list(map(str, words)), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return " ".join(result.output.split())
 
     log = tmp_path / "a.jsonl"
     output = run("import", DATA / "autotvm_matmul512.log", "--out", log, "--label", "GA", "--seed", 3)

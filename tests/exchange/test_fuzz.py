@@ -10,5 +10,5 @@ SCRIPT = Path(__file__).parents[2] / "studies" / "benchmarks" / "fuzz.py"
 
 
 def test_every_reader_reads_or_refuses(tmp_path: Path) -> None:
-    done = run_python(SCRIPT, "--inputs", 250, "--megabytes", 2, "--seed", 1, "--keep", tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = run_python(SCRIPT, "--inputs", 250, "--megabytes", 2, "--seed", 1, "--keep", tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -32,14 +32,14 @@ class Bomb:
         return Path.touch, (self.path,)
 
 
-def refused(path: Path, why: str, **options: Any) -> None:
+def assert_refused(path: Path, why: str, **options: Any) -> None:
     out = path.parent / "never.jsonl"
     with pytest.raises(SearchlabError, match=why):
         import_file(path, out, ImportOptions(**options))
     assert not out.exists()
 
 
-def second(source: Path, path: Path, change: Callable[[Any], Any]) -> Path:
+def rewrite_second_line(source: Path, path: Path, change: Callable[[Any], Any]) -> Path:
     """Write ``source`` with its second line changed."""
     lines = source.read_text().splitlines()
     changed = change(json.loads(lines[1]))
@@ -48,7 +48,7 @@ def second(source: Path, path: Path, change: Callable[[Any], Any]) -> Path:
     return path
 
 
-def put(*where: Any) -> Callable[[Any], Any]:
+def set_item(*where: Any) -> Callable[[Any], Any]:
     """Return a function that sets the item at a path to the last argument."""
 
     def change(record: Any) -> Any:
@@ -64,42 +64,44 @@ def put(*where: Any) -> Callable[[Any], Any]:
 AUTOTVM_CHANGES = [
     (lambda r: json.dumps(r)[:120], "line 2 is damaged"),
     (lambda r: DEEP, "line 2 is damaged"),
-    (put("result", 2, -1), "line 2 is damaged"),
-    (lambda r: json.dumps(put("result", 3, "@")(r)).replace('"@"', "1e999"), "line 2 is damaged"),
-    (put("result", 0, []), "line 2 is damaged: it succeeded but contains no time"),
-    (put("result", 0, 0, -1.0), "line 2 is damaged: -1.0 is not a time"),
-    (put("result", 0, 0, "__import__('os').getpid()"), "line 2 is damaged.*not a time"),
+    (set_item("result", 2, -1), "line 2 is damaged"),
+    (lambda r: json.dumps(set_item("result", 3, "@")(r)).replace('"@"', "1e999"), "line 2 is damaged"),
+    (set_item("result", 0, []), "line 2 is damaged: it succeeded but contains no time"),
+    (set_item("result", 0, 0, -1.0), "line 2 is damaged: -1.0 is not a time"),
+    (set_item("result", 0, 0, "__import__('os').getpid()"), "line 2 is damaged.*not a time"),
     (
-        lambda r: json.dumps(put("result", 0, 0, "@")(r)).replace('"@"', "9" * 400),
+        lambda r: json.dumps(set_item("result", 0, 0, "@")(r)).replace('"@"', "9" * 400),
         "line 2 is damaged: 9+ is not a time",
     ),
-    (put("result", 1, 99), "99 is not a known MeasureErrorNo"),
-    (put("result", [1]), "line 2 is damaged"),
-    (put("input", 0, "-keys=cpu"), "line 2 is damaged.*does not start with its kind"),
-    (put("input", 0, "llvm os.system('true')"), "line 2 is damaged.*is not an option"),
-    (put("input", 0, 7), "its target must be .* not 7"),
-    (put("input", []), "its task is not"),
-    (put("config", {}), "line 2 is damaged.*entity"),
-    (put("config", "entity", [["tile_y"]]), "line 2 is damaged"),
+    (set_item("result", 1, 99), "99 is not a known MeasureErrorNo"),
+    (set_item("result", [1]), "line 2 is damaged"),
+    (set_item("input", 0, "-keys=cpu"), "line 2 is damaged.*does not start with its kind"),
+    (set_item("input", 0, "llvm os.system('true')"), "line 2 is damaged.*is not an option"),
+    (set_item("input", 0, 7), "its target must be .* not 7"),
+    (set_item("input", []), "its task is not"),
+    (set_item("config", {}), "line 2 is damaged.*entity"),
+    (set_item("config", "entity", [["tile_y"]]), "line 2 is damaged"),
     (lambda r: "{}", "not an AutoTVM record"),
     (lambda r: "[]", "line 2 is damaged"),
 ]
 
 
 @pytest.mark.parametrize(("change", "why"), AUTOTVM_CHANGES)
-def test_autotvm(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
-    refused(second(AUTOTVM, tmp_path / "a.log", change), why)
+def test_a_hostile_log_of_autotvm_is_refused(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
+    assert_refused(rewrite_second_line(AUTOTVM, tmp_path / "a.log", change), why)
 
 
 def test_a_log_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
-    path = second(AUTOTVM, tmp_path / "records.log", put("config", "entity", 0, 0, "x" * 10_000))
-    refused(path, "records.log cannot be imported: its log could not be read again: .* length <= 4000")
+    path = rewrite_second_line(AUTOTVM, tmp_path / "records.log", set_item("config", "entity", 0, 0, "x" * 10_000))
+    assert_refused(path, "records.log cannot be imported: its log could not be read again: .* length <= 4000")
 
 
 def test_pickled_logs_of_autotvm_are_not_read(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     bomb = base64.b64encode(pickle.dumps(Bomb(ran))).decode()
-    refused(second(AUTOTVM, tmp_path / "a.log", lambda r: "\t".join([bomb] * 4)), "line 2 is damaged.*pickled")
+    assert_refused(
+        rewrite_second_line(AUTOTVM, tmp_path / "a.log", lambda r: "\t".join([bomb] * 4)), "line 2 is damaged.*pickled"
+    )
     assert not ran.exists()
 
 
@@ -107,37 +109,37 @@ def test_pickled_logs_of_autotvm_are_not_read(tmp_path: Path) -> None:
     ("change", "why"),
     [
         (lambda r: json.dumps(r)[:-9], "line 2 is damaged"),
-        (put("i", 0, 0, "not JSON"), "workload key 'not JSON' is not a JSON list"),
-        (put("i", 0, 0, DEEP), "is not a JSON list"),
-        (put("i", 0, 0, "[]"), "workload key '\\[\\]'"),
-        (put("i", 0, 0, "[7]"), "does not start with a name"),
-        (put("i", 0, []), "its task is not"),
-        (put("i", 1, 1, [[]]), "transform step 0 has no kind"),
-        (put("r", 0, [0.0]), "0.0 is not a time"),
-        (put("v", 6), "line 2 is damaged"),
+        (set_item("i", 0, 0, "not JSON"), "workload key 'not JSON' is not a JSON list"),
+        (set_item("i", 0, 0, DEEP), "is not a JSON list"),
+        (set_item("i", 0, 0, "[]"), "workload key '\\[\\]'"),
+        (set_item("i", 0, 0, "[7]"), "does not start with a name"),
+        (set_item("i", 0, []), "its task is not"),
+        (set_item("i", 1, 1, [[]]), "transform step 0 has no kind"),
+        (set_item("r", 0, [0.0]), "0.0 is not a time"),
+        (set_item("v", 6), "line 2 is damaged"),
     ],
 )
-def test_ansor(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
-    refused(second(ANSOR, tmp_path / "a.json", change), why)
+def test_a_hostile_log_of_ansor_is_refused(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
+    assert_refused(rewrite_second_line(ANSOR, tmp_path / "a.json", change), why)
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         (lambda r: json.dumps(r)[:-99], "line 2 is damaged"),
-        (put(0, 3), "refers to workload 3"),
-        (put(0, -1), "refers to workload -1"),
-        (put(1, 0, 1, 0, 0, 999), "a decision for instruction 999"),
-        (put(1, 1, 0, "soon"), "not a time"),
-        (put(1, 0, 0, 0, 3, 7), "line 2 is damaged"),
-        (put(1, 0, 0, 2, ["Annotate", ["b0", '"{}"'], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),
-        (put(1, 0, 0, 2, ["Annotate", ["b0", 7], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),
+        (set_item(0, 3), "refers to workload 3"),
+        (set_item(0, -1), "refers to workload -1"),
+        (set_item(1, 0, 1, 0, 0, 999), "a decision for instruction 999"),
+        (set_item(1, 1, 0, "soon"), "not a time"),
+        (set_item(1, 0, 0, 0, 3, 7), "line 2 is damaged"),
+        (set_item(1, 0, 0, 2, ["Annotate", ["b0", '"{}"'], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),
+        (set_item(1, 0, 0, 2, ["Annotate", ["b0", 7], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),
     ],
 )
-def test_metaschedule(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
+def test_a_hostile_database_of_metaschedule_is_refused(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
-    second(DATABASE / RECORDS, tmp_path / RECORDS, change)
-    refused(tmp_path, why)
+    rewrite_second_line(DATABASE / RECORDS, tmp_path / RECORDS, change)
+    assert_refused(tmp_path, why)
 
 
 @pytest.mark.parametrize(
@@ -152,24 +154,24 @@ def test_metaschedule(change: Callable[[Any], Any], why: str, tmp_path: Path) ->
 )
 def test_a_trace_that_tvm_refuses_is_left_out(instruction: list[Any], tmp_path: Path) -> None:
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
-    second(DATABASE / RECORDS, tmp_path / RECORDS, put(1, 0, 0, 4, instruction))
-    (made,), _ = import_file(tmp_path, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
-    assert made.left_out[0][0] == 2 and "cannot be applied" in made.left_out[0][1]
+    rewrite_second_line(DATABASE / RECORDS, tmp_path / RECORDS, set_item(1, 0, 0, 4, instruction))
+    (imported,), _ = import_file(tmp_path, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
+    assert imported.left_out[0][0] == 2 and "cannot be applied" in imported.left_out[0][1]
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        put(1, 0, 1, 0, 1, [0, 0, 0, 0]),
-        put(1, 0, 1, 0, 1, [None, 1, 1, 512]),
+        set_item(1, 0, 1, 0, 1, [0, 0, 0, 0]),
+        set_item(1, 0, 1, 0, 1, [None, 1, 1, 512]),
         lambda r: json.loads(json.dumps(r).replace("[0, 16, 64, 512]", "[0, 16, 64, null]")),
     ],
 )
 def test_a_trace_that_tvm_dies_of_is_left_out(change: Callable[[Any], Any], tmp_path: Path) -> None:
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
-    second(DATABASE / RECORDS, tmp_path / RECORDS, change)
-    (made,), _ = import_file(tmp_path, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
-    assert made.left_out[0][0] == 2 and "it crashes (SIG" in made.left_out[0][1]
+    rewrite_second_line(DATABASE / RECORDS, tmp_path / RECORDS, change)
+    (imported,), _ = import_file(tmp_path, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
+    assert imported.left_out[0][0] == 2 and "it crashes (SIG" in imported.left_out[0][1]
 
 
 @pytest.mark.parametrize("module", ["", "!", base64.b64encode(b"12345678" + DEEP.encode()).decode()])
@@ -177,19 +179,19 @@ def test_a_module_is_only_parsed(module: str, tmp_path: Path) -> None:
     shutil.copy(DATABASE / RECORDS, tmp_path)
     (tmp_path / WORKLOADS).write_text(json.dumps(["6784452950838281763", module]))
     import_file(tmp_path, tmp_path / "a.jsonl", ImportOptions())  # for analysis, its hash and shapes say enough
-    refused(tmp_path, "none of the 8 records", space=Plugin("sketch"))
+    assert_refused(tmp_path, "none of the 8 records", space=Plugin("sketch"))
     (tmp_path / WORKLOADS).write_text(json.dumps(["1", module]))
-    refused(tmp_path, "no GEMM or conv2d")
+    assert_refused(tmp_path, "no GEMM or conv2d")
 
 
 @pytest.mark.parametrize("size", [0, -1, 2**62, 10**30])
-def test_sizes_that_no_computation_has(size: int, tmp_path: Path) -> None:
+def test_impossible_sizes_are_refused(size: int, tmp_path: Path) -> None:
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
     first, *rest = (DATABASE / RECORDS).read_text().splitlines()
     record = json.loads(first)
     record[1][3] = [[kind, dtype, [size] * len(shape)] for kind, dtype, shape in record[1][3]]
     (tmp_path / RECORDS).write_text("\n".join([json.dumps(record), *rest]))
-    refused(tmp_path, "no GEMM or conv2d")
+    assert_refused(tmp_path, "no GEMM or conv2d")
 
 
 @pytest.mark.parametrize(
@@ -203,14 +205,14 @@ def test_sizes_that_no_computation_has(size: int, tmp_path: Path) -> None:
         (DEEP, "line 1 is not JSON"),
     ],
 )
-def test_foreign_files(text: str, why: str, tmp_path: Path) -> None:
+def test_files_of_other_formats_are_refused(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
-    refused(tmp_path / "a.json", why)
+    assert_refused(tmp_path / "a.json", why)
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
-    refused(tmp_path / "none.log", "cannot read")
-    refused(tmp_path, "cannot read.*database_workload.json")
+def test_missing_files_are_refused(tmp_path: Path) -> None:
+    assert_refused(tmp_path / "none.log", "cannot read")
+    assert_refused(tmp_path, "cannot read.*database_workload.json")
 
 
 @settings(max_examples=60)
@@ -222,7 +224,7 @@ def test_a_byte_more_or_less_is_an_error_or_a_log(source: Path, data: st.DataObj
     folder = tmp_path_factory.mktemp("damaged")
     (folder / "a.log").write_bytes(text)
     try:
-        made, _ = import_file(folder / "a.log", folder / "out", ImportOptions())
+        logs, _ = import_file(folder / "a.log", folder / "out", ImportOptions())
     except SearchlabError:
         return
-    assert made and all(imported_log.records for imported_log in made)
+    assert logs and all(imported_log.records for imported_log in logs)

@@ -40,9 +40,9 @@ TEMPLATE = Plugin("knob-template", {"template": "conv2d_no_batching"})
 HOPPER = {"kind": "cuda", "arch": "sm_90"}
 
 
-def imported_packages(path: Path, out: Path, repeats: int = 0, **options: Any) -> Log:
-    made, notes = import_file(path, out, ImportOptions(**options))
-    assert len(made) == 1 and notes == ([f"{repeats} {REPEATED}"] if repeats else [])
+def import_one(path: Path, out: Path, repeats: int = 0, **options: Any) -> Log:
+    logs, notes = import_file(path, out, ImportOptions(**options))
+    assert len(logs) == 1 and notes == ([f"{repeats} {REPEATED}"] if repeats else [])
     return read_log(out)
 
 
@@ -144,16 +144,18 @@ def assert_right(schedule: Schedule, workload: Workload) -> None:
 
 
 def test_autotvm_records_keep_cost_failure_time_order_and_target(tmp_path: Path) -> None:
-    log = imported_packages(AUTOTVM, tmp_path / "a.jsonl")
-    given = [json.loads(line) for line in AUTOTVM.read_text().splitlines()]
+    log = import_one(AUTOTVM, tmp_path / "a.jsonl")
+    entries = [json.loads(line) for line in AUTOTVM.read_text().splitlines()]
     assert log.header.workload == "gemm:512x512x512"
     assert log.header.target == {"kind": "llvm", "keys": ["cpu"], "mcpu": "skylake-avx512", "num-cores": 2}
     assert log.header.space.name == "autotvm" and log.header.fingerprint.startswith("autotvm:")
     assert log.header.versions == {"apache-tvm": "0.17.dev0"}
-    assert log.header.created == min(entry["result"][3] for entry in given)
-    assert log.costs.tolist() == [entry["result"][0][0] if entry["result"][1] == 0 else float("inf") for entry in given]
-    assert [r.time for r in log.records] == [entry["result"][3] for entry in given]
-    assert [r.run_seconds for r in log.records] == [entry["result"][2] for entry in given]
+    assert log.header.created == min(entry["result"][3] for entry in entries)
+    assert log.costs.tolist() == [
+        entry["result"][0][0] if entry["result"][1] == 0 else float("inf") for entry in entries
+    ]
+    assert [r.time for r in log.records] == [entry["result"][3] for entry in entries]
+    assert [r.run_seconds for r in log.records] == [entry["result"][2] for entry in entries]
     assert [r.failure for r in log.records] == [None] * 4 + ["build_timeout"]
     assert log.records[4].message == "MeasureErrorNo.BUILD_TIMEOUT"
     assert dict(log.trials[0].config) == {
@@ -165,32 +167,32 @@ def test_autotvm_records_keep_cost_failure_time_order_and_target(tmp_path: Path)
 
 
 def test_ansor_records_keep_their_transform_steps_as_words(tmp_path: Path) -> None:
-    log = imported_packages(ANSOR, tmp_path / "a.jsonl")
-    given = [json.loads(line) for line in ANSOR.read_text().splitlines()]
+    log = import_one(ANSOR, tmp_path / "a.jsonl")
+    entries = [json.loads(line) for line in ANSOR.read_text().splitlines()]
     assert log.header.workload == "gemm:512x512x512" and log.header.space.name == "ansor"
-    assert log.costs.tolist() == [entry["r"][0][0] for entry in given]
-    for trial, entry in zip(log.trials, given, strict=True):
+    assert log.costs.tolist() == [entry["r"][0][0] for entry in entries]
+    for trial, entry in zip(log.trials, entries, strict=True):
         steps = [[name.rpartition("_")[2], *json.loads(str(value))] for name, value in trial.config.items()]
         assert steps == entry["i"][1][1]
 
 
 def test_a_metaschedule_workload_is_recognised_by_its_hash(tmp_path: Path) -> None:
-    log = imported_packages(DATABASE, tmp_path / "a.jsonl")
-    given = [json.loads(line) for line in (DATABASE / "database_tuning_record.json").read_text().splitlines()]
+    log = import_one(DATABASE, tmp_path / "a.jsonl")
+    entries = [json.loads(line) for line in (DATABASE / "database_tuning_record.json").read_text().splitlines()]
     assert log.header.workload == "gemm:512x512x512" and log.header.space.name == "metaschedule"
-    assert [list(r.seconds) for r in log.records] == [entry[1][1] for entry in given]
+    assert [list(r.seconds) for r in log.records] == [entry[1][1] for entry in entries]
     assert list(log.trials[0].config.values())[1:] == [(32, 2, 8, 1), (1, 2, 8, 32), (16, 32), 0]
 
 
 def test_imported_logs_are_compared(tmp_path: Path) -> None:
     for path in (AUTOTVM, ANSOR):
-        imported_packages(path, tmp_path / "logs" / f"{path.stem}.jsonl")
+        import_one(path, tmp_path / "logs" / f"{path.stem}.jsonl")
     summary = report(tmp_path / "logs").to_json()
     assert "autotvm" in json.dumps(summary) and "ansor" in json.dumps(summary)
 
 
 @pytest.mark.parametrize(("path", "format"), [(AUTOTVM, "autotvm"), (ANSOR, "ansor"), (DATABASE, "metaschedule")])
-def test_the_format_is_seen(path: Path, format: str) -> None:
+def test_the_format_is_detected(path: Path, format: str) -> None:
     assert detect(path) == format
 
 
@@ -204,7 +206,7 @@ def test_records_are_imported_for_analysis_without_tvm(tmp_path: Path) -> None:
 
 
 def test_autotvm_entities_become_configs_of_the_template(tutorial: Path, tmp_path: Path) -> None:
-    log = imported_packages(tutorial, tmp_path / "a.jsonl", repeats=1, space=TEMPLATE)
+    log = import_one(tutorial, tmp_path / "a.jsonl", repeats=1, space=TEMPLATE)
     space = SPACES.make(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
     assert log.header.workload == CONV2D and log.header.fingerprint == space.fingerprint
     indices = [space.index_of(trial.config) for trial in log.trials]  # type: ignore[attr-defined]
@@ -214,7 +216,7 @@ def test_autotvm_entities_become_configs_of_the_template(tutorial: Path, tmp_pat
 
 
 def test_an_imported_log_serves_as_a_table(tutorial: Path, tmp_path: Path) -> None:
-    log = imported_packages(tutorial, tmp_path / "a.jsonl", repeats=1, space=TEMPLATE)
+    log = import_one(tutorial, tmp_path / "a.jsonl", repeats=1, space=TEMPLATE)
     space = SPACES.make(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
     table = TableMeasurer(TableSettings(str(log.path)))
     configs = [log.trials[2].config, log.trials[0].config]
@@ -222,9 +224,9 @@ def test_an_imported_log_serves_as_a_table(tutorial: Path, tmp_path: Path) -> No
 
 
 def test_decisions_of_metaschedule_become_configs_of_sketch(tmp_path: Path) -> None:
-    (made,), _ = import_file(DATABASE, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
-    log = read_log(made.path)
-    assert len(log.records) == 7 and [line for line, _ in made.left_out] == [8]  # its parallel extent was mutated
+    (imported,), _ = import_file(DATABASE, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
+    log = read_log(imported.path)
+    assert len(log.records) == 7 and [line for line, _ in imported.left_out] == [8]  # its parallel extent was mutated
     space = load_log(log.path).space
     assert all(trial.config in space for trial in log.trials)
     assert dict(log.trials[0].config) == {
@@ -260,7 +262,7 @@ def imported_sketch(tmp_path: Path) -> Path:
 
 
 def test_the_steps_of_ansor_become_schedules(tmp_path: Path) -> None:
-    log = imported_packages(ANSOR, tmp_path / "a.jsonl", space=Plugin("parameters"), target="native")
+    log = import_one(ANSOR, tmp_path / "a.jsonl", space=Plugin("parameters"), target="native")
     result = load_log(log.path)
     assert len(log.records) == 6 == result.space.size()
     with pytest.warns(SearchlabWarning, match="the program is unverified"):
@@ -280,7 +282,7 @@ def test_the_steps_of_ansor_become_schedules(tmp_path: Path) -> None:
 
 
 def test_a_convolution_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
-    log = imported_packages(layer(tmp_path, *LAYER), tmp_path / "a.jsonl", space=Plugin("parameters"))
+    log = import_one(layer(tmp_path, *LAYER), tmp_path / "a.jsonl", space=Plugin("parameters"))
     result = load_log(log.path)
     with pytest.warns(SearchlabWarning, match="the program is unverified"):
         schedule = result.schedule(log.trials[0])
@@ -288,7 +290,7 @@ def test_a_convolution_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
 
 
 def test_a_factored_reduction_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
-    log = imported_packages(layer(tmp_path, *FACTORED), tmp_path / "a.jsonl", space=Plugin("parameters"))
+    log = import_one(layer(tmp_path, *FACTORED), tmp_path / "a.jsonl", space=Plugin("parameters"))
     space = load_log(log.path).space
     schedule = space.schedule(log.trials[0].config)
     # The eight partial sums are vectorised within the nine steps of the reduction.
@@ -301,7 +303,7 @@ def test_a_factored_reduction_of_ansor_becomes_a_schedule(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ runs the CUDA programs on the CPU, and is missing")
 def test_a_gpu_program_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
-    log = imported_packages(
+    log = import_one(
         layer(tmp_path, *GPU_LAYER, target="cuda -arch=sm_90"), tmp_path / "a.jsonl", space=Plugin("parameters")
     )
     result = load_log(log.path)
@@ -328,7 +330,7 @@ def test_a_gpu_program_of_ansor_becomes_a_schedule(tmp_path: Path) -> None:
 def test_a_step_that_cannot_be_applied_is_named(step: list[Any], why: str, tmp_path: Path) -> None:
     path = layer(tmp_path, *LAYER, step)
     with pytest.raises(SearchlabError, match=re.escape(f"line 1: {why}")):
-        imported_packages(path, tmp_path / "a.jsonl", space=Plugin("parameters"))
+        import_one(path, tmp_path / "a.jsonl", space=Plugin("parameters"))
 
 
 @pytest.mark.parametrize(
@@ -352,9 +354,9 @@ def test_records_that_cannot_belong_to_a_space_or_workload(
 def test_an_incomplete_target_must_be_given_by_the_user(tmp_path: Path) -> None:
     text = record(PAIRS[0], [[1e-3], 0, 1.0, 1.6e9]).replace(" -arch=sm_90", " -model=v100")
     (tmp_path / "old.log").write_text(text)
-    log = imported_packages(tmp_path / "old.log", tmp_path / "a.jsonl", space=TEMPLATE, target=HOPPER)
+    log = import_one(tmp_path / "old.log", tmp_path / "a.jsonl", space=TEMPLATE, target=HOPPER)
     assert log.header.target["arch"] == "sm_90"
-    foreign = imported_packages(tmp_path / "old.log", tmp_path / "b.jsonl")
+    foreign = import_one(tmp_path / "old.log", tmp_path / "b.jsonl")
     assert foreign.header.target == {"kind": "cuda", "keys": ["cuda", "gpu"], "model": "v100"}
 
 
@@ -386,7 +388,7 @@ MATRICES = [["TENSOR", [1, 512], "float32"], ["TENSOR", [1000, 512], "float32"]]
         ("topi_nn_dense", [*MATRICES, ["TENSOR", [1000], "float32"], "float32"], "gemm:1x1000x512:nt:bias"),
     ],
 )
-def test_known_tasks(name: str, args: list[Any], spelling: str) -> None:
+def test_known_tasks_have_a_workload(name: str, args: list[Any], spelling: str) -> None:
     assert str(workload_of(name, args)[0]) == spelling
 
 
@@ -407,7 +409,7 @@ def test_known_tasks(name: str, args: list[Any], spelling: str) -> None:
         ("conv2d_no_batching", [{}] * 9, "expected 7 sizes"),
     ],
 )
-def test_unknown_tasks_are_to_be_named(name: str, args: list[Any], why: str) -> None:
+def test_unknown_tasks_need_a_workload(name: str, args: list[Any], why: str) -> None:
     workload, text = workload_of(name, args)
     assert workload is None and "--workload" in text and re.search(why, text)
 
@@ -415,16 +417,16 @@ def test_unknown_tasks_are_to_be_named(name: str, args: list[Any], why: str) -> 
 def test_an_unknown_task_is_imported_as_the_workload_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(ANSOR.read_text().replace("512, 512, 512", "512, 512, 256"))
     with pytest.raises(SearchlabError, match="--workload"):
-        imported_packages(tmp_path / "a.json", tmp_path / "a.jsonl")
-    log = imported_packages(tmp_path / "a.json", tmp_path / "a.jsonl", workload="gemm:512x512x256")
+        import_one(tmp_path / "a.json", tmp_path / "a.jsonl")
+    log = import_one(tmp_path / "a.json", tmp_path / "a.jsonl", workload="gemm:512x512x256")
     assert log.header.workload == "gemm:512x512x256"
 
 
 def test_configs_are_imported_into_the_template_of_the_log(tutorial: Path, tmp_path: Path) -> None:
-    log = imported_packages(tutorial, tmp_path / "a.jsonl", 1, space=Plugin("knob-template"))
+    log = import_one(tutorial, tmp_path / "a.jsonl", 1, space=Plugin("knob-template"))
     assert log.header.space == Plugin("knob-template", {"template": "tutorial/conv2d_no_batching"})
-    kept = imported_packages(tutorial, tmp_path / "b.jsonl", 1, space=TEMPLATE)
-    assert kept.header.space == TEMPLATE
+    explicit = import_one(tutorial, tmp_path / "b.jsonl", 1, space=TEMPLATE)
+    assert explicit.header.space == TEMPLATE
 
 
 def test_several_tasks_go_to_a_directory(tmp_path: Path) -> None:
@@ -432,28 +434,28 @@ def test_several_tasks_go_to_a_directory(tmp_path: Path) -> None:
     (tmp_path / "mixed.log").write_text(mixed + AUTOTVM.read_text().replace("searchlab/matmul", "mine/secret"))
     with pytest.raises(SearchlabError, match="contains 3 tasks"):
         import_file(tmp_path / "mixed.log", tmp_path / "a.jsonl", ImportOptions())
-    made, notes = import_file(tmp_path / "mixed.log", tmp_path / "logs", ImportOptions())
-    assert [imported_log.header.workload for imported_log in made] == ["gemm:512x512x512", "gemm:64x64x64"]
-    assert all(len(read_log(imported_log.path).records) == 5 for imported_log in made)
+    logs, notes = import_file(tmp_path / "mixed.log", tmp_path / "logs", ImportOptions())
+    assert [imported_log.header.workload for imported_log in logs] == ["gemm:512x512x512", "gemm:64x64x64"]
+    assert all(len(read_log(imported_log.path).records) == 5 for imported_log in logs)
     assert len(notes) == 1 and "mine/secret" in notes[0]
 
 
 def test_a_log_may_be_compressed(tmp_path: Path) -> None:
-    log = imported_packages(ANSOR, tmp_path / "a.jsonl.gz")
-    assert log.records == imported_packages(ANSOR, tmp_path / "a.jsonl").records
+    log = import_one(ANSOR, tmp_path / "a.jsonl.gz")
+    assert log.records == import_one(ANSOR, tmp_path / "a.jsonl").records
     assert {path.name for path in tmp_path.iterdir()} == {"a.jsonl", "a.jsonl.gz"}
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    imported_packages(ANSOR, tmp_path / "a.jsonl")
+    import_one(ANSOR, tmp_path / "a.jsonl")
     with pytest.raises(SearchlabError, match="already exists"):
-        imported_packages(ANSOR, tmp_path / "a.jsonl", label="another")
+        import_one(ANSOR, tmp_path / "a.jsonl", label="another")
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
 def test_an_interrupted_import_can_be_repeated(tmp_path: Path, ending: str) -> None:
-    imported_packages(ANSOR, tmp_path / f"a{ending}")
-    imported_packages(ANSOR, tmp_path / f"a{ending}")
+    import_one(ANSOR, tmp_path / f"a{ending}")
+    import_one(ANSOR, tmp_path / f"a{ending}")
     logs, _ = import_file(TOPHUB, tmp_path / "out", ImportOptions())
     before = [log.path.read_bytes() for log in logs]
     logs[1].path.unlink()
@@ -479,9 +481,9 @@ def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
 
 
 def test_comments_of_tophub_are_skipped(tmp_path: Path) -> None:
-    made, notes = import_file(TOPHUB, tmp_path / "out", ImportOptions())
-    assert len(made) == 4 and not notes
-    assert read_log(made[0].path).header.workload == "conv2d:1x224x224x64x3x7x7:s2:p3"
+    logs, notes = import_file(TOPHUB, tmp_path / "out", ImportOptions())
+    assert len(logs) == 4 and not notes
+    assert read_log(logs[0].path).header.workload == "conv2d:1x224x224x64x3x7x7:s2:p3"
     (tmp_path / "comments.log").write_text("# a\n#b\n")
     with pytest.raises(SearchlabError, match="only comments"):
         import_file(tmp_path / "comments.log", tmp_path / "none", ImportOptions())
@@ -508,22 +510,22 @@ def test_files_of_tophub_are_imported(name: str, workloads: list[str], tmp_path:
 
 @pytest.mark.parametrize("line_ending", ["\n", "\r\n"])
 def test_an_incomplete_last_record_is_omitted(tmp_path: Path, line_ending: str) -> None:
-    torn = tmp_path / "torn.log"
+    incomplete = tmp_path / "torn.log"
     text = AUTOTVM.read_text().replace("\n", line_ending)
-    torn.write_bytes(b"\xef\xbb\xbf" + text[: -len(text.splitlines()[-1]) // 2].encode())
+    incomplete.write_bytes(b"\xef\xbb\xbf" + text[: -len(text.splitlines()[-1]) // 2].encode())
     with pytest.warns(SearchlabWarning, match="line 5 is incomplete"):
-        log = imported_packages(torn, tmp_path / "a.jsonl")
+        log = import_one(incomplete, tmp_path / "a.jsonl")
     assert len(log.records) == 4
-    torn.write_bytes(torn.read_bytes() + b"\n")
+    incomplete.write_bytes(incomplete.read_bytes() + b"\n")
     with pytest.raises(SearchlabError, match="line 5 is damaged"):
-        imported_packages(torn, tmp_path / "b.jsonl")
+        import_one(incomplete, tmp_path / "b.jsonl")
 
 
 def test_many_binary_parameters_are_estimated() -> None:
     """There are two million configs, of which none is known to be illegal."""
     rng = np.random.default_rng(0)
     parameters: dict[str, list[Value]] = {f"p{number}": [0, 1] for number in range(21)}
-    drawn = [dict(zip(parameters, row, strict=True)) for row in rng.integers(2, size=(500, 21)).tolist()]
-    assert count_plausible(parameters, drawn) == 1 << 21
-    only = [config for config in drawn if config["p3"] <= config["p17"]]
-    assert count_plausible(parameters, only) == pytest.approx(3 << 19, rel=0.05)
+    configs = [dict(zip(parameters, row, strict=True)) for row in rng.integers(2, size=(500, 21)).tolist()]
+    assert count_plausible(parameters, configs) == 1 << 21
+    legal = [config for config in configs if config["p3"] <= config["p17"]]
+    assert count_plausible(parameters, legal) == pytest.approx(3 << 19, rel=0.05)

@@ -29,7 +29,7 @@ CACHE, T4 = DATA / "kernel_tuner" / "gemm_cache.json.gz", DATA / "kernel_tuner" 
 KERNEL = "kernel:gemm-96x96:1769472flop"
 
 
-def imported(path: Path, out: Path, **options: Any) -> tuple[Log, list[str]]:
+def import_table(path: Path, out: Path, **options: Any) -> tuple[Log, list[str]]:
     _, notes = import_file(path, out, ImportOptions(**options))
     return read_log(out), notes
 
@@ -65,7 +65,7 @@ def cache(**changes: Any) -> dict[str, Any]:
     }
 
 
-def written(path: Path, content: Any) -> Path:
+def write_json(path: Path, content: Any) -> Path:
     path.write_text(json.dumps(content))
     return path
 
@@ -75,7 +75,7 @@ def t4_of(*results: dict[str, Any], **metadata: Any) -> dict[str, Any]:
 
 
 def test_a_cache_file_is_a_table(tmp_path: Path) -> None:
-    table, notes = imported(written(tmp_path / "c.json", cache()), tmp_path / "t.jsonl")
+    table, notes = import_table(write_json(tmp_path / "c.json", cache()), tmp_path / "t.jsonl")
     header, (first, second, failed) = table.header, table.records
     assert not notes
     assert header.workload == "kernel:convolution_kernel-64x32@NVIDIA_RTX_A4000:6000000flop"
@@ -92,25 +92,25 @@ def test_a_cache_file_is_a_table(tmp_path: Path) -> None:
 def test_a_rate_that_no_float_can_be_is_none(tmp_path: Path) -> None:
     content = cache()
     content["cache"]["16,a"]["GFLOP/s"] = 10**400
-    table, _ = imported(written(tmp_path / "c.json", content), tmp_path / "t.jsonl")
+    table, _ = import_table(write_json(tmp_path / "c.json", content), tmp_path / "t.jsonl")
     assert table.unit == "runs/s" and len(table.records) == 3
 
 
 def test_real_files_of_both_formats_hold_the_same(tmp_path: Path) -> None:
     assert (detect(CACHE), detect(T4)) == ("kernel-tuner-cache", "kernel-tuner")
-    from_cache, notes = imported(CACHE, tmp_path / "cache.jsonl.gz")
-    other, more = imported(T4, tmp_path / "t4.jsonl", workload=KERNEL)
-    assert not notes and not more and len(from_cache.records) == from_cache.header.space_size == 152
+    from_cache, notes = import_table(CACHE, tmp_path / "cache.jsonl.gz")
+    from_t4, t4_notes = import_table(T4, tmp_path / "t4.jsonl", workload=KERNEL)
+    assert not notes and not t4_notes and len(from_cache.records) == from_cache.header.space_size == 152
     assert from_cache.header.workload == KERNEL
-    assert [record.config for record in from_cache.records] == [record.config for record in other.records]
-    assert from_cache.costs.tolist() == pytest.approx(other.costs.tolist(), rel=1e-12)
-    assert from_cache.elapsed.tolist() == pytest.approx(other.elapsed.tolist(), rel=1e-12)
+    assert [record.config for record in from_cache.records] == [record.config for record in from_t4.records]
+    assert from_cache.costs.tolist() == pytest.approx(from_t4.costs.tolist(), rel=1e-12)
+    assert from_cache.elapsed.tolist() == pytest.approx(from_t4.elapsed.tolist(), rel=1e-12)
 
 
 @pytest.mark.parametrize("policy", ["random", "evolutionary", "tpe", "cmaes", "qmc", "droplet", "autotvm-ga", "grid"])
 def test_a_policy_searches_it_and_a_run_resumes(tmp_path: Path, policy: str) -> None:
     import_file(CACHE, tmp_path / "table.jsonl.gz", ImportOptions())
-    wanted: dict[str, Any] = {
+    options: dict[str, Any] = {
         "space": "parameters",
         "policy": policy,
         "log": tmp_path / "run.jsonl",
@@ -118,12 +118,12 @@ def test_a_policy_searches_it_and_a_run_resumes(tmp_path: Path, policy: str) -> 
         "batch": 4,
         "measure": {"kind": "table", "path": str(tmp_path / "table.jsonl.gz"), "statistic": "mean"},
     }
-    whole = tune(KERNEL, **wanted)
-    tried = [trial.config for trial in whole.trials]
-    assert len(set(tried)) == len(tried) == 20 or whole.log.ended
+    result = tune(KERNEL, **options)
+    configs = [trial.config for trial in result.trials]
+    assert len(set(configs)) == len(configs) == 20 or result.log.ended
     lines = (tmp_path / "run.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "run.jsonl").write_text("".join(lines[:9]))
-    assert [trial.config for trial in tune(KERNEL, **wanted).trials] == tried
+    assert [trial.config for trial in tune(KERNEL, **options).trials] == configs
     with pytest.raises(InvalidConfig, match="no program"):
         load_log(tmp_path / "run.jsonl").best.schedule()
 
@@ -168,10 +168,10 @@ def test_a_study_names_the_space_alone(tmp_path: Path) -> None:
         )
 
 
-def test_a_log_of_ours_comes_back_in_its_own_space(tmp_path: Path) -> None:
+def test_an_exported_log_is_imported_into_its_own_space(tmp_path: Path) -> None:
     log = write_log(tmp_path / "ours.jsonl", space="guided-gemm")
     export_logs([log.path], "kernel-tuner", tmp_path / "t4.json")
-    table, _ = imported(
+    table, _ = import_table(
         tmp_path / "t4.json",
         tmp_path / "again.jsonl",
         space=Plugin("guided-gemm"),
@@ -180,15 +180,15 @@ def test_a_log_of_ours_comes_back_in_its_own_space(tmp_path: Path) -> None:
     assert (table.header.workload, table.header.fingerprint) == (log.header.workload, log.header.fingerprint)
     assert [trial.config for trial in table.trials] == [trial.config for trial in log.trials]
     assert table.costs.tolist() == pytest.approx(log.costs.tolist(), rel=1e-12)
-    listed, _ = imported(tmp_path / "t4.json", tmp_path / "listed.jsonl")
+    listed, _ = import_table(tmp_path / "t4.json", tmp_path / "listed.jsonl")
     assert listed.header.space.name == "parameters" and listed.header.workload == log.header.workload
 
 
 def test_the_first_of_two_measurements_counts(tmp_path: Path) -> None:
     result = {"configuration": {"x": 1}, "times": {"runtimes": [5.0]}, "invalidity": "correct", "correctness": 1}
-    again = {**result, "times": {"runtimes": [7.0]}}
+    second = {**result, "times": {"runtimes": [7.0]}}
     wrong = {**result, "configuration": {"x": 2}, "correctness": 0}
-    table, notes = imported(written(tmp_path / "a.json", t4_of(result, again, wrong)), tmp_path / "a.jsonl")
+    table, notes = import_table(write_json(tmp_path / "a.json", t4_of(result, second, wrong)), tmp_path / "a.jsonl")
     assert [record.seconds for record in table.records] == [(5e-3,), ()] and "already been measured" in notes[0]
     assert table.records[1].failure == "wrong_answer" and table.unit == "runs/s"
 
@@ -197,8 +197,8 @@ def test_the_first_of_two_measurements_counts(tmp_path: Path) -> None:
 def test_a_t4_file_names_its_unit(tmp_path: Path, unit: str, factor: float) -> None:
     measured = [{"name": "time", "value": 3.0, "unit": "ms"}]
     result = {"configuration": {"x": 1}, "times": {"compilation": 2.0}, "invalidity": "correct", "correctness": 1}
-    both = [result | {"measurements": measured}, {**result, "configuration": {"x": 2}, "invalidity": "timeout"}]
-    table, _ = imported(written(tmp_path / "a.json", t4_of(*both, timeunit=unit)), tmp_path / "a.jsonl")
+    results = [result | {"measurements": measured}, {**result, "configuration": {"x": 2}, "invalidity": "timeout"}]
+    table, _ = import_table(write_json(tmp_path / "a.json", t4_of(*results, timeunit=unit)), tmp_path / "a.jsonl")
     assert table.records[0].build_seconds == 2 * factor and table.records[0].seconds == pytest.approx((3e-3,))
     assert table.records[1].failure == "run_timeout"
 
@@ -207,7 +207,7 @@ def test_a_t4_file_names_its_unit(tmp_path: Path, unit: str, factor: float) -> N
 def test_an_invalid_time_is_a_failure(tmp_path: Path, time: Any) -> None:
     content = cache()
     content["cache"]["32,a"]["time"] = time
-    table, _ = imported(written(tmp_path / "c.json", content), tmp_path / "t.jsonl")
+    table, _ = import_table(write_json(tmp_path / "c.json", content), tmp_path / "t.jsonl")
     assert table.records[1].failure == "run_error" and table.records[1].message
 
 
@@ -226,7 +226,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("change", "why"), BAD)
 def test_a_damaged_cache_is_one_sentence(tmp_path: Path, change: dict[str, Any], why: str) -> None:
     with pytest.raises(SearchlabError, match=why):
-        import_file(written(tmp_path / "c.json", cache(**change)), tmp_path / "t.jsonl", ImportOptions())
+        import_file(write_json(tmp_path / "c.json", cache(**change)), tmp_path / "t.jsonl", ImportOptions())
     assert not (tmp_path / "t.jsonl").exists()
 
 
@@ -251,13 +251,13 @@ def test_a_damaged_record_is_named(tmp_path: Path, field: str, value: Any) -> No
     content = cache()
     content["cache"]["32,a"][field] = value
     with pytest.raises(SearchlabError, match="record 2 is damaged"):
-        import_file(written(tmp_path / "c.json", content), tmp_path / "t.jsonl", ImportOptions())
+        import_file(write_json(tmp_path / "c.json", content), tmp_path / "t.jsonl", ImportOptions())
 
 
 def test_text_that_is_no_unicode_is_one_sentence(tmp_path: Path) -> None:
     result = {"configuration": {"x": 1}, "times": "\ud800"}
     with pytest.raises(SearchlabError, match="record 1 is damaged"):
-        import_file(written(tmp_path / "c.json", t4_of(result)), tmp_path / "t.jsonl", ImportOptions())
+        import_file(write_json(tmp_path / "c.json", t4_of(result)), tmp_path / "t.jsonl", ImportOptions())
 
 
 @given(cut=st.integers(0, 2000))
@@ -269,7 +269,7 @@ def test_a_truncated_file_yields_its_complete_records(tmp_path: Path, cut: int) 
     path.write_text(text[: start + cut])
     out.unlink(missing_ok=True)
     try:
-        table, _ = imported(path, out)
+        table, _ = import_table(path, out)
     except SearchlabError as error:
         assert "\n" not in str(error) and str(path) in str(error)
     else:
@@ -302,10 +302,10 @@ def test_any_value_anywhere_is_read_or_refused_in_a_sentence(tmp_path: Path, dat
             inner[key] = data.draw(JSON)
             break
         inner = inner[key]
-    path, out = written(tmp_path / "c.json", content), tmp_path / "t.jsonl"
+    path, out = write_json(tmp_path / "c.json", content), tmp_path / "t.jsonl"
     out.unlink(missing_ok=True)
     try:
-        table, _ = imported(path, out)
+        table, _ = import_table(path, out)
     except SearchlabError as error:
         assert str(error)
     else:
@@ -317,9 +317,9 @@ def test_a_file_that_lists_a_part_of_its_space_is_noticed(tmp_path: Path) -> Non
     values = [1, 2, 4, 8]
     keys = list("abcdef")
     configs = [
-        dict(zip(keys, each, strict=True))
-        for each in itertools.product(values, repeat=len(keys))
-        if each[0] * each[1] <= 16 and each[2] % each[3] == 0 and each[3] * each[4] * each[5] <= 64
+        dict(zip(keys, row, strict=True))
+        for row in itertools.product(values, repeat=len(keys))
+        if row[0] * row[1] <= 16 and row[2] % row[3] == 0 and row[3] * row[4] * row[5] <= 64
     ]
     order = np.random.default_rng(0).permutation(len(configs)).tolist()
     for listed in (order, order[: len(order) // 2]):
@@ -327,16 +327,18 @@ def test_a_file_that_lists_a_part_of_its_space_is_noticed(tmp_path: Path) -> Non
             ",".join(map(str, config.values())): {**config, "time": 1.0} for config in (configs[i] for i in listed)
         }
         content = cache(tune_params_keys=keys, tune_params=dict.fromkeys(keys, values), cache=entries)
-        log, notes = imported(written(tmp_path / f"{len(listed)}.json", content), tmp_path / f"{len(listed)}.jsonl")
-        whole = len(listed) == len(configs)
-        assert log.header.space_size == (len(configs) if whole else None)
-        assert [note for note in notes if "only part of the space" in note] == ([] if whole else notes[:1])
-        assert whole or f"the file lists only {len(listed):,} of the 1,7" in notes[0]
+        log, notes = import_table(
+            write_json(tmp_path / f"{len(listed)}.json", content), tmp_path / f"{len(listed)}.jsonl"
+        )
+        is_complete = len(listed) == len(configs)
+        assert log.header.space_size == (len(configs) if is_complete else None)
+        assert [note for note in notes if "only part of the space" in note] == ([] if is_complete else notes[:1])
+        assert is_complete or f"the file lists only {len(listed):,} of the 1,7" in notes[0]
 
 
 def test_autotvm_learns_from_knobs_where_there_are_no_programs(tmp_path: Path) -> None:
     import_file(CACHE, tmp_path / "table.parquet", ImportOptions())
-    wanted: dict[str, Any] = {
+    options: dict[str, Any] = {
         "space": "parameters",
         "trials": 6,
         "batch": 3,
@@ -346,7 +348,7 @@ def test_autotvm_learns_from_knobs_where_there_are_no_programs(tmp_path: Path) -
     with pytest.warns(
         SearchlabWarning, match="autotvm-xgb uses the features 'autotvm-knob' instead of its default, 'itervar', w"
     ):
-        result = tune(KERNEL, log=tmp_path / "run.jsonl", **wanted)
+        result = tune(KERNEL, log=tmp_path / "run.jsonl", **options)
     assert result.log.header.features == "autotvm-knob"
     with pytest.raises(SearchlabError, match="features 'itervar' are extracted from programs"):
-        tune(KERNEL, log=tmp_path / "other.jsonl", features="itervar", **wanted)
+        tune(KERNEL, log=tmp_path / "other.jsonl", features="itervar", **options)

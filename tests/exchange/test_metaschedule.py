@@ -41,10 +41,10 @@ def database_of(logs: list[Path], out: Path) -> JSONDatabase:
     return JSONDatabase(work_dir=str(out), allow_missing=False)
 
 
-def back(directory: Path, out: Path, **options: Any) -> list[Log]:
-    made, notes = import_file(directory, out, ImportOptions(**options))
+def import_logs(directory: Path, out: Path, **options: Any) -> list[Log]:
+    logs, notes = import_file(directory, out, ImportOptions(**options))
     assert not notes
-    return [read_log(imported_log.path) for imported_log in made]
+    return [read_log(imported_log.path) for imported_log in logs]
 
 
 @pytest.mark.parametrize(("space", "workload"), SPACES)
@@ -62,11 +62,13 @@ def test_a_round_trip_loses_nothing_but_invalid_configs(space: str, workload: st
     log = write_log(tmp_path / "a.jsonl", space, workload)
     _, notes = export_logs([log.path], "metaschedule", tmp_path / "db")
     assert len(notes) == 1 and "1 trials" in notes[0]
-    (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
-    kept = [record for record in log.records if record.failure != "invalid"]
-    assert again.header == log.header
-    assert list(again.records) == [msgspec.structs.replace(trial, index=index) for index, trial in enumerate(kept)]
-    assert Result(again).best.config == Result(log).best.config
+    (reimported,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
+    valid = [record for record in log.records if record.failure != "invalid"]
+    assert reimported.header == log.header
+    assert list(reimported.records) == [
+        msgspec.structs.replace(trial, index=index) for index, trial in enumerate(valid)
+    ]
+    assert Result(reimported).best.config == Result(log).best.config
 
 
 @pytest.mark.parametrize("workload", ["softmax:16x32", "batch-matmul:2x16x16x16", "tir"])
@@ -74,10 +76,10 @@ def test_workloads_of_plugins_make_the_round_trip(workload: str, tmp_path: Path)
     tir = from_primfunc(gemm(16, 16, 16).prim_func(), "matmul") if workload == "tir" else workload
     log = write_log(tmp_path / "a.jsonl", "sketch", tir, trials=4)
     export_logs([log.path], "metaschedule", tmp_path / "db")
-    (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
-    assert again.header == log.header and len(again.records) == 3
-    (rebuilt,) = back(tmp_path / "db", tmp_path / "c.jsonl", space=Plugin("sketch"))
-    assert len(rebuilt.trials) == len(again.trials)
+    (reimported,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
+    assert reimported.header == log.header and len(reimported.records) == 3
+    (rebuilt,) = import_logs(tmp_path / "db", tmp_path / "c.jsonl", space=Plugin("sketch"))
+    assert len(rebuilt.trials) == len(reimported.trials)
 
 
 def test_reading_a_note_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,14 +104,14 @@ def test_reading_a_note_imports_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 def test_decisions_agree_with_the_notes_of_searchlab(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.jsonl", "sketch", trials=8)
     export_logs([log.path], "metaschedule", tmp_path / "db")
-    (noted,) = back(tmp_path / "db", tmp_path / "b.jsonl")
-    (made,), _ = import_file(
+    (from_notes,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
+    (imported,), _ = import_file(
         tmp_path / "db", tmp_path / "c.jsonl", ImportOptions(space=Plugin("sketch"), target=log.header.target)
     )
     space = Result(log).space
-    canonical = [space.canonical(trial.config) for trial in noted.trials]  # type: ignore[attr-defined]
-    read = [trial.config for trial in read_log(made.path).trials]
-    assert not made.left_out and {*read} == {*canonical}
+    canonical = [space.canonical(trial.config) for trial in from_notes.trials]  # type: ignore[attr-defined]
+    read = [trial.config for trial in read_log(imported.path).trials]
+    assert not imported.left_out and {*read} == {*canonical}
 
 
 @pytest.mark.parametrize("again", [(3, 5, 4), (5, 4, 3), (3,)])
@@ -120,7 +122,7 @@ def test_the_winner_of_the_finalists_is_first(again: tuple[int, ...], tmp_path: 
     assert result.best.trial.index == again[-1]
     program = compile_tir(database, result.space.workload.module, result.space.target.tvm)
     assert structural_equal(program.mod, result.best.schedule().mod)
-    (restored,) = back(tmp_path / "db", tmp_path / "b.jsonl")
+    (restored,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
     assert [r.seconds for r in restored.records] == [r.seconds for r in log.records if r.failure != "invalid"]
 
 
@@ -134,15 +136,15 @@ def test_several_logs_share_a_database(tmp_path: Path) -> None:
     database = JSONDatabase(work_dir=str(tmp_path / "db"))
     once_more = len(logs)  # the best of each, for Relax
     assert len(database) == sum(record.failure != "invalid" for log in logs for record in log.records) + 2 * once_more
-    assert [log.header for log in back(tmp_path / "db", tmp_path / "back")] == [log.header for log in logs]
+    assert [log.header for log in import_logs(tmp_path / "db", tmp_path / "back")] == [log.header for log in logs]
 
 
 def test_a_database_that_tvm_pruned_is_still_read(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.jsonl", "knob-template")
     (tmp_path / "pruned").mkdir()
     database_of([log.path], tmp_path / "db").dump_pruned(JSONDatabase(work_dir=str(tmp_path / "pruned")))
-    (again,) = back(tmp_path / "pruned", tmp_path / "b.jsonl")
-    assert [trial.config for trial in again.trials] == [Result(log).best.config]
+    (reimported,) = import_logs(tmp_path / "pruned", tmp_path / "b.jsonl")
+    assert [trial.config for trial in reimported.trials] == [Result(log).best.config]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_a_note_is_checked_like_a_log(changes: dict[str, Any], why: str, tmp_pat
     assert note in records.read_text()
     records.write_text(records.read_text().replace(note, Note(header, log.records[0]).encode()))
     with pytest.raises(SearchlabError, match=why):
-        back(tmp_path / "db", tmp_path / "b.jsonl")
+        import_logs(tmp_path / "db", tmp_path / "b.jsonl")
 
 
 @pytest.mark.usefixtures("trusting")
@@ -175,8 +177,8 @@ def test_trials_without_a_program_are_left_out_and_not_retried(tmp_path: Path) -
     log.write_text("\n".join([header, lines[0], *failed, ""]))
     _, (note,) = export_logs([log], "metaschedule", tmp_path / "db")
     assert "3 trials without a measured program were omitted" in note
-    (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
-    assert [record.config for record in again.records] == [{"fault": "none"}]
+    (reimported,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
+    assert [record.config for record in reimported.records] == [{"fault": "none"}]
 
 
 @pytest.mark.usefixtures("trusting")
@@ -203,10 +205,10 @@ def test_relax_gets_the_best_that_was_measured_itself(tmp_path: Path) -> None:
     assert len((tmp_path / "db" / "database_workload.json").read_text().splitlines()) > 1
 
 
-def test_a_log_of_ours_has_its_own_target(tmp_path: Path) -> None:
+def test_the_target_of_an_exported_log_cannot_be_replaced(tmp_path: Path) -> None:
     export_logs([write_log(tmp_path / "a.jsonl", "knob-template", trials=1).path], "metaschedule", tmp_path / "db")
     with pytest.raises(SearchlabError, match="omit --target"):
-        back(tmp_path / "db", tmp_path / "b.jsonl", target="haswell")
+        import_logs(tmp_path / "db", tmp_path / "b.jsonl", target="haswell")
 
 
 def test_a_database_is_not_added_to(tmp_path: Path) -> None:
@@ -232,11 +234,11 @@ def test_a_workload_is_recognised_without_a_note(workload: str, tmp_path: Path) 
         trace[0] = [instruction for instruction in trace[0] if instruction[2] != ["searchlab.trial"]]
         plain.append(msgspec.json.encode([index, [trace, *rest]]).decode())
     records.write_text("\n".join(plain))
-    (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
-    assert again.header.workload == workload and again.header.space.name == "metaschedule"
+    (reimported,) = import_logs(tmp_path / "db", tmp_path / "b.jsonl")
+    assert reimported.header.workload == workload and reimported.header.space.name == "metaschedule"
     best = [record.measurement.cost for record in log.records if record.failure is None]
-    assert sorted(cost for cost in again.costs if cost < 1) == pytest.approx(sorted(best))
-    assert [record.failure for record in again.records].count("run_error") == 1
+    assert sorted(cost for cost in reimported.costs if cost < 1) == pytest.approx(sorted(best))
+    assert [record.failure for record in reimported.records].count("run_error") == 1
 
 
 @pytest.mark.parametrize("size", [0, 3000])

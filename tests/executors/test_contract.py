@@ -1,4 +1,4 @@
-"""The contract of RunExecutor, over the executor that needs no cluster; the others run a study in their own files."""
+"""The contract of RunExecutor, for the executor that needs no cluster; files of the others run studies."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_shutdown_waits_for_all_calls(tmp_path: Path) -> None:
         executor.submit(time.sleep, 0.1)
 
 
-def test_kill_workers_leaves_no_call_pending(tmp_path: Path) -> None:
+def test_killing_workers_leaves_no_call_pending(tmp_path: Path) -> None:
     executor = EXECUTORS.make(Plugin("local", {"jobs": 1}), False, tmp_path)
     futures = [executor.submit(time.sleep, 30) for _ in range(3)]
     executor.kill_workers()
@@ -79,7 +79,7 @@ def test_a_study_has_the_same_trials_with_an_executor(executor: RunExecutor, tmp
     study = Study.from_dict(STUDY)
     in_process = study.run(tmp_path / "in-process", progress=False)
     on_executor = study.run(tmp_path / "on-executor", executor=executor, progress=False)
-    for result, other in zip(in_process, on_executor, strict=True):
-        assert [(trial.config, trial.cost) for trial in result.trials] == [
-            (trial.config, trial.cost) for trial in other.trials
+    for expected_run, run in zip(in_process, on_executor, strict=True):
+        assert [(trial.config, trial.cost) for trial in expected_run.trials] == [
+            (trial.config, trial.cost) for trial in run.trials
         ]

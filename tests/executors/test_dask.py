@@ -19,7 +19,7 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.executors.dask import DaskExecutor
-from tests.support.executing import decided_in, table_study
+from tests.support.executing import read_deterministic_parts, table_study
 
 distributed: Any = pytest.importorskip("distributed", reason="requires Dask: pip install '.[dask]'")
 dask: Any = pytest.importorskip("dask")
@@ -43,8 +43,8 @@ def test_a_killed_worker_changes_no_log_and_leaves_nothing(tmp_path: Path, monke
         study.run(tmp_path / "out", kill, executor=executor)
     finally:
         executor.shutdown()
-    assert killed and decided_in(tmp_path / "out") == decided_in(tmp_path / "one-by-one")
-    assert len(decided_in(tmp_path / "out")) == 12
+    assert killed and read_deterministic_parts(tmp_path / "out") == read_deterministic_parts(tmp_path / "one-by-one")
+    assert len(read_deterministic_parts(tmp_path / "out")) == 12
     assert not list(temporary.iterdir())
 
 
@@ -67,9 +67,9 @@ def test_workers_say_which_machines_may_be_measured(tmp_path: Path) -> None:
             DaskExecutor(True, tmp_path, address=cluster.scheduler_address)
         cluster.scale(1)
         cluster.sync(cluster._correct_state)
-        alone = DaskExecutor(True, tmp_path, address=cluster.scheduler_address)
-        assert alone.jobs == 1 and alone.submit(int, "7").result() == 7
-        alone.shutdown()
+        exclusive = DaskExecutor(True, tmp_path, address=cluster.scheduler_address)
+        assert exclusive.jobs == 1 and exclusive.submit(int, "7").result() == 7
+        exclusive.shutdown()
 
 
 def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from searchlab.measure.process import WorkerDied
 
 @pytest.fixture
 def executor(tmp_path: Path) -> Iterator[LocalExecutor]:
-    with LocalExecutor(False, tmp_path, jobs=1) as made:
-        yield made
+    with LocalExecutor(False, tmp_path, jobs=1) as local_executor:
+        yield local_executor
 
 
 def test_results_and_errors_return_and_dead_workers_are_replaced(executor: LocalExecutor) -> None:
@@ -53,9 +53,9 @@ def test_killing_ends_what_runs_and_cancels_what_waits(executor: LocalExecutor) 
 
 
 def test_one_machine_measures_one_run_at_a_time(tmp_path: Path) -> None:
-    alone = LocalExecutor(True, tmp_path)
-    assert alone.jobs == 1
-    alone.shutdown()
+    exclusive = LocalExecutor(True, tmp_path)
+    assert exclusive.jobs == 1
+    exclusive.shutdown()
     with pytest.raises(SearchlabError, match="2 jobs would disturb each other's timings"):
         LocalExecutor(True, tmp_path, jobs=2)
     with pytest.raises(SearchlabError, match="jobs must be at least 1, or 0 for one per core, not -1"):

@@ -12,7 +12,7 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.executors.slurm import SlurmExecutor
-from tests.support.executing import decided_in, table_study
+from tests.support.executing import read_deterministic_parts, table_study
 
 submitit: Any = pytest.importorskip("submitit", reason="requires submitit: pip install '.[slurm]'")
 
@@ -23,7 +23,10 @@ def test_jobs_of_submitit_change_nothing_in_a_replay(tmp_path: Path, cluster: st
     study = table_study(tmp_path, executor={"name": "slurm", "options": options})
     results = study.run(tmp_path / "out")
     table_study(tmp_path).run(tmp_path / "one-by-one")
-    assert decided_in(tmp_path / "out") == decided_in(tmp_path / "one-by-one") and len(results) == 4
+    assert (
+        read_deterministic_parts(tmp_path / "out") == read_deterministic_parts(tmp_path / "one-by-one")
+        and len(results) == 4
+    )
     assert not list((tmp_path / "out" / "slurm").glob("*.*"))
 
 
@@ -62,9 +65,9 @@ def test_runs_that_measure_have_a_node_alone(tmp_path: Path, monkeypatch: pytest
     assert executor._executor.parameters["exclusive"] is True
     assert executor._executor.parameters["partition"] == "cpu"
     executor.shutdown()
-    here = SlurmExecutor(True, tmp_path, cluster="local")
-    assert not here.one_per_machine  # so the runs are submitted one at a time
-    here.shutdown()
+    local_executor = SlurmExecutor(True, tmp_path, cluster="local")
+    assert not local_executor.one_per_machine  # so the runs are submitted one at a time
+    local_executor.shutdown()
 
 
 def test_a_wrong_parameter_is_one_sentence(tmp_path: Path) -> None:

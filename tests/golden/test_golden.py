@@ -39,10 +39,10 @@ def test_the_specification_is_enough_to_read_it(path: Path) -> None:
 @pytest.mark.parametrize(("name", "cut"), [("model", 21), ("warm", 9), ("all", 110)])
 def test_a_run_goes_on_from_its_log(name: str, cut: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the middle of a batch, and to the same end: batches, configs and costs."""
-    whole = read_log(DATA / f"{name}.jsonl")
+    original = read_log(DATA / f"{name}.jsonl")
     for file in LOGS:
         shutil.copy(file, tmp_path)
-    header = whole.header
+    header = original.header
     text = (tmp_path / f"{name}.jsonl").read_bytes().split(b"\n")
     monkeypatch.chdir(tmp_path)
     log = tmp_path / f"{name}.jsonl"
@@ -52,17 +52,17 @@ def test_a_run_goes_on_from_its_log(name: str, cut: int, tmp_path: Path, monkeyp
         space=GUIDED,
         policy={"name": header.policy.name, "options": header.policy.options},
         log=log,
-        trials=len(whole.records) + (1 if whole.ended else 0),
+        trials=len(original.records) + (1 if original.ended else 0),
         batch=header.batch,
         seed=header.seed,
         target=TARGET,
         measure=header.measure,
-        stop_after=whole.ended.stop_after if whole.ended else None,
+        stop_after=original.ended.stop_after if original.ended else None,
         warm_start=[tmp_path / "model.jsonl"] if header.warm_start else [],
         progress=False,
     ).log
-    assert [record.config for record in again.records] == [record.config for record in whole.records]
-    assert again.starts == whole.starts and (again.ended is None) == (whole.ended is None)
+    assert [record.config for record in again.records] == [record.config for record in original.records]
+    assert again.starts == original.starts and (again.ended is None) == (original.ended is None)
 
 
 def test_every_field_and_every_kind_of_line_is_covered() -> None:

@@ -57,13 +57,13 @@ class Planted(NeverTwice):
         self._order = sorted(space.enumerate(), key=lambda config: toys.smooth(config).cost, reverse=not best_first)
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
-        left = (config for config in self._order if config not in self.seen)
+        unseen = (config for config in self._order if config not in self.seen)
         for _ in range(n):
-            yield next(left) if rng.random() < self.aim else self.space.sample(rng)
+            yield next(unseen) if rng.random() < self.aim else self.space.sample(rng)
 
 
 class Mortal(Planted):
-    """Kills the process when it has been created as often as the environment says."""
+    """Kills the process after as many instances as an environment variable says."""
 
     def __init__(self, space: Space, *, seed: int, aim: UnitInterval = 0.05) -> None:
         super().__init__(space, seed=seed, aim=aim)
@@ -104,10 +104,10 @@ def tables(directory: Path, workloads: Sequence[str], cost: toys.Cost = toys.smo
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     tables(tmp_path / "tables", WORKLOADS[:2])
-    return made(tmp_path, WORKLOADS[:2])
+    return make_study(tmp_path, WORKLOADS[:2])
 
 
-def made(base: Path, workloads: Sequence[str], **more: Any) -> Study:
+def make_study(base: Path, workloads: Sequence[str], **more: Any) -> Study:
     spec = {
         "workloads": list(workloads),
         "spaces": [{"name": "tests.support.toys:Small", "label": "small"}],
@@ -170,29 +170,33 @@ def test_the_search_never_sees_what_is_held_out(tmp_path: Path) -> None:
         tables(tmp_path / name / "tables", WORKLOADS[:1])
         tables(tmp_path / name / "tables", WORKLOADS[1:2], cost)
         plan = plan_hypertune(
-            made(tmp_path / name, WORKLOADS[:2]), PLANTED, options={"aim": [0, 1]}, hold_out=[WORKLOADS[1]], **QUICK
+            make_study(tmp_path / name, WORKLOADS[:2]),
+            PLANTED,
+            options={"aim": [0, 1]},
+            hold_out=[WORKLOADS[1]],
+            **QUICK,
         )
         results.append(plan.run(tmp_path / name))
     first, second = (trials_in(tmp_path / name) for name in ("as it is", "other"))
     assert first == second and list(first) == [f"without {WORKLOADS[1]}"]
-    for seen, unseen in zip(*(result.searches[0].problems for result in results), strict=True):
-        assert (seen.tuned == unseen.tuned) is not seen.held_out
+    for with_one, with_other in zip(*(result.searches[0].problems for result in results), strict=True):
+        assert (with_one.tuned == with_other.tuned) is not with_one.held_out
 
 
-def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(study: Study, tmp_path: Path) -> None:
+def test_an_interrupted_search_ends_as_an_uninterrupted_one(study: Study, tmp_path: Path) -> None:
     plan = plan_hypertune(study, PLANTED, options={"aim": [0.01, 1], "idle": [0, 3]}, **{**QUICK, "trials": 5})
-    whole = plan.run(tmp_path / "whole")
-    told: list[int] = []
+    uninterrupted = plan.run(tmp_path / "whole")
+    calls: list[int] = []
 
     def interrupt(*_: object) -> None:
-        told.append(0)
-        if len(told) == 7:
+        calls.append(0)
+        if len(calls) == 7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         plan.run(tmp_path / "parts", interrupt)
     assert sum(map(len, trials_in(tmp_path / "parts").values())) == 7
-    assert plan.run(tmp_path / "parts") == whole == plan.run()
+    assert plan.run(tmp_path / "parts") == uninterrupted == plan.run()
     assert trials_in(tmp_path / "parts") == trials_in(tmp_path / "whole")
 
 
@@ -214,7 +218,7 @@ def test_killed_search_is_resumed_exactly(
     assert trials_in(tmp_path / "killed") == trials_in(tmp_path / "whole")
 
 
-def test_it_goes_on_with_more_trials(study: Study, tmp_path: Path) -> None:
+def test_a_search_continues_with_more_trials(study: Study, tmp_path: Path) -> None:
     for out, counts in (("steps", (3, 6)), ("whole", (6,))):
         for trials in counts:
             plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **{**QUICK, "trials": trials}).run(tmp_path / out)
@@ -233,7 +237,7 @@ def test_a_search_does_not_go_on_with_other_code(study: Study, tmp_path: Path, m
     plan = plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **{**QUICK, "trials": 2})
     plan.run(tmp_path)
     for problem in plan.problems:
-        monkeypatch.setitem(problem.run.code, "policy", "0" * 16)  # type: ignore[arg-type]
+        monkeypatch.setitem(problem.run.code, "policy", "0" * 16)
     with pytest.raises(SearchlabError, match="code on .* = "):
         plan.run(tmp_path)
 
@@ -305,9 +309,9 @@ def test_options_that_a_policy_refuses_are_pruned(study: Study, tmp_path: Path) 
         ).run()
 
 
-def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> None:
+def test_with_one_workload_no_gain_is_shown_on_others(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:1])
-    plan = plan_hypertune(made(tmp_path, WORKLOADS[:1]), PLANTED, options={"aim": [0, 1]}, **QUICK)
+    plan = plan_hypertune(make_study(tmp_path, WORKLOADS[:1]), PLANTED, options={"aim": [0, 1]}, **QUICK)
     assert "is the only workload, so none can be held out" in plan.notes[0]
     result = plan.run()
     assert result.better is None and result.held_out is None and "gain +" in result.verdict
@@ -317,18 +321,18 @@ def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> N
 def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:2])
     tables(tmp_path / "tables", WORKLOADS[2:], toys.all_equal)
-    plan = plan_hypertune(made(tmp_path, WORKLOADS), PLANTED, **QUICK)
+    plan = plan_hypertune(make_study(tmp_path, WORKLOADS), PLANTED, **QUICK)
     assert "gemm:16x16x16 in small is omitted" in plan.notes[0]
     assert [problem.run.workload for problem in plan.problems] == WORKLOADS[:2]
     with pytest.raises(SearchlabError, match="no workload is left for the search: gemm:16x16x16 in small is omitted"):
-        plan_hypertune(made(tmp_path, WORKLOADS[2:]), PLANTED, **QUICK)
+        plan_hypertune(make_study(tmp_path, WORKLOADS[2:]), PLANTED, **QUICK)
 
 
 def test_random_search_scores_as_random_search(tmp_path: Path) -> None:
     """If an option has no effect, its score is 0 within the noise, and no options are found."""
     tables(tmp_path / "tables", WORKLOADS[:2], toys.flaky)
     plan = plan_hypertune(
-        made(tmp_path, WORKLOADS[:2]),
+        make_study(tmp_path, WORKLOADS[:2]),
         PLANTED,
         options={"aim": [0.0], "idle": [0, 9]},
         trials=3,
@@ -346,17 +350,17 @@ def test_configs_that_a_table_lacks_are_warned_about(tmp_path: Path) -> None:
     for table in (tmp_path / "tables").iterdir():
         table.write_bytes(b"".join(table.read_bytes().splitlines(keepends=True)[:61]))
     measure = {"kind": "table", "path": "tables", "missing": "nearest"}
-    study = made(tmp_path, WORKLOADS[:2], measure=measure)
+    study = make_study(tmp_path, WORKLOADS[:2], measure=measure)
     with pytest.warns(match="does not contain every config"):
         plan_hypertune(study, PLANTED, **{**QUICK, "trials": 2}).run()
     with pytest.raises(SearchlabError, match="contain no measurement of .*missing = "):
-        plan_hypertune(made(tmp_path, WORKLOADS[:2]), PLANTED, **QUICK).run()
+        plan_hypertune(make_study(tmp_path, WORKLOADS[:2]), PLANTED, **QUICK).run()
 
 
 def test_the_options_of_the_study_are_the_default(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:2])
     entries = [{"name": PLANTED, "label": label, "options": {"aim": aim}} for label, aim in (("a", 1), ("b", 0.5))]
-    study = made(tmp_path, WORKLOADS[:2], policies=entries)
+    study = make_study(tmp_path, WORKLOADS[:2], policies=entries)
     plan = plan_hypertune(study, "a", **QUICK)
     assert plan.default == {"aim": 1.0} and values_of(plan.ranges["aim"]) == [0.25, 1]
     assert plan.fixed == {"only": "any", "idle": 0}
@@ -368,15 +372,15 @@ class Same(Planted, uses_seed=False):
     pass
 
 
-def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
+def test_settings_that_affect_the_result_are_noted(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:2])
-    study = made(tmp_path, WORKLOADS[:2], cost_models=["ridge", "xgboost"], warm_start=["tables"])
+    study = make_study(tmp_path, WORKLOADS[:2], cost_models=["ridge", "xgboost"], warm_start=["tables"])
     plan = plan_hypertune(study, "xgb", **QUICK)
     assert {problem.run.strategy.cost_model.name for problem in plan.problems if problem.run.strategy.cost_model} == {
         "ridge"
     }
-    searched = {name: values_of(values) for name, values in plan.ranges.items()}
-    assert searched["epsilon"] == [0.0125, 0.2] and searched["failures"] == ["score", "model"]
+    ranges = {name: values_of(values) for name, values in plan.ranges.items()}
+    assert ranges["epsilon"] == [0.0125, 0.2] and ranges["failures"] == ["score", "model"]
     assert plan.fixed == {"predictions": None}
     first, second = plan.notes
     assert "only the study's first cost model, ridge, is used" in first and "warm_start logs" in second
@@ -384,7 +388,7 @@ def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "declared", "searched"),
+    ("values", "declared", "expected"),
     [
         ([4, 64], int, IntDistribution(4, 64, log=True)),
         ([0, 64], int, IntDistribution(0, 64)),
@@ -396,10 +400,10 @@ def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
         ([None, 0.5], inspect.Parameter.empty, CategoricalDistribution([None, 0.5])),
     ],
 )
-def test_two_numbers_are_a_range_and_others_are_choices(values: list[Any], declared: Any, searched: Any) -> None:
+def test_two_numbers_are_a_range_and_others_are_choices(values: list[Any], declared: Any, expected: Any) -> None:
     option_range = make_range("name", values, declared)
-    assert option_range == searched
-    assert make_range("name", values_of(option_range), declared) == searched
+    assert option_range == expected
+    assert make_range("name", values_of(option_range), declared) == expected
 
 
 @pytest.mark.parametrize(
@@ -426,7 +430,7 @@ def test_ranges_follow_from_defaults_and_annotations() -> None:
         "start": Literal["a", "b"] | None,
     }
     ranges = derive_ranges(defaults, annotations)
-    assert {name: values_of(searched) for name, searched in ranges.items()} == {
+    assert {name: values_of(option_range) for name, option_range in ranges.items()} == {
         "population": [4, 64],
         "rate": [0.212, 1],
         "elites": [2, 4],
@@ -436,7 +440,7 @@ def test_ranges_follow_from_defaults_and_annotations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "policy", "asked", "message"),
+    ("change", "policy", "arguments", "message"),
     [
         ({"measure": {"kind": "local"}}, PLANTED, {}, "measures on a machine, where .*would take days"),
         ({"measure": {"kind": "table", "path": "absent"}}, PLANTED, {}, "absent"),
@@ -454,15 +458,15 @@ def test_ranges_follow_from_defaults_and_annotations() -> None:
         ({}, PLANTED, {"seeds": 0}, "option 'seeds' is 0"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(
-    change: dict[str, Any], policy: str, asked: dict[str, Any], message: str, study: Study, tmp_path: Path
+def test_a_wrong_argument_is_one_sentence(
+    change: dict[str, Any], policy: str, arguments: dict[str, Any], message: str, study: Study, tmp_path: Path
 ) -> None:
     with pytest.raises(SearchlabError, match=message) as raised:
-        plan_hypertune(made(tmp_path, **{"workloads": WORKLOADS[:2], **change}), policy, **{**QUICK, **asked})
+        plan_hypertune(make_study(tmp_path, **{"workloads": WORKLOADS[:2], **change}), policy, **{**QUICK, **arguments})
     assert "\n" not in str(raised.value)
 
 
-def test_the_command(study: Study, tmp_path: Path) -> None:
+def test_the_command_prints_its_plan_and_results(study: Study, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(
         f'workloads = {json.dumps(WORKLOADS[:2])}\nspaces = ["tests.support.toys:Small"]\n'
         'policies = ["random"]\ntrials = 12\n'
@@ -473,10 +477,10 @@ def test_the_command(study: Study, tmp_path: Path) -> None:
         return CliRunner().invoke(app, ["hypertune", str(tmp_path / "study.toml"), *words])
 
     common = ["--policy", "evolutionary", "--trials", "3", "--seeds", "2", "--fresh-seeds", "4"]
-    shown = command(*common, "--out", str(tmp_path / "out"))
-    assert shown.exit_code == 0, shown.output
+    result = command(*common, "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
     for text in ("searched: population=[4, 64] (default 16)", "all held out", "search on all workloads"):
-        assert text in shown.stdout
+        assert text in result.stdout
     again = command(*common, "--out", str(tmp_path / "out"), "--json")
     assert again.exit_code == 0, again.output
     assert json.loads(again.stdout) == json.loads((tmp_path / "out" / "hypertune.json").read_text())

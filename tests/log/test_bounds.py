@@ -56,8 +56,8 @@ TRIALS: dict[str, dict[str, Any]] = {
 }
 
 
-def changed(path: Path, number: int, fields: dict[str, Any]) -> Path:
-    """Change a line of a log."""
+def change_line(path: Path, number: int, fields: dict[str, Any]) -> Path:
+    """Change fields in a line of a log."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     lines[number] |= fields
     path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
@@ -71,7 +71,7 @@ def changed(path: Path, number: int, fields: dict[str, Any]) -> Path:
 def test_names_and_numbers_are_bounded(
     read: Callable[[Path], object], line: int, fields: dict[str, Any], tmp_path: Path
 ) -> None:
-    path = changed(write(tmp_path, "a", 0, [1, 2, 3]), line, fields)
+    path = change_line(write(tmp_path, "a", 0, [1, 2, 3]), line, fields)
     with pytest.raises(SearchlabError, match="damaged") as caught:
         read(path)
     assert len(str(caught.value)) < 1000 + len(str(path))
@@ -84,14 +84,14 @@ def test_names_in_a_change_are_bounded(read: Callable[[Path], object], fields: d
     path = shutil.copy(GOLDEN / "changed.jsonl", tmp_path / "a.jsonl")
     number = [b'"changed"' in line for line in path.read_bytes().splitlines()].index(True)
     with pytest.raises(SearchlabError, match=f"line {number + 1}: it is damaged"):
-        read(changed(path, number, fields))
+        read(change_line(path, number, fields))
 
 
 def test_what_searchlab_writes_is_within_the_bounds(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [1, 2])
     text = "x" * MAX_TEXT
-    changed(path, 0, {"label": text, "space_size": 10**200, "seed": 2**63 - 1})
-    assert len(read_log(changed(path, 2, {"config": {text: text}, "message": text})).records) == 2
+    change_line(path, 0, {"label": text, "space_size": 10**200, "seed": 2**63 - 1})
+    assert len(read_log(change_line(path, 2, {"config": {text: text}, "message": text})).records) == 2
 
 
 def test_byte_order_marks_and_crlf_are_accepted(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_pipes_and_devices_are_no_logs(tmp_path: Path) -> None:
 
 def test_bad_logs_in_a_directory_are_named_and_skipped(tmp_path: Path) -> None:
     good = write(tmp_path, "a", 0, [1, 2])
-    changed(write(tmp_path, "b", 0, [1]), 0, {"label": LONG})
+    change_line(write(tmp_path, "b", 0, [1]), 0, {"label": LONG})
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "dangling.jsonl").symlink_to("nowhere")
     with pytest.warns(SearchlabWarning) as caught:

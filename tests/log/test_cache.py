@@ -14,7 +14,7 @@ from searchlab.errors import SearchlabWarning
 from searchlab.log import columns as cache
 from searchlab.log.columns import CACHE, Columns, Texts, read_columns, read_logs
 from searchlab.log.format import find_logs
-from tests.log.test_columns import same
+from tests.log.test_columns import are_equal
 from tests.support.analysis.logs import write
 
 
@@ -37,7 +37,7 @@ def logs(tmp_path: Path) -> Path:
     directory = tmp_path / "logs"
     for strategy in ("random", "b"):
         for seed in range(4):
-            values = [1.0, "crash", 2.0 + seed, 3.0][: 4 - (seed == 3)]
+            values: list[float | str] = [1.0, "crash", 2.0 + seed, 3.0][: 4 - (seed == 3)]
             write(directory / strategy, strategy, seed, values, shared=["x", "y"], ended=seed == 3)
     write(directory, "none", 0, [])
     return directory
@@ -48,24 +48,26 @@ def check(directory: Path, read: list[str]) -> list[str]:
     paths = find_logs(directory)
     read.clear()
     all_columns = read_logs(directory, paths, {})
-    assert all(same(log_columns, read_columns(path, {})) for log_columns, path in zip(all_columns, paths, strict=True))
+    assert all(
+        are_equal(log_columns, read_columns(path, {})) for log_columns, path in zip(all_columns, paths, strict=True)
+    )
     return list(read)
 
 
 def test_only_changed_logs_are_read_again(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     everything = [path.name for path in find_logs(logs)]
     assert check(logs, read) == everything and check(logs, read) == []
-    changed, gone, other = find_logs(logs / "b")[:3]
+    changed, deleted, touched = find_logs(logs / "b")[:3]
     before = changed.stat()
     changed.write_text(changed.read_text().replace("0.001", "0.002", 1))
     os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))  # as old, and as long, as before
-    gone.unlink()
-    other.touch()
+    deleted.unlink()
+    touched.touch()
     new = write(logs, "new", 0, [1.0])
     monkeypatch.setattr(cache, "STALE", 0.9)
-    assert check(logs, read) == [changed.name, other.name, new.name]
+    assert check(logs, read) == [changed.name, touched.name, new.name]
     monkeypatch.setattr(cache, "STALE", 0.1)
-    assert check(logs, read) == [changed.name, other.name, new.name]  # so few: the cache was not rewritten
+    assert check(logs, read) == [changed.name, touched.name, new.name]  # so few: the cache was not rewritten
     assert check(logs, read) == []
 
 
@@ -89,8 +91,8 @@ def test_a_damaged_cache_is_rebuilt(logs: Path, read: list[str], how: str) -> No
     path = logs / CACHE
     data = bytearray(path.read_bytes())
     if how == "flipped":
-        for place in range(len(data) // 3, len(data) // 2, 16):  # one byte may be one of no consequence
-            data[place] ^= 0x40
+        for position in range(len(data) // 3, len(data) // 2, 16):  # one byte may be one of no consequence
+            data[position] ^= 0x40
     path.write_bytes({"cut off": data[:-100], "empty": b"", "other": b"PAR1" * 20}.get(how, data))
     if how == "directory":
         path.unlink()
@@ -132,8 +134,8 @@ def test_readings_that_were_not_asked_for_stay_in_the_cache(logs: Path, read: li
     lean = read_logs(logs, paths, {}, readings=False)
     assert not read and not any(len(log.readings) or len(log.counts) for log in lean)
     for log, path in zip(lean, paths, strict=True):
-        whole = read_columns(path, {})
-        assert same(replace(log, counts=whole.counts, readings=whole.readings), whole)
+        columns = read_columns(path, {})
+        assert are_equal(replace(log, counts=columns.counts, readings=columns.readings), columns)
     paths[0].touch()
     read_logs(logs, paths, {}, readings=False)  # rewrites the cache
     assert check(logs, read) == []

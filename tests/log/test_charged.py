@@ -42,7 +42,7 @@ def test_unnumbered_batches_have_the_requested_size() -> None:
     assert Log(Path("a"), msgspec.structs.replace(HEADER, batch=4), records).starts == [0, 4, 8]
 
 
-def one_by_one(batches: list[int | None], size: int) -> list[int]:
+def batch_starts(batches: list[int | None], size: int) -> list[int]:
     """Return where batches begin, according to the specification of the format."""
     size = size if 0 < size < len(batches) else len(batches)
     numbers = [index // size if batch is None else batch for index, batch in enumerate(batches)]
@@ -56,14 +56,14 @@ numbers = st.integers(0, 4) | st.just(2**70)  # a log may have any
 @settings(max_examples=50)
 @given(numbered, st.booleans(), numbers)
 def test_batches_begin_where_the_specification_says(batches: list[int], unnumbered: bool, number: int) -> None:
-    own = [None if unnumbered else batch for batch in batches]
+    recorded = [None if unnumbered else batch for batch in batches]
     records = tuple(
         Record(index=index, batch=batch, config={}, propose_seconds=index % 2, build_seconds=index)
-        for index, batch in enumerate(own)
+        for index, batch in enumerate(recorded)
     )
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=number, workers=number + 1), records)
     columns = Columns.from_log(log, {})
-    assert log.starts == columns.starts == one_by_one(own, number)
+    assert log.starts == columns.starts == batch_starts(recorded, number)
     assert columns.charged.tolist() == log.charged.tolist()
     assert columns.elapsed.tolist() == log.elapsed.tolist()
 

@@ -62,7 +62,7 @@ def test_all_problems_are_named_with_their_lines(tmp_path: Path) -> None:
 def test_a_run_can_resume_from_the_intact_lines(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("log") / "a.jsonl"
     lines = lines_of(path, 6)
-    whole = [*lines]
+    original = [*lines]
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(1, len(lines) - 1))
         match data.draw(st.sampled_from(["drop", "garbage", "twice"])):
@@ -74,10 +74,10 @@ def test_a_run_can_resume_from_the_intact_lines(tmp_path_factory: pytest.TempPat
                 lines.insert(at, lines[at])
     path.write_bytes(b"\n".join(lines) + b"\n")
     report = check_log(path)
-    kept = lines[: report.intact]
-    path.write_bytes(b"\n".join(kept) + b"\n")
-    assert kept == whole[: len(kept)] and len(read_log(path).records) == report.trials == len(kept) - 1
-    assert bool(report.problems) == (len(kept) < len(lines))
+    intact = lines[: report.intact]
+    path.write_bytes(b"\n".join(intact) + b"\n")
+    assert intact == original[: len(intact)] and len(read_log(path).records) == report.trials == len(intact) - 1
+    assert bool(report.problems) == (len(intact) < len(lines))
     writer = LogWriter(path, HEADER)
     writer.append(make_record(report.trials))
     writer.close()
@@ -101,7 +101,7 @@ def test_without_a_header_no_line_is_intact(tmp_path: Path, data: bytes, message
     assert message in report.problems[0].problem and (report.trials, report.intact) == (0, 0)
 
 
-def test_on_the_command_line(tmp_path: Path) -> None:
+def test_log_check_reports_problems_on_the_command_line(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
     write_trials(good, 2)
     lines = lines_of(bad, 3)
@@ -109,8 +109,8 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     bad.write_bytes(b"\n".join(lines) + b"\n")
 
     def invoke(*words: object) -> tuple[int, str]:
-        done = CliRunner().invoke(app, [str(word) for word in words])
-        return done.exit_code, " ".join(done.output.split())
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        return result.exit_code, " ".join(result.output.split())
 
     assert invoke("log", "check", good) == (0, f"{good} is intact: 2 trials")
     code, text = invoke("log", "check", tmp_path)
@@ -124,6 +124,6 @@ def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     assert searchlab("log", "check", tmp_path).returncode == 0
     (tmp_path / "b.jsonl").symlink_to("nowhere")
     os.mkfifo(tmp_path / "c.jsonl")
-    checked = searchlab("log", "check", tmp_path)
-    assert checked.returncode == 1 and "a.jsonl is intact" in checked.stdout
-    assert "b.jsonl: No such file" in checked.stderr and "c.jsonl: it is a named pipe" in checked.stderr
+    result = searchlab("log", "check", tmp_path)
+    assert result.returncode == 1 and "a.jsonl is intact" in result.stdout
+    assert "b.jsonl: No such file" in result.stderr and "c.jsonl: it is a named pipe" in result.stderr

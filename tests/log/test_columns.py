@@ -53,7 +53,7 @@ def lines(log: Log) -> bytes:
     return msgspec.json.Encoder().encode_lines([log.header, *log.records, *notes])
 
 
-def same(first: Columns, second: Columns) -> bool:
+def are_equal(first: Columns, second: Columns) -> bool:
     def equal(name: str) -> bool:
         own_value, other_value = getattr(first, name), getattr(second, name)
         if not isinstance(own_value, np.ndarray):
@@ -66,34 +66,40 @@ def same(first: Columns, second: Columns) -> bool:
 
 @settings(max_examples=30)
 @given(records(), st.booleans())
-def test_they_are_those_of_the_records_however_they_were_read(
-    tmp_path_factory: pytest.TempPathFactory, own: tuple[Record, ...], noted: bool
+def test_columns_equal_those_of_the_records(
+    tmp_path_factory: pytest.TempPathFactory, rows: tuple[Record, ...], has_end: bool
 ) -> None:
-    log = Log(tmp_path_factory.getbasetemp() / "columns.jsonl", msgspec.structs.replace(HEADER, batch=3), own)
-    if noted and own:
+    log = Log(tmp_path_factory.getbasetemp() / "columns.jsonl", msgspec.structs.replace(HEADER, batch=3), rows)
+    if has_end and rows:
         log = Log(
-            log.path, log.header, own, Final(trials=len(own), finalists=(Finalist(0, (1.0,)),)), Ended(trials=len(own))
+            log.path,
+            log.header,
+            rows,
+            Final(trials=len(rows), finalists=(Finalist(0, (1.0,)),)),
+            Ended(trials=len(rows)),
         )
     log.path.write_bytes(lines(log) + b'{"index":')  # its last line is torn
     quick = read_columns(log.path, {})
-    assert same(quick, Columns.from_log(log, {}))
-    assert quick.trials == len(own) and [quick.config(index) for index in range(quick.trials)] == [
-        record.config for record in own
+    assert are_equal(quick, Columns.from_log(log, {}))
+    assert quick.trials == len(rows) and [quick.config(index) for index in range(quick.trials)] == [
+        record.config for record in rows
     ]
     for name in ("costs", "charged", "elapsed", "sentinels", "starts", "flops", "unit", "final", "ended"):
         np.testing.assert_array_equal(getattr(quick, name), getattr(log, name))
     assert drift(quick) == drift(log)
     kinds = [FAILURES[kind] if kind >= 0 else None for kind in quick.failures]
-    assert kinds == [record.failure for record in own]
-    models = [[getattr(record.model, name) for name in METRICS] for record in own if record.model]
+    assert kinds == [record.failure for record in rows]
+    models = [[getattr(record.model, name) for name in METRICS] for record in rows if record.model]
     np.testing.assert_array_equal(quick.qualities, np.array(models, dtype=np.float64).reshape(-1, len(METRICS)))
 
 
 @settings(max_examples=30)
 @given(records(), st.builds(Budget, trials=st.integers(1, 8), seconds=st.none() | st.floats(1, 60)))
-def test_a_budget_cuts_them_where_it_cuts_the_log(own: tuple[Record, ...], budget: Budget) -> None:
-    log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=3), own, None, Ended(trials=len(own)) if own else None)
-    assert same(budget.truncate(Columns.from_log(log, {})), Columns.from_log(budget.truncate(log), {}))
+def test_a_budget_cuts_columns_where_it_cuts_the_log(rows: tuple[Record, ...], budget: Budget) -> None:
+    log = Log(
+        Path("a"), msgspec.structs.replace(HEADER, batch=3), rows, None, Ended(trials=len(rows)) if rows else None
+    )
+    assert are_equal(budget.truncate(Columns.from_log(log, {})), Columns.from_log(budget.truncate(log), {}))
 
 
 @pytest.mark.parametrize(
@@ -128,15 +134,15 @@ def test_trials_may_follow_the_lines_that_end_a_run(tmp_path: Path) -> None:
     final = Final(trials=2, finalists=(Finalist(1, (1.0,)),))
     path.write_bytes(msgspec.json.Encoder().encode_lines([HEADER, *rows[:2], final, Ended(trials=2), *rows[2:]]))
     columns, log = read_columns(path, {}), read_log(path)
-    assert same(columns, Columns.from_log(log, {})) and columns.final is None and columns.ended is None
+    assert are_equal(columns, Columns.from_log(log, {})) and columns.final is None and columns.ended is None
 
 
 def test_a_frame_has_a_row_for_each_trial(tmp_path: Path) -> None:
-    own = (
+    rows = (
         Record(index=0, config={"tile": [2, 1], "unroll": 4}, seconds=(0.5, 0.25, 0.125)),
         Record(index=1, config={"tile": [1, 2]}, failure="crash"),
     )
-    log = Log(tmp_path / "a.jsonl", HEADER, own, Final(trials=2, finalists=(Finalist(0, (0.5,)),)))
+    log = Log(tmp_path / "a.jsonl", HEADER, rows, Final(trials=2, finalists=(Finalist(0, (0.5,)),)))
     frame = Result(log).to_frame()
     assert frame["repeats"].tolist() == [(0.5, 0.25, 0.125), ()] and frame["cost"].tolist() == [0.25, np.inf]
     assert frame["failure"].tolist()[1] == "crash" and frame["failure"].isna().tolist() == [True, False]

@@ -15,7 +15,7 @@ from searchlab.log.writer import LogWriter, write_log
 from tests.support.analysis.logs import write
 
 
-def begun(path: Path, trials: int = 4) -> Path:
+def write_unfinished(path: Path, trials: int = 4) -> Path:
     """Write a log that can be continued, and return its path."""
     write(path.parent, "a", 0, list(range(1, trials + 1))).rename(path)
     return path
@@ -23,29 +23,32 @@ def begun(path: Path, trials: int = 4) -> Path:
 
 @pytest.mark.parametrize("resumed", [True, False])
 def test_no_trial_is_lost_if_a_log_is_cut_while_it_grows(resumed: bool, tmp_path: Path) -> None:
-    whole = read_log(begun(tmp_path / "whole.jsonl"))
+    original = read_log(write_unfinished(tmp_path / "whole.jsonl"))
     path = tmp_path / "a.jsonl"
     if resumed:
-        write_log(path, whole.head(2))
-    with pytest.raises(LogCut, match=r"all 3 trials are in .*a\.saved-1\.jsonl"), LogWriter(path, whole.header) as log:
-        for record in whole.records[2 * resumed : 2]:
+        write_log(path, original.head(2))
+    with (
+        pytest.raises(LogCut, match=r"all 3 trials are in .*a\.saved-1\.jsonl"),
+        LogWriter(path, original.header) as log,
+    ):
+        for record in original.records[2 * resumed : 2]:
             log.append(record)
-        log.append(whole.records[2])
+        log.append(original.records[2])
         os.truncate(path, 0)
         log.sync()
-    assert read_log(tmp_path / "a.saved-1.jsonl").records == whole.records[:3]
+    assert read_log(tmp_path / "a.saved-1.jsonl").records == original.records[:3]
     assert path.stat().st_size == 0
 
 
 def test_a_log_is_cut_before_a_trial_is_written(tmp_path: Path) -> None:
-    whole = read_log(begun(tmp_path / "whole.jsonl"))
+    original = read_log(write_unfinished(tmp_path / "whole.jsonl"))
     path = tmp_path / "a.jsonl"
-    with pytest.raises(LogCut, match="all 4 trials"), LogWriter(path, whole.header) as log:
-        for record in whole.records[:3]:
+    with pytest.raises(LogCut, match="all 4 trials"), LogWriter(path, original.header) as log:
+        for record in original.records[:3]:
             log.append(record)
         os.truncate(path, 100)
-        log.append(whole.records[3])
-    assert read_log(tmp_path / "a.saved-1.jsonl").records == whole.records
+        log.append(original.records[3])
+    assert read_log(tmp_path / "a.saved-1.jsonl").records == original.records
 
 
 def test_a_log_is_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,23 +63,24 @@ def test_a_log_is_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("name", ["x.log", "x.parquet", "x.jsonl.gz", "x.json", "x", "x.JSONL", ".jsonl"])
 def test_names_under_which_no_log_is_found_are_refused(name: str, tmp_path: Path) -> None:
-    header = read_log(begun(tmp_path / "whole.jsonl")).header
+    header = read_log(write_unfinished(tmp_path / "whole.jsonl")).header
     with pytest.raises(SearchlabError, match=r"ends in \.jsonl"):
         LogWriter(tmp_path / name, header)
     assert not (tmp_path / name).exists()
 
 
 def test_no_log_is_written_to_a_pipe(tmp_path: Path) -> None:
-    header = read_log(begun(tmp_path / "whole.jsonl")).header
+    header = read_log(write_unfinished(tmp_path / "whole.jsonl")).header
     os.mkfifo(tmp_path / "a.jsonl")
     with pytest.raises(SearchlabError, match="named pipe"):
         LogWriter(tmp_path / "a.jsonl", header)
 
 
 def test_a_header_that_could_not_be_read_again_is_refused(tmp_path: Path) -> None:
-    whole = read_log(begun(tmp_path / "whole.jsonl"))
-    header = type(whole.header)(
-        **{name: getattr(whole.header, name) for name in whole.header.__struct_fields__} | {"label": "x" * 100_000}
+    original = read_log(write_unfinished(tmp_path / "whole.jsonl"))
+    header = type(original.header)(
+        **{name: getattr(original.header, name) for name in original.header.__struct_fields__}
+        | {"label": "x" * 100_000}
     )
     with pytest.raises(SearchlabError, match="100,000 characters"):
         LogWriter(tmp_path / "a.jsonl", header)
@@ -84,7 +88,7 @@ def test_a_header_that_could_not_be_read_again_is_refused(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
 def test_a_complete_log_is_written_at_once(ending: str, tmp_path: Path) -> None:
-    whole = read_log(begun(tmp_path / "whole.jsonl"))
-    write_log(tmp_path / f"a{ending}", whole)
-    assert read_log(tmp_path / f"a{ending}").records == whole.records
+    original = read_log(write_unfinished(tmp_path / "whole.jsonl"))
+    write_log(tmp_path / f"a{ending}", original)
+    assert read_log(tmp_path / f"a{ending}").records == original.records
     assert {path.name for path in tmp_path.iterdir()} == {"whole.jsonl", f"a{ending}"}

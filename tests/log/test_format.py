@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +23,7 @@ from tests.support.logs import HEADER, make_record, write_trials
 
 
 def test_a_log_that_is_not_durable_is_the_same_once_closed(tmp_path: Path) -> None:
-    whole = write_trials(tmp_path / "durable.jsonl", 5)
+    durable = write_trials(tmp_path / "durable.jsonl", 5)
     path = tmp_path / "other.jsonl"
     for first in (0, 3):  # it is resumed as any
         writer = LogWriter(path, HEADER, durable=False)
@@ -34,7 +35,7 @@ def test_a_log_that_is_not_durable_is_the_same_once_closed(tmp_path: Path) -> No
             assert len(read_log(path).records) == 5
         writer.close()
     times = re.compile(rb',"time":[^}]+')
-    assert times.sub(b"", path.read_bytes()) == times.sub(b"", whole)
+    assert times.sub(b"", path.read_bytes()) == times.sub(b"", durable)
 
 
 values = st.one_of(st.booleans(), st.integers(-99, 99), st.text(max_size=5), st.lists(st.integers(1, 9), max_size=4))
@@ -55,8 +56,8 @@ measurements = st.one_of(
 @settings(max_examples=50)
 @given(st.dictionaries(st.text(max_size=5), values, max_size=4), measurements)
 def test_a_log_is_read_as_it_was_written(
-    tmp_path_factory: pytest.TempPathFactory, config: dict, measured: Measurement
-) -> None:  # type: ignore[type-arg]
+    tmp_path_factory: pytest.TempPathFactory, config: dict[str, Any], measured: Measurement
+) -> None:
     path = tmp_path_factory.mktemp("log") / "a.jsonl"
     writer = LogWriter(path, HEADER)
     writer.append(Record.from_trial(Trial(0, Config(config), measured), propose_seconds=0.5, train_seconds=0.25))
@@ -69,9 +70,9 @@ def test_a_log_is_read_as_it_was_written(
 @pytest.mark.parametrize("lost", [1, 2, 30, 150])
 def test_a_torn_last_line_is_cut_off_before_the_next_append(tmp_path: Path, lost: int) -> None:
     path = tmp_path / "a.jsonl"
-    whole = write_trials(path, 3)
-    assert lost < len(whole.splitlines()[-1])
-    path.write_bytes(whole[:-lost])
+    content = write_trials(path, 3)
+    assert lost < len(content.splitlines()[-1])
+    path.write_bytes(content[:-lost])
     assert len(read_log(path).records) == 2
     writer = LogWriter(path, HEADER)
     assert len(writer.records) == 2
@@ -185,15 +186,15 @@ def test_a_disk_that_fails_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     path = tmp_path / "a.jsonl"
-    whole = write_trials(path, 2)
-    path.write_bytes(whole + b'{"half')  # what a write that failed has left, which the next run cuts off
+    content = write_trials(path, 2)
+    path.write_bytes(content + b'{"half')  # what a write that failed has left, which the next run cuts off
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fails)
         with pytest.raises(SearchlabError, match="cannot write .*: Input/output error; free some space or"):
             LogWriter(path, HEADER).sync()
     with LogWriter(path, HEADER) as writer:
         assert len(writer.records) == 2
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == content
 
 
 def test_reading_an_unreadable_path_is_one_sentence(tmp_path: Path) -> None:
@@ -219,6 +220,6 @@ def test_elapsed_charges_building_on_all_workers(tmp_path: Path) -> None:
 def test_the_cause_of_a_difference_precedes_its_consequences(tmp_path: Path) -> None:
     """A fingerprint may depend on the target, and means nothing to a reader."""
     write_trials(tmp_path / "a.jsonl", 1)
-    other = msgspec.structs.replace(HEADER, target={"kind": "cuda"}, fingerprint="other")
+    changed = msgspec.structs.replace(HEADER, target={"kind": "cuda"}, fingerprint="other")
     with pytest.raises(SearchlabError, match="its target is"):
-        LogWriter(tmp_path / "a.jsonl", other)
+        LogWriter(tmp_path / "a.jsonl", changed)

@@ -65,7 +65,7 @@ def words(html: str) -> list[str]:
 
 
 @given(st.lists(NASTY, min_size=3, max_size=3), NASTY)
-def test_text_is_text(values: list[str], caption: str) -> None:
+def test_text_is_escaped(values: list[str], caption: str) -> None:
     assert words(html_table(values, [values], caption)) == [caption, *values, *values]
     assert words(html_facts({values[0]: values[1]}, caption)) == [caption, *values[:2]]
     assert words(html_paragraphs(values)) == values
@@ -74,17 +74,17 @@ def test_text_is_text(values: list[str], caption: str) -> None:
 @settings(max_examples=15)
 @given(NASTY, NASTY)
 @example(":", ":")
-def test_no_name_of_a_log_or_a_study_escapes(name: str, other: str) -> None:
+def test_no_name_of_a_log_or_a_study_escapes(name: str, space: str) -> None:
     with TemporaryDirectory() as folder:
         log, plain = (read_log(write(Path(folder), strategy, 0, [1, "crash"])) for strategy in "ab")
-    named = replace(log, header=msgspec.structs.replace(log.header, label=name, space_label=other))
-    results = Results([Result(named), Result(plain)])
-    study = Study.from_dict({"workloads": [WORKLOAD], "spaces": [{"name": "x", "label": other}], "policies": [name]})
-    assert {Plugin(name).title, other} <= set(words(study._repr_html_()))
-    name, other = one_line(name), one_line(other)
-    assert {name, other, WORKLOAD} <= set(words(results[0]._repr_html_()))
-    assert {name, other} <= set(words(results._repr_html_()))
-    assert f"{other} / {name}" in words(compare(results)._repr_html_())
+    log_with_names = replace(log, header=msgspec.structs.replace(log.header, label=name, space_label=space))
+    results = Results([Result(log_with_names), Result(plain)])
+    study = Study.from_dict({"workloads": [WORKLOAD], "spaces": [{"name": "x", "label": space}], "policies": [name]})
+    assert {Plugin(name).title, space} <= set(words(study._repr_html_()))
+    name, space = one_line(name), one_line(space)
+    assert {name, space, WORKLOAD} <= set(words(results[0]._repr_html_()))
+    assert {name, space} <= set(words(results._repr_html_()))
+    assert f"{space} / {name}" in words(compare(results)._repr_html_())
 
 
 def test_the_repr_of_an_object_is_one_line(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ def test_the_repr_of_an_object_is_one_line(tmp_path: Path) -> None:
     study = Study.from_dict({"workloads": [WORKLOAD], "spaces": ["sketch"], "policies": ["random"]})
     comparison = compare([result])
     (check, *_) = searchlab.conformance.policy_checks("random")
-    shown = [result, result.trials[0], result.log, result.best, study, comparison, comparison.summary, check]
-    shown += [find_suite("v1"), *baselines(find_suite("v1/dev"), ["random"]), *study.plan()[0][:1]]
-    assert not [text for text in map(repr, shown) if len(text) > 120 or not text.startswith("<")]
+    objects = [result, result.trials[0], result.log, result.best, study, comparison, comparison.summary, check]
+    objects += [find_suite("v1"), *baselines(find_suite("v1/dev"), ["random"]), *study.plan()[0][:1]]
+    assert not [text for text in map(repr, objects) if len(text) > 120 or not text.startswith("<")]
     assert repr(result.best) == f"<Best on {WORKLOAD}: 3 GFLOPS in trial 2>"
 
 
@@ -103,25 +103,25 @@ def lines(html: str) -> dict[str, str]:
     return dict(re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", html))
 
 
-def test_the_page_of_a_result(tmp_path: Path) -> None:
+def test_a_result_is_shown_with_its_numbers(tmp_path: Path) -> None:
     result = load_log(write(tmp_path, "random", 7, [1, "crash", 3]))
-    shown = lines(result._repr_html_())
+    rows = lines(result._repr_html_())
     assert repr(result) == f"<Result of random on {WORKLOAD}, seed 7: 3 trials, best 3.0 GFLOPS>"
-    assert shown["best"] == "3.0 GFLOPS in trial 2" and shown["trials"] == "3, 1 failed" and shown["seed"] == "7"
+    assert rows["best"] == "3.0 GFLOPS in trial 2" and rows["trials"] == "3, 1 failed" and rows["seed"] == "7"
     for gflops in ([], ["crash"]):
-        shown = lines(load_log(write(tmp_path, f"x{len(gflops)}", 0, gflops))._repr_html_())
-        assert shown["best"] == "no success yet" and shown["trials"].startswith(str(len(gflops)))
+        rows = lines(load_log(write(tmp_path, f"x{len(gflops)}", 0, gflops))._repr_html_())
+        assert rows["best"] == "no success yet" and rows["trials"].startswith(str(len(gflops)))
 
 
 def test_results_are_counted_by_strategy(tmp_path: Path) -> None:
-    def made() -> Iterator[Any]:
+    def load_results() -> Iterator[Any]:
         for seed in range(3):
             yield load_log(write(tmp_path, "a", seed, [1, 2 + seed, "crash"]))
         yield load_log(write(tmp_path, "b", 0, []))
 
-    shown = words(Results(made())._repr_html_())
-    assert shown[0] == "4 runs"
-    assert shown[-14:] == [
+    cells = words(Results(load_results())._repr_html_())
+    assert cells[0] == "4 runs"
+    assert cells[-14:] == [
         WORKLOAD,
         "knob",
         "a",
@@ -142,8 +142,8 @@ def test_results_are_counted_by_strategy(tmp_path: Path) -> None:
     assert words(Results()._repr_html_())[0] == "0 runs"
 
 
-def test_the_page_of_a_study() -> None:
-    shown = lines(
+def test_a_study_is_shown_with_its_settings() -> None:
+    rows = lines(
         Study.from_dict(
             {
                 "workloads": ["gemm:8x8x8"],
@@ -154,7 +154,7 @@ def test_the_page_of_a_study() -> None:
             }
         )._repr_html_()
     )
-    assert shown["policies"] == "random, bold" and shown["seeds"] == "3" and shown["workloads"] == "gemm:8x8x8"
+    assert rows["policies"] == "random, bold" and rows["seeds"] == "3" and rows["workloads"] == "gemm:8x8x8"
     assert lines(Study.from_dict({"suite": "v1/dev", "policies": ["random"]})._repr_html_())["suite"] == "v1/dev"
 
 
@@ -162,8 +162,8 @@ def test_a_comparison_shows_verdicts_and_most_workloads(tmp_path: Path) -> None:
     for size in range(1, 15):
         for name in ("a", "b"):
             write(tmp_path, name, 0, [1, 2], workload=f"gemm:{size}x8x8")
-    made = compare(tmp_path)
-    shown = words(made._repr_html_())
-    assert made.summary.overall and shown[0] == made.summary.overall.verdict
-    assert sum(verdict in shown for verdict in made.verdicts.values()) >= 12
-    assert sum(text.startswith("gemm:") for text in shown) == 12 and "2 more workloads are in" in shown[-1]
+    comparison = compare(tmp_path)
+    cells = words(comparison._repr_html_())
+    assert comparison.summary.overall and cells[0] == comparison.summary.overall.verdict
+    assert sum(verdict in cells for verdict in comparison.verdicts.values()) >= 12
+    assert sum(text.startswith("gemm:") for text in cells) == 12 and "2 more workloads are in" in cells[-1]

@@ -38,12 +38,12 @@ def test_a_journal_cut_anywhere_can_be_continued(data: st.DataObject) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder, "journal")
         write(path, NUMBERS)
-        whole = path.read_bytes()
-        path.write_bytes(whole[: data.draw(st.integers(0, len(whole)))])
+        content = path.read_bytes()
+        path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
         entries = read_journal(path, Number, Title)[1]
         assert entries == NUMBERS[: len(entries)]
         write(path, NUMBERS[len(entries) :])
-        assert path.read_bytes() == whole
+        assert path.read_bytes() == content
 
 
 def test_the_last_entry_can_be_replaced_by_a_shorter_one(tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ def test_a_log_that_grows_is_not_taken_over(tmp_path: Path) -> None:
 
 def test_a_writer_whose_log_was_taken_over_does_not_remove_it(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    with pytest.raises(KeyError), LogWriter(path, HEADER), LogWriter(path, HEADER) as other:
-        other.append(make_record(0))
+    with pytest.raises(KeyError), LogWriter(path, HEADER), LogWriter(path, HEADER) as second_writer:
+        second_writer.append(make_record(0))
         raise KeyError
     assert len(read_log(path).records) == 1
 

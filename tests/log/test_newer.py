@@ -19,7 +19,7 @@ from tests.support.logs import HEADER, write_trials
 NEWER = "1.9"
 
 
-def edited(path: Path, line: int, edit: dict[str, Any] | bytes, version: str = "1.0") -> Path:
+def write_edited(path: Path, line: int, edit: dict[str, Any] | bytes, version: str = "1.0") -> Path:
     """Write a log of three trials, in which a line has other members (None removes one) or is a different line."""
     lines = write_trials(path, 3).splitlines()
     lines[0] = json.dumps(json.loads(lines[0]) | {"searchlab_log": version}, separators=(",", ":")).encode()
@@ -45,7 +45,7 @@ UNKNOWN = [
 def test_an_unknown_field_is_reported(
     tmp_path: Path, line: int, edit: dict[str, Any], field: str, nearest: str
 ) -> None:
-    path = edited(tmp_path / "a.jsonl", line, edit)
+    path = write_edited(tmp_path / "a.jsonl", line, edit)
     (problem,) = check_log(path).problems
     assert problem.number == line + 1 and f"{field!r}" in problem.problem and f"{nearest!r}?" in problem.problem
     for read in (read_log, lambda file: read_columns(file, {})):
@@ -57,7 +57,7 @@ def test_an_unknown_field_is_reported(
 
 @pytest.mark.parametrize("edit", [{"seconds": None, "secnds": [0.5]}, {"seconds": []}])
 def test_a_trial_without_result_is_damaged(tmp_path: Path, edit: dict[str, Any]) -> None:
-    path = edited(tmp_path / "a.jsonl", 2, edit)
+    path = write_edited(tmp_path / "a.jsonl", 2, edit)
     with pytest.raises(SearchlabError, match="line 3"):
         read_log(path)
     with pytest.raises(SearchlabError, match="line 3"):
@@ -75,7 +75,7 @@ def test_a_trial_without_result_is_damaged(tmp_path: Path, edit: dict[str, Any])
     ],
 )
 def test_a_newer_log_is_read_but_not_extended(tmp_path: Path, line: int, edit: dict[str, Any] | bytes) -> None:
-    path = edited(tmp_path / "a.jsonl", line, edit, NEWER)
+    path = write_edited(tmp_path / "a.jsonl", line, edit, NEWER)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(read_log(path).records) == read_columns(path, {}).trials == 3
@@ -91,7 +91,7 @@ def test_a_newer_log_is_read_but_not_extended(tmp_path: Path, line: int, edit: d
 
 
 def test_an_unknown_line_of_this_version_is_damage(tmp_path: Path) -> None:
-    path = edited(tmp_path / "a.jsonl", 4, b'{"kind":"trail","index":3,"config":{}}')
+    path = write_edited(tmp_path / "a.jsonl", 4, b'{"kind":"trail","index":3,"config":{}}')
     with pytest.raises(SearchlabError, match="line 5.*trail"):
         read_log(path)
     assert check_log(path).damaged
@@ -99,7 +99,7 @@ def test_an_unknown_line_of_this_version_is_damage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["2.0", "1", "1.x", "1.-1", "1.02", "1.\u0662", "", 2, 1.5, None, ["1.0"]])
 def test_other_versions_are_refused(tmp_path: Path, version: Any) -> None:
-    path = edited(tmp_path / "a.jsonl", 0, {"searchlab_log": version})
+    path = write_edited(tmp_path / "a.jsonl", 0, {"searchlab_log": version})
     for read in (read_log, read_header, lambda file: read_columns(file, {})):
         with pytest.raises(SearchlabError):
             read(path)

@@ -37,7 +37,7 @@ from tests.support import toys
 from tests.support.logs import HEADER, write_table
 
 
-def written(path: Path, *lines: Record | Final) -> Path:
+def write_lines(path: Path, *lines: Record | Final) -> Path:
     writer = LogWriter(path, HEADER)
     for line in lines:
         writer.append(line)
@@ -52,7 +52,7 @@ def record(index: int, *seconds: float, sentinel: float | None = None, pruned: b
 
 def test_noise_is_the_median_spread_of_repeats(tmp_path: Path) -> None:
     log = read_log(
-        written(
+        write_lines(
             tmp_path / "a.jsonl",
             record(0, 1.0, 1.1, 1.0),
             record(1),
@@ -62,12 +62,12 @@ def test_noise_is_the_median_spread_of_repeats(tmp_path: Path) -> None:
         )
     )
     assert noise(log) == pytest.approx(0.2)
-    assert noise(read_log(written(tmp_path / "b.jsonl", record(0, 1.0)))) is None
+    assert noise(read_log(write_lines(tmp_path / "b.jsonl", record(0, 1.0)))) is None
 
 
 def test_drift_is_against_the_first_success(tmp_path: Path) -> None:
     log = read_log(
-        written(
+        write_lines(
             tmp_path / "a.jsonl",
             record(0),
             record(1, 2.0, 2.0),
@@ -77,23 +77,23 @@ def test_drift_is_against_the_first_success(tmp_path: Path) -> None:
     )
     assert drift(log) == pytest.approx([1.1, 0.5]) and largest_drift(log) == pytest.approx(0.5)
     assert "0.50 to 1.10 times" in " ".join(describe_reliability(log))
-    once = read_log(written(tmp_path / "once.jsonl", record(0, 2.0), record(1, 1.0, sentinel=1.0)))
+    once = read_log(write_lines(tmp_path / "once.jsonl", record(0, 2.0), record(1, 1.0, sentinel=1.0)))
     assert "took 0.50 times as long (1 reading)" in " ".join(describe_reliability(once))
-    steady = read_log(written(tmp_path / "b.jsonl", record(0, 1.0)))
+    steady = read_log(write_lines(tmp_path / "b.jsonl", record(0, 1.0)))
     assert drift(steady) == [] and largest_drift(steady) is None and describe_reliability(steady) == []
 
 
 def test_a_best_that_retiming_contradicts_is_doubted(tmp_path: Path) -> None:
     for name, again, doubted in (("same", 1.1, False), ("slower", 4.0, True), ("faster", 0.5, True)):
         final = Final(trials=2, finalists=(Finalist(1, (again,) * ROUNDS), Finalist(0, (9.0,) * ROUNDS)))
-        log = read_log(written(tmp_path / f"{name}.jsonl", record(0, 9.0), record(1, 1.0), final))
+        log = read_log(write_lines(tmp_path / f"{name}.jsonl", record(0, 9.0), record(1, 1.0), final))
         text = disagreement(log)
         assert bool(text) == doubted and (not doubted or text in describe_reliability(log))
         if doubted:
             assert "trial 1, the best, took 1000 ms during the search" in text
             with pytest.warns(SearchlabWarning, match="the machine was busy or unsteady"):
                 warn_of_results([], {log.path: log})
-    assert disagreement(read_log(written(tmp_path / "none.jsonl", record(0, 1.0)))) == ""
+    assert disagreement(read_log(write_lines(tmp_path / "none.jsonl", record(0, 1.0)))) == ""
 
 
 def test_a_busy_machine_is_warned_of_before_it_is_measured(
@@ -115,9 +115,9 @@ def test_a_busy_machine_is_warned_of_before_it_is_measured(
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     replay = {"kind": "table", "path": str(tmp_path / "table.jsonl")}
     tune(toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=2, measure=replay)
-    given = {"kind": "local", "repeat": 1, "min_repeat_ms": 0, "finalists": 0}
+    measure = {"kind": "local", "repeat": 1, "min_repeat_ms": 0, "finalists": 0}
     with pytest.warns(SearchlabWarning, match="so times measured now are unreliable"):
-        tune("gemm:8x8x8", space="guided-gemm", policy="random", log=tmp_path / "b.jsonl", trials=1, measure=given)
+        tune("gemm:8x8x8", space="guided-gemm", policy="random", log=tmp_path / "b.jsonl", trials=1, measure=measure)
 
 
 # --- finalists ------------------------------------------------------------------------------------------
@@ -146,16 +146,16 @@ class Scripted(Remeasurer):
 
     def __init__(self, times: dict[int, float]) -> None:
         self.times = times
-        self.asked: list[int] = []
+        self.requested: list[int] = []
 
     def measure(self, space, configs, best=math.inf):  # type: ignore[no-untyped-def]
         raise AssertionError
 
     def remeasure(self, space, trials, rounds):  # type: ignore[no-untyped-def]
-        self.asked = [trial.index for trial in trials]
-        if missing := set(self.asked) - self.times.keys():
+        self.requested = [trial.index for trial in trials]
+        if missing := set(self.requested) - self.times.keys():
             raise CannotMeasure(f"no {missing}")
-        return [(self.times[i],) * rounds for i in self.asked]
+        return [(self.times[i],) * rounds for i in self.requested]
 
 
 def test_finalists_are_distinct_programs_close_to_the_best() -> None:
@@ -165,7 +165,7 @@ def test_finalists_are_distinct_programs_close_to_the_best() -> None:
     hasty = Trial(8, Config({"x": 8}), Measurement((1.0,), program="p8", pruned=True))
     measurer = Scripted({0: 1.0, 6: 0.9, 3: 1.1})
     finalists = measure_finalists(measurer, toys.Small(), [*trials[:7], twin, hasty])
-    assert measurer.asked == [0, 6, 3] and finalists is not None and finalists.trials == 9
+    assert measurer.requested == [0, 6, 3] and finalists is not None and finalists.trials == 9
     assert find_winner(finalists)[0].index == 6
     assert measure_finalists(measurer, toys.Small(), [trials[4]]) is None
     with pytest.warns(SearchlabWarning, match="could not be measured again"):
@@ -173,7 +173,7 @@ def test_finalists_are_distinct_programs_close_to_the_best() -> None:
 
 
 def test_best_is_the_winning_finalist_until_the_run_is_extended(tmp_path: Path) -> None:
-    path = written(
+    path = write_lines(
         tmp_path / "a.jsonl",
         record(0, 1.0),
         record(1, 1.1),
@@ -182,14 +182,14 @@ def test_best_is_the_winning_finalist_until_the_run_is_extended(tmp_path: Path) 
     best = load_log(path).best
     assert (best.trial.index, best.seconds, best.tied) == (1, 1.1, ())
     assert best.gflops == pytest.approx(2 * 64**3 / 1.1 / 1e9)
-    written(path, record(2, 2.0))
+    write_lines(path, record(2, 2.0))
     best = load_log(path).best
     assert (best.trial.index, best.seconds, best.tied) == (0, 1.0, None)
     assert not best.retimed and best.gflops == best.gflops_as_trial
 
 
 def test_throughput_is_given_as_retimed_and_as_searched(tmp_path: Path) -> None:
-    path = written(
+    path = write_lines(
         tmp_path / "a.jsonl",
         record(0, 1.0),
         record(1, 1.1),
@@ -208,7 +208,7 @@ def test_throughput_is_given_as_retimed_and_as_searched(tmp_path: Path) -> None:
         Final(trials=3, finalists=(Finalist(7, (1.0,)),)),
         Final(trials=3, finalists=(Finalist(0, (1.0,)), Finalist(1, (1.0, 2.0)))),
     ):
-        damaged = written(tmp_path / "b.jsonl", *read_log(path).records, wrong)
+        damaged = write_lines(tmp_path / "b.jsonl", *read_log(path).records, wrong)
         with pytest.raises(SearchlabError, match="line 5: it is damaged"):
             read_log(damaged)
         damaged.unlink()
@@ -227,10 +227,10 @@ def test_a_run_measures_its_sentinel_and_its_finalists_for_real(tmp_path: Path) 
     assert len(finals) == 1 and lines[-1] is finals[0] and finals[0]["trials"] == 5
     assert all(len(finalist["seconds"]) == ROUNDS for finalist in finals[0]["finalists"])
     assert [line["index"] for line in lines if "sentinel" in line] == [4]  # of batches 0, 1, 2 the third
-    kept = log.read_bytes()
+    content = log.read_bytes()
     run(5)
-    assert log.read_bytes() == kept  # nothing is measured twice
-    log.write_bytes(b"".join(kept.splitlines(keepends=True)[:-1]))  # killed before the final
+    assert log.read_bytes() == content  # nothing is measured twice
+    log.write_bytes(b"".join(content.splitlines(keepends=True)[:-1]))  # killed before the final
     assert run(5)[-1]["kind"] == "finalists"
     lines = run(9)
     assert [line["trials"] for line in lines if line["kind"] == "finalists"] == [5, 9]

@@ -34,10 +34,10 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     configs = valid_configs(space, np.random.default_rng(0), 10)
     path = write_log(tmp_path_factory.mktemp("log") / "a.jsonl", [c.to_json() for c in configs], "knob-template")
     hashes = {index: program_hash(space.schedule(config).mod) for index, config in enumerate(configs)}
-    return edited(path, path, lambda line: line | {"program": hashes[line["index"]]})
+    return write_edited(path, path, lambda line: line | {"program": hashes[line["index"]]})
 
 
-def edited(log: Path, path: Path, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> Path:
+def write_edited(log: Path, path: Path, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> Path:
     header, *lines = log.read_text().splitlines()
     lines = [json.dumps(edit(json.loads(line))) for line in lines]
     path.write_text("\n".join([header, *lines, ""]))
@@ -46,7 +46,7 @@ def edited(log: Path, path: Path, edit: Callable[[dict[str, Any]], dict[str, Any
 
 @pytest.fixture
 def changed(verified: Path, tmp_path: Path) -> Path:
-    return edited(verified, tmp_path / "a.jsonl", lambda line: line | {"program": MEASURED})
+    return write_edited(verified, tmp_path / "a.jsonl", lambda line: line | {"program": MEASURED})
 
 
 USES: dict[str, Callable[[Path, Path], object]] = {
@@ -89,6 +89,6 @@ def test_versions_that_changed_are_named(changed: Path) -> None:
 
 @pytest.mark.parametrize("edit", [{"program": ""}, {"program": MEASURED, "nearest": True}])
 def test_an_unknown_program_is_said_to_be_unverified(verified: Path, tmp_path: Path, edit: dict[str, Any]) -> None:
-    log = edited(verified, tmp_path / "a.jsonl", lambda line: line | edit)
+    log = write_edited(verified, tmp_path / "a.jsonl", lambda line: line | edit)
     with pytest.warns(SearchlabWarning, match="unverified"):
         searchlab.apply_best(log)

@@ -25,7 +25,7 @@ from searchlab.log.format import Changed, Ended, Final, Finalist, Log, Record, f
 from searchlab.log.writer import check_log, compress, write_log
 from searchlab.parquet import KEY
 from searchlab.records import FAILURES
-from tests.log.test_columns import same
+from tests.log.test_columns import are_equal
 from tests.support.cli import searchlab
 from tests.support.logs import HEADER, write_trials
 
@@ -73,7 +73,7 @@ def test_a_table_contains_what_its_log_contains(rows: tuple[Record, ...]) -> Non
         assert read_log(path) == log
         assert read_header(path) == HEADER
         assert find_logs(Path(folder)) == [path]
-        assert same(read_columns(path, {}), Columns.from_log(log, {}))
+        assert are_equal(read_columns(path, {}), Columns.from_log(log, {}))
         assert check_log(path).trials == len(rows)
 
 
@@ -111,11 +111,11 @@ def table(path: Path, count: int = 50) -> pa.Table:
     return parquet.read_table(path)
 
 
-def put(column: str, values: Any) -> Callable[[pa.Table], pa.Table]:
+def replace_column(column: str, values: Any) -> Callable[[pa.Table], pa.Table]:
     return lambda content: content.drop([column]).append_column(column, pa.array(values))
 
 
-def about(**changes: str | None) -> Callable[[pa.Table], pa.Table]:
+def change_metadata(**changes: str | None) -> Callable[[pa.Table], pa.Table]:
     """Change or remove the header or a key of the metadata."""
 
     def change(content: pa.Table) -> pa.Table:
@@ -127,26 +127,26 @@ def about(**changes: str | None) -> Callable[[pa.Table], pa.Table]:
 
 WRONG: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "no metadata": (lambda content: content.replace_schema_metadata(), "no key 'searchlab'"),
-    "header": (about(searchlab="{"), "the header is damaged"),
-    "other header": (about(searchlab="[]"), "not a header"),
-    "lines": (about(**{"searchlab.lines": '[{"kind":"ended","trials":51}]'}), "51 trials"),
-    "JSON": (about(**{"searchlab.json": '["a"]', "searchlab.lines": "]"}), "damaged"),
-    "type": (put("seconds", ["1"] * 50), "'seconds' is string instead of"),
-    "flat": (put("seconds", [1.0] * 50), "'seconds' is double instead of"),
-    "knob": (put("config.a", [b"x"] * 50), "'config.a' is binary"),
-    "text": (put("config.b", ["[1"] * 50), "damaged"),
-    "nested": (put("config.b", ["[[1]]"] * 50), "Expected"),
-    "deep": (put("config.b", ["[" * 9000] * 50), "damaged"),
-    "number": (put("config.a", [math.nan] * 50), "not finite"),
-    "long": (put("config.a", ["x" * 5000] * 50), "4000"),
-    "NaN": (put("seconds", [[math.nan]] * 50), "Expected `float`"),
-    "negative": (put("seconds", [[-1.0]] * 50), "Expected `float`"),
-    "infinite": (put("seconds", [[1.0]] * 49 + [[math.inf]]), "Expected `float`"),
-    "null": (put("seconds", [[1.0]] * 49 + [None]), "null"),
-    "no reading": (put("seconds", [[1.0]] * 49 + [[None]]), "null"),
+    "header": (change_metadata(searchlab="{"), "the header is damaged"),
+    "other header": (change_metadata(searchlab="[]"), "not a header"),
+    "lines": (change_metadata(**{"searchlab.lines": '[{"kind":"ended","trials":51}]'}), "51 trials"),
+    "JSON": (change_metadata(**{"searchlab.json": '["a"]', "searchlab.lines": "]"}), "damaged"),
+    "type": (replace_column("seconds", ["1"] * 50), "'seconds' is string instead of"),
+    "flat": (replace_column("seconds", [1.0] * 50), "'seconds' is double instead of"),
+    "knob": (replace_column("config.a", [b"x"] * 50), "'config.a' is binary"),
+    "text": (replace_column("config.b", ["[1"] * 50), "damaged"),
+    "nested": (replace_column("config.b", ["[[1]]"] * 50), "Expected"),
+    "deep": (replace_column("config.b", ["[" * 9000] * 50), "damaged"),
+    "number": (replace_column("config.a", [math.nan] * 50), "not finite"),
+    "long": (replace_column("config.a", ["x" * 5000] * 50), "4000"),
+    "NaN": (replace_column("seconds", [[math.nan]] * 50), "Expected `float`"),
+    "negative": (replace_column("seconds", [[-1.0]] * 50), "Expected `float`"),
+    "infinite": (replace_column("seconds", [[1.0]] * 49 + [[math.inf]]), "Expected `float`"),
+    "null": (replace_column("seconds", [[1.0]] * 49 + [None]), "null"),
+    "no reading": (replace_column("seconds", [[1.0]] * 49 + [[None]]), "null"),
     "neither": (lambda content: content.drop(["seconds"]), "neither times"),
-    "batches": (put("batch", list(range(50))[::-1]), "after batch"),
-    "program": (put("program", [None] * 50), "null"),
+    "batches": (replace_column("batch", list(range(50))[::-1]), "after batch"),
+    "program": (replace_column("program", [None] * 50), "null"),
     "twice": (lambda content: content.append_column("program", content["program"]), "two columns 'program'"),
     "nothing": (lambda content: content.select(["cost"]), "none of the columns"),
 }
@@ -202,7 +202,7 @@ def test_a_small_file_with_huge_content_is_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("SEARCHLAB_UNPACK_MB", "2")
     with pytest.raises(SearchlabError, match="unpacks to more than 2 MB.*SEARCHLAB_UNPACK_MB"):
         read_log(path)
-    zeros = put("seconds", [[0.0] * 10_000] * 50)(content)
+    zeros = replace_column("seconds", [[0.0] * 10_000] * 50)(content)
     parquet.write_table(zeros, path, compression="zstd")
     with pytest.raises(SearchlabError, match="unpacks to more than 2 MB"):
         read_log(path)

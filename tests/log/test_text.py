@@ -84,10 +84,10 @@ def test_a_file_whose_name_is_no_unicode_is_read_and_named(tmp_path: Path) -> No
         write_trials(path, 3)
     except OSError:
         pytest.skip("the file system holds no such name")
-    checked = searchlab("log", "check", path)
-    assert checked.returncode == 0 and "is intact: 3 trials" in checked.stdout and not checked.stderr
-    shown = searchlab("best", path)
-    assert shown.returncode == 0 and not shown.stderr
+    check = searchlab("log", "check", path)
+    assert check.returncode == 0 and "is intact: 3 trials" in check.stdout and not check.stderr
+    best = searchlab("best", path)
+    assert best.returncode == 0 and not best.stderr
     reported = searchlab("report", path, "--out", tmp_path / "report")
     assert reported.returncode == 0, reported.stderr
     assert (tmp_path / "report" / "report.html").is_file()

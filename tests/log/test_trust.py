@@ -1,4 +1,4 @@
-"""A log from a stranger may name any code: none is imported unless the user trusts the log."""
+"""A log from somebody else may name any code: none is imported unless the user trusts the log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEEP = Plugin("knob-template", {"more": [{"x": ["evil_of_a_stranger:run"]}]})
 
 @pytest.fixture
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the file that the stranger's module creates when it is imported."""
+    """Return the file that the foreign module creates when it is imported."""
     folder, mark = tmp_path / "code", tmp_path / "it ran"
     folder.mkdir()
     (folder / "evil_of_a_stranger.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
@@ -122,7 +122,7 @@ def test_a_workload_that_a_log_names_is_not_imported(
     assert not mark.exists()
 
 
-def test_trust_imports_it(tmp_path: Path, mark: Path) -> None:
+def test_a_trusted_workload_is_imported(tmp_path: Path, mark: Path) -> None:
     log = log_of(tmp_path / "a.jsonl", EVIL)
     with searchlab.trust_plugins(), pytest.raises(SearchlabError, match="'evil_of_a_stranger:Run' cannot be loaded"):
         searchlab.load_log(log).space  # noqa: B018 - it is made when it is asked for
@@ -131,10 +131,10 @@ def test_trust_imports_it(tmp_path: Path, mark: Path) -> None:
 
 def test_the_command_line_explains_how_to_trust_a_log(tmp_path: Path, mark: Path) -> None:
     log = log_of(tmp_path / "a.jsonl", IN_OPTIONS)
-    shown = command("best", log, "--show", "tir")
-    assert shown.returncode == 2 and "add --trust" in shown.stderr and not mark.exists()
-    shown = command("best", log, "--show", "tir", "--trust")
-    assert shown.returncode == 2 and "add --trust" not in shown.stderr and mark.exists()
+    result = command("best", log, "--show", "tir")
+    assert result.returncode == 2 and "add --trust" in result.stderr and not mark.exists()
+    result = command("best", log, "--show", "tir", "--trust")
+    assert result.returncode == 2 and "add --trust" not in result.stderr and mark.exists()
 
 
 def test_a_space_that_the_user_names_is_trusted(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ QUICK = {"repeat": 3, "min_repeat_ms": 0}
 
 @pytest.fixture(scope="module")
 def local(native: Target) -> Iterator[LocalMeasurer]:
-    with LocalMeasurer(LocalSettings(**QUICK), native, {}, 2) as made:  # type: ignore[arg-type]
-        yield made
+    with LocalMeasurer(LocalSettings(**QUICK), native, {}, 2) as local_measurer:  # type: ignore[arg-type]
+        yield local_measurer
 
 
 @pytest.fixture
@@ -33,14 +33,14 @@ def space(native: Target, tmp_path: Path) -> Counted:
     return Counted(WORKLOAD, native, str(tmp_path))
 
 
-def one(local: LocalMeasurer, space: Counted, us: int, best: float = math.inf) -> tuple[Measurement, int]:
+def measure_one(local: LocalMeasurer, space: Counted, us: int, best: float = math.inf) -> tuple[Measurement, int]:
     """Return the measurement of a program, and how often it was run."""
     (measurement,) = local.measure(space, [Config({"us": us})], best)
     assert measurement.failure is None
     return measurement, space.count(us)
 
 
-def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native: Target) -> None:
+def test_slow_programs_are_run_less_often(local: LocalMeasurer, space: Counted, native: Target) -> None:
     """TVM's evaluator runs a program once before it times it. On a busy machine, any run may be slow."""
     full = 1 + 1 + 3 + 1  # the check, the evaluator, and a single execution
     short = range(full + 1, full + 1 + 2 * 20)  # caches are warmed up before each single execution
@@ -52,11 +52,11 @@ def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native
         (300, 0.1, {full, *short}, 3),
     ):
         local.measurements.clear()
-        measurement, count = one(local, space, us, best)
+        measurement, count = measure_one(local, space, us, best)
         assert count in runs and (len(measurement.seconds), measurement.pruned) == (repeats, repeats == 1)
         assert min(measurement.seconds) >= us * 1e-6
     with LocalMeasurer(LocalSettings(prune_factor=0, **QUICK), native, {}, 1) as never:  # type: ignore[arg-type]
-        measurement, count = one(never, space, 60000, 3e-4)
+        measurement, count = measure_one(never, space, 60000, 3e-4)
         assert (count, len(measurement.seconds), measurement.pruned) == (full, 3, False)
 
 
@@ -69,12 +69,12 @@ def test_the_best_is_also_that_of_the_batch(local: LocalMeasurer, space: Counted
 
 def test_a_slower_run_measures_in_full_what_another_pruned(local: LocalMeasurer, space: Counted) -> None:
     local.measurements.clear()
-    pruned, _ = one(local, space, 4000, 3e-4)
-    again, runs = one(local, space, 4000, 4e-4)
+    pruned, _ = measure_one(local, space, 4000, 3e-4)
+    again, runs = measure_one(local, space, 4000, 4e-4)
     assert pruned.pruned and again.reused and again.seconds == pruned.seconds and runs == 0
-    full, runs = one(local, space, 4000, 1.0)
+    full, runs = measure_one(local, space, 4000, 1.0)
     assert not full.reused and not full.pruned and len(full.seconds) == 3 and runs > 0
-    last, runs = one(local, space, 4000, 3e-4)
+    last, runs = measure_one(local, space, 4000, 3e-4)
     assert last.reused and last.seconds == full.seconds and runs == 0
 
 

@@ -58,8 +58,8 @@ def test_a_log_records_the_state_of_the_caches(tmp_path: Path) -> None:
     log = tmp_path / "a.jsonl"
     cold = {"repeat": 2, "min_repeat_ms": 1, "cache": "cold", "finalists": 0, "sentinel": 0}
     words = ["tune", "gemm:16x16x16", "--space", "sketch", "--policy", "random", "--trials", "2", "--log", str(log)]
-    done = CliRunner().invoke(app, [*words, "--measure", json.dumps(cold)])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(app, [*words, "--measure", json.dumps(cold)])
+    assert result.exit_code == 0, result.output
     assert read_log(log).header.measure["cache"] == "cold"
     assert any(len(record.seconds) == 2 for record in read_log(log).records)
     assert all(0 < record.check_seconds < record.run_seconds for record in read_log(log).records if record.seconds)

@@ -20,7 +20,7 @@ from searchlab.workload import Workload, from_primfunc, parse_workload
 from tests.support.measure.cheating import CHEATS, Cheating
 
 
-def measured(native: Target, workload: Workload, *cheats: str, **settings: float) -> list[Measurement]:
+def measure(native: Target, workload: Workload, *cheats: str, **settings: float) -> list[Measurement]:
     limits = LocalSettings(repeat=2, min_repeat_ms=0, **settings)  # type: ignore[arg-type]
     with LocalMeasurer(limits, native, {}, 2) as measurer:
         return list(measurer.measure(Cheating(workload, native), [Config({"cheat": cheat}) for cheat in cheats]))
@@ -28,7 +28,7 @@ def measured(native: Target, workload: Workload, *cheats: str, **settings: float
 
 def test_a_program_must_compute_at_each_execution(native: Target) -> None:
     cheats = [cheat for cheat in CHEATS if cheat != "saturates"]
-    results = measured(native, parse_workload("gemm:96x96x96"), *cheats, "none")
+    results = measure(native, parse_workload("gemm:96x96x96"), *cheats, "none")
     assert [result.failure for result in results] == ["wrong_answer"] * len(cheats) + [None], results
     for cheat, result in zip(cheats, results, strict=False):  # these are right on the first inputs
         assert ("not compute in every execution" in result.message) == cheat.startswith("computes unless"), result
@@ -36,21 +36,21 @@ def test_a_program_must_compute_at_each_execution(native: Target) -> None:
 
 @pytest.mark.parametrize("name", ["gemm:8x8x65536:float16", "gemm:4x4x8192:bfloat16"])
 def test_few_missing_terms_of_long_sums_are_found(native: Target, name: str) -> None:
-    wrong, right = measured(native, parse_workload(name), "omits the last terms", "none")
+    wrong, right = measure(native, parse_workload(name), "omits the last terms", "none")
     assert (wrong.failure, right.failure) == ("wrong_answer", None), (wrong, right)
 
 
 @pytest.mark.parametrize("name", ["gemm:16x16x16:int8"])
 def test_a_sum_that_saturates_in_16_bits_is_found(native: Target, name: str) -> None:
-    wrong, right = measured(native, parse_workload(name), "saturates", "none")
+    wrong, right = measure(native, parse_workload(name), "saturates", "none")
     assert (wrong.failure, right.failure) == ("wrong_answer", None), (wrong, right)
 
 
 @pytest.mark.parametrize("name", ["gemm:1x1x64:relu", "gemm:32x32x32:float16:bias:add:relu", "conv2d:1x8x8x8x8x3x3:p1"])
 def test_exact_inputs_have_whole_results(name: str) -> None:
-    first, timed = make_cases(parse_workload(name), check=True)
+    first, second = make_cases(parse_workload(name), check=True)
     assert first.tolerance == (0.0, 0.5)
-    assert first.expected is not None and timed.tolerance != first.tolerance
+    assert first.expected is not None and second.tolerance != first.tolerance
     assert (first.expected[0] == np.rint(first.expected[0])).all() and first.expected[0].any()
 
 
@@ -109,7 +109,7 @@ def crashes(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):  # type
 
 def test_a_function_that_crashes_is_named(native: Target) -> None:
     with pytest.raises(SearchlabError, match="reference result of tir:crashes"):
-        measured(native, from_primfunc(crashes), "none")
+        measure(native, from_primfunc(crashes), "none")
 
 
 class SharedDevice:
@@ -131,6 +131,6 @@ def test_on_a_shared_device_only_cheats_are_wrong(size: int, cheat: str, failure
     schedule = Cheating(workload, native).schedule(Config({"cheat": cheat}))
     module = load_objects(to_objects(compile_program(schedule.mod, native)))
     runner = Runner(workload, LocalSettings(repeat=1, min_repeat_ms=0).for_worker(), tvm.cpu())
-    runner.device = SharedDevice()  # type: ignore[assignment]
+    runner.device = SharedDevice()
     answer = runner.run(LoadableProgram(lambda: module, {}))
     assert getattr(answer, "failure", None) == failure, answer

@@ -42,7 +42,7 @@ WORKLOAD = parse_workload("gemm:8x8x8")
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc, of the CUDA toolkit, is missing")
 
 
-def elsewhere(objects: Objects, program: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+def run_elsewhere(objects: Objects, program: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     """Return the output of a new process that loads ``objects`` as ``module`` and runs ``program``."""
     (tmp_path / "objects").write_bytes(pickle.dumps(objects))
     code = (
@@ -54,7 +54,7 @@ def elsewhere(objects: Objects, program: str, tmp_path: Path) -> subprocess.Comp
     return subprocess.run(words, capture_output=True, text=True, env=env)
 
 
-def told(worker: MeasuringWorker, message: object) -> Any:
+def ask_worker(worker: MeasuringWorker, message: object) -> Any:
     """Return the answer of a worker to a message."""
     worker.send(message)
     return worker.recv(*get_args(Answer))
@@ -67,19 +67,21 @@ def test_a_cuda_program_is_unpacked_in_another_process(tmp_path: Path) -> None:
     worker = MeasuringWorker(threads=1)
     try:
         assert isinstance(worker.recv(Started), Started)
-        assert isinstance(told(worker, SetUpBuilder(cloudpickle.dumps(FaultyCuda(WORKLOAD, CUDA)), "the space")), Ready)
-        assert isinstance(told(worker, Build(Config({"fault": "none"}))), Scheduled)
-        built = told(worker, Continue(True))
+        assert isinstance(
+            ask_worker(worker, SetUpBuilder(cloudpickle.dumps(FaultyCuda(WORKLOAD, CUDA)), "the space")), Ready
+        )
+        assert isinstance(ask_worker(worker, Build(Config({"fault": "none"}))), Scheduled)
+        built = ask_worker(worker, Continue(True))
     finally:
         worker.kill()
     assert isinstance(built, Built) and built.seconds > 0
     objects = built.code.objects
     assert [code[:4] for code in objects] == [b"\x7fELF"] * 2 and b"main_kernel" in objects[1]
-    done = elsewhere(objects, "print(module.imports[0].kind, module['main'])", tmp_path)
+    result = run_elsewhere(objects, "print(module.imports[0].kind, module['main'])", tmp_path)
     if tvm.get_global_func("ffi.Module.load_from_bytes.cuda", allow_missing=True):
-        assert done.stdout.startswith("cuda "), done.stderr
+        assert result.stdout.startswith("cuda "), result.stderr
     else:  # it has reached the kernels, which this TVM cannot load without a driver
-        assert "Library binary embeds a {cuda} module" in done.stderr
+        assert "Library binary embeds a {cuda} module" in result.stderr
 
 
 def test_what_a_program_imports_arrives_with_it(tmp_path: Path) -> None:
@@ -92,18 +94,18 @@ def test_what_a_program_imports_arrives_with_it(tmp_path: Path) -> None:
     bytecode = tvm.compile(tvm.IRModule({"main": main}), target="llvm").mod
     bytecode.clear_imports()
     program = compile_program(WORKLOAD.module, Target({"kind": "llvm"}))
-    (alone,) = to_objects(program)
+    (kernels,) = to_objects(program)
     program.mod.import_module(bytecode)
     objects = to_objects(program)
-    assert objects[0] == alone and len(objects) == 2
+    assert objects[0] == kernels and len(objects) == 2
     run = (
         "a = np.arange(64, dtype='float32').reshape(8, 8)\n"
         "c = tvm.runtime.tensor(np.zeros_like(a))\n"
         "module['main'](tvm.runtime.tensor(a), tvm.runtime.tensor(a), c)\n"
         "print(np.array_equal(c.numpy(), a @ a), module.imports[0]['as_text']())"
     )
-    done = elsewhere(objects, run, tmp_path)
-    assert done.stdout == f"True {bytecode['as_text']()}\n", done.stderr
+    result = run_elsewhere(objects, run, tmp_path)
+    assert result.stdout == f"True {bytecode['as_text']()}\n", result.stderr
 
 
 @needs_nvcc
@@ -214,8 +216,8 @@ def test_without_a_gpu_one_sentence_says_what_to_do(program: str, message: str) 
         f"try:\n    {program}\nexcept SearchlabError as error:\n    print(error)"
     )
     env = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
-    assert re.fullmatch(message + ".*\n", done.stdout), done.stdout + done.stderr
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert re.fullmatch(message + ".*\n", result.stdout), result.stdout + result.stderr
 
 
 def test_programs_of_another_kind_cannot_be_measured_here() -> None:

@@ -34,18 +34,18 @@ def pool() -> Iterator[BuildPool]:
 @pytest.mark.parametrize("features", ["program", "per-store", "itervar", "curve"])
 @pytest.mark.parametrize("space", ["sketch", "knob-template"])
 def test_rows_are_the_same_here_and_elsewhere(pool: BuildPool, native: Target, space: str, features: str) -> None:
-    searched = SPACES.make(Plugin(space), parse_workload("gemm:32x32x32"), native)
-    configs = searched.sample_new(np.random.default_rng(0), 40, ())
-    here = make_features(features, searched)(configs)
+    toy = SPACES.make(Plugin(space), parse_workload("gemm:32x32x32"), native)
+    configs = toy.sample_new(np.random.default_rng(0), 40, ())
+    expected = make_features(features, toy)(configs)
     with use_extractor(pool.extract):
-        extractor = make_features(features, searched)
-        np.testing.assert_array_equal(extractor(configs[::-1]), here[::-1])
+        extractor = make_features(features, toy)
+        np.testing.assert_array_equal(extractor(configs[::-1]), expected[::-1])
     assert pool.extract_seconds > 0
     with use_extractor(_unwanted):  # every row was kept
-        np.testing.assert_array_equal(extractor(configs), here)
-    alone = [make_features(features, searched)([config])[0] for config in configs[:5]]
-    for row, one in zip(here, alone, strict=False):
-        np.testing.assert_array_equal(row[: len(one)], one)
+        np.testing.assert_array_equal(extractor(configs), expected)
+    single_rows = [make_features(features, toy)([config])[0] for config in configs[:5]]
+    for row, single_row in zip(expected, single_rows, strict=False):
+        np.testing.assert_array_equal(row[: len(single_row)], single_row)
 
 
 def _unwanted(space: Space, features: str, configs: object) -> None:
@@ -64,8 +64,8 @@ def test_a_config_that_ends_its_process_has_no_features(pool: BuildPool, native:
     with pytest.warns(SearchlabWarning, match="cannot extract program features for .* (SIGSEGV|4 s)") as caught:
         rows = pool.extract(space, "program", configs)
     assert len(caught) == 1
-    here = ProgramFeatures(space).extract([*good, *bad[:2]])
-    for row, expected in zip([*rows[:5], *rows[7:10]], [*here, *here[:3]], strict=True):
+    own_rows = ProgramFeatures(space).extract([*good, *bad[:2]])
+    for row, expected in zip([*rows[:5], *rows[7:10]], [*own_rows, *own_rows[:3]], strict=True):
         np.testing.assert_array_equal(row, expected)
     assert [len(row) for row in rows[3:7]] == [0] * 4
     with warnings.catch_warnings():
@@ -104,8 +104,8 @@ def test_a_table_has_processes_for_a_large_batch_only(
         again = measurer.extract(space, "program", configs)
         assert measurer._pool is None
         monkeypatch.setattr(table, "make_features", None)
-        kept = measurer.extract(space, "program", configs[::-1])[::-1]
-    for row, same, remembered in zip(rows, again, kept, strict=True):
+        remembered_rows = measurer.extract(space, "program", configs[::-1])[::-1]
+    for row, same, remembered in zip(rows, again, remembered_rows, strict=True):
         np.testing.assert_array_equal(row, same)
         assert remembered is same, "one run after the other asks for the same rows"
 

@@ -29,11 +29,11 @@ WORKLOAD = parse_workload("gemm:8x8x8")
 def bounded(native: Target) -> Iterator[LocalMeasurer]:
     """A measurer with low limits of memory and time."""
     settings = LocalSettings(repeat=2, min_repeat_ms=0, memory_limit_mb=300, build_timeout=20, run_timeout=5)
-    with LocalMeasurer(settings, native, {}, 2) as made:
-        yield made
+    with LocalMeasurer(settings, native, {}, 2) as local_measurer:
+        yield local_measurer
 
 
-def measured(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
+def measure(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
     measurer.measurements.clear()
     space = Hostile(WORKLOAD, measurer.target)
     return list(measurer.measure(space, [Config({"fault": fault}) for fault in faults]))
@@ -48,39 +48,39 @@ def measured(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
     ],
 )
 def test_memory_has_a_limit_that_the_failure_names(bounded: LocalMeasurer, fault: str, failures: set[str]) -> None:
-    measurement, fine = measured(bounded, fault, "none")
+    measurement, fine = measure(bounded, fault, "none")
     assert measurement.failure in failures and fine.failure is None, measurement.message
     assert "a candidate may use 300 MB of memory (memory_limit_mb)" in measurement.message
 
 
 def test_a_program_that_is_refused_memory_dies_alone(bounded: LocalMeasurer) -> None:
     """TVM raises no error for a program that allocates hundreds of gigabytes, so no text mentions memory."""
-    measurement, fine = measured(bounded, "asks for too much", "none")
+    measurement, fine = measure(bounded, "asks for too much", "none")
     assert (measurement.failure, fine.failure) == ("crash", None), measurement.message
 
 
 def test_endless_programs_and_compilers_run_out_of_time(native: Target) -> None:
     settings = LocalSettings(repeat=1, min_repeat_ms=0, build_timeout=4.0, run_timeout=0.5, memory_limit_mb=0)
     with LocalMeasurer(settings, native, {}, 2) as measurer:
-        spins, endless = measured(measurer, "spins", "compiler has no end")
+        spins, endless = measure(measurer, "spins", "compiler has no end")
         assert (spins.failure, endless.failure) == ("run_timeout", "build_timeout")
-        assert measured(measurer, "none")[0].failure is None
+        assert measure(measurer, "none")[0].failure is None
 
 
 def test_gigabytes_of_output_go_nowhere(bounded: LocalMeasurer, tmp_path: Path) -> None:
-    (fine,) = measured(bounded, "none")
+    (fine,) = measure(bounded, "none")
     assert fine.failure is None
     before = psutil.Process(bounded._runners.processes[0].pid)
-    (measurement,) = measured(bounded, "prints")
+    (measurement,) = measure(bounded, "prints")
     assert measurement.failure == "wrong_answer"  # it only printed
     assert before.is_running() and not any(Path(file.path).stat().st_size > 1 << 20 for file in before.open_files())
-    assert measured(bounded, "none")[0].failure is None
+    assert measure(bounded, "none")[0].failure is None
 
 
 def test_a_builder_imports_no_slow_module_without_need(native: Target) -> None:
     with LocalMeasurer(LocalSettings(repeat=1, min_repeat_ms=0), native, {}, 1) as measurer:
-        built, told = measurer.measure(Telltale(WORKLOAD, native), [Config({"do": "build"}), Config({"do": "tell"})])
-    modules = told.message.split()
+        built, telling = measurer.measure(Telltale(WORKLOAD, native), [Config({"do": "build"}), Config({"do": "tell"})])
+    modules = telling.message.split()
     assert built.failure is None and "tvm" in modules
     assert not {"tvm.s_tir.tensor_intrin", "torch", "xgboost", "optuna", "vl_convert"} & set(modules)
 
@@ -91,15 +91,15 @@ SUSPENDED = """
 import sys
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.target import resolve_target
-from tests.measure.test_local import measured
+from tests.measure.test_local import measure
 
 settings = LocalSettings(repeat=1, min_repeat_ms=0, build_timeout=1.6, run_timeout=1.6)
 with LocalMeasurer(settings, resolve_target("native"), {}, 1) as measurer:
-    measured(measurer, "none")
+    measure(measurer, "none")
     for fault in ("schedule sleeps", "naps"):
         print(fault, flush=True)
         measurer.measurements.clear()
-        print(measured(measurer, fault)[0].message, flush=True)
+        print(measure(measurer, fault)[0].message, flush=True)
 """
 
 
@@ -188,6 +188,6 @@ def test_a_signal_at_any_moment_ends_it_cleanly(tmp_path: Path, moment: str, num
     if moment == "running":
         assert "all measurements are kept" in output
         assert f"Continue with: searchlab {' '.join(words)} 500" in output.replace("\n", " ")
-        done = len(read_log(log).records)
-        assert searchlab(*words, done + 1).returncode == 0
-        assert len(read_log(log).records) == done + 1
+        trials = len(read_log(log).records)
+        assert searchlab(*words, trials + 1).returncode == 0
+        assert len(read_log(log).records) == trials + 1

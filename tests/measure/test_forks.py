@@ -30,13 +30,13 @@ class Says:
         return eval, (f"next({self.expression})",)
 
 
-def said(worker: MeasuringWorker, expression: str) -> str:
+def evaluate(worker: MeasuringWorker, expression: str) -> str:
     worker.send(SetUpBuilder(pickle.dumps(Says(expression)), "the space"))
     answer = worker.recv(Broken)
     return answer.text.removeprefix("ValueError: ")
 
 
-def made(threads: int = 1, scratch: str = "") -> MeasuringWorker:
+def start_worker(threads: int = 1, scratch: str = "") -> MeasuringWorker:
     worker = MeasuringWorker(threads, scratch)
     assert os.getpgid(worker.pid) == worker.pid  # from the start, so that it can be killed
     assert worker.recv(Started) == Started()
@@ -45,7 +45,7 @@ def made(threads: int = 1, scratch: str = "") -> MeasuringWorker:
 
 @pytest.fixture
 def worker() -> Iterator[MeasuringWorker]:
-    worker = made()
+    worker = start_worker()
     yield worker
     worker.kill()
 
@@ -54,38 +54,38 @@ def test_a_worker_has_the_surroundings_of_the_moment(
     worker: MeasuringWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``worker`` makes sure that the fork server is older than the changes."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
+    removed = tmp_path / "gone"
+    removed.mkdir()
     monkeypatch.setenv("SEARCHLAB_TEST", "new")
     monkeypatch.delenv("PATH")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "written_since.py").write_text("ANSWER = 42")
-    later = made(threads=2, scratch=str(tmp_path))
+    later = start_worker(threads=2, scratch=str(tmp_path))
     names = "SEARCHLAB_TEST", "PATH", "TMPDIR", "TVM_NUM_THREADS", "OMP_NUM_THREADS"
-    got = said(later, f"[__import__('os').environ.get(name) for name in {names}]")
+    got = evaluate(later, f"[__import__('os').environ.get(name) for name in {names}]")
     assert got == str(["new", None, str(tmp_path), "2", "2"])
-    assert said(later, "__import__('os').getcwd()") == str(tmp_path)
-    assert said(later, "__import__('written_since').ANSWER") == "42"
-    assert said(later, "__import__('sys').path") == str(sys.path)
-    assert said(later, "__import__('os').getpgid(0) == __import__('os').getpid()") == "True"
+    assert evaluate(later, "__import__('os').getcwd()") == str(tmp_path)
+    assert evaluate(later, "__import__('written_since').ANSWER") == "42"
+    assert evaluate(later, "__import__('sys').path") == str(sys.path)
+    assert evaluate(later, "__import__('os').getpgid(0) == __import__('os').getpid()") == "True"
     later.kill()
-    os.chdir(gone)
-    gone.rmdir()
-    nowhere = made()
+    os.chdir(removed)
+    removed.rmdir()
+    nowhere = start_worker()
     nowhere.kill()
-    assert said(worker, "__import__('os').environ.get('SEARCHLAB_TEST')") == "None"
+    assert evaluate(worker, "__import__('os').environ.get('SEARCHLAB_TEST')") == "None"
 
 
 def test_blas_has_as_many_threads_as_the_worker() -> None:
     threads = "max(each['num_threads'] for each in __import__('threadpoolctl').threadpool_info())"
     for number in (1, 2):
-        worker = made(number)
-        assert said(worker, threads) == str(number)
+        worker = start_worker(number)
+        assert evaluate(worker, threads) == str(number)
         worker.kill()
 
 
-def test_how_a_worker_ended_is_told(worker: MeasuringWorker) -> None:
+def test_the_error_says_how_a_worker_ended(worker: MeasuringWorker) -> None:
     worker.send(SetUpBuilder(pickle.dumps(Says("__import__('os')._exit(7)")), "the space"))
     with pytest.raises(WorkerDied, match="ended with exit code 7"):
         worker.recv(Started)
@@ -99,7 +99,7 @@ def test_a_killed_fork_server_is_replaced_with_its_workers(worker: MeasuringWork
     with pytest.raises(WorkerDied, match="died of SIGKILL"):
         worker.recv(Started)
     assert not worker.is_alive
-    again = made()
+    again = start_worker()
     assert psutil.Process(again.pid).parent() != server
     again.kill()
 
@@ -111,14 +111,14 @@ def test_who_asks_while_another_was_interrupted_gets_a_worker(
     send = process.socket.send_fds
 
     def interrupted(*words: object) -> int:
-        send(*words)  # type: ignore[arg-type]
+        send(*words)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(process.socket, "send_fds", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        made()
+        start_worker()
     monkeypatch.undo()
-    first, second = made(), made()
+    first, second = start_worker(), start_worker()
     assert len({worker.pid, first.pid, second.pid}) == 3
     for each in (first, second):
         each.kill()
@@ -126,7 +126,7 @@ def test_who_asks_while_another_was_interrupted_gets_a_worker(
 
 def test_many_threads_ask_at_once() -> None:
     workers: list[MeasuringWorker] = []
-    asking = [threading.Thread(target=lambda: workers.append(made())) for _ in range(6)]
+    asking = [threading.Thread(target=lambda: workers.append(start_worker())) for _ in range(6)]
     for thread in asking:
         thread.start()
     for thread in asking:
@@ -143,25 +143,28 @@ def test_a_fork_of_this_process_has_a_server_of_its_own(worker: MeasuringWorker)
     child = os.fork()
     if child == 0:
         try:
-            its = made()
-            os._exit(psutil.Process(its.pid).ppid() == server.pid)
+            own_worker = start_worker()
+            os._exit(psutil.Process(own_worker.pid).ppid() == server.pid)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert said(worker, "1 + 1") == "2"
+    assert evaluate(worker, "1 + 1") == "2"
 
 
-def test_no_tvm_is_one_sentence(tmp_path: Path) -> None:
+def test_a_broken_tvm_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "tvm.py").write_text("raise ImportError('this TVM is half a TVM')")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom tests.measure.test_forks import refused; refused()"
-    done = run_python("-c", code)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from tests.measure.test_forks import print_refusal\nprint_refusal()"
+    )
+    result = run_python("-c", code)
     assert (
-        done.stdout.strip()
+        result.stdout.strip()
         == "cannot start a measuring process: ImportError: this TVM is half a TVM; check your TVM installation"
     )
 
 
-def refused() -> None:
+def print_refusal() -> None:
     try:
         MeasuringWorker(1)
     except SearchlabError as error:

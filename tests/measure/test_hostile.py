@@ -24,7 +24,7 @@ from searchlab.workload import parse_workload
 from tests.support.benchmarks import script
 
 hostile = script("hostile")
-cloudpickle.register_pickle_by_value(hostile)  # its folder is on no worker's path
+cloudpickle.register_pickle_by_value(hostile)  # its folder is not on the path of workers
 
 CHANGES = (
     "limits open files",
@@ -60,8 +60,8 @@ def measurer(native: Target) -> Iterator[LocalMeasurer]:
     settings = LocalSettings(
         repeat=1, min_repeat_ms=0, memory_limit_mb=400, build_timeout=2.0, run_timeout=1.5, finalists=0, sentinel=0
     )
-    with LocalMeasurer(settings, native, {}, 1) as made:
-        yield made
+    with LocalMeasurer(settings, native, {}, 1) as local_measurer:
+        yield local_measurer
 
 
 @pytest.mark.parametrize("phase", hostile.PHASES)
@@ -72,10 +72,10 @@ def test_a_candidate_that_misbehaves_costs_no_other_trial(measurer: LocalMeasure
     assert not hostile.measure(measurer, mode, phase)
     assert time.monotonic() - start < 60
     if mode in WRITES:
-        assert hostile.said[mode] in ("crash", "build_timeout", "run_timeout")
+        assert hostile.outcomes[mode] in ("crash", "build_timeout", "run_timeout")
 
 
-def measured(measurer: LocalMeasurer, code: str, phase: str = "building") -> Measurement:
+def measure(measurer: LocalMeasurer, code: str, phase: str = "building") -> Measurement:
     measurer.measurements.clear()
     space = hostile.Misbehaving(parse_workload("gemm:16x16x16"), measurer.target, phase, {"mode": code})
     (measurements,) = measurer.measure(space, [Config({"mode": "mode"})])
@@ -84,25 +84,25 @@ def measured(measurer: LocalMeasurer, code: str, phase: str = "building") -> Mea
 
 
 def test_the_text_of_a_failure_has_a_limit(measurer: LocalMeasurer) -> None:
-    measurement = measured(measurer, "raise ValueError('m' * (10 << 20))")
+    measurement = measure(measurer, "raise ValueError('m' * (10 << 20))")
     assert measurement.failure == "build_error" and len(measurement.message) <= MAX_TEXT
     assert re.search(r"\[104857\d\d characters, cut\]", measurement.message)
-    measurement = measured(measurer, "raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})()")
+    measurement = measure(measurer, "raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})()")
     assert "__str__ raises ZeroDivisionError" in measurement.message
 
 
 def test_what_a_candidate_leaves_is_ended_before_the_next(measurer: LocalMeasurer) -> None:
     """A daemon has another parent, group and session than the worker."""
-    assert measured(measurer, "").failure is None
+    assert measure(measurer, "").failure is None
     server = psutil.Process(measurer._builders.processes[0].pid).parent()
     assert server
-    others = {child.pid for child in server.children(recursive=True)}
+    existing = {child.pid for child in server.children(recursive=True)}
     for phase in hostile.PHASES:
         code = hostile.code_of("leaves a daemon").replace("time.sleep(600)", f"time.sleep(600.{os.getpid()})")
-        assert measured(measurer, code, phase).failure is None
+        assert measure(measurer, code, phase).failure is None
         until = time.monotonic() + 10
         workers = {measurer._builders.processes[0].pid, *(runner.pid for runner in measurer._runners.processes)}
-        while strays := {child.pid for child in server.children(recursive=True)} - workers - others:
+        while strays := {child.pid for child in server.children(recursive=True)} - workers - existing:
             assert time.monotonic() < until, strays
             time.sleep(0.01)
 
@@ -178,7 +178,7 @@ def test_a_channel_gives_up_where_nobody_reads() -> None:
     channel.close()
 
 
-def test_cut_keeps_both_ends_and_is_not_repeated() -> None:
+def test_a_shortened_text_keeps_both_ends() -> None:
     text = shorten_text("a" * 9000 + "end")
     assert len(text) == MAX_TEXT and text.endswith("end") and "9003 characters" in text
     assert shorten_text(text) == text

@@ -32,10 +32,10 @@ with LocalMeasurer(LocalSettings(repeat=1, min_repeat_ms=0), target, {}, 1) as m
 
 
 def test_a_candidate_that_kills_its_parent_costs_its_own_trial() -> None:
-    done = run_python("-c", MEASURE)
-    assert done.returncode == 0, done.stderr
+    result = run_python("-c", MEASURE)
+    assert result.returncode == 0, result.stderr
     confined = "['wrong_answer', 'build_error', None]"  # the kernel refused
-    assert done.stdout.strip() in (confined, "['crash', 'crash', None]")
+    assert result.stdout.strip() in (confined, "['crash', 'crash', None]")
 
 
 BOUND = """
@@ -143,8 +143,8 @@ def test_a_confined_process_reads_only_what_it_may(tmp_path: Path) -> None:
     (tmp_path / "home" / "secret").write_text("the answers")
     with socket.create_server(("127.0.0.1", 0)) as server:
         paths = [tmp_path / "source", tmp_path / "scratch", tmp_path / "home" / "secret"]
-        done = run_python("-c", CONFINED, *paths, server.getsockname()[1])
-    if "no Landlock" in done.stderr:
+        result = run_python("-c", CONFINED, *paths, server.getsockname()[1])
+    if "no Landlock" in result.stderr:
         pytest.skip("this kernel has no Landlock")
-    assert done.stdout.split() == ["True"] * 2 + ["False"] * 6, done.stderr
+    assert result.stdout.split() == ["True"] * 2 + ["False"] * 6, result.stderr
     assert (tmp_path / "home" / "secret").exists()

@@ -26,14 +26,14 @@ from tests.support.measure.faulty import EXPECTED, Faulty, Unloadable
 WORKLOAD = parse_workload("gemm:8x8x8")
 
 
-def measured(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
+def measure(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
     space = Faulty(WORKLOAD, measurer.target)
     return list(measurer.measure(space, [Config({"fault": fault}) for fault in faults]))
 
 
 def test_every_fault_has_its_class_and_the_study_goes_on(measurer: LocalMeasurer) -> None:
     faults = list(EXPECTED)
-    results = dict(zip(faults, measured(measurer, *faults), strict=True))
+    results = dict(zip(faults, measure(measurer, *faults), strict=True))
     assert {fault: result.failure for fault, result in results.items()} == EXPECTED
     for fault, result in results.items():
         assert bool(result.seconds) == (result.failure is None)
@@ -51,18 +51,18 @@ def test_every_fault_has_its_class_and_the_study_goes_on(measurer: LocalMeasurer
     }
     for fault, text in messages.items():
         assert text in results[fault].message
-    assert measured(measurer, "none")[0].seconds
+    assert measure(measurer, "none")[0].seconds
 
 
 def test_a_program_is_measured_once(native: Target) -> None:
     programs: dict[str, Measurement] = {}
     with LocalMeasurer(LocalSettings(repeat=4, min_repeat_ms=0), native, programs, 2) as measurer:
-        first, twin, wrong = measured(measurer, "none", "none", "is wrong")
+        first, twin, wrong = measure(measurer, "none", "none", "is wrong")
         assert not first.reused and twin.reused
         assert len(first.seconds) == 4 and twin.seconds == first.seconds
         assert twin.build_seconds == first.build_seconds > 0  # charged as if measured
         assert set(programs) == {first.program, wrong.program}
-        again, wrong_again = measured(measurer, "none", "is wrong")
+        again, wrong_again = measure(measurer, "none", "is wrong")
         assert again.reused and again.seconds == first.seconds
         assert wrong_again.reused and wrong_again.failure == "wrong_answer"
 
@@ -76,32 +76,32 @@ def test_measurements_come_in_order_and_as_they_are_done(measurer: LocalMeasurer
 
 
 def test_a_killed_worker_is_replaced(measurer: LocalMeasurer) -> None:
-    measured(measurer, "none")
+    measure(measurer, "none")
     for worker in [*measurer._runners.processes, *measurer._builders.processes]:
         os.kill(worker.pid, signal.SIGKILL)
     measurer.measurements.clear()
-    assert [result.failure for result in measured(measurer, "tiled", "none")].count(None) >= 1
+    assert [result.failure for result in measure(measurer, "tiled", "none")].count(None) >= 1
     measurer.measurements.clear()
-    assert [result.failure for result in measured(measurer, "tiled", "none")] == [None, None]
+    assert [result.failure for result in measure(measurer, "tiled", "none")] == [None, None]
 
 
-def test_interrupted_while_building_and_used_again(measurer: LocalMeasurer) -> None:
+def test_a_measurer_is_usable_after_an_interrupt(measurer: LocalMeasurer) -> None:
     """A real Ctrl-C signal in the middle of a batch."""
     measurer.measurements.clear()
-    measured(measurer, "none", "tiled")
+    measure(measurer, "none", "tiled")
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        measured(measurer, "schedule hangs", "invalid")
-    assert measured(measurer, "none")[0].seconds
+        measure(measurer, "schedule hangs", "invalid")
+    assert measure(measurer, "none")[0].seconds
 
 
 def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
         "from searchlab.measure.local import LocalMeasurer, LocalSettings\n"
-        "from searchlab.target import resolve_target\nfrom tests.measure.test_local import measured\n"
+        "from searchlab.target import resolve_target\nfrom tests.measure.test_local import measure\n"
         "measurer = LocalMeasurer(LocalSettings(), resolve_target('native'), {}, 2)\n"
-        "measured(measurer, 'none', 'tiled')\nprint('ready', flush=True)\nmeasured(measurer, 'schedule hangs', 'hangs')"
+        "measure(measurer, 'none', 'tiled')\nprint('ready', flush=True)\nmeasured(measurer, 'schedule hangs', 'hangs')"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert parent.stdout and parent.stdout.readline() == "ready\n"
@@ -128,12 +128,12 @@ def test_build_and_run_are_never_at_the_same_time(measurer: LocalMeasurer) -> No
 
 def test_a_space_that_cannot_be_sent_to_a_worker_is_one_sentence(measurer: LocalMeasurer) -> None:
     space = Unloadable(WORKLOAD, measurer.target)
-    for used in (LocalMeasurer(LocalSettings(), measurer.target, {}, 2), measurer):
+    for local_measurer in (LocalMeasurer(LocalSettings(), measurer.target, {}, 2), measurer):
         with pytest.raises(SearchlabError, match="cannot load .*: ValueError: invalid literal"):
-            list(used.measure(space, [Config({"fault": "none"}), Config({"fault": "tiled"})]))
-        assert [result.failure for result in measured(used, "none", "tiled")] == [None, None]
-        if used is not measurer:
-            used.close()
+            list(local_measurer.measure(space, [Config({"fault": "none"}), Config({"fault": "tiled"})]))
+        assert [result.failure for result in measure(local_measurer, "none", "tiled")] == [None, None]
+        if local_measurer is not measurer:
+            local_measurer.close()
 
 
 def test_kept_code_of_programs_is_timed_later_without_a_build(
@@ -144,7 +144,7 @@ def test_kept_code_of_programs_is_timed_later_without_a_build(
     )
     assert "programs" not in settings.identity()
     with LocalMeasurer(settings, native, {}, 1) as measurer:
-        right, wrong = measured(measurer, "none", "is wrong")
+        right, wrong = measure(measurer, "none", "is wrong")
     assert [file.stem for file in (tmp_path / "code").iterdir()] == [right.program] != [wrong.program]
     trials = [Trial(0, Config({"fault": "none"}), right)] * 2
     space = Faulty(WORKLOAD, native)
@@ -181,5 +181,5 @@ def test_programs_with_packed_arguments(native: Target, tmp_path: Path) -> None:
 def test_the_seconds_of_a_build_are_those_of_the_cpu(measurer: LocalMeasurer) -> None:
     """A schedule that sleeps keeps no CPU busy, and neither does one that waits for a core."""
     begin = time.perf_counter()
-    (slept,) = measured(measurer, "schedule sleeps")
+    (slept,) = measure(measurer, "schedule sleeps")
     assert slept.failure is None and time.perf_counter() - begin > 1 > slept.build_seconds > 0

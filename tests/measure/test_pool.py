@@ -77,12 +77,12 @@ def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, 
 def test_a_failure_that_a_config_caused_is_not_its_programs(native: Target, code: str, failure: str) -> None:
     space = Changing(parse_workload("gemm:8x8x8"), native, code, is_same=True)
     settings = LocalSettings(repeat=1, min_repeat_ms=0, build_timeout=1.0)
-    first, *others = (Config({"config": name}) for name in ("changing", "second", "third"))
+    first, *later_configs = (Config({"config": name}) for name in ("changing", "second", "third"))
     with LocalMeasurer(settings, native, {}, 1) as measurer:
         (spoilt,) = measurer.measure(space, [first])
-        second, third = measurer.measure(space, others)
+        second, third = measurer.measure(space, later_configs)
         measurer.measurements.clear()
-        batch = list(measurer.measure(space, [first, *others]))
+        batch = list(measurer.measure(space, [first, *later_configs]))
     assert spoilt.failure == failure and not spoilt.program
     assert second.failure is None and not second.reused and third.reused
     assert [measurement.failure for measurement in batch[1:]] == [None, None]

@@ -49,7 +49,7 @@ class Process:
             [sys.executable, "-m", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env
         )
 
-    def said(self) -> str:
+    def read_line(self) -> str:
         assert self.process.stdout
         return self.process.stdout.readline()
 
@@ -70,7 +70,7 @@ class Process:
 class Fleet:
     def __init__(self) -> None:
         self.processes: list[Process] = []
-        self.tracker = self.start("searchlab", "fleet", "tracker", "--port", "0").said().split(";")[0].split()[-1]
+        self.tracker = self.start("searchlab", "fleet", "tracker", "--port", "0").read_line().split(";")[0].split()[-1]
 
     def start(self, *words: str) -> Process:
         self.processes.append(Process(*words))
@@ -79,7 +79,7 @@ class Fleet:
     def serve(self, keys: dict[str, int], plain: dict[str, int] | None = None) -> list[Process]:
         """Start the given number of servers per key and wait until they are registered; ``plain`` are TVM's own."""
         plain = plain or {}
-        made = [
+        started = [
             self.start(*words, "--tracker", self.tracker, "--key", key)
             for words, counts in ((SERVER, keys), (PLAIN_SERVER, plain))
             for key, count in counts.items()
@@ -88,17 +88,17 @@ class Fleet:
         expected = keys | plain
         # Each of them imports TVM, which is slow on a busy machine.
         wait_for(
-            lambda: {key: len(at) for key, at in self.there().items() if key in expected} == expected,
+            lambda: {key: len(at) for key, at in self.devices().items() if key in expected} == expected,
             seconds=120,
         )
-        return made
+        return started
 
-    def there(self) -> dict[str, list[str]]:
+    def devices(self) -> dict[str, list[str]]:
         return registered_devices(self.tracker)
 
     def lose(self, key: str) -> None:
         """Kill all servers under ``key``."""
-        while key in self.there():
+        while key in self.devices():
             with contextlib.suppress(AssertionError):
                 self.server_at(key).kill()
             time.sleep(0.05)
@@ -112,7 +112,7 @@ class Fleet:
         raise AssertionError(f"there is no server {key!r}")
 
 
-def listed(fleet: Fleet, key: str) -> list[Queue]:
+def queues_of(fleet: Fleet, key: str) -> list[Queue]:
     """Return the tracker's queue for ``key``."""
     with Tracker(fleet.tracker) as tracker:
         return [queue for name, queue in tracker.summary().queue_info.items() if name == key]
@@ -127,34 +127,34 @@ def wait_for(condition: object, seconds: float = 30.0) -> None:
 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[Fleet]:
-    made = Fleet()
+    new_fleet = Fleet()
     try:
-        made.serve({"two": 2, "mortal": 2}, plain={"plain": 1})
-        yield made
+        new_fleet.serve({"two": 2, "mortal": 2}, plain={"plain": 1})
+        yield new_fleet
     finally:
-        for process in made.processes:
+        for process in new_fleet.processes:
             process.kill()
 
 
 @pytest.fixture(scope="module")
 def measurer(fleet: Fleet, native: Target) -> Iterator[RpcMeasurer]:
-    with make(fleet, native, "two") as made:
-        yield made
+    with make(fleet, native, "two") as rpc_measurer:
+        yield rpc_measurer
 
 
 def make(fleet: Fleet, target: Target, key: str, **settings: object) -> RpcMeasurer:
-    given = {"repeat": 2, "min_repeat_ms": 0, "run_timeout": 1.0, "build_timeout": 5.0, "prune_factor": 0, **settings}
-    return RpcMeasurer(RpcSettings(tracker=fleet.tracker, key=key, **given), target, {}, 1)  # type: ignore[arg-type]
+    options = {"repeat": 2, "min_repeat_ms": 0, "run_timeout": 1.0, "build_timeout": 5.0, "prune_factor": 0, **settings}
+    return RpcMeasurer(RpcSettings(tracker=fleet.tracker, key=key, **options), target, {}, 1)  # type: ignore[arg-type]
 
 
-def measured(measurer: RpcMeasurer, *faults: str) -> list[Measurement]:
+def measure(measurer: RpcMeasurer, *faults: str) -> list[Measurement]:
     space = Faulty(WORKLOAD, measurer.target)
     return list(measurer.measure(space, [Config({"fault": fault}) for fault in faults]))
 
 
 def test_every_fault_has_its_class_and_the_devices_go_on(measurer: RpcMeasurer) -> None:
     faults = [fault for fault in EXPECTED if fault != "schedule hangs"]  # building is the same as on one machine
-    results = dict(zip(faults, measured(measurer, *faults), strict=True))
+    results = dict(zip(faults, measure(measurer, *faults), strict=True))
     assert {fault: result.failure for fault, result in results.items()} == {f: EXPECTED[f] for f in faults}
     for result in results.values():
         assert bool(result.seconds) == (result.failure is None) == (not result.message)
@@ -169,7 +169,7 @@ def test_every_fault_has_its_class_and_the_devices_go_on(measurer: RpcMeasurer) 
     for fault, text in messages.items():
         assert text in results[fault].message
     measurer.measurements.clear()
-    assert [result.failure for result in measured(measurer, "none", "tiled")] == [None, None]
+    assert [result.failure for result in measure(measurer, "none", "tiled")] == [None, None]
 
 
 NO_GREETINGS = {
@@ -194,23 +194,23 @@ OF_TRACKERS = {
 
 def test_a_fleet_goes_on_whatever_is_sent_to_its_ports(fleet: Fleet, measurer: RpcMeasurer) -> None:
     with contextlib.ExitStack() as staying:
-        for address in (fleet.tracker, *fleet.there()["two"]):
+        for address in (fleet.tracker, *fleet.devices()["two"]):
             host, _, port = address.rpartition(":")
-            own = OF_TRACKERS if address == fleet.tracker else OF_SERVERS
-            for data, stays in (NO_GREETINGS | own).values():
+            greetings = OF_TRACKERS if address == fleet.tracker else OF_SERVERS
+            for data, stays in (NO_GREETINGS | greetings).values():
                 connection = staying.enter_context(socket.create_connection((host, int(port)), 5.0))
                 connection.sendall(data)
                 if not stays:
                     connection.close()
         measurer.measurements.clear()
-        assert [result.failure for result in measured(measurer, "none", "tiled")] == [None, None]
+        assert [result.failure for result in measure(measurer, "none", "tiled")] == [None, None]
 
 
 def test_a_program_is_measured_once(measurer: RpcMeasurer) -> None:
     measurer.measurements.clear()
-    first, twin = measured(measurer, "none", "none")
+    first, twin = measure(measurer, "none", "none")
     assert not first.reused and twin.reused and twin.seconds == first.seconds
-    again = measured(measurer, "none")[0]
+    again = measure(measurer, "none")[0]
     assert again.reused and again.seconds == first.seconds
 
 
@@ -231,8 +231,8 @@ def test_arguments_are_packed_on_the_device(measurer: RpcMeasurer) -> None:
 
 def test_runs_go_on_at_the_same_time_and_come_in_order(fleet: Fleet, measurer: RpcMeasurer) -> None:
     """If they ran in turn, the second would not be available within the timeout of the first."""
-    measured(measurer, "none", "tiled")
-    wait_for(lambda: sum(queue.free for queue in listed(fleet, measurer.settings.key)) == 2)
+    measure(measurer, "none", "tiled")
+    wait_for(lambda: sum(queue.free for queue in queues_of(fleet, measurer.settings.key)) == 2)
     ready = measurer._runners.set_up(measurer._setup, 2)  # one of them may have just been replaced
     assert ready == measurer._runners.processes
     measurer.measurements.clear()
@@ -246,14 +246,14 @@ def test_runs_go_on_at_the_same_time_and_come_in_order(fleet: Fleet, measurer: R
 @pytest.fixture(scope="module")
 def plain(fleet: Fleet, native: Target) -> Iterator[RpcMeasurer]:
     """A measurer on one plain server of TVM, which can also remove arguments from its caches."""
-    with make(fleet, native, "plain", connect_timeout=1.5, cache="cold") as made:
-        yield made
+    with make(fleet, native, "plain", connect_timeout=1.5, cache="cold") as rpc_measurer:
+        yield rpc_measurer
 
 
-def test_a_plain_server_of_tvm_will_do(fleet: Fleet, plain: RpcMeasurer) -> None:
-    assert [result.failure for result in measured(plain, "tiled", "is wrong")] == [None, "wrong_answer"]
+def test_a_plain_server_of_tvm_is_sufficient(fleet: Fleet, plain: RpcMeasurer) -> None:
+    assert [result.failure for result in measure(plain, "tiled", "is wrong")] == [None, "wrong_answer"]
     with make(fleet, plain.target, "plain", cc="no-such-compiler") as measurer:
-        failed = measured(measurer, "none")[0]
+        failed = measure(measurer, "none")[0]
     assert failed.failure == "build_error" and "no-such-compiler" in failed.message
 
 
@@ -263,29 +263,29 @@ def test_waiting_for_a_device_is_not_the_programs_time(fleet: Fleet, plain: RpcM
     That one builds for a target that this machine may not be, and so has its programs linked where they run.
     """
     target = resolve_target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64", "num-cores": 1})
-    with make(fleet, target, "plain") as other:
-        assert measured(other, "none")[0].failure is None
-        wait_for(lambda: any(run for run in listed(fleet, "plain") if run.free == 1))  # it has been returned
-        taken: list[Measurement] = []
-        thread = threading.Thread(target=lambda: taken.extend(measured(plain, "hangs")))
+    with make(fleet, target, "plain") as second_user:
+        assert measure(second_user, "none")[0].failure is None
+        wait_for(lambda: any(run for run in queues_of(fleet, "plain") if run.free == 1))  # it has been returned
+        hanging: list[Measurement] = []
+        thread = threading.Thread(target=lambda: hanging.extend(measure(plain, "hangs")))
         start = time.monotonic()
         thread.start()
-        wait_for(lambda: any(run for run in listed(fleet, "plain") if run.free == 0))
-        result = measured(other, "tiled")[0]
+        wait_for(lambda: any(run for run in queues_of(fleet, "plain") if run.free == 0))
+        result = measure(second_user, "tiled")[0]
         waited = time.monotonic() - start
         thread.join()
-    assert taken[0].failure == "run_timeout" and result.failure is None
+    assert hanging[0].failure == "run_timeout" and result.failure is None
     assert waited > 2.0 > 1.0 > result.run_seconds  # the server ends a hanging session 2.5 s after its start
 
 
 @pytest.fixture(scope="module")
 def mortal(fleet: Fleet, native: Target) -> Iterator[RpcMeasurer]:
     """A measurer on two servers, which the tests kill one after the other."""
-    with make(fleet, native, "mortal", run_timeout=2.0, connect_timeout=3.0) as made:
-        yield made
+    with make(fleet, native, "mortal", run_timeout=2.0, connect_timeout=3.0) as rpc_measurer:
+        yield rpc_measurer
 
 
-def while_running(server: Process, act: Callable[[], object]) -> threading.Thread:
+def call_while_running(server: Process, act: Callable[[], object]) -> threading.Thread:
     """Call ``act`` once the server has a session that has had time to run its program."""
 
     def watch() -> None:
@@ -304,36 +304,36 @@ def test_a_device_that_hangs_is_replaced_and_goes_on_when_it_can(fleet: Fleet, m
     stopped: list[psutil.Process] = []
 
     def stop() -> None:
-        whole = psutil.Process(server.process.pid)
-        stopped.extend([whole, *whole.children(recursive=True)])
+        parent = psutil.Process(server.process.pid)
+        stopped.extend([parent, *parent.children(recursive=True)])
         for process in stopped:
             process.suspend()
 
-    thread = while_running(server, stop)
-    measurements = measured(mortal, "naps", "none", "tiled")
+    thread = call_while_running(server, stop)
+    measurements = measure(mortal, "naps", "none", "tiled")
     while not stopped:  # the other device had the program
         mortal.measurements.clear()
-        measurements = measured(mortal, "naps", "none", "tiled")
+        measurements = measure(mortal, "naps", "none", "tiled")
     thread.join()
     assert [result.failure for result in measurements] == ["wrong_answer", None, None]
     for process in stopped:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
-    wait_for(lambda: sum(queue.free for queue in listed(fleet, "mortal")) == 2)
+    wait_for(lambda: sum(queue.free for queue in queues_of(fleet, "mortal")) == 2)
 
 
 def test_a_lost_device_is_replaced_and_its_program_charged_once(fleet: Fleet, mortal: RpcMeasurer) -> None:
     measurer, server = mortal, fleet.server_at("mortal")
-    measured(measurer, "none", "tiled")
+    measure(measurer, "none", "tiled")
     measurer.measurements.clear()
     # Both devices run a program that hangs when one of them is lost.
-    thread = while_running(server, server.kill)
-    measurements = measured(measurer, "hangs", "hangs too", "none", "tiled", "is wrong")
+    thread = call_while_running(server, server.kill)
+    measurements = measure(measurer, "hangs", "hangs too", "none", "tiled", "is wrong")
     thread.join()
     assert [result.failure for result in measurements] == ["run_timeout", "run_timeout", None, None, "wrong_answer"]
     assert not any(result.reused for result in measurements)
     assert all(result.run_seconds < 3.0 for result in measurements)
-    assert len(fleet.there()["mortal"]) == 1
+    assert len(fleet.devices()["mortal"]) == 1
 
 
 def test_a_program_that_every_device_is_lost_over_fails(fleet: Fleet, mortal: RpcMeasurer) -> None:
@@ -348,8 +348,8 @@ def test_a_program_that_every_device_is_lost_over_fails(fleet: Fleet, mortal: Rp
         os.kill(server.process.pid, signal.SIGKILL)
         server.process.wait()
 
-    thread = while_running(server, kill)
-    result = measured(measurer, "hangs")[0]
+    thread = call_while_running(server, kill)
+    result = measure(measurer, "hangs")[0]
     thread.join()
     assert result.failure == "crash" and "given up after 1 devices were lost" in result.message
     assert sessions and not psutil.wait_procs(sessions, timeout=5)[1]
@@ -359,19 +359,19 @@ def test_a_device_that_comes_back_is_used(fleet: Fleet, mortal: RpcMeasurer) -> 
     fleet.lose("mortal")
     thread = threading.Thread(target=fleet.serve, args=({"mortal": 1},))
     thread.start()
-    assert [result.failure for result in measured(mortal, "none", "tiled")] == [None, None]
+    assert [result.failure for result in measure(mortal, "none", "tiled")] == [None, None]
     thread.join()
 
 
-def test_no_device_for_long_is_one_sentence(fleet: Fleet, mortal: RpcMeasurer) -> None:
+def test_a_missing_device_is_one_sentence_after_the_timeout(fleet: Fleet, mortal: RpcMeasurer) -> None:
     mortal.measurements.clear()
     mortal.settings = msgspec.structs.replace(mortal.settings, device_timeout=0.5)
     fleet.lose("mortal")
     with pytest.raises(SearchlabError, match=r"has no device with the key 'mortal'; .* for 0.5 s; start one with"):
-        measured(mortal, "none")
+        measure(mortal, "none")
 
 
-def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target) -> None:
+def test_wrong_settings_and_addresses_are_one_sentence(fleet: Fleet, native: Target) -> None:
     with pytest.raises(SearchlabError, match=r"has no device with the key 'none'; it has .*'two' \(2\)"):
         make(fleet, native, "none")
     with socket.create_server(("127.0.0.1", 0)) as nobody:
@@ -379,7 +379,7 @@ def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target
     nowhere = RpcSettings(tracker=f"127.0.0.1:{port}", key="two")
     with pytest.raises(SearchlabError, match=r"cannot reach an RPC tracker at 127.0.0.1:\d+ \(Connection refused\)"):
         RpcMeasurer(nowhere, native, {}, 1)
-    server = fleet.there()["two"][0]
+    server = fleet.devices()["two"][0]
     with pytest.raises(SearchlabError, match="is not a TVM RPC tracker, or hangs"):
         RpcMeasurer(RpcSettings(tracker=server, key="two"), native, {}, 1)
     with pytest.raises(SearchlabError, match="tracker must be host:port"):
@@ -404,16 +404,16 @@ def test_two_jobs_on_one_fleet(fleet: Fleet, measurer: RpcMeasurer, tmp_path: Pa
             "measure": {"kind": "rpc", "tracker": fleet.tracker, "key": "two", "repeat": 1, "workers": 1},
         }
     )
-    seen: list[tuple[int, int]] = []
-    results = study.run(tmp_path, lambda run, number, _, job: lambda *_: seen.append((number, job)), jobs=2)
+    calls: list[tuple[int, int]] = []
+    results = study.run(tmp_path, lambda run, number, _, job: lambda *_: calls.append((number, job)), jobs=2)
     assert [len(result.trials) for result in results] == [4, 4, 4]
     assert all(trial.measurement.failure is None for result in results for trial in result.trials)
-    assert {job for _, job in seen} == {0, 1} and len(seen) == 12
+    assert {job for _, job in calls} == {0, 1} and len(calls) == 12
     header = read_log(next(tmp_path.rglob("*.jsonl"))).header
     assert header.measure["key"] == "two" and "tracker" not in header.measure
 
 
-def test_list_says_what_there_is(fleet: Fleet) -> None:
+def test_list_shows_the_devices_of_a_fleet(fleet: Fleet) -> None:
     listed = CliRunner().invoke(app, ["list", "--tracker", fleet.tracker])
     assert listed.exit_code == 0
     assert any(line.split()[:2] == ["two", "2"] for line in listed.stdout.splitlines())
@@ -426,13 +426,13 @@ def test_a_server_that_nobody_could_reach_is_refused(fleet: Fleet) -> None:
 
 def test_no_process_is_left_but_the_fork_server(fleet: Fleet, native: Target) -> None:
     with make(fleet, native, "two") as measurer:
-        assert measured(measurer, "none")[0].failure is None
+        assert measure(measurer, "none")[0].failure is None
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with make(fleet, native, "two") as measurer:
         results = measurer.measure(Faulty(WORKLOAD, native), [Config({"fault": fault}) for fault in ("none", "hangs")])
         assert next(results).failure is None
         results.close()  # type: ignore[attr-defined]  # as an interrupt does, with a program still running
-        assert measured(measurer, "tiled")[0].failure is None
-    left = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
+        assert measure(measurer, "tiled")[0].failure is None
+    remaining = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
     # On a busy machine, a killed process may take a moment to end.
-    assert psutil.wait_procs(left, timeout=10)[1] == []
+    assert psutil.wait_procs(remaining, timeout=10)[1] == []

@@ -43,7 +43,7 @@ def test_the_identity_is_the_settings_that_decide_the_numbers() -> None:
             {"kind": "table", "path": "logs", "missing": "nearest", "noise": True},
         ),
     ):
-        assert json.dumps(settings.identity()) == json.dumps(identity)  # type: ignore[attr-defined]
+        assert json.dumps(settings.identity()) == json.dumps(identity)
 
 
 def test_only_local_runs_are_exclusive_and_only_tables_replay() -> None:
@@ -69,8 +69,8 @@ def test_the_default_target_and_what_can_be_measured(tmp_path: Path) -> None:
 def test_settings_are_light() -> None:
     code = "import sys, searchlab.measure.settings; print(*sys.modules)"
     env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
-    assert not {"tvm", "tvm_ffi", "psutil", "scipy", "vl_convert"} & set(done.stdout.split())
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+    assert not {"tvm", "tvm_ffi", "psutil", "scipy", "vl_convert"} & set(result.stdout.split())
 
 
 def test_a_worker_is_sent_plain_settings() -> None:

@@ -30,8 +30,8 @@ def test_a_table_answers_what_was_recorded(tmp_path: Path) -> None:
     space = toys.Small()
     write_table(tmp_path / "logs" / "a.jsonl", space, toys.flaky)
     configs = list(space.enumerate())[::7]
-    for place in (tmp_path / "logs", tmp_path / "logs" / "a.jsonl"):
-        with TableMeasurer(TableSettings(str(place))) as measurer:
+    for path in (tmp_path / "logs", tmp_path / "logs" / "a.jsonl"):
+        with TableMeasurer(TableSettings(str(path))) as measurer:
             assert list(measurer.measure(space, configs)) == [toys.flaky(config) for config in configs]
 
 
@@ -52,9 +52,11 @@ def test_a_parquet_table_answers_as_its_log(tmp_path: Path, statistic: Statistic
     assert (
         list(table.measure(space, turned)) == list(table.measure(space, configs)) == table.recorded_measurements(space)
     )
-    whole = table.all_costs(space)
-    assert whole and whole.costs.tolist() == [one.cost for one in log.recorded_measurements(space)]
-    assert whole.optimum == min(whole.costs)
+    all_costs = table.all_costs(space)
+    assert all_costs and all_costs.costs.tolist() == [
+        measurement.cost for measurement in log.recorded_measurements(space)
+    ]
+    assert all_costs.optimum == min(all_costs.costs)
 
 
 def test_several_tables_stand_side_by_side(tmp_path: Path) -> None:
@@ -79,8 +81,8 @@ def test_logs_of_two_machines_are_not_one_table(tmp_path: Path) -> None:
 
 def test_other_spaces_targets_and_unmeasured_configs_are_refused(tmp_path: Path) -> None:
     path = write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
-    other = toys.Small(toys.WORKLOAD, Target({"kind": "llvm", "mcpu": "haswell"}))
-    for space in (toys.Dependent(), other):
+    elsewhere = toys.Small(toys.WORKLOAD, Target({"kind": "llvm", "mcpu": "haswell"}))
+    for space in (toys.Dependent(), elsewhere):
         with pytest.raises(SearchlabError, match="no log in .* matches .*, this space and this target"):
             list(TableMeasurer(TableSettings(str(path))).measure(space, []))
     lines = path.read_text().splitlines(keepends=True)
@@ -116,8 +118,8 @@ def test_a_compressed_table_is_the_table(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     plain.unlink()
     configs = list(space.enumerate())
-    for place in (packed, packed.parent):
-        assert list(TableMeasurer(TableSettings(str(place))).measure(space, configs)) == [
+    for path in (packed, packed.parent):
+        assert list(TableMeasurer(TableSettings(str(path))).measure(space, configs)) == [
             toys.flaky(config) for config in configs
         ]
 
@@ -125,8 +127,8 @@ def test_a_compressed_table_is_the_table(tmp_path: Path) -> None:
 def test_compressed_logs_are_read_only_and_broken_ones_refused(tmp_path: Path) -> None:
     plain = write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
     packed = tmp_path / "a.jsonl.gz"
-    whole = gzip.compress(plain.read_bytes())
-    packed.write_bytes(whole)
+    content = gzip.compress(plain.read_bytes())
+    packed.write_bytes(content)
     with pytest.raises(SearchlabError, match=r"cannot write the log .*a\.jsonl\.gz: choose a file name"):
         tune(
             toys.WORKLOAD,
@@ -135,9 +137,9 @@ def test_compressed_logs_are_read_only_and_broken_ones_refused(tmp_path: Path) -
             log=packed,
             measure={"kind": "table", "path": str(plain)},
         )
-    assert packed.read_bytes() == whole
-    flipped = whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]
-    for broken in (whole[:-9], whole[: len(whole) // 2], b"", plain.read_bytes(), flipped):
+    assert packed.read_bytes() == content
+    flipped = content[:200] + bytes([content[200] ^ 1]) + content[201:]
+    for broken in (content[:-9], content[: len(content) // 2], b"", plain.read_bytes(), flipped):
         packed.write_bytes(broken)
         with pytest.raises(SearchlabError, match=r"a\.jsonl\.gz"):
             read_log(packed)
@@ -151,25 +153,25 @@ def distance(a: Config, b: Config) -> float:
     unrolls = (0, 16, 64, 512)
     return (
         sum(abs(np.log2(x / y)) for x, y in zip(a["tile"], b["tile"], strict=True)) / 8  # type: ignore[arg-type]
-        + abs(unrolls.index(a["unroll"]) - unrolls.index(b["unroll"])) / 3  # type: ignore[arg-type]
+        + abs(unrolls.index(a["unroll"]) - unrolls.index(b["unroll"])) / 3
         + (a["order"] != b["order"])
         + (a["pack"] != b["pack"])
     )
 
 
 @given(st.permutations(range(120)), st.integers(20, 60))
-def test_the_nearest_config_is_nearest_and_of_equals_the_first(order: list[int], held: int) -> None:
+def test_the_nearest_config_is_the_first_of_the_nearest(order: list[int], size: int) -> None:
     everything = list(toys.Small().enumerate())
-    table = [everything[i] for i in order[:held]]
+    table = [everything[i] for i in order[:size]]
     if len({config["unroll"] for config in table}) < 4 or len({config["tile"] for config in table}) < 5:
         return  # ranks are those among what the table holds
     nearest = ConfigIndex(table)
-    for wanted in everything:
-        distances = [distance(wanted, config) for config in table]
+    for missing in everything:
+        distances = [distance(missing, config) for config in table]
         best = min(distances)
-        found = nearest.find_nearest(wanted)
-        assert distances[found] == pytest.approx(best)
-        assert all(other > best + 1e-9 for other in distances[:found])
+        index = nearest.find_nearest(missing)
+        assert distances[index] == pytest.approx(best)
+        assert all(farther > best + 1e-9 for farther in distances[:index])
 
 
 def test_a_config_with_the_same_knobs_is_nearer_than_any_other(tmp_path: Path) -> None:
@@ -189,26 +191,26 @@ def test_a_config_with_the_same_knobs_is_nearer_than_any_other(tmp_path: Path) -
 
 def test_orders_of_loops_are_the_same_or_not() -> None:
     table = [Config({"tile": (1, 1, 8), "order": (0, 1, 2)}), Config({"tile": (1, 2, 4), "order": (2, 1, 0)})]
-    wanted = Config({"tile": (1, 1, 8), "order": (1, 2, 0)})
-    assert ConfigIndex(table, Ordered().knobs_of(table)).find_nearest(wanted) == 0, (
+    config = Config({"tile": (1, 1, 8), "order": (1, 2, 0)})
+    assert ConfigIndex(table, Ordered().knobs_of(table)).find_nearest(config) == 0, (
         "its tile is the same, and both orders differ"
     )
-    assert ConfigIndex(table).find_nearest(wanted) == 1, "as tiles, (2, 1, 0) is nearer to (1, 2, 0) than (0, 1, 2) is"
+    assert ConfigIndex(table).find_nearest(config) == 1, "as tiles, (2, 1, 0) is nearer to (1, 2, 0) than (0, 1, 2) is"
 
 
-def every_other(path: Path) -> Path:
+def write_half_table(path: Path) -> Path:
     """Write a table with half of the configs of toys.Small."""
     lines = write_table(path, toys.Small(), toys.flaky).read_text().splitlines(keepends=True)
-    kept = [line.replace(f'"index":{2 * i}', f'"index":{i}', 1) for i, line in enumerate(lines[1::2])]
-    path.write_text("".join([lines[0], *kept]))
+    half = [line.replace(f'"index":{2 * i}', f'"index":{i}', 1) for i, line in enumerate(lines[1::2])]
+    path.write_text("".join([lines[0], *half]))
     return path
 
 
 def test_nearest_answers_are_marked_and_warned_of_once(tmp_path: Path) -> None:
     space = toys.Small()
-    table = every_other(tmp_path / "half.jsonl")
-    held = {trial.config: trial.measurement for trial in read_log(table).trials}
-    assert len(held) == 60
+    table = write_half_table(tmp_path / "half.jsonl")
+    recorded = {trial.config: trial.measurement for trial in read_log(table).trials}
+    assert len(recorded) == 60
     log = tmp_path / "a.jsonl"
     with pytest.warns(SearchlabWarning, match="nearest") as warned:
         tune(
@@ -221,21 +223,21 @@ def test_nearest_answers_are_marked_and_warned_of_once(tmp_path: Path) -> None:
         )
     assert len(warned) == 1
     trials = read_log(log).trials
-    assert len(trials) == 120 and all(trial.measurement.nearest == (trial.config not in held) for trial in trials)
-    nearest = ConfigIndex(list(held))
-    answers = list(held.values())
+    assert len(trials) == 120 and all(trial.measurement.nearest == (trial.config not in recorded) for trial in trials)
+    nearest = ConfigIndex(list(recorded))
+    answers = list(recorded.values())
     for trial in trials:
         answer = answers[nearest.find_nearest(trial.config)]
         assert (trial.measurement.seconds, trial.measurement.failure) == (answer.seconds, answer.failure)
     # The log of that run contains only what the table contains.
-    missing = next(trial.config for trial in trials if trial.measurement.nearest)
+    absent = next(trial.config for trial in trials if trial.measurement.nearest)
     with pytest.raises(SearchlabError, match="contain no measurement of"):
-        list(TableMeasurer(TableSettings(str(log))).measure(space, [missing]))
-    assert list(TableMeasurer(TableSettings(str(log))).measure(space, list(held))) == list(held.values())
+        list(TableMeasurer(TableSettings(str(log))).measure(space, [absent]))
+    assert list(TableMeasurer(TableSettings(str(log))).measure(space, list(recorded))) == list(recorded.values())
 
 
 def test_a_log_says_nearest_only_where_it_is(tmp_path: Path) -> None:
-    every_other(tmp_path / "half.jsonl")
+    write_half_table(tmp_path / "half.jsonl")
     assert "nearest" not in (tmp_path / "half.jsonl").read_text()
     record = Record.from_trial(Trial(0, Config(), Measurement((1e-3,), nearest=True)))
     assert record.nearest and record.measurement.nearest
@@ -265,19 +267,23 @@ def test_noise_draws_from_the_repeats_and_a_seed_decides_it(tmp_path: Path) -> N
         )
         return log
 
-    whole = run(tmp_path / "whole.jsonl", 1, 60)
+    uninterrupted = run(tmp_path / "whole.jsonl", 1, 60)
     differing = 0
-    for trial in read_log(whole).trials:
+    for trial in read_log(uninterrupted).trials:
         recorded = noisy(trial.config).seconds
         assert len(trial.measurement.seconds) == 3 and set(trial.measurement.seconds) <= set(recorded)
         differing += trial.measurement.seconds != recorded
     assert differing > 30
     for trials in (3, 20, 21, 60):
         run(tmp_path / "steps.jsonl", 1, trials)
-    assert read_deterministic_part(tmp_path / "steps.jsonl") == read_deterministic_part(whole)
-    other = {trial.config: trial.measurement for trial in read_log(run(tmp_path / "other.jsonl", 2, 60)).trials}
-    both = [(trial.measurement, other[trial.config]) for trial in read_log(whole).trials if trial.config in other]
-    assert any(a != b for a, b in both)
+    assert read_deterministic_part(tmp_path / "steps.jsonl") == read_deterministic_part(uninterrupted)
+    other_seed = {trial.config: trial.measurement for trial in read_log(run(tmp_path / "other.jsonl", 2, 60)).trials}
+    pairs = [
+        (trial.measurement, other_seed[trial.config])
+        for trial in read_log(uninterrupted).trials
+        if trial.config in other_seed
+    ]
+    assert any(a != b for a, b in pairs)
 
 
 def test_a_config_faster_than_the_best_is_sampled_once_more(tmp_path: Path) -> None:
@@ -310,7 +316,7 @@ def study(table: str, **more: object) -> Study:
     return Study.from_dict({**data, **more})
 
 
-def test_without_a_target_it_is_that_of_the_table(tmp_path: Path) -> None:
+def test_the_default_target_is_that_of_the_table(tmp_path: Path) -> None:
     foreign = Target({"kind": "llvm", "mcpu": "haswell", "num-cores": 3})
     table = write_table(tmp_path / "a.jsonl", toys.Small(toys.WORKLOAD, foreign), toys.smooth)
     result = study(str(table)).run(tmp_path / "out")[0]
@@ -337,7 +343,7 @@ def test_a_study_covers_the_workloads_and_spaces_of_its_tables(tmp_path: Path) -
     assert left_out == ["gemm:64x64x64 is not searched in SingleChoice: no table contains it for this target"]
 
 
-def test_tables_of_several_targets_need_one_to_be_given(tmp_path: Path) -> None:
+def test_tables_of_several_targets_need_a_target(tmp_path: Path) -> None:
     for mcpu in ("haswell", "znver4"):
         target = Target({"kind": "llvm", "mcpu": mcpu})
         write_table(tmp_path / "tables" / f"{mcpu}.jsonl", toys.Small(toys.WORKLOAD, target), toys.smooth)
@@ -377,9 +383,9 @@ def test_the_weights_of_configs_are_how_often_samples_give_them(space: Space) ->
     configs = list(space.enumerate())
     weights = draw_weights(configs[::-1])[::-1]
     rng = np.random.default_rng(0)
-    drawn = Counter(space.sample(rng) for _ in range(20_000))
-    seen = np.array([drawn[config] for config in configs]) / 20_000
-    np.testing.assert_allclose(weights / weights.sum(), seen, atol=0.015)
+    counts = Counter(space.sample(rng) for _ in range(20_000))
+    shares = np.array([counts[config] for config in configs]) / 20_000
+    np.testing.assert_allclose(weights / weights.sum(), shares, atol=0.015)
     assert (len(set(weights.tolist())) > 1) == (not isinstance(space, ProductSpace))
 
 
@@ -395,12 +401,12 @@ def test_a_complete_table_says_what_random_search_finds(tmp_path: Path) -> None:
         log=tmp_path / "run.jsonl",
         measure={"kind": "table", "path": str(path)},
     )
-    known = run.log.header.random
-    assert known is not None and len(known.expected) == 12
-    drawn = [space.sample_new(np.random.default_rng(seed), 12, ()) for seed in range(400)]
-    costs = np.array([[toys.smooth(config).cost for config in configs] for configs in drawn])
+    random_search = run.log.header.random
+    assert random_search is not None and len(random_search.expected) == 12
+    samples = [space.sample_new(np.random.default_rng(seed), 12, ()) for seed in range(400)]
+    costs = np.array([[toys.smooth(config).cost for config in configs] for configs in samples])
     lowest = np.log(np.minimum.accumulate(costs, axis=1))
     error = lowest.std(axis=0) / np.sqrt(len(lowest))
-    assert (np.abs(lowest.mean(axis=0) - known.expected) <= 4 * error + 1e-9).all()
+    assert (np.abs(lowest.mean(axis=0) - random_search.expected) <= 4 * error + 1e-9).all()
     write_table(tmp_path / "part.jsonl", space, toys.smooth)
     assert TableMeasurer(TableSettings(str(tmp_path / "part.jsonl"))).all_costs(space) is None

@@ -22,7 +22,7 @@ from searchlab.measure.fleet import Tracker, registered_devices
 MAGIC = struct.pack("<i", base.RPC_TRACKER_MAGIC)
 
 
-def framed(answer: Any) -> bytes:
+def encode(answer: Any) -> bytes:
     data = json.dumps(answer).encode()
     return struct.pack("<i", len(data)) + data
 
@@ -30,25 +30,25 @@ def framed(answer: Any) -> bytes:
 @contextmanager
 def tracker(*parts: bytes, pause: float = 0.0, ends: bool = False) -> Iterator[str]:
     """Listen, and send ``parts`` to whoever connects, each after a pause; then hang, or close the connection."""
-    done = threading.Event()
+    finished = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
             connection, _ = listening.accept()
             with connection:
                 for part in parts:
-                    done.wait(pause)
+                    finished.wait(pause)
                     try:
                         connection.sendall(part)
                     except OSError:
                         return
                 if not ends:
-                    done.wait(20)
+                    finished.wait(20)
 
         thread = threading.Thread(target=serve)
         thread.start()
         yield "{}:{}".format(*listening.getsockname())
-        done.set()
+        finished.set()
         thread.join()
 
 
@@ -62,21 +62,21 @@ SERVER = {"key": "server:a", "addr": ["10.0.0.1", 9090]}
         MAGIC[:3],
         MAGIC,
         MAGIC + b"\x05\0",
-        MAGIC + framed([0, {}])[:-1],
+        MAGIC + encode([0, {}])[:-1],
         MAGIC + struct.pack("<i", -1),
         MAGIC + struct.pack("<i", 2**31 - 1),
         MAGIC + struct.pack("<i", 4) + b"\xff\xfe{}",
         MAGIC + struct.pack("<i", 3) + b"xyz",
-        MAGIC + framed(None),
-        MAGIC + framed([0]),
-        MAGIC + framed([0, []]),
-        MAGIC + framed({"server_info": []}),
-        MAGIC + framed([0, {"server_info": {}}]),
-        MAGIC + framed([0, {"server_info": [3]}]),
-        MAGIC + framed([0, {"server_info": [{"key": 1, "addr": ["a", 1]}]}]),
-        MAGIC + framed([0, {"server_info": [{"key": "a", "addr": "a:1"}]}]),
-        MAGIC + framed([0, {"server_info": [{"key": "a", "addr": ["a", 10**9]}]}]),
-        MAGIC + framed([0, {"server_info": [SERVER], "queue_info": {"a": 3}}]),
+        MAGIC + encode(None),
+        MAGIC + encode([0]),
+        MAGIC + encode([0, []]),
+        MAGIC + encode({"server_info": []}),
+        MAGIC + encode([0, {"server_info": {}}]),
+        MAGIC + encode([0, {"server_info": [3]}]),
+        MAGIC + encode([0, {"server_info": [{"key": 1, "addr": ["a", 1]}]}]),
+        MAGIC + encode([0, {"server_info": [{"key": "a", "addr": "a:1"}]}]),
+        MAGIC + encode([0, {"server_info": [{"key": "a", "addr": ["a", 10**9]}]}]),
+        MAGIC + encode([0, {"server_info": [SERVER], "queue_info": {"a": 3}}]),
         MAGIC + struct.pack("<i", 200_000) + b"[" * 200_000,
     ],
     ids=lambda answer: f"{len(answer)}-{zlib.crc32(answer)}",
@@ -92,7 +92,7 @@ def test_a_strange_tracker_is_one_sentence(monkeypatch: pytest.MonkeyPatch, answ
 
 @pytest.mark.parametrize("loan", [None, [0], [0, ["h", 10**9, "k"]], [0, ["h", True, "k"]], [0, {"a": 1}]])
 def test_a_strange_loan_is_one_sentence(loan: Any) -> None:
-    with tracker(MAGIC, framed(loan)) as address, Tracker(address) as connected:
+    with tracker(MAGIC, encode(loan)) as address, Tracker(address) as connected:
         connected.request("a")
         with pytest.raises(SearchlabError, match="does not answer like"):
             connected.take()
@@ -100,7 +100,7 @@ def test_a_strange_loan_is_one_sentence(loan: Any) -> None:
 
 def test_a_tracker_is_understood_whatever_it_adds() -> None:
     answer = [0, {"server_info": [{**SERVER, "new": 1}], "queue_info": {"a": {"free": 1, "pending": 0, "new": 2}}}]
-    with tracker(MAGIC, framed(answer)) as address:
+    with tracker(MAGIC, encode(answer)) as address:
         assert registered_devices(address) == {"a": ["10.0.0.1:9090"]}
 
 

@@ -20,7 +20,7 @@ class Layer(nn.Module):
         return nn.op.add(x, x)
 
 
-def exported(native: Target, library: Path) -> str:
+def export_error(native: Target, library: Path) -> str:
     """Export a model, which must fail, and return the error."""
     model, _ = Layer().export_tvm({"forward": {"x": nn.spec.Tensor((4, 4), "float32")}})
     module = relax.transform.LegalizeOps()(model)
@@ -30,14 +30,14 @@ def exported(native: Target, library: Path) -> str:
 
 
 def test_a_library_that_cannot_be_linked_is_one_sentence(native: Target, tmp_path: Path) -> None:
-    error = exported(native, tmp_path / "absent" / "model.so")
+    error = export_error(native, tmp_path / "absent" / "model.so")
     assert "\n" not in error and any(word in error for word in ("error", "failed", "No such file"))
 
 
 def test_an_object_file_that_cannot_be_written_is_one_sentence(native: Target, tmp_path: Path) -> None:
     """LLVM ends the process that cannot write."""
     with file_size_limit(500):
-        error = exported(native, tmp_path / "model.so")
+        error = export_error(native, tmp_path / "model.so")
     assert "ends the process with exit code 1; free some space" in error and not list(tmp_path.iterdir())
 
 

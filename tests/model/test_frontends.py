@@ -14,7 +14,7 @@ from searchlab.model.tasks import load_model, tasks_of
 CONV = "conv2d:1x8x8x4x3x3x3:p1:bias:relu"
 
 
-def test_an_onnx_file(tmp_path: Path) -> None:
+def test_an_onnx_file_is_loaded(tmp_path: Path) -> None:
     onnx: Any = pytest.importorskip("onnx", reason="the extra onnx is not installed")
     from onnx import TensorProto, helper, numpy_helper
 
@@ -43,7 +43,7 @@ def test_an_onnx_file(tmp_path: Path) -> None:
     assert CONV in names and "gemm:1x10x256" in names
 
 
-def test_an_exported_pytorch_program(tmp_path: Path) -> None:
+def test_an_exported_pytorch_program_is_loaded(tmp_path: Path) -> None:
     torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.ReLU())
     torch.export.save(torch.export.export(net.eval(), (torch.zeros(1, 3, 8, 8),)), str(tmp_path / "net.pt2"))

@@ -73,8 +73,8 @@ def test_a_layer_is_a_product_with_its_operations(
 def test_programs_apply_the_operations(name: str, space: str, tasks: dict[str, Task], native: Target) -> None:
     workload = tasks[name].workload
     assert workload is not None
-    made = SPACES.load(space)(workload, native)
-    assert_right(workload, made.schedule(made.sample(np.random.default_rng(0))), native)
+    program_space = SPACES.load(space)(workload, native)
+    assert_right(workload, program_space.schedule(program_space.sample(np.random.default_rng(0))), native)
 
 
 def test_a_log_contains_the_operations(tasks: dict[str, Task], tmp_path: Path, native: Target) -> None:

@@ -51,17 +51,17 @@ def start(name: str, tasks: Sequence[ScheduledTask]) -> Scheduler:
 def decide(name: str, count: int, *, equal: bool = False, fails: Sequence[int] = (), ends: bool = False) -> list[int]:
     """Return the tasks that a scheduler chooses; if ``ends`` is true, each task ends after its fifth round."""
     scheduler = start(name, make_tasks(count, equal))
-    chosen: list[int] = []
+    choices: list[int] = []
     for _ in range(ROUNDS):
-        open_tasks = [task for task in range(count) if not ends or chosen.count(task) < 5]
+        open_tasks = [task for task in range(count) if not ends or choices.count(task) < 5]
         if not open_tasks:
             break
         task = scheduler.ask(open_tasks)
         assert task in open_tasks
-        is_last = ends and chosen.count(task) == 4  # a round in which the search has nothing more to propose
-        scheduler.tell(task, [] if is_last else make_costs(task, chosen.count(task), equal, task in fails))
-        chosen.append(task)
-    return [int(task) for task in chosen]
+        is_last = ends and choices.count(task) == 4  # a round in which the search has nothing more to propose
+        scheduler.tell(task, [] if is_last else make_costs(task, choices.count(task), equal, task in fails))
+        choices.append(task)
+    return [int(task) for task in choices]
 
 
 def decide_twice(name: str) -> list[int]:
@@ -98,14 +98,14 @@ def test_its_decisions_follow_from_the_seed(name: str) -> None:
         assert decide_twice(name) == before
     with other_clock(SCHEDULERS.load(name)):
         assert decide_twice(name) == before
-    here, elsewhere = in_two_processes(decide_twice, name)
-    assert here == elsewhere == before
+    first, second = in_two_processes(decide_twice, name)
+    assert first == second == before
 
 
 @pytest.mark.parametrize("equal", [False, True])
 def test_it_resumes_from_the_rounds_it_was_told(name: str, equal: bool) -> None:
-    chosen = decide(name, 6, equal=equal)
+    choices = decide(name, 6, equal=equal)
     resumed = start(name, make_tasks(6, equal))
-    for number, task in enumerate(chosen[:-1]):
-        resumed.tell(task, make_costs(task, chosen[:number].count(task), equal, False))
-    assert [resumed.ask(range(6)) for _ in range(2)] == [chosen[-1]] * 2
+    for number, task in enumerate(choices[:-1]):
+        resumed.tell(task, make_costs(task, choices[:number].count(task), equal, False))
+    assert [resumed.ask(range(6)) for _ in range(2)] == [choices[-1]] * 2

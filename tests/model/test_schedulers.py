@@ -17,7 +17,7 @@ from searchlab.plugins import Plugin
 TASKS = [ScheduledTask(f"task{i}", (weight,), 1000, "") for i, weight in enumerate((1.0, 2.0, 1.0))]
 
 
-def told(scheduler: Scheduler, *histories: Sequence[float]) -> Scheduler:
+def tell_costs(scheduler: Scheduler, *histories: Sequence[float]) -> Scheduler:
     """``scheduler`` after one round for each cost in ``histories``, the tasks in turn."""
     for number in range(max(map(len, histories))):
         for task, history in enumerate(histories):
@@ -28,16 +28,16 @@ def told(scheduler: Scheduler, *histories: Sequence[float]) -> Scheduler:
 
 def test_round_robin_goes_round() -> None:
     scheduler = RoundRobin(TASKS, seed=0)
-    chosen = []
+    choices = []
     for _ in range(7):
-        chosen.append(scheduler.ask([0, 1, 2]))
-        scheduler.tell(chosen[-1], [1.0])
-    assert chosen == [0, 1, 2, 0, 1, 2, 0]
+        choices.append(scheduler.ask([0, 1, 2]))
+        scheduler.tell(choices[-1], [1.0])
+    assert choices == [0, 1, 2, 0, 1, 2, 0]
     assert scheduler.ask([0, 2]) == 2
 
 
 def test_the_gradient_is_metaschedules() -> None:
-    scheduler = told(Gradient(TASKS, seed=0, alpha=0.5, window=2), [9.0, 6.0, 5.0, 4.0], [3.0], [5.0, 5.0])
+    scheduler = tell_costs(Gradient(TASKS, seed=0, alpha=0.5, window=2), [9.0, 6.0, 5.0, 4.0], [3.0], [5.0, 5.0])
     assert isinstance(scheduler, Gradient)
     assert scheduler.expected_gain(0) == pytest.approx(0.5 * (6.0 - 4.0) / 2 + 0.5 * 4.0 / 4)
     assert scheduler.expected_gain(1) == pytest.approx(2 * 0.5 * 3.0)
@@ -51,16 +51,16 @@ def test_ansor_expects_a_task_to_come_close_to_similar_ones() -> None:
         ScheduledTask("slow", flops=1000, op="gemm"),
         ScheduledTask("other", flops=1000, op="conv2d"),
     ]
-    scheduler = told(Ansor(tasks, seed=0, alpha=0.0), [1.0, 1.0, 1.0], [8.0, 8.0, 8.0, 8.0], [8.5, 8.5, 8.5, 8.5])
+    scheduler = tell_costs(Ansor(tasks, seed=0, alpha=0.0), [1.0, 1.0, 1.0], [8.0, 8.0, 8.0, 8.0], [8.5, 8.5, 8.5, 8.5])
     # On its own, the slow task can lose 8/4 in its next round. A similar one takes 1, so 2 is expected: a fall by 6.
     assert scheduler.ask([0, 1, 2]) == 1
-    alone = [tasks[0], TASKS[0], tasks[2]]
-    assert told(Ansor(alone, seed=0, alpha=0.0), [1.0] * 3, [8.0] * 4, [8.5] * 4).ask([0, 1, 2]) == 2
+    dissimilar = [tasks[0], TASKS[0], tasks[2]]
+    assert tell_costs(Ansor(dissimilar, seed=0, alpha=0.0), [1.0] * 3, [8.0] * 4, [8.5] * 4).ask([0, 1, 2]) == 2
 
 
 def test_ansor_drops_a_similarity_that_does_not_hold() -> None:
     tasks = [ScheduledTask("fast", flops=1000, op="gemm"), ScheduledTask("slow", flops=1000, op="gemm"), TASKS[0]]
-    scheduler = told(Ansor(tasks, seed=0), [1.0], [8.0], [6.0])
+    scheduler = tell_costs(Ansor(tasks, seed=0), [1.0], [8.0], [6.0])
     for rounds in range(2, 8):
         assert scheduler.ask([0, 1, 2]) == 1, rounds
         scheduler.tell(1, [8.0])
@@ -78,21 +78,23 @@ def test_ansor_drops_a_similarity_that_does_not_hold() -> None:
 )
 def test_the_objectives_of_ansor_count_models(options: dict[str, Any], expected: int) -> None:
     tasks = [ScheduledTask("a", (0.5, 0.1)), ScheduledTask("b", (0.0, 1.0))]  # models of 1 s and of 4.2 s
-    assert told(Ansor(tasks, seed=0, **options), [2.0], [4.0]).ask([0, 1]) == expected
+    assert tell_costs(Ansor(tasks, seed=0, **options), [2.0], [4.0]).ask([0, 1]) == expected
 
 
 def test_a_model_that_is_fast_enough_does_not_count() -> None:
     tasks = [ScheduledTask("a", (0.9, 0.0)), ScheduledTask("b", (0.0, 1.0))]  # models of 3.6 s and of 4 s
-    assert told(Ansor(tasks, seed=0), [4.0], [4.0]).ask([0, 1]) == 1
+    assert tell_costs(Ansor(tasks, seed=0), [4.0], [4.0]).ask([0, 1]) == 1
     required = Ansor([tasks[1], tasks[0]], seed=0, objective="requirement", requirement=3.8)
-    assert told(required, [4.0], [4.0]).ask([0, 1]) == 0
+    assert tell_costs(required, [4.0], [4.0]).ask([0, 1]) == 0
 
 
 def test_ucb_leaves_a_task_that_gains_nothing_for_one_that_does() -> None:
     tasks = [ScheduledTask("stuck"), ScheduledTask("falls")]
     stuck, falls = [10.0] * 6, [10.0, 8.0, 6.5, 5.5, 5.0, 4.7]
-    assert told(UCB(tasks, seed=0, explore=0.0), stuck, falls).ask([0, 1]) == 1
-    assert told(Gradient(tasks, seed=0, alpha=0.0), stuck, falls).ask([0, 1]) == 0  # 10 / 6 promises more than 4.7 / 6
+    assert tell_costs(UCB(tasks, seed=0, explore=0.0), stuck, falls).ask([0, 1]) == 1
+    assert (
+        tell_costs(Gradient(tasks, seed=0, alpha=0.0), stuck, falls).ask([0, 1]) == 0
+    )  # 10 / 6 promises more than 4.7 / 6
 
 
 @pytest.mark.parametrize("name", SCHEDULERS.entry_points_by_name())
@@ -111,7 +113,7 @@ class Astray(RoundRobin):
 
 
 def test_a_choice_outside_the_open_tasks_is_an_error() -> None:
-    scheduler = told(Astray(TASKS, seed=0), [1.0], [1.0], [1.0])
+    scheduler = tell_costs(Astray(TASKS, seed=0), [1.0], [1.0], [1.0])
     with pytest.raises(SearchlabError, match="broke its contract: it chose 7 from the tasks"):
         choose_task(scheduler, [0, 1, 2])
 

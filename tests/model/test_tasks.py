@@ -10,7 +10,8 @@ from tvm_ffi import structural_equal
 
 import searchlab
 from searchlab.errors import SearchlabError
-from searchlab.model.tasks import load_model, lower, recognise, tasks_of
+from searchlab.model.recognise import recognise
+from searchlab.model.tasks import load_model, lower, tasks_of
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 from tests.model import models
@@ -102,7 +103,7 @@ def test_models_are_loaded_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spelled", "message"),
+    ("text", "message"),
     [
         ("models.py", "module:function or FILE.py:function"),
         (f"{HERE}:mpl", "did you mean 'mlp'"),
@@ -113,6 +114,6 @@ def test_models_are_loaded_by_name() -> None:
         ("no_such_package:mlp", "cannot be loaded"),
     ],
 )
-def test_what_is_no_model_is_explained(spelled: str, message: str) -> None:
+def test_an_invalid_model_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(SearchlabError, match=message):
-        load_model(spelled)
+        load_model(text)

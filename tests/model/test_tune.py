@@ -44,7 +44,7 @@ class Killed(Exception):
     pass
 
 
-def tuned(out: Path, trials: int = 24, **options: Any) -> TunedModel:
+def tune_model(out: Path, trials: int = 24, **options: Any) -> TunedModel:
     return searchlab.tune_model(
         **{
             "mod": models.mlp(),
@@ -71,25 +71,25 @@ def decisions(out: Path) -> list[Decision]:
 
 
 def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
-    done = tuned(tmp_path / "mlp", 8, compile=True, force=True)
-    assert sum(len(result.trials) for result in done.results.values()) == 8
-    frame = done.to_frame().set_index("task")
-    assert list(frame.index) == list(done.results) and frame["trials"].sum() == 8 and not frame["ended"].any()
+    model = tune_model(tmp_path / "mlp", 8, compile=True, force=True)
+    assert sum(len(result.trials) for result in model.results.values()) == 8
+    frame = model.to_frame().set_index("task")
+    assert list(frame.index) == list(model.results) and frame["trials"].sum() == 8 and not frame["ended"].any()
     assert frame["share"].sum() == pytest.approx(1)
     assert frame["gflops"].to_numpy() == pytest.approx((frame["flops"] / frame["seconds"] / 1e9).to_numpy())
-    assert done.comparison is not None and done.comparison.difference < 1e-5
-    assert all(seconds > 0 for seconds in (*done.comparison.before, *done.comparison.after))
-    if done.library is None:
+    assert model.comparison is not None and model.comparison.difference < 1e-5
+    assert all(seconds > 0 for seconds in (*model.comparison.before, *model.comparison.after))
+    if model.library is None:
         pytest.skip("no C compiler")
-    assert done.library == tmp_path / "mlp" / LIBRARY
+    assert model.library == tmp_path / "mlp" / LIBRARY
     inputs = inputs_of(models.mlp()["forward"])
     arrays = x, w1, b1, w2, b2 = list(random_inputs(inputs, np.random.default_rng(1)))
-    machine = relax.VirtualMachine(tvm.runtime.load_module(str(done.library)), tvm.cpu())
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(model.library)), tvm.cpu())
     probabilities = machine["forward"](*map(tvm.runtime.tensor, arrays)).numpy()
     scores = np.maximum(x @ w1.T + b1, 0) @ w2.T + b2
     expected = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(probabilities, expected, rtol=1e-4)
-    compiled, path = CompiledModel(done.library), tmp_path / "x.npz"
+    compiled, path = CompiledModel(model.library), tmp_path / "x.npz"
     assert list(compiled.signature.inputs) == inputs
     by_name = {item.name: array for item, array in zip(inputs, arrays, strict=True)}
     (output,) = compiled.run(compiled.order_inputs(dict(reversed(by_name.items())), path))
@@ -107,9 +107,9 @@ def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
 
 def test_a_function_with_as_many_elements_in_as_out_compiles(tmp_path: Path) -> None:
     """Relax's RewriteDataflowReshape looks into such functions, here softmax, and expects a block."""
-    done = tuned(tmp_path, 8, mod=models.normalised(), space="sketch", compile=True)
-    assert any(name.startswith("tir:softmax@") for name in done.results)
-    assert done.comparison is not None and done.comparison.difference < 1e-5
+    model = tune_model(tmp_path, 8, mod=models.normalised(), space="sketch", compile=True)
+    assert any(name.startswith("tir:softmax@") for name in model.results)
+    assert model.comparison is not None and model.comparison.difference < 1e-5
 
 
 def test_constant_weights_are_packed(tmp_path: Path) -> None:
@@ -119,14 +119,14 @@ def test_constant_weights_are_packed(tmp_path: Path) -> None:
     np.savez(tmp_path / "weights.npz", **{weight.name: array for weight, array in zip(weights, arrays, strict=True)})
     constant = bind_weights(module, tmp_path / "weights.npz")
     space = [{"name": "guided-gemm", "options": {"weights": "packed"}}, "sketch"]
-    done = tuned(tmp_path / "mlp", 12, mod=constant, space=space, compile=True)
-    names = {variable.name_hint for variable in done.module.functions}
+    model = tune_model(tmp_path / "mlp", 12, mod=constant, space=space, compile=True)
+    names = {variable.name_hint for variable in model.module.functions}
     assert sum(name.endswith("_packed") for name in names) == 2 and not any("pack_B" in name for name in names)
-    assert done.comparison is not None and done.comparison.difference < 1e-5
-    assert not describe_weights(done.module)
+    assert model.comparison is not None and model.comparison.difference < 1e-5
+    assert not describe_weights(model.module)
 
 
-def test_what_is_computed_from_weights_in_every_run_is_said() -> None:
+def test_computations_on_weights_in_every_run_are_described() -> None:
     text = describe_weights(lower(models.convolutions()[0]))
     assert text.startswith("7 weights (6.1 kB) are arguments of the model, and every run computes 0.1 kB from them, wi")
     assert "3 calls of reshape; --bind FILE.npz" in text
@@ -148,15 +148,15 @@ def test_weights_that_do_not_fit_are_refused(tmp_path: Path, name: str, array: A
 
 
 def test_caches_are_cold_unless_a_user_says_otherwise(tmp_path: Path) -> None:
-    done = tuned(tmp_path, 2, batch=1, measure=None)
-    assert {result.log.header.measure["cache"] for result in done.results.values()} == {"cold"}
+    model = tune_model(tmp_path, 2, batch=1, measure=None)
+    assert {result.log.header.measure["cache"] for result in model.results.values()} == {"cold"}
     foreign = Target({"kind": "llvm", "mtriple": "riscv64-unknown-linux-gnu", "num-cores": 1})
     assert default_settings(foreign).cache == "warm"
 
 
 def test_a_killed_model_resumes_with_the_same_trials(tmp_path: Path) -> None:
     uninterrupted, killed = tmp_path / "a", tmp_path / "b"
-    tuned(uninterrupted, scheduler="round-robin")
+    tune_model(uninterrupted, scheduler="round-robin")
     for round_of_death in (0, 3):
 
         def die(decision: Decision, at: int = round_of_death) -> None:
@@ -164,47 +164,49 @@ def test_a_killed_model_resumes_with_the_same_trials(tmp_path: Path) -> None:
                 raise Killed
 
         with pytest.raises(Killed):
-            tuned(killed, scheduler="round-robin", on_round=die)
+            tune_model(killed, scheduler="round-robin", on_round=die)
         with (killed / FILE).open("ab") as file:
             file.write(b'{"round":')  # a line that was being written
-    done = tuned(killed, scheduler="round-robin")
+    model = tune_model(killed, scheduler="round-robin")
     assert configs(killed) == configs(uninterrupted)
-    assert [(choose_task.round, choose_task.task, choose_task.trials) for choose_task in decisions(killed)] == [
-        (choose_task.round, choose_task.task, choose_task.trials) for choose_task in decisions(uninterrupted)
+    assert [(decision.round, decision.task, decision.trials) for decision in decisions(killed)] == [
+        (decision.round, decision.task, decision.trials) for decision in decisions(uninterrupted)
     ]
-    assert [choose_task.total for choose_task in done.decisions] == [4, 8, 12, 16, 20, 24]
+    assert [decision.total for decision in model.decisions] == [4, 8, 12, 16, 20, 24]
 
 
 def test_a_resumed_scheduler_decides_as_before(tmp_path: Path) -> None:
-    first = tuned(tmp_path, 16, scheduler="ucb")
+    first = tune_model(tmp_path, 16, scheduler="ucb")
     measured = sum(map(len, configs(tmp_path).values()))
-    again = tuned(tmp_path, 24, scheduler="ucb")  # extended
+    again = tune_model(tmp_path, 24, scheduler="ucb")  # extended
     assert list(again.decisions)[: len(first.decisions)] == list(first.decisions)
     assert measured == 16 and sum(map(len, configs(tmp_path).values())) == 24
 
 
 def test_a_cut_round_is_completed_later(tmp_path: Path) -> None:
-    assert [decision.trials for decision in tuned(tmp_path, 10, scheduler="round-robin").decisions] == [4, 4, 2]
+    assert [decision.trials for decision in tune_model(tmp_path, 10, scheduler="round-robin").decisions] == [4, 4, 2]
     for trials, rounds in ((14, [4, 4, 4, 2]), (16, [4, 4, 4, 4]), (14, [4, 4, 4, 2]), (20, [4, 4, 4, 4, 4])):
-        assert [decision.trials for decision in tuned(tmp_path, trials, scheduler="round-robin").decisions] == rounds
+        assert [
+            decision.trials for decision in tune_model(tmp_path, trials, scheduler="round-robin").decisions
+        ] == rounds
     assert [decision.total for decision in decisions(tmp_path)] == [4, 8, 12, 16, 20]
 
 
 def test_the_first_round_is_the_default_config_on_request(tmp_path: Path) -> None:
     for trials in (8, 10):  # the second call resumes, and completes a round
-        done = tuned(tmp_path, trials, scheduler="round-robin", warm_start="default")
-    assert [decision.trials for decision in done.decisions] == [1, 1, 4, 4]
-    for result in done.results.values():
+        model = tune_model(tmp_path, trials, scheduler="round-robin", warm_start="default")
+    assert [decision.trials for decision in model.decisions] == [1, 1, 4, 4]
+    for result in model.results.values():
         assert result.trials[0].config == result.space.default_config()
 
 
 def test_runs_start_from_the_logs_of_another_model(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    earlier = {name: result.trials for name, result in tuned(first, 8).results.items()}
+    earlier = {name: result.trials for name, result in tune_model(first, 8).results.items()}
     for trials in (8, 16):
-        done = tuned(second, trials, warm_start=first)
-        tuned(first, 16)  # the directory grows, but resumed runs start from the same trials
-    for name, result in done.results.items():
+        model = tune_model(second, trials, warm_start=first)
+        tune_model(first, 16)  # the directory grows, but resumed runs start from the same trials
+    for name, result in model.results.items():
         assert len(result.log.header.warm_start) == 1
         assert not {trial.config for trial in result.trials} & {trial.config for trial in earlier[name]}
 
@@ -242,10 +244,10 @@ def test_a_process_that_was_killed_is_resumed(tmp_path: Path) -> None:
     process.kill()
     process.wait()
     existing = configs(tmp_path / "killed")
-    tuned(tmp_path / "killed", scheduler="round-robin")
-    done = configs(tmp_path / "killed")
-    assert sum(map(len, existing.values())) < sum(map(len, done.values())) == 24
-    assert all(done[name][: len(before)] == before for name, before in existing.items())
+    tune_model(tmp_path / "killed", scheduler="round-robin")
+    resumed = configs(tmp_path / "killed")
+    assert sum(map(len, existing.values())) < sum(map(len, resumed.values())) == 24
+    assert all(resumed[name][: len(before)] == before for name, before in existing.items())
 
 
 def test_each_task_is_searched_in_the_first_space_that_takes_it(
@@ -253,11 +255,11 @@ def test_each_task_is_searched_in_the_first_space_that_takes_it(
 ) -> None:
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     console = Console(file=io.StringIO(), width=200)
-    done = tuned(tmp_path, 12, space=["guided-conv2d", "knob-template", "sketch"], progress=console)
+    model = tune_model(tmp_path, 12, space=["guided-conv2d", "knob-template", "sketch"], progress=console)
     lines = console.file.getvalue().splitlines()
     assert lines[2].startswith("the untuned programs: 3 of 3 done") and "model" not in lines[-2]
     assert re.fullmatch(r".*: 12 of 12 done, model .* ms, .* GFLOPS, 0 left.*", lines[-1])
-    spaces = {name.partition(":")[0]: result.log.header.space.name for name, result in done.results.items()}
+    spaces = {name.partition(":")[0]: result.log.header.space.name for name, result in model.results.items()}
     assert spaces == {"gemm": "knob-template", "tir": "sketch"}
 
 
@@ -272,16 +274,16 @@ def test_each_task_is_searched_in_the_first_space_that_takes_it(
     ],
 )
 def test_other_settings_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    tuned(tmp_path, 8, scheduler="round-robin")
+    tune_model(tmp_path, 8, scheduler="round-robin")
     with pytest.raises(SearchlabError, match=message):
-        tuned(tmp_path, **{"trials": 8, "scheduler": "round-robin", **options})
+        tune_model(tmp_path, **{"trials": 8, "scheduler": "round-robin", **options})
 
 
 def test_a_task_is_left_when_its_space_is_exhausted(tmp_path: Path) -> None:
-    done = tuned(tmp_path, 100_000, batch=512, space=f"{__name__}:Few", scheduler="gradient")
-    assert {name: len(result.trials) for name, result in done.results.items()} == dict.fromkeys(done.results, 3)
-    assert [decision.trials for decision in done.decisions] == [3, 3, 0, 0]
-    assert any(reason.startswith("no programs for tir") for reason in done.left_out.values())  # softmax
+    model = tune_model(tmp_path, 100_000, batch=512, space=f"{__name__}:Few", scheduler="gradient")
+    assert {name: len(result.trials) for name, result in model.results.items()} == dict.fromkeys(model.results, 3)
+    assert [decision.trials for decision in model.decisions] == [3, 3, 0, 0]
+    assert any(reason.startswith("no programs for tir") for reason in model.left_out.values())  # softmax
 
 
 class Few(searchlab.ProductSpace):
@@ -323,28 +325,30 @@ def test_a_symbolic_dimension_is_refused_before_any_trial(tmp_path: Path) -> Non
 def wasteful(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TunedModel]:
     """Return a directory and the model that was tuned there, for which only slow programs were found."""
     out = tmp_path_factory.mktemp("model") / "mlp"
-    return out, tuned(out, 4, batch=2, space=f"{__name__}:Wasteful", scheduler="round-robin")
+    return out, tune_model(out, 4, batch=2, space=f"{__name__}:Wasteful", scheduler="round-robin")
 
 
 def test_a_task_without_faster_programs_stays_untuned(wasteful: tuple[Path, TunedModel]) -> None:
-    out, done = wasteful
-    assert all(trial.cost > 2 * done.untuned[name] for name, result in done.results.items() for trial in result.trials)
-    assert structural_equal(done.module, lower(models.mlp()))
-    frame = done.to_frame()
-    assert list(frame["seconds"]) == list(frame["untuned_seconds"]) == list(done.untuned.values())
-    again = tuned(out, 4, batch=2, space=f"{__name__}:Wasteful", scheduler="round-robin")
-    assert again.untuned == done.untuned  # it is not measured again
+    out, model = wasteful
+    assert all(
+        trial.cost > 2 * model.untuned[name] for name, result in model.results.items() for trial in result.trials
+    )
+    assert structural_equal(model.module, lower(models.mlp()))
+    frame = model.to_frame()
+    assert list(frame["seconds"]) == list(frame["untuned_seconds"]) == list(model.untuned.values())
+    again = tune_model(out, 4, batch=2, space=f"{__name__}:Wasteful", scheduler="round-robin")
+    assert again.untuned == model.untuned  # it is not measured again
 
 
 def test_schedulers_are_compared_on_the_logs_of_a_model(
     wasteful: tuple[Path, TunedModel], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, done = wasteful
+    out, model = wasteful
     study = execute_file(Path(__file__).parents[2] / "studies" / "schedulers.py")
     study.compare_on_logs([out], [2], 32)
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
     assert {row[1] for row in rows} == {"round-robin", "gradient", "ansor", "ucb"}
-    untuned = sum(task.occurs * done.untuned[task.name] for task in done.tasks)  # nothing faster was found
+    untuned = sum(task.occurs * model.untuned[task.name] for task in model.tasks)  # nothing faster was found
     assert {row[2] for row in rows} == {f"{untuned * 1e3:.4g}"}
 
 
@@ -356,11 +360,11 @@ def test_a_slower_model_is_exported_only_if_forced(wasteful: tuple[Path, TunedMo
     command = ["model", "tune", f"{models.__file__}:mlp", *options]
     for log in (out / UNTUNED).iterdir():  # as if the untuned programs had been measured wrongly
         log.write_text(re.sub(r'"seconds":\[.*?\]', '"seconds":[1.0]', log.read_text()))
-    done = searchlab_cli(*command, "--scheduler", "round-robin")
-    assert done.returncode == 1 and not library.exists()
-    assert "times as long as the untuned one, which is more than the noise, and was not exported" in done.stderr
-    done = searchlab_cli(*command, "--scheduler", "round-robin", "--force")
-    assert done.returncode == 0 and library.exists() == (cc.get_cc() is not None)
+    completed = searchlab_cli(*command, "--scheduler", "round-robin")
+    assert completed.returncode == 1 and not library.exists()
+    assert "times as long as the untuned one, which is more than the noise, and was not exported" in completed.stderr
+    completed = searchlab_cli(*command, "--scheduler", "round-robin", "--force")
+    assert completed.returncode == 0 and library.exists() == (cc.get_cc() is not None)
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ class Functions(nn.Module):
 
 def test_functions_are_polynomials_of_full_accuracy() -> None:
     model = Functions().export_tvm({"forward": {"x": nn.spec.Tensor(NUMBERS.shape, "float32")}})[0]
-    lowered = lower(model)
-    assert not any(f"T.{name}(" in lowered.script() for name in FUNCTIONS)
-    results = relax.VirtualMachine(tvm.compile(lowered, "llvm"), tvm.cpu())["forward"](tvm.runtime.tensor(NUMBERS))
+    module = lower(model)
+    assert not any(f"T.{name}(" in module.script() for name in FUNCTIONS)
+    results = relax.VirtualMachine(tvm.compile(module, "llvm"), tvm.cpu())["forward"](tvm.runtime.tensor(NUMBERS))
     for result, function in zip(results, FUNCTIONS.values(), strict=True):
         np.testing.assert_allclose(result.numpy(), function(NUMBERS.astype(np.float64)), rtol=1e-6)
 

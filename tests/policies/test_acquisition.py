@@ -28,11 +28,11 @@ def trials(n: int = 40) -> list[Trial]:
     return toys.trials_of(SPACE.sample_new(np.random.default_rng(0), n, ()), toys.smooth)
 
 
-def others(n: int = 60) -> list[Config]:
+def sample_configs(n: int = 60) -> list[Config]:
     return SPACE.sample_new(np.random.default_rng(1), n, ())
 
 
-def fitted(name: str = "random-forest", **options: Any) -> BoundCostModel:
+def fit_model(name: str = "random-forest", **options: Any) -> BoundCostModel:
     model = BoundCostModel(COST_MODELS.load(name)(seed=0, **options), KnobFeatures(SPACE))
     model.fit(trials())
     return model
@@ -40,27 +40,29 @@ def fitted(name: str = "random-forest", **options: Any) -> BoundCostModel:
 
 @pytest.mark.parametrize("name", UNCERTAIN)
 def test_an_ensemble_disagrees_where_there_is_no_data(name: str) -> None:
-    model = fitted(name)
-    members = model.predict_members(others())
+    model = fit_model(name)
+    members = model.predict_members(sample_configs())
     assert members.shape[0] > 1
     assert members.shape[1] == 60
-    assert (fitted(name).predict_members(others()) == members).all()
+    assert (fit_model(name).predict_members(sample_configs()) == members).all()
     deviation = model.predict_members([trial.config for trial in trials()]).std(axis=0)
     assert members.std(axis=0).mean() > 0
     assert deviation.mean() < 1.5 * members.std(axis=0).mean()
     if model.model.uncertainty == "members":
-        assert np.allclose(members.mean(axis=0), model.predict(others()))
+        assert np.allclose(members.mean(axis=0), model.predict(sample_configs()))
     assert model.predict_members([]).shape[1] == 0
 
 
 def test_retraining_copies_leaves_the_model_unchanged() -> None:
-    model = fitted("xgboost", rounds=10)
-    before = model.predict(others())
-    members = model.predict_members(others())
-    assert (model.predict(others()) == before).all()
+    model = fit_model("xgboost", rounds=10)
+    before = model.predict(sample_configs())
+    members = model.predict_members(sample_configs())
+    assert (model.predict(sample_configs()) == before).all()
     model.fit(trials(48))
-    assert (model.predict_members(others()) != members).any()
-    assert BoundCostModel(XGBoost(seed=0), KnobFeatures(SPACE)).predict_members(others()).tolist() == [[0.0] * 60]
+    assert (model.predict_members(sample_configs()) != members).any()
+    assert BoundCostModel(XGBoost(seed=0), KnobFeatures(SPACE)).predict_members(sample_configs()).tolist() == [
+        [0.0] * 60
+    ]
 
 
 @pytest.mark.parametrize("acquisition", ["ei", "ucb", "thompson"])
@@ -73,29 +75,29 @@ def test_a_model_without_uncertainty_is_refused(cls: Any, acquisition: Name) -> 
 
 
 def test_the_functions_are_what_their_names_say() -> None:
-    model = fitted()
-    members = model.predict_members(others())
+    model = fit_model()
+    members = model.predict_members(sample_configs())
     mean, deviation = members.mean(axis=0), members.std(axis=0)
 
     def values(name: Name, seed: int = 0) -> Any:
         acquisition = Acquisition(name, model)
         acquisition.begin(trials(), np.random.default_rng(seed))
-        return acquisition(others())
+        return acquisition(sample_configs())
 
-    assert (values("mean") == model.predict(others())).all()
+    assert (values("mean") == model.predict(sample_configs())).all()
     assert np.allclose(values("ucb"), mean + KAPPA * deviation)
     improvement = values("ei")
     expected = expected_improvement(-mean, np.maximum(deviation, 1e-9), -1.0)
     assert np.allclose(improvement / improvement.max(), expected / expected.max())
     assert (improvement >= 0).all()
-    drawn = [values("thompson", seed) for seed in range(10)]
-    assert all(any((draw == member).all() for member in members) for draw in drawn)
-    assert any((draw != drawn[0]).any() for draw in drawn), "another member for another batch"
+    draws = [values("thompson", seed) for seed in range(10)]
+    assert all(any((draw == member).all() for member in members) for draw in draws)
+    assert any((draw != draws[0]).any() for draw in draws), "another member for another batch"
 
 
 @pytest.mark.parametrize("acquisition", ["ei", "ucb", "thompson"])
 @pytest.mark.parametrize("cls", [Xgb, EvolutionaryModel])
-def test_searches_maximise_it(cls: Any, acquisition: Name) -> None:
+def test_searches_maximise_the_acquisition_function(cls: Any, acquisition: Name) -> None:
     """It proposes other configs than by the mean, the same for the same seed, and finds faster ones than at random."""
 
     def run(acquisition: Name) -> list[Trial]:

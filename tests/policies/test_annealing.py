@@ -22,7 +22,7 @@ def configs(n: int) -> list[Config]:
     return toys.Large().sample_new(np.random.default_rng(0), n, ())
 
 
-def told(seconds: list[float], seed: int = 0, **options: Any) -> Annealing:
+def tell_times(seconds: list[float], seed: int = 0, **options: Any) -> Annealing:
     """A policy told trials that took so long; infinite for those that failed."""
     policy = Annealing(toys.Large(), seed=seed, **options)
     policy.tell(
@@ -45,7 +45,7 @@ def test_worse_is_accepted_early_and_not_late() -> None:
         # Ever faster trials, each of which is a step and a move; then the slower one.
         seconds = [0.99**i for i in range(steps)]
         seconds.append(1.2 * seconds[-1])
-        runs = [told(seconds, seed, chains=1, temperature=0.3, cooling=0.85) for seed in range(200)]
+        runs = [tell_times(seconds, seed, chains=1, temperature=0.3, cooling=0.85) for seed in range(200)]
         return float(np.mean([policy.chains[0].trial is policy.trials[-1] for policy in runs]))
 
     assert abs(accepted(1) - math.exp(-math.log(1.2) / (0.3 * 0.85))) < 0.1
@@ -55,7 +55,7 @@ def test_worse_is_accepted_early_and_not_late() -> None:
 def test_only_ratios_of_costs_matter() -> None:
     seconds = np.random.default_rng(0).lognormal(size=40).tolist()
     for seed in range(5):
-        fast, slow = (told([factor * t for t in seconds], seed) for factor in (1e-6, 1.0))
+        fast, slow = (tell_times([factor * t for t in seconds], seed) for factor in (1e-6, 1.0))
         assert [chain.trial and chain.trial.index for chain in fast.chains] == [
             chain.trial and chain.trial.index for chain in slow.chains
         ]
@@ -71,19 +71,19 @@ def test_the_metropolis_rule() -> None:
 
 
 def test_each_chain_has_its_own_trials() -> None:
-    policy = told([4.0, 3.0, 2.0, 5.0, math.inf, 1.0], chains=3, temperature=0)
+    policy = tell_times([4.0, 3.0, 2.0, 5.0, math.inf, 1.0], chains=3, temperature=0)
     assert [chain.trial and chain.trial.index for chain in policy.chains] == [0, 1, 5]
 
 
 def test_a_chain_that_is_stuck_goes_to_the_best_and_is_heated() -> None:
-    policy = told([1.0, 0.5, *[9.0, 0.6, 9.0, 0.7, 9.0, 0.8]], chains=2, temperature=0, patience=3)
+    policy = tell_times([1.0, 0.5, *[9.0, 0.6, 9.0, 0.7, 9.0, 0.8]], chains=2, temperature=0, patience=3)
     first = policy.chains[0]
     assert first.trial is not None and first.trial.index == 1
     assert (first.step, first.idle) == (0, 0)
 
 
 def test_proposals_are_a_knob_away_from_their_chain() -> None:
-    policy = told([1.0, 2.0, 3.0, 4.0], chains=4)
+    policy = tell_times([1.0, 2.0, 3.0, 4.0], chains=4)
     for turn, config in enumerate(policy.ask(8)):
         chain = policy.chains[turn % 4]
         assert chain.trial is not None
@@ -119,13 +119,13 @@ def test_bad_options_are_named(options: dict[str, Any], text: str) -> None:
 
 def test_no_acceptance_is_drawn_from_the_stream_of_an_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one was: from ``[seed, 1, 0]``, which is ``[seed, 1]``, the stream of an ask after one trial."""
-    drawn = []
+    numbers = []
 
     def spied(seed: int, tag: str, *counters: int) -> np.random.Generator:
-        drawn.append(private_rng(seed, tag, *counters).random())
+        numbers.append(private_rng(seed, tag, *counters).random())
         return private_rng(seed, tag, *counters)
 
     monkeypatch.setattr(annealing, "private_rng", spied)
-    told([1e-3 * (i + 1) for i in range(20)])
-    assert len(set(drawn)) == 20
-    assert not set(drawn) & {np.random.default_rng([0, count]).random() for count in range(100)}
+    tell_times([1e-3 * (i + 1) for i in range(20)])
+    assert len(set(numbers)) == 20
+    assert not set(numbers) & {np.random.default_rng([0, count]).random() for count in range(100)}

@@ -29,14 +29,14 @@ def ansor(seed: int = 0, **options: Any) -> Ansor:
     return Ansor(space, seed=seed, cost_model=bound, **options)
 
 
-def knowing(**options: Any) -> tuple[Ansor, ByCost]:
-    """A policy that was told 32 random trials, and the features through which its model knows every config."""
+def make_trained_policy(**options: Any) -> tuple[Ansor, ByCost]:
+    """Return a policy that was told 32 random trials, and the features that its model requests."""
     space = toys.Large()
     features = ByCost(space)
     bound = BoundCostModel(Oracle(seed=0), features)
     policy = Ansor(space, seed=0, cost_model=bound, **{"population": 128, "n_startup": 32} | options)
     policy.tell(toys.run(Random(space, seed=2), toys.smooth, 32))
-    features.asked = []
+    features.requested = []
     return policy, features
 
 
@@ -53,51 +53,51 @@ def test_its_numbers_are_tvms() -> None:
 
 
 def test_the_model_is_asked_only_after_its_warm_up() -> None:
-    policy, features = knowing(n_startup=33)
-    assert len(policy.ask(8)) == 8 and features.asked == []
-    policy, features = knowing(n_startup=32)
-    assert len(policy.ask(8)) == 8 and len(features.asked) > 128
+    policy, features = make_trained_policy(n_startup=33)
+    assert len(policy.ask(8)) == 8 and features.requested == []
+    policy, features = make_trained_policy(n_startup=32)
+    assert len(policy.ask(8)) == 8 and len(features.requested) > 128
 
 
 def test_a_batch_has_a_twentieth_from_the_first_generation() -> None:
-    policy, features = knowing()
+    policy, features = make_trained_policy()
     batch = policy.ask(64)
     costs = [toys.smooth(config).cost for config in batch]
     assert len(set(batch)) == 64 and not set(batch) & {trial.config for trial in policy.trials}
     assert costs[:61] == sorted(costs[:61]), "best first"
-    assert set(batch[61:]) <= set(features.asked[: 128 + 25]), "3 of 64, 0.05 of it rounded down"
+    assert set(batch[61:]) <= set(features.requested[: 128 + 25]), "3 of 64, 0.05 of it rounded down"
     assert max(costs[61:]) > costs[60]
-    unmet = [cost for cost in (toys.smooth(config).cost for config in set(features.asked) - set(policy.seen))]
+    unmet = [cost for cost in (toys.smooth(config).cost for config in set(features.requested) - set(policy.seen))]
     assert sum(cost < costs[60] for cost in unmet) == 0, "no config met is better than those taken"
 
 
 def test_the_best_measured_are_in_the_first_generation_besides() -> None:
-    policy, features = knowing(generations=0, measured_ratio=0.1)
+    policy, features = make_trained_policy(generations=0, measured_ratio=0.1)
     policy.ask(8)
     best = sorted(policy.trials, key=lambda trial: trial.cost)
-    assert len(features.asked) == 128 + 12
-    assert features.asked[128:] == [trial.config for trial in best[:12]]
+    assert len(features.requested) == 128 + 12
+    assert features.requested[128:] == [trial.config for trial in best[:12]]
 
 
 def test_generations_find_what_a_true_model_knows() -> None:
     costs = {}
     for generations in (0, 12):
-        policy, features = knowing(generations=generations)
+        policy, features = make_trained_policy(generations=generations)
         costs[generations] = toys.smooth(policy.ask(8)[0]).cost
-        assert len(features.asked) == len(set(features.asked)), "predicted one twice"
+        assert len(features.requested) == len(set(features.requested)), "predicted one twice"
     assert costs[12] < 0.8 * costs[0]
 
 
 @pytest.mark.parametrize("bound", [1, 7, 30, 500])
 def test_evolution_is_bounded_in_what_it_predicts(bound: int) -> None:
-    policy, features = knowing(population=2048, predictions=bound)
+    policy, features = make_trained_policy(population=2048, predictions=bound)
     assert len(policy.ask(8)) == 8
-    assert 0 < len(features.asked) <= bound
+    assert 0 < len(features.requested) <= bound
     assert policy.effective["population"] == policy.population == max(1, int(bound / 5.2))
 
 
 def test_children_are_copies_or_have_one_knob_changed() -> None:
-    policy, _ = knowing()
+    policy, _ = make_trained_policy()
     rng = np.random.default_rng(0)
     parents = [policy.space.sample(rng) for _ in range(200)]
     scores = np.zeros(200)

@@ -19,7 +19,7 @@ from searchlab_policies.autotvm.annealer import walk
 from searchlab_policies.autotvm.index import AutoTVMRandom
 from searchlab_policies.xgb import pick
 from tests.support import toys
-from tests.support.autotvm import again, recorded, searched, table
+from tests.support.autotvm import read_recording, repeat_run, search_table, table
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ from tests.support.autotvm import again, recorded, searched, table
 )
 def test_a_tuner_proposes_what_autotvms_does(name: str, seeds: int, trials: int) -> None:
     """Trial by trial, with its random numbers: the same draws, the same trees on the same rows, the same walks."""
-    for seed, expected in list(recorded(name).items())[:seeds]:
-        assert again(name, seed, min(trials, len(expected))) == expected[:trials]
+    for seed, expected in list(read_recording(name).items())[:seeds]:
+        assert repeat_run(name, seed, min(trials, len(expected))) == expected[:trials]
 
 
 def test_random_is_uniform_over_the_indices() -> None:
     space, _ = table()
-    indices = searched(AutoTVMRandom(space, seed=0), 8, 200)
+    indices = search_table(AutoTVMRandom(space, seed=0), 8, 200)
     assert len(set(indices)) == 200
     assert 1800 < np.mean(indices) < 2600, "of 4,410"
 
@@ -55,10 +55,10 @@ def test_a_plan_ends_with_random_trials() -> None:
     space, _ = table()
     model = BoundCostModel(AutoTVM(seed=0), make_features("autotvm-knob", space))
     policy = xgb.AutoTVMXgb(space, seed=0, cost_model=model, steps=5)
-    searched(policy, 64, 64)
-    planned = {space.index_of(config) for config in policy._plan[:61]}
+    search_table(policy, 64, 64)
+    plan_indices = {space.index_of(config) for config in policy._plan[:61]}
     batch = [space.index_of(config) for config in policy.ask(64)]
-    assert set(batch[:61]) == planned
+    assert set(batch[:61]) == plan_indices
     assert not set(batch[61:]) & {space.index_of(config) for config in policy._plan}
 
 
@@ -83,8 +83,8 @@ def test_a_walk_changes_one_knob_and_weighs_it_by_its_choices() -> None:
     knobs = space.knobs(config)
     changed: dict[str, int] = dict.fromkeys(config, 0)
     for _ in range(3000):
-        other = walk(space, config, knobs, rng)
-        (name,) = [name for name in config if config[name] != other[name]]
+        neighbour = walk(space, config, knobs, rng)
+        (name,) = [name for name in config if config[name] != neighbour[name]]
         changed[name] += 1
     share = {knob.name: 1 - 1 / len(knob.choices) for knob in knobs}
     for name, count in changed.items():

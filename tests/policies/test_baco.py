@@ -32,7 +32,7 @@ from tests.support import toys
 KNOBS = np.arange(3)
 
 
-def observed(n: int = 24, seed: int = 0) -> tuple[Floats, Floats]:
+def observe(n: int = 24, seed: int = 0) -> tuple[Floats, Floats]:
     rng = np.random.default_rng(seed)
     rows = rng.random((n, 3))
     return rows, np.sin(6 * rows[:, 0]) + rows[:, 1] ** 2 + 0.01 * rng.standard_normal(n)
@@ -45,21 +45,23 @@ def reference(process: GaussianProcess, rows: Floats, values: Floats) -> Gaussia
 
 
 def test_it_predicts_what_scikit_learns_does() -> None:
-    rows, values = observed()
+    rows, values = observe()
     process = GaussianProcess(rows, values, KNOBS)
     new = np.random.default_rng(1).random((50, 3))
     for _ in range(2):
         mean, deviation = process.predict(new)
-        theirs, their_deviation = reference(process, process.rows, process.values).predict(new, return_std=True)
-        assert np.allclose(mean, theirs + process.mean, atol=1e-6)
-        without_noise = np.sqrt(process.variance * (their_deviation**2 - process.noise))
+        expected_mean, expected_deviation = reference(process, process.rows, process.values).predict(
+            new, return_std=True
+        )
+        assert np.allclose(mean, expected_mean + process.mean, atol=1e-6)
+        without_noise = np.sqrt(process.variance * (expected_deviation**2 - process.noise))
         assert np.allclose(deviation, without_noise, atol=1e-4)
         process.believe(new[7], 0.5)  # as if it had been trained on it with the same hyperparameters
 
 
 @pytest.mark.parametrize("prior", [gamma_prior, lognormal_prior])
 def test_its_loss_has_the_gradient_it_returns_and_is_minimised(prior: Prior) -> None:
-    rows, values = observed()
+    rows, values = observe()
     process = GaussianProcess(rows, values, KNOBS, prior)
     process._distances = np.stack([squared_distances(rows[:, [k]], rows[:, [k]]) for k in KNOBS], axis=-1)
     fitted = np.log([*process.lengths, process.noise])
@@ -71,20 +73,20 @@ def test_its_loss_has_the_gradient_it_returns_and_is_minimised(prior: Prior) -> 
 
 
 def test_equal_values_do_not_matter() -> None:
-    process = GaussianProcess(observed()[0], np.ones(24), KNOBS)
+    process = GaussianProcess(observe()[0], np.ones(24), KNOBS)
     mean, deviation = process.predict(np.random.default_rng(1).random((5, 3)))
     assert np.allclose(mean, 1.0)
     assert np.isfinite(deviation).all()
 
 
 def test_expected_improvement_is_the_mean_over_draws() -> None:
-    drawn = norm(1.0, 0.5).rvs(400_000, random_state=0)
-    expected = np.maximum(0.8 - drawn, 0).mean()
+    draws = norm(1.0, 0.5).rvs(400_000, random_state=0)
+    expected = np.maximum(0.8 - draws, 0).mean()
     assert expected_improvement(np.array([1.0]), np.array([0.5]), 0.8)[0] == pytest.approx(expected, rel=0.02)
 
 
 class Permutations(Knob):
-    kind = "word"  # type: ignore[assignment]
+    kind = "word"
 
 
 class Typed(toys.Small):
@@ -167,8 +169,8 @@ def test_the_probability_of_success_is_scikit_learns() -> None:
     works.fit(toys.trials_of(space.sample_new(rng, 80, ()), toys.flaky))
     configs = [space.sample(rng) for _ in range(100)]
     assert works._trees is not None
-    theirs = works._trees.predict_proba(np.array([space.features(config) for config in configs]))[:, 1]
-    np.testing.assert_array_equal(works.probabilities(configs), theirs)
+    expected = works._trees.predict_proba(np.array([space.features(config) for config in configs]))[:, 1]
+    np.testing.assert_array_equal(works.probabilities(configs), expected)
 
 
 def test_predictions_are_limited() -> None:
@@ -181,6 +183,6 @@ def test_predictions_are_limited() -> None:
 def test_many_trials_are_thinned_to_the_fastest_and_the_latest() -> None:
     trials = toys.trials_of(toys.Large().sample_new(np.random.default_rng(0), 40, ()), toys.smooth)
     ranked = sorted((t for t in trials if math.isfinite(t.cost)), key=lambda t: t.cost)
-    kept = select(ranked, 10)
-    assert kept[:5] == ranked[:5]
-    assert [t.index for t in kept[5:]] == sorted(t.index for t in ranked[5:])[-5:]
+    selected = select(ranked, 10)
+    assert selected[:5] == ranked[:5]
+    assert [t.index for t in selected[5:]] == sorted(t.index for t in ranked[5:])[-5:]

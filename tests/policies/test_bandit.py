@@ -179,7 +179,7 @@ def test_a_config_of_two_arms_counts_for_the_first() -> None:
 
 
 def test_where_an_arm_has_no_more_the_others_go_on() -> None:
-    class Done(NeverTwice):
+    class Exhausted(NeverTwice):
         def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
             yield from ()
 
@@ -187,7 +187,7 @@ def test_where_an_arm_has_no_more_the_others_go_on() -> None:
             return []
 
     policy = bandit("random", "random")
-    policy.arms[0] = Done(policy.space, seed=0)
+    policy.arms[0] = Exhausted(policy.space, seed=0)
     assert len(toys.run(policy, toys.smooth, 40)) == 40
     assert {arm for arm, _ in policy.history} == {1}
 
@@ -200,11 +200,11 @@ def test_arms_of_the_same_name_draw_differently() -> None:
 
 def test_an_arm_gets_its_options_and_its_own_cost_model() -> None:
     model = {"name": "xgb", "cost_model": "random", "features": "program", "options": {"chains": 3}}
-    plain, xgb, other = bandit({"name": "evolutionary", "options": {"population": 5}}, model, "xgb").arms
+    plain, xgb, second_xgb = bandit({"name": "evolutionary", "options": {"population": 5}}, model, "xgb").arms
     assert isinstance(plain, Evolutionary) and plain.population == 5
-    assert isinstance(xgb, Xgb) and isinstance(other, Xgb)
+    assert isinstance(xgb, Xgb) and isinstance(second_xgb, Xgb)
     assert isinstance(xgb.cost_model.model, RandomModel) and isinstance(xgb.cost_model.features, ProgramFeatures)
-    assert xgb.cost_model is not other.cost_model
+    assert xgb.cost_model is not second_xgb.cost_model
     assert xgb.chains == 3
 
 
@@ -239,8 +239,8 @@ def test_every_arm_starts_from_the_trials_of_other_runs() -> None:
     earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
     bandit = Bandit(toys.Large(), seed=0, arms=["droplet"])
     bandit.warm_start(earlier_trials)
-    alone = Droplet(toys.Large(), seed=0)
-    alone.warm_start(earlier_trials)
-    steps = alone.ask(8)
+    droplet = Droplet(toys.Large(), seed=0)
+    droplet.warm_start(earlier_trials)
+    steps = droplet.ask(8)
     assert steps and bandit.ask(8)[: len(steps)] == steps, "random configs fill the rest of a batch"
     assert bandit.trials == earlier_trials

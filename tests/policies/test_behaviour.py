@@ -1,4 +1,4 @@
-"""What each policy is for: on a landscape that can be learnt, the three that learn beat random search."""
+"""The behaviour of policies on a landscape that can be learnt, where they beat random search."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_beats_random_search(learner: Make, seeds: int) -> None:
 
 @pytest.mark.parametrize("learner", [evolutionary, tpe, xgb])
 def test_learns_which_configs_fail(learner: Make) -> None:
-    """Half of the space fails, for one reason: once 16 trials have shown it, far fewer of the proposals do."""
+    """Half of the space fails because of one knob: after 16 trials, far fewer proposals fail."""
 
     def cost(config: Config) -> Measurement:
         return toys.smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
@@ -115,21 +115,21 @@ class Oracle(CostModel):
 
 class ByCost(Features):
     def __call__(self, configs: Any) -> Any:
-        self.asked = [*getattr(self, "asked", []), *configs]
+        self.requested = [*getattr(self, "requested", []), *configs]
         return np.array([[np.log(min(toys.smooth(config).cost, 1.0))] for config in configs])
 
 
-def annealed(**options: Any) -> tuple[Xgb, ByCost]:
+def make_trained_xgb(**options: Any) -> tuple[Xgb, ByCost]:
     space = toys.Large()
     features = ByCost(space)
     policy = Xgb(space, seed=0, cost_model=BoundCostModel(Oracle(seed=0), features), **options)
     policy.tell(toys.run(Random(space, seed=2), toys.smooth, 32))
-    features.asked = []
+    features.requested = []
     return policy, features
 
 
 def test_annealing_finds_what_a_true_model_knows() -> None:
-    policy, _ = annealed()
+    policy, _ = make_trained_xgb()
     best = min(trial.cost for trial in policy.trials)
     costs = [toys.smooth(config).cost for config in policy.anneal(8, np.random.default_rng(0))[0]]
     assert len(costs) == 8
@@ -139,19 +139,19 @@ def test_annealing_finds_what_a_true_model_knows() -> None:
 
 def test_annealing_is_bounded_in_what_it_predicts() -> None:
     for bound in (1, 20, 200):
-        policy, features = annealed(predictions=bound)
+        policy, features = make_trained_xgb(predictions=bound)
         assert len(policy.ask(8)) == 8
-        assert 0 < len(set(features.asked)) <= bound
-        assert len(features.asked) == len(set(features.asked)), "predicted one twice"
+        assert 0 < len(set(features.requested)) <= bound
+        assert len(features.requested) == len(set(features.requested)), "predicted one twice"
 
 
 def test_annealing_cools_over_the_steps_that_there_are() -> None:
-    policy, features = annealed(predictions=252)
+    policy, features = make_trained_xgb(predictions=252)
     assert (policy.chains, policy.steps) == (28, 8)
     assert policy.effective == {"chains": 28, "steps": 8}
     policy.anneal(8, np.random.default_rng(0))
-    assert 28 * 5 < len(features.asked) <= 252, "all steps were taken"
-    free, _ = annealed()
+    assert 28 * 5 < len(features.requested) <= 252, "all steps were taken"
+    free, _ = make_trained_xgb()
     assert (free.chains, free.steps, free.effective) == (64, 60, {})
 
 
@@ -163,12 +163,12 @@ def test_programs_are_built_for_few_configs() -> None:
 
 
 def test_annealing_ends_early_where_nothing_improves() -> None:
-    policy, features = annealed(early_stop=3)
-    longer, more = annealed(early_stop=1000)
+    policy, features = make_trained_xgb(early_stop=3)
+    longer, more = make_trained_xgb(early_stop=1000)
     rng = np.random.default_rng
     policy.anneal(1, rng(0))
     longer.anneal(1, rng(0))
-    assert len(features.asked) < len(more.asked)
+    assert len(features.requested) < len(more.requested)
 
 
 def test_the_batch_is_random_until_something_succeeds() -> None:

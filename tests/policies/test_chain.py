@@ -34,11 +34,11 @@ def chain(*arms: Any, **options: Any) -> Chain:
 def lengths(policy: Chain, cost: toys.Cost, budget: int, batch: int = 8) -> list[int]:
     """The number of trials that each arm proposed."""
     counts = [0] * len(policy.arms)
-    done = 0
-    while done < budget and (asked := policy.ask(min(batch, budget - done))):
-        counts[policy.current] += len(asked)
-        policy.tell(toys.trials_of(asked, cost, done))
-        done += len(asked)
+    count = 0
+    while count < budget and (configs := policy.ask(min(batch, budget - count))):
+        counts[policy.current] += len(configs)
+        policy.tell(toys.trials_of(configs, cost, count))
+        count += len(configs)
     return counts
 
 
@@ -52,21 +52,21 @@ def test_an_arm_has_its_trials_whatever_the_batch(batch: int) -> None:
 def test_it_begins_as_its_first_arm_does() -> None:
     policy = chain("random", "droplet")
     assert isinstance(policy.arms[0], Random)
-    alone = Random(toys.Large(), seed=policy.arms[0].seed)
-    assert [t.config for t in toys.run(policy, toys.flaky, 32)] == [t.config for t in toys.run(alone, toys.flaky, 32)]
+    arm = Random(toys.Large(), seed=policy.arms[0].seed)
+    assert [t.config for t in toys.run(policy, toys.flaky, 32)] == [t.config for t in toys.run(arm, toys.flaky, 32)]
 
 
 def test_the_droplet_begins_at_the_best_of_the_trials_before_it() -> None:
     policy = chain("random", "droplet")
     earlier_trials = toys.run(policy, toys.flaky, 32)
-    alone = Droplet(toys.Large(), seed=0)
-    alone.warm_start(earlier_trials)
-    assert alone._best == min(earlier_trials, key=lambda trial: trial.cost).config
+    droplet = Droplet(toys.Large(), seed=0)
+    droplet.warm_start(earlier_trials)
+    assert droplet._best == min(earlier_trials, key=lambda trial: trial.cost).config
     for _ in range(5):
-        expected = alone.ask(8)
+        expected = droplet.ask(8)
         assert policy.ask(8) == expected
-        told = toys.trials_of(expected, toys.flaky)
-        alone.tell(told), policy.tell(told)  # type: ignore[func-returns-value]
+        trials = toys.trials_of(expected, toys.flaky)
+        droplet.tell(trials), policy.tell(trials)  # type: ignore[func-returns-value]
 
 
 def test_an_arm_that_stagnates_gives_way() -> None:

@@ -1,4 +1,4 @@
-"""What every policy does beyond the conformance kit, which tests/conformance/test_builtin.py holds each against."""
+"""Properties of policies beyond the conformance kit, which tests/conformance/test_builtin.py applies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.policies import IN_PROGRAMS, LEARN_NOTHING, policy_params, sp
 pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
 
 
-def proposed(name: str, where: str, cost: toys.Cost, trials: int = 48, seed: int = 1) -> list[Config]:
+def proposals(name: str, where: str, cost: toys.Cost, trials: int = 48, seed: int = 1) -> list[Config]:
     return [trial.config for trial in toys.run(start(name, where, seed), cost, trials)]
 
 
@@ -23,9 +23,9 @@ def reverse(config: Config) -> Measurement:
 
 
 @pytest.mark.parametrize("name", policy_params())
-def test_what_it_is_told_matters(name: str) -> None:
-    """Except to those that learn nothing, which must go on as they would have."""
-    same = proposed(name, "large", toys.smooth) == proposed(name, "large", reverse)
+def test_measurements_change_the_proposals(name: str) -> None:
+    """Policies that learn nothing are the exception: their proposals must stay the same."""
+    same = proposals(name, "large", toys.smooth) == proposals(name, "large", reverse)
     assert same == (name in LEARN_NOTHING)
 
 
@@ -34,7 +34,7 @@ def test_parameters_with_restrictions_are_searched(name: str) -> None:
     def cost(config: Config) -> Measurement:
         return toys.successful_measurement(1e-3 * (1 + sum(config[f"x{i}"] for i in range(5))))  # type: ignore[misc]
 
-    configs = proposed(name, "restricted", cost, trials=32)
+    configs = proposals(name, "restricted", cost, trials=32)
     space = space_for(name, "restricted")
     assert len(set(configs)) == 32 and all(config in space for config in configs)
 
@@ -63,4 +63,4 @@ def test_a_coarse_clock_may_read_0(name: str) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_grid_follows_the_enumeration_whatever_the_seed(seed: int) -> None:
-    assert proposed("grid", "dependent", toys.smooth, 1000, seed) == list(toys.Dependent().enumerate())
+    assert proposals("grid", "dependent", toys.smooth, 1000, seed) == list(toys.Dependent().enumerate())

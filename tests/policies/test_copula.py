@@ -41,7 +41,7 @@ def trials(space: Tiles, seconds: Seconds) -> list[Trial]:
     return [Trial(i, config, Measurement((seconds(config),))) for i, config in enumerate(space.enumerate())]
 
 
-def proposed(tasks: list[tuple[int, Seconds]], side: int = 64, n: int = 24, **options: Any) -> list[dict[str, Any]]:
+def propose(tasks: list[tuple[int, Seconds]], side: int = 64, n: int = 24, **options: Any) -> list[dict[str, Any]]:
     policy = Copula(Tiles(side), seed=0, **{"epsilon": 0.0, **options})
     policy.transfer([(Tiles(of), trials(Tiles(of), seconds)) for of, seconds in tasks])
     return [dict(config) for config in policy.ask(n)]
@@ -51,7 +51,7 @@ def test_what_was_fast_elsewhere_is_proposed_first() -> None:
     def seconds(config: Mapping[str, Any]) -> float:
         return 1 + abs(np.log2(config["x"]) - 4) + abs(np.log2(config["y"]) - 2) + 4 * (config["how"] == "row")
 
-    first = proposed([(128, seconds)], n=6, quantile=0.1)
+    first = propose([(128, seconds)], n=6, quantile=0.1)
     near = [abs(np.log2(proposal["x"]) - 4) + abs(np.log2(proposal["y"]) - 2) for proposal in first]
     assert max(near) <= 3 and Counter(proposal["how"] for proposal in first)["column"] >= 5
     at_random = [abs(np.log2(proposal["x"]) - 4) + abs(np.log2(proposal["y"]) - 2) for proposal in Tiles().enumerate()]
@@ -65,7 +65,7 @@ def test_values_that_go_together_are_sampled_together() -> None:
         return 1 + abs(np.log2(config["x"] * config["y"]) - 6)
 
     def spread(shrinkage: float) -> float:
-        configs = proposed([(64, seconds)], side=32, quantile=0.14, shrinkage=shrinkage, n=12)
+        configs = propose([(64, seconds)], side=32, quantile=0.14, shrinkage=shrinkage, n=12)
         return float(np.mean([abs(np.log2(proposal["x"] * proposal["y"]) - 6) for proposal in configs]))
 
     assert spread(0.0) < spread(1.0)
@@ -78,7 +78,7 @@ def test_samples_depend_on_the_size_of_the_workload(side: int) -> None:
     def best_at(of: int) -> Seconds:
         return lambda config: 1 + abs(np.log2(config["x"]) - np.log2(of / 4))
 
-    configs = proposed([(of, best_at(of)) for of in (16, 64, 256)], side=side, n=8, shrinkage=0.0, quantile=0.12)
+    configs = propose([(of, best_at(of)) for of in (16, 64, 256)], side=side, n=8, shrinkage=0.0, quantile=0.12)
     assert abs(np.mean([np.log2(proposal["x"]) for proposal in configs]) - np.log2(side / 4)) < 1
 
 
@@ -92,9 +92,9 @@ def test_samples_do_not_depend_on_the_signs_of_eigenvectors(monkeypatch: pytest.
         values, vectors = eigh(matrix)
         return values, vectors * np.resize([-1.0, 1.0], len(values))
 
-    expected, eigh = proposed([(32, seconds), (128, seconds)]), np.linalg.eigh
+    expected, eigh = propose([(32, seconds), (128, seconds)]), np.linalg.eigh
     monkeypatch.setattr(np.linalg, "eigh", decompose)
-    assert proposed([(32, seconds), (128, seconds)]) == expected
+    assert propose([(32, seconds), (128, seconds)]) == expected
 
 
 def test_without_earlier_runs_it_learns_from_its_own() -> None:

@@ -13,7 +13,7 @@ from searchlab.space import Config, Knob, ProductSpace
 from searchlab_policies.droplet import Droplet
 from searchlab_policies.random import Random
 from tests.support import toys
-from tests.support.autotvm import again, recorded
+from tests.support.autotvm import read_recording, repeat_run
 
 
 class Valley(toys.Small):
@@ -36,8 +36,8 @@ def planted(config: Config) -> Measurement:
 def test_it_proposes_what_autotvms_does(batch: int) -> None:
     """From its default start and from thirty others, every one of 200 trials: it draws nothing at random."""
     for name in (f"droplet-b{batch}", f"droplet-starts-b{batch}"):
-        for seed, expected in recorded(name).items():
-            assert again(name, seed, 200) == expected
+        for seed, expected in read_recording(name).items():
+            assert repeat_run(name, seed, 200) == expected
 
 
 @pytest.mark.parametrize("start", ["first", "random", [3, 3, 3]])
@@ -55,16 +55,16 @@ def test_it_moves_from_the_first_choices_along_knob_subsets() -> None:
     (first,) = policy.ask(8)
     assert tuple(first.values()) == (0, 0, 0)
     policy.tell(toys.trials_of([first], planted))
-    around = [tuple(config.values()) for config in policy.ask(8)]
-    assert around[:7] == [(1, 1, 1), (1, 1, 0), (1, 0, 1), (1, 0, 0), (0, 1, 1), (0, 1, 0), (0, 0, 1)]
-    assert around[7:] == [(2, 2, 2)], "then farther"
+    proposals = [tuple(config.values()) for config in policy.ask(8)]
+    assert proposals[:7] == [(1, 1, 1), (1, 1, 0), (1, 0, 1), (1, 0, 0), (0, 1, 1), (0, 1, 0), (0, 0, 1)]
+    assert proposals[7:] == [(2, 2, 2)], "then farther"
 
 
 def test_a_step_up_wraps_around_and_a_step_down_does_not() -> None:
     policy = Droplet(Valley(), seed=0, start=[15, 0, 7])
     policy.tell(toys.trials_of(policy.ask(8), planted))
-    around = {tuple(config.values()) for config in policy.ask(16)}
-    assert {(0, 1, 8), (14, 0, 6), (0, 0, 7)} <= around
+    proposals = {tuple(config.values()) for config in policy.ask(16)}
+    assert {(0, 1, 8), (14, 0, 6), (0, 0, 7)} <= proposals
 
 
 def repeats(config: Config, *seconds: float) -> Trial:
@@ -72,20 +72,20 @@ def repeats(config: Config, *seconds: float) -> Trial:
 
 
 def test_it_moves_where_the_difference_is_not_by_chance() -> None:
-    def moves(to: Trial, pvalue: float = 0.05) -> bool:
+    def moves(trial: Trial, pvalue: float = 0.05) -> bool:
         policy = Droplet(Valley(), seed=0, pvalue=pvalue)
         policy.tell([repeats(policy.ask(8)[0], 1.0, 1.1, 0.9, 1.05)])
         policy.ask(8)
-        policy.tell([to])
-        return policy._best == to.config
+        policy.tell([trial])
+        return policy._best == trial.config
 
-    other = Config({"a": 1, "b": 1, "c": 1})
-    assert not moves(repeats(other, 0.99, 1.09, 0.89, 1.04)), "faster, but within the noise"
-    assert moves(repeats(other, 0.99, 1.09, 0.89, 1.04), pvalue=1.0)
-    assert moves(repeats(other, 0.7, 0.72, 0.69, 0.71))
-    assert not moves(repeats(other, 1.7, 1.72, 1.69, 1.71)), "slower"
-    assert moves(repeats(other, 0.99)), "a single repeat has no spread to test"
-    assert not moves(Trial(0, other, toys.failed_measurement("crash", "made up")))
+    neighbour = Config({"a": 1, "b": 1, "c": 1})
+    assert not moves(repeats(neighbour, 0.99, 1.09, 0.89, 1.04)), "faster, but within the noise"
+    assert moves(repeats(neighbour, 0.99, 1.09, 0.89, 1.04), pvalue=1.0)
+    assert moves(repeats(neighbour, 0.7, 0.72, 0.69, 0.71))
+    assert not moves(repeats(neighbour, 1.7, 1.72, 1.69, 1.71)), "slower"
+    assert moves(repeats(neighbour, 0.99)), "a single repeat has no spread to test"
+    assert not moves(Trial(0, neighbour, toys.failed_measurement("crash", "made up")))
 
 
 def test_a_start_that_fails_is_left() -> None:

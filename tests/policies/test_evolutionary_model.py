@@ -38,7 +38,7 @@ def test_beats_random_search() -> None:
 
 @pytest.mark.parametrize("failures", ["score", "model"])
 def test_learns_which_configs_fail(failures: str) -> None:
-    """Half of the space fails, for one reason: once 16 trials have shown it, far fewer of the proposals do."""
+    """Half of the space fails because of one knob: after 16 trials, far fewer proposals fail."""
 
     def cost(config: Config) -> Measurement:
         return toys.smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
@@ -68,20 +68,20 @@ def test_the_batch_is_random_until_something_succeeds() -> None:
 # --- the evolution itself, on a model that knows the truth --------------------------------------------
 
 
-def knowing(**options: Any) -> tuple[EvolutionaryModel, ByCost]:
-    """A policy that was told 32 random trials, and the features through which its model knows every config."""
+def make_trained_policy(**options: Any) -> tuple[EvolutionaryModel, ByCost]:
+    """Return a policy that was told 32 random trials, and the features that its model requests."""
     space = toys.Large()
     features = ByCost(space)
     policy = EvolutionaryModel(space, seed=0, cost_model=BoundCostModel(Oracle(seed=0), features), **options)
     policy.tell(toys.run(Random(space, seed=2), toys.smooth, 32))
-    features.asked = []
+    features.requested = []
     return policy, features
 
 
 def test_generations_find_what_a_true_model_knows() -> None:
     best_costs = {}
     for generations in (0, 12):
-        policy, _ = knowing(generations=generations)
+        policy, _ = make_trained_policy(generations=generations)
         configs = policy.search(8, np.random.default_rng(0))
         costs = [toys.smooth(config).cost for config in configs]
         assert len(set(configs)) == 8 and not set(configs) & set(policy.seen)
@@ -91,23 +91,23 @@ def test_generations_find_what_a_true_model_knows() -> None:
 
 
 def test_a_share_of_the_first_generation_is_measured() -> None:
-    policy, features = knowing(population=20, measured_ratio=0.25, generations=0)
+    policy, features = make_trained_policy(population=20, measured_ratio=0.25, generations=0)
     policy.search(1, np.random.default_rng(0))
     best = sorted(policy.trials, key=lambda trial: trial.cost)
-    assert features.asked[:5] == [trial.config for trial in best[:5]]
-    assert not {trial.config for trial in best} & set(features.asked[5:])
+    assert features.requested[:5] == [trial.config for trial in best[:5]]
+    assert not {trial.config for trial in best} & set(features.requested[5:])
 
 
 def test_nothing_is_bred_without_mutation_and_crossover() -> None:
-    policy, features = knowing(population=40, mutation_prob=0, crossover_prob=0)
+    policy, features = make_trained_policy(population=40, mutation_prob=0, crossover_prob=0)
     policy.search(1, np.random.default_rng(0))
-    assert len(features.asked) == 40
+    assert len(features.requested) == 40
 
 
 def test_a_mutation_moves_one_factor_or_redraws_one_knob() -> None:
-    policy, features = knowing(population=60, mutation_prob=1, generations=1)
+    policy, features = make_trained_policy(population=60, mutation_prob=1, generations=1)
     policy.search(1, np.random.default_rng(0))
-    first, bred = features.asked[:60], features.asked[60:]
+    first, bred = features.requested[:60], features.requested[60:]
     tiles = 0
     for child in bred:
         parent = max(first, key=lambda config: sum(config[name] == child[name] for name in config))
@@ -119,9 +119,9 @@ def test_a_mutation_moves_one_factor_or_redraws_one_knob() -> None:
 
 
 def test_crossover_alone_adds_no_value_to_the_first_generation() -> None:
-    policy, features = knowing(population=40, mutation_prob=0, crossover_prob=1)
+    policy, features = make_trained_policy(population=40, mutation_prob=0, crossover_prob=1)
     policy.search(1, np.random.default_rng(0))
-    first, bred = features.asked[:40], features.asked[40:]
+    first, bred = features.requested[:40], features.requested[40:]
     assert bred
     values = {item for config in first for item in config.items()}
     assert all(item in values for config in bred for item in config.items())
@@ -129,16 +129,16 @@ def test_crossover_alone_adds_no_value_to_the_first_generation() -> None:
 
 def test_evolution_is_bounded_in_what_it_predicts() -> None:
     for bound in (1, 30, 500):
-        policy, features = knowing(predictions=bound)
+        policy, features = make_trained_policy(predictions=bound)
         assert len(policy.ask(8)) == 8
-        assert 0 < len(set(features.asked)) <= bound
-        assert len(features.asked) == len(set(features.asked)), "predicted one twice"
+        assert 0 < len(set(features.requested)) <= bound
+        assert len(features.requested) == len(set(features.requested)), "predicted one twice"
 
 
 def test_what_the_bound_leaves_of_the_options_is_declared() -> None:
-    assert knowing()[0].effective == {}
-    assert knowing(predictions=500)[0].effective == {"population": 100}
-    assert knowing(predictions=3)[0].effective == {"population": 1, "generations": 2}
+    assert make_trained_policy()[0].effective == {}
+    assert make_trained_policy(predictions=500)[0].effective == {"population": 100}
+    assert make_trained_policy(predictions=3)[0].effective == {"population": 1, "generations": 2}
 
 
 def test_programs_are_built_for_few_configs() -> None:

@@ -23,45 +23,45 @@ def reverse(config: Config) -> Measurement:
     return toys.successful_measurement(1e-3 / min(toys.smooth(config).cost, 1.0))
 
 
-def earlier(measure: Measure = toys.smooth, n: int = 128) -> list[Trial]:
-    drawn = toys.run(Random(toys.Large(), seed=9), toys.smooth, n)
-    return toys.trials_of([trial.config for trial in drawn], measure)
+def run_earlier(measure: Measure = toys.smooth, n: int = 128) -> list[Trial]:
+    trials = toys.run(Random(toys.Large(), seed=9), toys.smooth, n)
+    return toys.trials_of([trial.config for trial in trials], measure)
 
 
 def policy(*tasks: Sequence[Trial], seed: int = 0, **options: Any) -> GpPrior:
-    made = GpPrior(toys.Large(), seed=seed, **{"points": 100, "neighbours": 50, **options})
+    gp_prior = GpPrior(toys.Large(), seed=seed, **{"points": 100, "neighbours": 50, **options})
     if tasks:
-        made.transfer([(toys.Large(), trials) for trials in tasks])
-    return made
+        gp_prior.transfer([(toys.Large(), trials) for trials in tasks])
+    return gp_prior
 
 
-def typical(trials: Sequence[Trial]) -> float:
+def median_cost(trials: Sequence[Trial]) -> float:
     return float(np.median([min(toys.smooth(trial.config).cost, 1.0) for trial in trials]))
 
 
 def test_what_it_has_learnt_is_faster_than_what_is_random() -> None:
     trials = toys.run(policy(), toys.smooth, 48)
-    assert typical(trials[8:]) < 0.7 * typical(trials[:8])
+    assert median_cost(trials[8:]) < 0.7 * median_cost(trials[:8])
 
 
 def test_other_workloads_choose_three_of_four_first_trials() -> None:
-    at_random = typical(toys.run(policy(), toys.smooth, 8))
-    first = toys.run(policy(earlier()), toys.smooth, 8)
-    chosen, drawn = [trial for i, trial in enumerate(first) if i % 4 < 3], first[3::4]
-    assert typical(chosen) < 0.7 * at_random
-    assert typical(drawn) > typical(chosen)
+    at_random = median_cost(toys.run(policy(), toys.smooth, 8))
+    first = toys.run(policy(run_earlier()), toys.smooth, 8)
+    from_tournament, random_trials = [trial for i, trial in enumerate(first) if i % 4 < 3], first[3::4]
+    assert median_cost(from_tournament) < 0.7 * at_random
+    assert median_cost(random_trials) > median_cost(from_tournament)
 
 
 def test_own_trials_outweigh_misleading_ones() -> None:
-    misled = toys.run(policy(earlier(reverse)), toys.smooth, 64)
-    assert typical(misled[:8]) > typical(toys.run(policy(), toys.smooth, 8))
-    assert typical(misled[-16:]) < 0.7 * typical(misled[:8])
+    misled = toys.run(policy(run_earlier(reverse)), toys.smooth, 64)
+    assert median_cost(misled[:8]) > median_cost(toys.run(policy(), toys.smooth, 8))
+    assert median_cost(misled[-16:]) < 0.7 * median_cost(misled[:8])
 
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_few_or_failed_trials_of_other_workloads_are_fine(n: int) -> None:
     failed = toys.trials_of(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))
-    assert len(toys.run(policy(earlier(n=n), failed, []), toys.smooth, 24)) == 24
+    assert len(toys.run(policy(run_earlier(n=n), failed, []), toys.smooth, 24)) == 24
     assert len(toys.run(policy([]), toys.smooth, 24)) == 24
 
 

@@ -16,34 +16,34 @@ from searchlab_policies.greedy_ils import GreedyIls
 from searchlab_policies.neighbours import distance
 from searchlab_policies.random import Random
 from tests.support import toys
-from tests.support.autotvm import again, recorded
+from tests.support.autotvm import read_recording, repeat_run
 
 
 @pytest.mark.parametrize("name", ["greedy-ils-b1", "greedy-ils-restarts-b1"])
 def test_it_proposes_what_kernel_tuners_does(name: str) -> None:
     """Trial by trial, with the original's random numbers; the second recording restarts often and walks two steps."""
-    for seed, expected in list(recorded(name).items())[:10]:
-        assert again(name, seed, 200) == expected
+    for seed, expected in list(read_recording(name).items())[:10]:
+        assert repeat_run(name, seed, 200) == expected
 
 
-def visited(batch: int, cost: toys.Cost, seed: int, trials: int = 48) -> tuple[list[Trial], dict[int, Config]]:
+def search(batch: int, cost: toys.Cost, seed: int, trials: int = 48) -> tuple[list[Trial], dict[int, Config]]:
     """A run's trials, and the config from which each of its scans started."""
     policy = GreedyIls(toys.Dependent() if seed % 2 else toys.Large(), seed=seed)
-    told_trials: list[Trial] = []
+    trials_so_far: list[Trial] = []
     bases = {}
-    while len(told_trials) < trials and (asked := policy.ask(batch)):
+    while len(trials_so_far) < trials and (configs := policy.ask(batch)):
         bases[policy._scan.number] = policy._scan.base
-        told = [Trial(len(told_trials) + i, config, cost(config)) for i, config in enumerate(asked)]
-        policy.tell(told)
-        told_trials += told
-    return told_trials, bases
+        batch_trials = [Trial(len(trials_so_far) + i, config, cost(config)) for i, config in enumerate(configs)]
+        policy.tell(batch_trials)
+        trials_so_far += batch_trials
+    return trials_so_far, bases
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000), st.integers(2, 9))
 def test_a_batch_holds_what_comes_next_unless_something_improves(seed: int, batch: int) -> None:
     """Where nothing ever improves, batches change nothing."""
-    (single, _), (batched, _) = (visited(size, toys.all_equal, seed) for size in (1, batch))
+    (single, _), (batched, _) = (search(size, toys.all_equal, seed) for size in (1, batch))
     assert [trial.config for trial in batched][:48] == [trial.config for trial in single]
 
 
@@ -51,7 +51,7 @@ def test_a_batch_holds_what_comes_next_unless_something_improves(seed: int, batc
 @given(st.integers(0, 1000), st.integers(2, 9))
 def test_every_batch_size_takes_the_same_path(seed: int, batch: int) -> None:
     """Batches cost trials that a climb would not have needed, but it makes the same moves."""
-    (_, single), (_, batched) = (visited(size, toys.flaky, seed) for size in (1, batch))
+    (_, single), (_, batched) = (search(size, toys.flaky, seed) for size in (1, batch))
     common = single.keys() & batched.keys()
     assert {number: single[number] for number in common} == {number: batched[number] for number in common}
     assert 0 in common
@@ -67,8 +67,8 @@ def test_it_moves_at_the_first_improvement() -> None:
     third, _ = policy.ask(2)
     assert distance(first, third) == 1, "the second is not faster"
     policy.tell(toys.trials_of([third], lambda config: toys.successful_measurement(2.0)))
-    around = policy.ask(4)
-    assert all(distance(third, config) == 1 for config in around)
+    proposals = policy.ask(4)
+    assert all(distance(third, config) == 1 for config in proposals)
 
 
 def test_with_a_warm_start_it_begins_at_the_fastest() -> None:

@@ -14,17 +14,17 @@ from searchlab.space import Config
 from searchlab_policies.hybrid_vndx import History, HybridVndx
 from searchlab_policies.random import Random
 from tests.support import toys
-from tests.support.autotvm import again, recorded
+from tests.support.autotvm import read_recording, repeat_run
 
 
 @pytest.mark.parametrize("name", ["hybrid-vndx-b1", "hybrid-vndx-cold-b1"])
 def test_it_proposes_what_the_original_does(name: str) -> None:
     """The cold runs reject many candidates and restart often."""
-    seed, expected = next(iter(recorded(name).items()))
-    assert again(name, seed, 200) == expected
+    seed, expected = next(iter(read_recording(name).items()))
+    assert repeat_run(name, seed, 200) == expected
 
 
-def proposed(unit: float, **options: Any) -> list[Config]:
+def proposals(unit: float, **options: Any) -> list[Config]:
     def cost(config: Config) -> Measurement:
         return Measurement((unit * toys.smooth(config).cost,), program="made up")
 
@@ -32,15 +32,15 @@ def proposed(unit: float, **options: Any) -> list[Config]:
 
 
 def test_repaired_it_does_not_depend_on_the_unit_of_time() -> None:
-    assert proposed(1, repaired=True) == proposed(1024, repaired=True)
-    assert proposed(1) != proposed(1024)
+    assert proposals(1, repaired=True) == proposals(1024, repaired=True)
+    assert proposals(1) != proposals(1024)
 
 
-@pytest.mark.parametrize(("repaired", "kept"), [(False, "slowest"), (True, "fastest")])
-def test_the_elites_are_the_slowest_unless_it_is_repaired(repaired: bool, kept: str) -> None:
+@pytest.mark.parametrize(("repaired", "elites"), [(False, "slowest"), (True, "fastest")])
+def test_the_elites_are_the_slowest_unless_it_is_repaired(repaired: bool, elites: str) -> None:
     policy = HybridVndx(toys.Large(), seed=0, repaired=repaired)
     trials = sorted(toys.run(policy, toys.smooth, 60, 1), key=lambda trial: trial.cost)
-    expected = trials[:5] if kept == "fastest" else trials[-4:]
+    expected = trials[:5] if elites == "fastest" else trials[-4:]
     # The slowest config may be evaluated, and promoted, again.
     assert {trial.config for trial in expected} & {config for *_, config in policy._elites}
     assert all(config not in {t.config for t in trials[10:-10]} for *_, config in policy._elites)
@@ -65,8 +65,10 @@ def test_predictions_average_the_nearest() -> None:
     for cost, config in enumerate(configs):
         history.append(config, float(cost))
     for config in configs[::7]:
-        apart = [sum(other.get(name) != config.get(name) for name in {*other, *config}) for other in configs]
-        nearest = sorted(range(40), key=lambda i: apart[i])[:5]
+        differences = [
+            sum(neighbour.get(name) != config.get(name) for name in {*neighbour, *config}) for neighbour in configs
+        ]
+        nearest = sorted(range(40), key=lambda i: differences[i])[:5]
         assert history.nearest(config, 5) == [float(i) for i in nearest]
 
 
@@ -92,14 +94,14 @@ def test_without_improvement_it_restarts_somewhere_else() -> None:
     pytest.fail("it never restarted")
 
 
-def found(make: Callable[[int], Any], trials: int = 96) -> float:
+def median_best(make: Callable[[int], Any], trials: int = 96) -> float:
     """The median, over six seeds, of the best cost."""
     return float(np.median([min(t.cost for t in toys.run(make(seed), toys.smooth, trials, 1)) for seed in range(6)]))
 
 
 def test_repaired_it_beats_random_search() -> None:
-    random = found(lambda seed: Random(toys.Large(), seed=seed))
-    assert found(lambda seed: HybridVndx(toys.Large(), seed=seed, repaired=True)) < random
+    random = median_best(lambda seed: Random(toys.Large(), seed=seed))
+    assert median_best(lambda seed: HybridVndx(toys.Large(), seed=seed, repaired=True)) < random
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ FIRST = 30
 """The number of random trials."""
 
 
-def started(cost: toys.Cost = toys.smooth, seed: int = 0, **options: Any) -> Lfbo:
+def start_policy(cost: toys.Cost = toys.smooth, seed: int = 0, **options: Any) -> Lfbo:
     """A policy that has been told its random trials."""
     policy = Lfbo(toys.Large(), seed=seed, **options)
     toys.run(policy, cost, FIRST, FIRST)
@@ -50,7 +50,7 @@ def test_the_batch_size_does_not_matter(variant: Any) -> None:
 
 
 def test_a_generation_is_a_tenth_of_the_bests_neighbours() -> None:
-    policy = started()
+    policy = start_policy()
     fastest = {t.config for t in sorted(policy.trials, key=lambda t: t.cost)[:5]}
     generation = policy.ask(1000)
     assert {copy.current.config for copy in copies(policy)} == fastest
@@ -60,7 +60,7 @@ def test_a_generation_is_a_tenth_of_the_bests_neighbours() -> None:
 
 def test_what_is_good_and_how_much_it_weighs() -> None:
     """The fastest tenth is good, failures are not, and the forest prefers the good configs."""
-    policy = started(toys.flaky)
+    policy = start_policy(toys.flaky)
     forest = policy._train()
     assert forest is not None
     rows = np.array([policy.space.features(trial.config) for trial in policy.trials], dtype=np.float32)
@@ -72,7 +72,7 @@ def test_what_is_good_and_how_much_it_weighs() -> None:
 
 
 def test_similar_configs_are_selected_only_if_similarity_is_free() -> None:
-    policy = started()
+    policy = start_policy()
     forest = policy._train()
     assert forest is not None
     configs = policy.space.sample_new(np.random.default_rng(1), 200, policy.seen)
@@ -89,21 +89,21 @@ def test_similar_configs_are_selected_only_if_similarity_is_free() -> None:
 
 def test_rejected_neighbours_are_lost_only_in_the_original() -> None:
     for variant, lost in (("fixed", False), ("original", True)):
-        policy = started(variant=variant)
+        policy = start_policy(variant=variant)
         generation = policy.ask(1000)
         assert (len(policy._visited) > FIRST + len(generation)) == lost
 
 
 def test_only_the_original_ends_a_copy_with_few_neighbours() -> None:
-    for variant, ended in (("fixed", False), ("original", True)):
-        policy = started(variant=variant, neighbours=5, polish=0)
-        assert (policy.ask(8) == []) == ended
+    for variant, ends in (("fixed", False), ("original", True)):
+        policy = start_policy(variant=variant, neighbours=5, polish=0)
+        assert (policy.ask(8) == []) == ends
 
 
 @pytest.mark.parametrize(("variant", "slower"), [("fixed", False), ("original", True)])
 def test_a_copy_moves_to_a_slower_config_only_in_the_original(variant: Any, slower: bool) -> None:
     """Everything in the first generation is slower than where the copies started."""
-    policy = started(variant=variant)
+    policy = start_policy(variant=variant)
     generation = policy.ask(1000)
     before = {id(copy): copy.current.cost for copy in copies(policy)}
     policy.tell(toys.trials_of(generation, lambda _: toys.successful_measurement(1.0), FIRST))
@@ -114,8 +114,8 @@ def test_a_copy_moves_to_a_slower_config_only_in_the_original(variant: Any, slow
 def test_the_original_learns_from_the_first_repeat() -> None:
     trial = Trial(0, Config({}), Measurement(seconds=(3.0, 1.0, 1.0), program="made up"))
     crashed = Trial(0, Config({}), toys.failed_measurement("crash", "made up"))
-    assert [started(variant=v)._label(trial) for v in ("fixed", "original")] == [1.0, 3.0]
-    assert [started(variant=v)._label(crashed) for v in ("fixed", "original")] == [math.inf, math.inf]
+    assert [start_policy(variant=v)._label(trial) for v in ("fixed", "original")] == [1.0, 3.0]
+    assert [start_policy(variant=v)._label(crashed) for v in ("fixed", "original")] == [math.inf, math.inf]
 
 
 def test_the_descent_ends_at_a_config_without_a_faster_neighbour() -> None:
@@ -124,8 +124,8 @@ def test_the_descent_ends_at_a_config_without_a_faster_neighbour() -> None:
     trials = toys.run(policy, toys.smooth, 120)
     assert len(trials) < 120, "it stops"
     fastest = min(trials, key=lambda trial: trial.cost)
-    around = set(policy._step_neighbours(fastest.config, np.random.default_rng(0)))
-    assert around <= policy.seen.keys()
+    neighbours = set(policy._step_neighbours(fastest.config, np.random.default_rng(0)))
+    assert neighbours <= policy.seen.keys()
     assert len(
         toys.run(
             Lfbo(toys.Small(), seed=0, n_startup=4, copies=1, neighbours=1, patience=0, polish=0), toys.smooth, 120

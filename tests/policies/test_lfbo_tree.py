@@ -15,7 +15,7 @@ FIRST = 30
 """The number of random trials."""
 
 
-def started() -> LfboTree:
+def start_policy() -> LfboTree:
     """A policy that has been told its random trials and its first generation."""
     policy = LfboTree(toys.Large(), seed=0, neighbours=60)
     toys.run(policy, toys.smooth, FIRST, FIRST)
@@ -38,7 +38,7 @@ def test_the_first_generation_is_drawn_as_in_pattern_search() -> None:
 
 def test_a_neighbour_is_at_least_as_good_to_its_tree() -> None:
     """Only knobs that the tree tests on the config's path change, and one tile."""
-    policy = started()
+    policy = start_policy()
     forest = policy._train()
     assert forest is not None
     config = min(policy.trials, key=lambda trial: trial.cost).config

@@ -1,4 +1,4 @@
-"""A language model proposes: what it is told, what it may answer, what is recorded, and how requests fail."""
+"""Proposals of a language model: the prompt, valid answers, recorded requests, and failures."""
 
 from __future__ import annotations
 
@@ -159,16 +159,16 @@ def test_after_useless_answers_the_batch_is_random(model: LanguageModel) -> None
 def test_a_run_is_resumed_and_repeated_without_network(
     name: str, model: LanguageModel, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, cut, again = (tmp_path / f"{stem}.jsonl" for stem in ("whole", "cut", "again"))
+    uninterrupted, shortened, repeated = (tmp_path / f"{stem}.jsonl" for stem in ("whole", "cut", "again"))
     policy = {"name": name, "options": {"model": "stub"} | ({"then": "evolutionary"} if name == "llm-seeded" else {})}
-    run(whole, table, policy)
+    run(uninterrupted, table, policy)
     count = len(model.requests)
     assert count == (3 if name == "llm" else 2)
     monkeypatch.delenv(chat.URL)
-    cut.write_bytes(whole.read_bytes()[:-700])
-    for log in (cut, again):
+    shortened.write_bytes(uninterrupted.read_bytes()[:-700])
+    for log in (shortened, repeated):
         run(log, table, policy)
-        assert read_deterministic_part(log) == read_deterministic_part(whole)
+        assert read_deterministic_part(log) == read_deterministic_part(uninterrupted)
     assert len(model.requests) == count
 
 
@@ -211,7 +211,7 @@ def test_an_overloaded_endpoint_is_asked_again(model: LanguageModel, status: int
     assert len(model.requests) == 3
 
 
-def test_how_long_to_wait() -> None:
+def test_the_seconds_to_wait_follow_from_the_answer() -> None:
     date = "Fri, 31 Dec 1999 23:59:59 GMT"
     assert [chat.seconds_to_wait(text, 2) for text in ("7", date, "soon", "")] == [7.0, 0.0, 4.0, 4.0]
 

@@ -1,4 +1,4 @@
-"""TVM's evolutionary search through ask and tell: what it proposes is in the space, and comes the same again."""
+"""TVM's evolutionary search through ask and tell: proposals are members, and the same in every run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SPACES = [
     pytest.param(lambda: trace(CONV2D), id="trace-conv2d"),
     pytest.param(lambda: sketch(target=CUDA), id="sketch-cuda"),
 ]
-every_space = pytest.mark.parametrize("space", SPACES)
+every_space = pytest.mark.parametrize("make_space", SPACES)
 
 
 def policy(space: Space, seed: int = 0, **options: Any) -> MetaSchedule:
@@ -69,34 +69,34 @@ def tiles_cost(config: Config) -> Measurement:
 
 
 @every_space
-def test_a_drawn_program_is_that_of_the_config_read_from_it(space: Any) -> None:
-    made = space()
-    assert isinstance(made, TracedSpace)
+def test_a_drawn_program_is_that_of_the_config_read_from_it(make_space: Any) -> None:
+    space = make_space()
+    assert isinstance(space, TracedSpace)
     configs = set()
     for seed in range(1, 13):
         try:
-            schedule = made.draw(seed)
-            config = made.config_of(schedule)
+            schedule = space.draw(seed)
+            config = space.config_of(schedule)
         except InvalidConfig:  # as some are on a GPU, or where TVM knows deeper compute locations than the space
             continue
-        assert config in made
-        assert structural_equal(schedule.mod, made.schedule(config).mod)
-        assert made.config_of(made.draw(seed)) == config, "the same seed, the same program"
+        assert config in space
+        assert structural_equal(schedule.mod, space.schedule(config).mod)
+        assert space.config_of(space.draw(seed)) == config, "the same seed, the same program"
         configs.add(config)
     assert len(configs) > 1
 
 
 @every_space
-def test_a_config_is_read_back_from_its_program(space: Any) -> None:
-    made = space()
+def test_a_config_is_read_back_from_its_program(make_space: Any) -> None:
+    space = make_space()
     rng = np.random.default_rng(0)
     read = 0
-    for config in (made.sample(rng) for _ in range(10)):
+    for config in (space.sample(rng) for _ in range(10)):
         try:
-            schedule = made.schedule(config)
+            schedule = space.schedule(config)
         except InvalidConfig:
             continue
-        assert made.config_of(schedule) == made.canonical(config)
+        assert space.config_of(schedule) == space.canonical(config)
         read += 1
     assert read
 
@@ -113,12 +113,12 @@ def test_a_program_of_another_space_is_no_config() -> None:
 
 
 @every_space
-def test_proposes_new_members_and_evolves_them(space: Any) -> None:
-    made = space()
-    trials = toys.run(policy(made, population=12, generations=1, n_startup=8), tiles_cost, 16)
-    assert len(trials) == min(16, made.size(16) or 16)
+def test_proposes_new_members_and_evolves_them(make_space: Any) -> None:
+    space = make_space()
+    trials = toys.run(policy(space, population=12, generations=1, n_startup=8), tiles_cost, 16)
+    assert len(trials) == min(16, space.size(16) or 16)
     assert len({trial.config for trial in trials}) == len(trials)
-    assert all(trial.config in made for trial in trials)
+    assert all(trial.config in space for trial in trials)
 
 
 def test_what_it_proposes_is_evolved_and_not_filled_up_at_random() -> None:
@@ -131,28 +131,30 @@ def test_what_it_proposes_is_evolved_and_not_filled_up_at_random() -> None:
 
 
 def test_same_seed_same_proposals_and_another_seed_others() -> None:
-    first, again, other = (toys.run(policy(sketch(), seed, population=12), tiles_cost, 24) for seed in (5, 5, 6))
-    assert first == again
-    assert first != other
+    first, repeated, other_seed = (
+        toys.run(policy(sketch(), seed, population=12), tiles_cost, 24) for seed in (5, 5, 6)
+    )
+    assert first == repeated
+    assert first != other_seed
 
 
 @pytest.mark.parametrize("where", [sketch, lambda: trace(CONV2D)])
-def test_resuming_is_going_on(where: Any) -> None:
-    """Past ``n_startup`` trials, a policy that was told of them goes on as the one that lived through them."""
+def test_a_resumed_policy_continues_as_the_original(where: Any) -> None:
+    """After ``n_startup`` trials, a policy that is told about them continues as the policy that proposed them."""
     options = {"population": 8, "generations": 1, "n_startup": 8}
-    lived = policy(where(), **options)
-    trials = toys.run(lived, tiles_cost, 16)
-    told = policy(where(), **options)
-    told.tell(trials[:6])
-    told.tell(trials[6:])
+    original = policy(where(), **options)
+    trials = toys.run(original, tiles_cost, 16)
+    resumed = policy(where(), **options)
+    resumed.tell(trials[:6])
+    resumed.tell(trials[6:])
     for _ in range(2):
-        asked = list(lived.ask(8))
-        assert list(told.ask(8)) == asked
-        for each in (lived, told):
-            each.tell(toys.trials_of(asked, tiles_cost, 16))
+        configs = list(original.ask(8))
+        assert list(resumed.ask(8)) == configs
+        for each in (original, resumed):
+            each.tell(toys.trials_of(configs, tiles_cost, 16))
 
 
-def test_finds_better_than_random_search() -> None:
+def test_it_finds_faster_programs_than_random_search() -> None:
     def best(trials: list[Trial]) -> float:
         return min(trial.cost for trial in trials)
 
@@ -162,15 +164,15 @@ def test_finds_better_than_random_search() -> None:
 
 
 def test_measured_programs_are_proposed_once_in_any_encoding() -> None:
-    """Two configs whose compute locations TVM takes for the same are one program."""
+    """Two configs whose compute locations are equal to TVM are one program."""
     space = sketch(CONV2D)
     rng = np.random.default_rng(1)
     sampled = (space.sample(rng) for _ in range(200))
-    spelled = list(islice((config for config in sampled if space.canonical(config) != config), 8))
-    assert spelled
+    equivalent = list(islice((config for config in sampled if space.canonical(config) != config), 8))
+    assert equivalent
     searching = policy(space, n_startup=8)
-    searching.tell(toys.trials_of(spelled, tiles_cost))
-    assert not {space.canonical(config) for config in spelled} & set(searching.propose(16, rng))
+    searching.tell(toys.trials_of(equivalent, tiles_cost))
+    assert not {space.canonical(config) for config in equivalent} & set(searching.propose(16, rng))
 
 
 def test_trials_without_a_program_are_ignored() -> None:
@@ -180,7 +182,7 @@ def test_trials_without_a_program_are_ignored() -> None:
     assert len(searching.ask(4)) == 4
 
 
-def test_where_everything_fails_it_goes_on() -> None:
+def test_a_run_without_a_success_continues() -> None:
     assert len(toys.run(policy(sketch()), toys.all_invalid, 24)) == 24
 
 
@@ -249,7 +251,9 @@ def test_its_numbers_are_tvms() -> None:
         "genetic_max_fail_count": "retries",
         "eps_greedy": "epsilon",
     }
-    assert {name: tvm_defaults[name] for name in names} == {name: own_defaults[own] for name, own in names.items()}
+    assert {name: tvm_defaults[name] for name in names} == {
+        name: own_defaults[own_name] for name, own_name in names.items()
+    }
     assert (
         own_defaults["population"] == 512
         and own_defaults["n_startup"] == defaults(XGBModel)["num_warmup_samples"] == 100

@@ -17,7 +17,7 @@ from searchlab_spaces.parameters import Parameters
 from tests.support import toys
 
 
-def listed() -> Parameters:
+def make_listed_space() -> Parameters:
     """Two parameters from 0 to 5 whose sum must be even, and a switch."""
     parameters = {"x": tuple(range(6)), "y": tuple(range(6)), "on": (False, True)}
     configs = [
@@ -27,7 +27,14 @@ def listed() -> Parameters:
     return Parameters(parse_workload("kernel:toy"), toys.TARGET, **options)
 
 
-SPACES: list[Callable[[], Space]] = [toys.Small, toys.Large, toys.Dependent, toys.NoKnobs, toys.SingleChoice, listed]
+SPACES: list[Callable[[], Space]] = [
+    toys.Small,
+    toys.Large,
+    toys.Dependent,
+    toys.NoKnobs,
+    toys.SingleChoice,
+    make_listed_space,
+]
 
 
 @given(st.sampled_from(SPACES), st.integers(0, 2**32))
@@ -35,18 +42,18 @@ def test_neighbours_are_members_and_differ(make: Callable[[], Space], seed: int)
     space, rng = make(), np.random.default_rng(seed)
     config = space.sample(rng)
     for knob in space.knobs(config):
-        draw_neighbours = list(along(space, config, knob, rng))
-        assert len(set(draw_neighbours)) == len(draw_neighbours)
-        assert all(other in space and other != config for other in draw_neighbours)
-        alone = {distance(config, other) == 1 for other in draw_neighbours}
-        assert len(alone) <= 1, "either every neighbour along a knob keeps the other knobs, or none does"
+        neighbours = list(along(space, config, knob, rng))
+        assert len(set(neighbours)) == len(neighbours)
+        assert all(changed in space and changed != config for changed in neighbours)
+        changes_alone = {distance(config, changed) == 1 for changed in neighbours}
+        assert len(changes_alone) <= 1, "either every neighbour along a knob keeps the other knobs, or none does"
         values = [value for value in knob.choices if value != config[knob.name]]
-        exact = [other for value in values if (other := Config({**config, knob.name: value})) in space]
-        assert not exact or draw_neighbours == exact
-        assert bool(draw_neighbours) == bool(values)
-    other = neighbour(space, config, rng)
-    assert other in space
-    assert (other == config) == all(len(knob.choices) == 1 for knob in space.knobs(config))
+        exact = [changed for value in values if (changed := Config({**config, knob.name: value})) in space]
+        assert not exact or neighbours == exact
+        assert bool(neighbours) == bool(values)
+    changed = neighbour(space, config, rng)
+    assert changed in space
+    assert (changed == config) == all(len(knob.choices) == 1 for knob in space.knobs(config))
     assert perturb(space, config, 3, rng) in space
 
 
@@ -54,39 +61,39 @@ def test_the_values_may_be_given_in_another_order() -> None:
     space, rng = toys.Small(), np.random.default_rng(0)
     config = space.config_at(0)
     knob = space.axes[1]
-    assert [other["unroll"] for other in along(space, config, knob, rng, [512, 0, 16])] == [512, 16]
+    assert [changed["unroll"] for changed in along(space, config, knob, rng, [512, 0, 16])] == [512, 16]
 
 
 def test_every_neighbour_is_equally_likely() -> None:
     space, rng = toys.Small(), np.random.default_rng(1)
     config = space.config_at(17)
-    draw_neighbours = [other for knob in space.axes for other in along(space, config, knob, rng)]
-    drawn = Counter(neighbour(space, config, rng) for _ in range(200 * len(draw_neighbours)))
-    assert set(drawn) == set(draw_neighbours)
-    assert max(drawn.values()) < 2 * min(drawn.values())
+    neighbours = [changed for knob in space.axes for changed in along(space, config, knob, rng)]
+    counts = Counter(neighbour(space, config, rng) for _ in range(200 * len(neighbours)))
+    assert set(counts) == set(neighbours)
+    assert max(counts.values()) < 2 * min(counts.values())
 
 
 def test_a_constraint_excludes_neighbours() -> None:
-    space, rng = listed(), np.random.default_rng(0)
+    space, rng = make_listed_space(), np.random.default_rng(0)
     config = Config({"x": 2, "y": 2, "on": True})
     assert config in space
     x, _, on = space.knobs(config)
-    assert [other["x"] for other in along(space, config, x, rng)] == [0, 4]
-    assert [other["on"] for other in along(space, config, on, rng)] == [False]
+    assert [changed["x"] for changed in along(space, config, x, rng)] == [0, 4]
+    assert [changed["on"] for changed in along(space, config, on, rng)] == [False]
 
 
 def test_a_knob_that_cannot_be_changed_alone_is_repaired() -> None:
     space, rng = toys.Dependent(), np.random.default_rng(0)
     config = Config({"sketch": "packed", "tile": (2, 2, 2), "vector": 2, "pack": "a", "parallel": True})
     sketch, tile, *_ = space.knobs(config)
-    assert [other["sketch"] for other in along(space, config, sketch, rng)] == ["plain", "tiled"]
-    assert all(other["vector"] == 2 for other in along(space, config, tile, rng)), "these need no repair"
+    assert [changed["sketch"] for changed in along(space, config, sketch, rng)] == ["plain", "tiled"]
+    assert all(changed["vector"] == 2 for changed in along(space, config, tile, rng)), "these need no repair"
     assert "sketch" in {
         name for _ in range(200) for name, value in neighbour(space, config, rng).items() if config.get(name) != value
     }
 
 
-def test_a_walk_takes_steps() -> None:
+def test_a_walk_takes_as_many_steps_as_requested() -> None:
     space, rng = toys.Large(), np.random.default_rng(0)
     config = space.sample(rng)
     assert perturb(space, config, 0, rng) == config
@@ -108,7 +115,7 @@ def test_no_config_is_isolated_by_what_depends_on_it() -> None:
     assert neighbour(space, config, rng) != config
 
 
-def test_distance() -> None:
+def test_the_distance_counts_differing_knobs() -> None:
     a = Config({"x": 1, "y": 2})
     assert distance(a, a) == 0
     assert distance(a, Config({"x": 1, "y": 3})) == 1
@@ -126,25 +133,25 @@ def test_a_config_without_neighbours(make: Callable[[], Space]) -> None:
 def test_near_differs_in_few_knobs_unless_repaired(make: Callable[[], Space], radius: int, seed: int) -> None:
     space, rng = make(), np.random.default_rng(seed)
     config = space.sample(rng)
-    other = draw_near(space, config, radius, rng)
-    assert other in space
-    assert make in (toys.Dependent, listed) or distance(config, other) <= radius
+    changed = draw_near(space, config, radius, rng)
+    assert changed in space
+    assert make in (toys.Dependent, make_listed_space) or distance(config, changed) <= radius
 
 
 @given(st.sampled_from(SPACES), st.integers(0, 2**32), st.sampled_from(["strictly-adjacent", "adjacent", "Hamming"]))
 def test_drawn_neighbours_are_distinct_members(make: Callable[[], Space], seed: int, kind: str) -> None:
     space, rng = make(), np.random.default_rng(seed)
     config = space.sample(rng)
-    drawn = draw_neighbours(space, config, kind, 4, rng)
-    assert len(set(drawn)) == len(drawn) <= 4
-    assert all(other in space and other != config for other in drawn)
+    neighbours = draw_neighbours(space, config, kind, 4, rng)
+    assert len(set(neighbours)) == len(neighbours) <= 4
+    assert all(changed in space and changed != config for changed in neighbours)
 
 
 def test_adjacent_configs_are_uniform_and_one_choice_away() -> None:
     space, rng = toys.Small(), np.random.default_rng(0)
     config = Config({knob.name: knob.choices[min(1, len(knob.choices) - 1)] for knob in space.axes})
     counts = Counter(adjacent(space, config, rng) for _ in range(20_000))
-    apart = space.indices(list(space.enumerate())) - space.indices([config])
-    assert len(counts) == np.count_nonzero(abs(apart).max(axis=1) == 1)
-    assert all(abs(space.indices([config]) - space.indices([other])).max() == 1 for other in counts)
+    steps = space.indices(list(space.enumerate())) - space.indices([config])
+    assert len(counts) == np.count_nonzero(abs(steps).max(axis=1) == 1)
+    assert all(abs(space.indices([config]) - space.indices([changed])).max() == 1 for changed in counts)
     assert max(counts.values()) < 1.4 * min(counts.values())

@@ -14,13 +14,13 @@ from searchlab_policies.neighbours import distance
 from searchlab_policies.one_plus_one import OnePlusOne
 from searchlab_policies.random import Random
 from tests.support import toys
-from tests.support.autotvm import again, recorded
+from tests.support.autotvm import read_recording, repeat_run
 
 
 def test_it_proposes_what_nevergrads_does() -> None:
     """Trial by trial, with the original's random numbers, although it evaluates known configs again."""
-    for seed, expected in list(recorded("one-plus-one-b1").items())[:3]:
-        assert again("one-plus-one-b1", seed, 200) == expected
+    for seed, expected in list(read_recording("one-plus-one-b1").items())[:3]:
+        assert repeat_run("one-plus-one-b1", seed, 200) == expected
 
 
 def test_the_parent_is_the_best_and_of_equals_the_latest() -> None:

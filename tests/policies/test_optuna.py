@@ -1,4 +1,4 @@
-"""Optuna's samplers as policies: how configs become parameters, and what each sampler is for."""
+"""Optuna's samplers as policies: how configs become parameters, and what each sampler finds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.spaces.products import ORDERS
 # --- parameters -------------------------------------------------------------------------------------
 
 
-def taking(values: dict[str, Value]) -> Callable[[Part], Value]:
+def choose_from(values: dict[str, Value]) -> Callable[[Part], Value]:
     return lambda part: values[part.name]
 
 
@@ -51,7 +51,7 @@ def test_an_order_of_loops_is_one_category() -> None:
     (part,) = parts_of(knob)
     assert part.position is None and list(part.values) == list(ORDERS)
     assert isinstance(part.distribution, optuna.distributions.CategoricalDistribution)
-    assert choose(knob, [part], taking({"order": (2, 0, 1)})) == (2, 0, 1)
+    assert choose(knob, [part], choose_from({"order": (2, 0, 1)})) == (2, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_an_order_of_loops_is_one_category() -> None:
 )
 def test_an_impossible_factor_becomes_the_nearest_possible(inner: int, middle: int, tile: tuple[int, ...]) -> None:
     knob = Knob("t", toys.tiles(8, 3))
-    assert choose(knob, parts_of(knob), taking({"t[2]": inner, "t[1]": middle})) == tile
+    assert choose(knob, parts_of(knob), choose_from({"t[2]": inner, "t[1]": middle})) == tile
 
 
 def test_numbers_are_indices_and_words_are_categories() -> None:
@@ -134,18 +134,18 @@ def test_a_batch_is_not_copies_of_one_config(kind: type[OptunaPolicy]) -> None:
     policy = kind(toys.Large(), seed=0)
     policy.tell(toys.run(Random(toys.Large(), seed=1), toys.smooth, 32))
     batch = [tuple(policy.parameters.encode(config)[0].values()) for config in policy.ask(8)]
-    apart = [
+    distances = [
         sum(a != b for a, b in zip(proposal, two, strict=True))
         for proposal in batch
         for two in batch
         if proposal is not two
     ]
-    assert np.mean(apart) > 2
+    assert np.mean(distances) > 2
 
 
 @pytest.mark.parametrize("kind", [Tpe, Gp])
 def test_learns_which_configs_fail(kind: type[OptunaPolicy]) -> None:
-    """Half of the space fails, for a word: after 24 trials far fewer of the proposals do."""
+    """Half of the space fails because of one word: after 24 trials, far fewer proposals fail."""
     if kind is Gp:
         pytest.importorskip("torch")
 
@@ -165,15 +165,15 @@ def test_generations_move_the_distribution() -> None:
     first = policy.ask(32)
     policy.tell(toys.trials_of(first, toys.smooth))
     toys.run(policy, toys.smooth, 96)
-    late = policy.ask(32)
-    assert np.median([toys.smooth(c).cost for c in late]) < 0.8 * np.median([toys.smooth(c).cost for c in first])
+    last_batch = policy.ask(32)
+    assert np.median([toys.smooth(c).cost for c in last_batch]) < 0.8 * np.median([toys.smooth(c).cost for c in first])
 
 
 def test_a_sequence_covers_each_knob_evenly() -> None:
     """Of 64 points of a Sobol sequence, each of 4 choices gets 16, give or take what is passed over."""
     policy = Qmc(toys.Large(), seed=3)
-    asked = [config for _ in range(8) for config in policy.ask(8)]
-    counts = [sum(config["unroll"] == value for config in asked) for value in (0, 16, 64, 512)]
+    configs = [config for _ in range(8) for config in policy.ask(8)]
+    counts = [sum(config["unroll"] == value for config in configs) for value in (0, 16, 64, 512)]
     assert counts == [16] * 4
 
 
@@ -190,24 +190,24 @@ def test_trials_of_another_space_change_nothing(kind: type[Policy], space: Space
     earlier_trials = toys.run(Random(space, seed=1), toys.flaky, 24)
     policy = kind(space, seed=0)
     policy.tell(foreign + earlier_trials)
-    asked = list(policy.ask(8))
-    assert len(asked) == 8 and all(config in space for config in asked)
+    configs = list(policy.ask(8))
+    assert len(configs) == 8 and all(config in space for config in configs)
     if isinstance(policy, OptunaPolicy):
-        alone = kind(space, seed=0)
-        assert isinstance(alone, OptunaPolicy)
-        alone.tell(earlier_trials)
-        assert [t.params for t in alone.trials_to_model()] == [t.params for t in policy.trials_to_model()]
+        without_foreign = kind(space, seed=0)
+        assert isinstance(without_foreign, OptunaPolicy)
+        without_foreign.tell(earlier_trials)
+        assert [t.params for t in without_foreign.trials_to_model()] == [t.params for t in policy.trials_to_model()]
 
 
 def test_the_best_and_the_latest_are_remembered() -> None:
     policy = Tpe(toys.Large(), seed=0, memory=16)
     earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 100)
     policy.tell(earlier_trials)
-    kept = [np.log(trial.cost) for trial in policy.trials_to_model()]
+    log_costs = [np.log(trial.cost) for trial in policy.trials_to_model()]
     costs = [np.log(trial.cost) for trial in earlier_trials]
-    assert len(kept) == 16
-    assert set(np.sort(costs)[:4]) <= set(kept)
-    assert kept[-1] == costs[-1] or costs[-1] == np.inf
+    assert len(log_costs) == 16
+    assert set(np.sort(costs)[:4]) <= set(log_costs)
+    assert log_costs[-1] == costs[-1] or costs[-1] == np.inf
 
 
 # --- manners ----------------------------------------------------------------------------------------

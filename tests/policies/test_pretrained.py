@@ -28,7 +28,7 @@ def reverse(config: Config) -> Measurement:
     return toys.successful_measurement(1e-3 / min(toys.smooth(config).cost, 1.0))
 
 
-def earlier(cost: Any = toys.smooth) -> list[Trial]:
+def run_earlier(cost: Any = toys.smooth) -> list[Trial]:
     return toys.trials_of([trial.config for trial in toys.run(Random(toys.Large(), seed=9), toys.smooth, 128)], cost)
 
 
@@ -38,12 +38,12 @@ def costs(configs: Any) -> float:
 
 def test_the_first_batch_comes_from_other_workloads() -> None:
     at_random = costs(policy([]).ask(16))
-    assert costs(policy([earlier()]).ask(16)) < 0.8 * at_random
-    assert costs(policy([earlier(reverse)]).ask(16)) > at_random
+    assert costs(policy([run_earlier()]).ask(16)) < 0.8 * at_random
+    assert costs(policy([run_earlier(reverse)]).ask(16)) > at_random
 
 
 def test_its_own_trials_take_over_from_misleading_ones() -> None:
-    misled = policy([earlier(reverse)])
+    misled = policy([run_earlier(reverse)])
     trials = toys.run(misled, toys.smooth, 96)
     first, last = ([trial.config for trial in part] for part in (trials[:16], trials[-16:]))
     assert costs(last) < 0.7 * costs(first)
@@ -54,7 +54,7 @@ def test_without_other_workloads_the_first_trials_are_random() -> None:
     assert policy([]).n_startup == 16
     for tasks in (
         [],
-        [earlier()[:1]],
+        [run_earlier()[:1]],
         [toys.trials_of(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))],
     ):
         trials = toys.run(policy(tasks), toys.smooth, 64)

@@ -103,10 +103,10 @@ def test_a_model_of_another_shape_selects_the_first_batch() -> None:
     def cost(config: Config) -> Measurement:
         return toys.successful_measurement(1e-3 * sum(config["tile_j"]))
 
-    other = KnobTemplate(parse_workload("gemm:32x64x64"), CPU)
-    configs = [other.sample(np.random.default_rng(seed)) for seed in range(8)]
+    wider = KnobTemplate(parse_workload("gemm:32x64x64"), CPU)
+    configs = [wider.sample(np.random.default_rng(seed)) for seed in range(8)]
     model = BoundCostModel(Pretrained(seed=0), make_features("per-store", SPACE))
-    model.pretrain([OtherTask(other, configs, scores_of(toys.trials_of(configs, cost)))])
+    model.pretrain([OtherTask(wider, configs, scores_of(toys.trials_of(configs, cost)))])
     pruner = Pruner(SPACE, seed=0, cost_model=model, population=8, drafted=4, draft_generations=1, epsilon=0.0)
     best = pruner.cost_model.predict(pruner.ask(2))
     assert best.min() >= np.median(model.predict([SPACE.sample(np.random.default_rng(seed)) for seed in range(8)]))

@@ -1,4 +1,4 @@
-"""The Sobol sequence: no config of chance among its own, whoever asks, however often."""
+"""The Sobol sequence: no config is random, and the position follows from the trials alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support import toys
 from tests.support.spaces.products import Product
 
 
-def told(policy: NeverTwice, configs: list[Config]) -> None:
+def tell(policy: NeverTwice, configs: list[Config]) -> None:
     policy.tell([Trial(i, config, toys.smooth(config)) for i, config in enumerate(configs)])
 
 
@@ -35,8 +35,8 @@ def test_no_config_is_random(seed: int) -> None:
     """A quarter of the space, where every fourth point is a duplicate at the end; before, some twenty were random."""
     space = Counted()
     policy = Qmc(space, seed=seed)
-    asked = [config for _ in range(150) for config in policy.ask(8)]
-    assert len(set(asked)) == 1200
+    configs = [config for _ in range(150) for config in policy.ask(8)]
+    assert len(set(configs)) == 1200
     assert space.filled == 0
 
 
@@ -48,20 +48,20 @@ def test_a_space_is_exhausted_by_the_sequence() -> None:
 
 
 @pytest.mark.parametrize("space", [Product(), toys.Small(), toys.Dependent()])
-@pytest.mark.parametrize("strangers", [0, 20])
-def test_its_place_is_a_function_of_what_is_known(space: Space, strangers: int) -> None:
-    """One that was only told goes on as the one that asked, whatever a batch was, and after trials of another log."""
-    lived = Qmc(space, seed=1)
-    seen_configs = space.sample_new(np.random.default_rng(5), strangers, ())
-    told(lived, seen_configs)
+@pytest.mark.parametrize("foreign", [0, 20])
+def test_the_position_follows_from_the_trials_alone(space: Space, foreign: int) -> None:
+    """A policy that was only told trials continues as the one that proposed them, for any batch size."""
+    original = Qmc(space, seed=1)
+    seen_configs = space.sample_new(np.random.default_rng(5), foreign, ())
+    tell(original, seen_configs)
     for n in (8, 1, 30):
-        batch = list(lived.ask(n))
-        told(lived, batch)
+        batch = list(original.ask(n))
+        tell(original, batch)
         seen_configs += batch
     only_told = Qmc(space, seed=1)
-    told(only_told, seen_configs)
+    tell(only_told, seen_configs)
     for _ in range(4):
-        assert lived.ask(8) == only_told.ask(8)
+        assert original.ask(8) == only_told.ask(8)
 
 
 def test_a_knob_without_dimension_is_random_but_reproducible() -> None:
@@ -84,8 +84,8 @@ def test_every_place_has_a_point_even_without_knobs() -> None:
 def test_it_covers_a_space_sooner_than_chance() -> None:
     """How many of the pairs of choices of two knobs are met by 64 configs: about 58 of 80 at most, 44 by chance."""
 
-    def met(policy: NeverTwice) -> int:
+    def covered_pairs(policy: NeverTwice) -> int:
         return len({(config["a"], config["b"]) for config in policy.ask(64)})
 
-    pairs = [[met(kind(Product(), seed=seed)) for seed in range(10)] for kind in (Qmc, Random)]
+    pairs = [[covered_pairs(kind(Product(), seed=seed)) for seed in range(10)] for kind in (Qmc, Random)]
     assert np.mean(pairs[0]) > np.mean(pairs[1])

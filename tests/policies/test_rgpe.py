@@ -20,7 +20,7 @@ def reverse(config: Config) -> Measurement:
     return toys.successful_measurement(1e-3 / min(toys.smooth(config).cost, 1.0))
 
 
-def earlier(measure: Callable[[Config], Measurement] = toys.smooth, n: int = 48) -> list[Trial]:
+def run_earlier(measure: Callable[[Config], Measurement] = toys.smooth, n: int = 48) -> list[Trial]:
     configs = [trial.config for trial in toys.run(Random(toys.Large(), seed=9), toys.smooth, n)]
     return toys.trials_of(configs, measure)
 
@@ -31,23 +31,23 @@ def policy(*tasks: Sequence[Trial], **options: Any) -> Rgpe:
     return policy
 
 
-def typical(trials: Sequence[Trial]) -> float:
+def median_cost(trials: Sequence[Trial]) -> float:
     return float(np.median([min(toys.smooth(trial.config).cost, 1.0) for trial in trials]))
 
 
 def test_earlier_runs_select_the_first_trials() -> None:
-    at_random = typical(toys.run(policy(), toys.smooth, 8))
-    assert typical(toys.run(policy(earlier()), toys.smooth, 8)) < 0.7 * at_random
+    at_random = median_cost(toys.run(policy(), toys.smooth, 8))
+    assert median_cost(toys.run(policy(run_earlier()), toys.smooth, 8)) < 0.7 * at_random
 
 
 def test_earlier_runs_that_mislead_lose_their_weight() -> None:
-    misled = toys.run(policy(earlier(reverse), earlier(reverse)), toys.smooth, 48)
-    assert typical(misled[-16:]) < 0.7 * typical(misled[:8])
+    misled = toys.run(policy(run_earlier(reverse), run_earlier(reverse)), toys.smooth, 48)
+    assert median_cost(misled[-16:]) < 0.7 * median_cost(misled[:8])
 
 
 def test_failed_or_few_trials_of_earlier_runs_are_fine() -> None:
     failed = toys.trials_of(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))
-    assert len(toys.run(policy(earlier(n=1), failed, []), toys.smooth, 16)) == 16
+    assert len(toys.run(policy(run_earlier(n=1), failed, []), toys.smooth, 16)) == 16
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_each_trial_is_predicted_from_the_others() -> None:
     full = process(ROWS, VALUES)
     scaled = ROWS / full.lengths
     covariance = matern(squared_distances(scaled, scaled))
-    others = np.arange(len(ROWS)) != 4
-    noisy = covariance[np.ix_(others, others)] + full.noise * np.eye(8)
-    weights = np.linalg.solve(noisy, covariance[others, 4])
+    is_other = np.arange(len(ROWS)) != 4
+    noisy = covariance[np.ix_(is_other, is_other)] + full.noise * np.eye(8)
+    weights = np.linalg.solve(noisy, covariance[is_other, 4])
     mean, deviation = full.leave_one_out()
-    assert mean[4] == pytest.approx(full.mean + weights @ (VALUES[others] - full.mean), abs=1e-6)
-    variance = 1 + full.noise - weights @ covariance[others, 4]
+    assert mean[4] == pytest.approx(full.mean + weights @ (VALUES[is_other] - full.mean), abs=1e-6)
+    variance = 1 + full.noise - weights @ covariance[is_other, 4]
     assert deviation[4] ** 2 == pytest.approx(full.variance * variance, rel=1e-3)
 
 

@@ -39,15 +39,15 @@ def test_the_order_of_hashes_changes_nothing() -> None:
         "policy = Smac(toys.Large(), seed=3, n_startup=8, challengers=50, searches=4, epsilon=0.0)\n"
         "print([list(trial.config.items()) for trial in toys.run(policy, toys.smooth, 24)])\n"
     )
-    process = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONHASHSEED": "1"},
         text=True,
         capture_output=True,
         check=True,
     ).stdout
-    here = toys.run(smac(seed=3, n_startup=8, challengers=50, searches=4, epsilon=0.0), toys.smooth, 24)
-    assert process == f"{[list(trial.config.items()) for trial in here]}\n"
+    trials = toys.run(smac(seed=3, n_startup=8, challengers=50, searches=4, epsilon=0.0), toys.smooth, 24)
+    assert output == f"{[list(trial.config.items()) for trial in trials]}\n"
 
 
 def test_costs_are_scaled_as_in_smac() -> None:
@@ -77,24 +77,24 @@ def test_parameters_that_a_config_lacks_are_modelled_too() -> None:
 def test_every_proposal_may_be_random() -> None:
     """With epsilon = 1, what is told does not matter, except that known configs are not proposed again."""
     earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 20)
-    told = [smac(epsilon=1.0), smac(epsilon=1.0)]
-    told[0].tell(earlier_trials)
-    told[1].tell(toys.trials_of([trial.config for trial in earlier_trials], toys.flaky))
-    assert told[0].ask(8) == told[1].ask(8)
-    told = [smac(epsilon=0.0), smac(epsilon=0.0)]
-    told[0].tell(earlier_trials)
-    told[1].tell(toys.trials_of([trial.config for trial in earlier_trials], toys.flaky))
-    assert told[0].ask(8) != told[1].ask(8)
+    policies = [smac(epsilon=1.0), smac(epsilon=1.0)]
+    policies[0].tell(earlier_trials)
+    policies[1].tell(toys.trials_of([trial.config for trial in earlier_trials], toys.flaky))
+    assert policies[0].ask(8) == policies[1].ask(8)
+    policies = [smac(epsilon=0.0), smac(epsilon=0.0)]
+    policies[0].tell(earlier_trials)
+    policies[1].tell(toys.trials_of([trial.config for trial in earlier_trials], toys.flaky))
+    assert policies[0].ask(8) != policies[1].ask(8)
 
 
 @pytest.mark.filterwarnings("error")
-def test_it_is_silent(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+def test_smac_prints_nothing(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     with caplog.at_level(logging.INFO):
         toys.run(smac(toys.Small()), toys.flaky, 32)
     assert not caplog.records and capfd.readouterr() == ("", "")
 
 
-def test_what_it_needs_is_named() -> None:
+def test_a_missing_dependency_is_named() -> None:
     code = (
         "import sys; sys.modules['smac'] = None\n"
         "from searchlab.errors import SearchlabError\n"

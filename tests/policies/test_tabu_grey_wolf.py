@@ -13,14 +13,14 @@ from searchlab.space import Config
 from searchlab_policies.random import Random
 from searchlab_policies.tabu_grey_wolf import TabuGreyWolf, Wolf, recombine
 from tests.support import toys
-from tests.support.autotvm import again, recorded
+from tests.support.autotvm import read_recording, repeat_run
 
 
 @pytest.mark.parametrize("name", ["tabu-grey-wolf-b1", "tabu-grey-wolf-cold-b1"])
 def test_it_proposes_what_the_original_does(name: str) -> None:
     """In the cold runs, the temperature falls and the pack is restarted often."""
-    for seed, expected in list(recorded(name).items())[:2]:
-        assert again(name, seed, 200) == expected
+    for seed, expected in list(read_recording(name).items())[:2]:
+        assert repeat_run(name, seed, 200) == expected
 
 
 def test_a_batch_ends_with_the_iteration() -> None:
@@ -34,7 +34,7 @@ def test_a_batch_ends_with_the_iteration() -> None:
     assert max(sizes[1:]) <= 5, "the leaders have no children"
 
 
-def stuck(repaired: bool) -> TabuGreyWolf:
+def make_stuck_policy(repaired: bool) -> TabuGreyWolf:
     """A policy whose pack consists of copies of one wolf."""
     policy = TabuGreyWolf(toys.Large(), seed=0, repaired=repaired)
     policy.tell(toys.trials_of(policy.ask(8), toys.smooth))
@@ -44,12 +44,12 @@ def stuck(repaired: bool) -> TabuGreyWolf:
 
 
 def test_copies_of_leaders_stand_still_unless_it_is_repaired() -> None:
-    assert not stuck(False)._turns
-    assert list(stuck(True)._turns) == [3, 4, 5, 6, 7]
+    assert not make_stuck_policy(False)._turns
+    assert list(make_stuck_policy(True)._turns) == [3, 4, 5, 6, 7]
 
 
 def test_stagnation_replaces_the_slowest_wolves() -> None:
-    policy = stuck(False)
+    policy = make_stuck_policy(False)
     policy.ask(1)
     assert not policy._hunting and len(policy._turns) == 2, "of three, one has been asked for"
     best = policy._pack[0]
@@ -58,7 +58,7 @@ def test_stagnation_replaces_the_slowest_wolves() -> None:
     assert best in policy._pack
 
 
-def proposed(unit: float, **options: Any) -> list[Config]:
+def proposals(unit: float, **options: Any) -> list[Config]:
     def cost(config: Config) -> Measurement:
         return Measurement((unit * toys.smooth(config).cost,), program="made up")
 
@@ -66,8 +66,8 @@ def proposed(unit: float, **options: Any) -> list[Config]:
 
 
 def test_repaired_it_does_not_depend_on_the_unit_of_time() -> None:
-    assert proposed(1, repaired=True, budget=96) == proposed(1024, repaired=True, budget=96)
-    assert proposed(1, budget=96) != proposed(1024, budget=96)
+    assert proposals(1, repaired=True, budget=96) == proposals(1024, repaired=True, budget=96)
+    assert proposals(1, budget=96) != proposals(1024, budget=96)
 
 
 def test_the_temperature_falls_over_the_budget() -> None:
@@ -102,11 +102,11 @@ def test_after_a_warm_start_the_fastest_are_the_pack() -> None:
 
 
 def test_repaired_it_beats_random_search() -> None:
-    def found(kind: Any, **options: Any) -> float:
+    def median_best(kind: Any, **options: Any) -> float:
         runs = [toys.run(kind(toys.Large(), seed=seed, **options), toys.smooth, 96, 1) for seed in range(6)]
         return float(np.median([min(trial.cost for trial in run) for run in runs]))
 
-    assert found(TabuGreyWolf, repaired=True, budget=96) < found(Random)
+    assert median_best(TabuGreyWolf, repaired=True, budget=96) < median_best(Random)
 
 
 @pytest.mark.parametrize(

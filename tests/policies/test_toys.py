@@ -1,4 +1,4 @@
-"""The toys themselves: other tests lean on what is said of them."""
+"""The toys themselves, whose documented properties other tests rely on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support import toys
         (toys.NoKnobs, 1),
     ],
 )
-def test_sizes(kind: type[Space], size: int) -> None:
+def test_toy_spaces_have_the_expected_sizes(kind: type[Space], size: int) -> None:
     assert kind(toys.WORKLOAD, toys.TARGET).size() == size
 
 
@@ -32,7 +32,7 @@ def test_later_knobs_depend_on_earlier_ones() -> None:
     assert Config({**config, "sketch": "plain"}) not in space
 
 
-def test_costs() -> None:
+def test_toy_costs_fail_as_often_as_intended() -> None:
     configs = toys.Large().sample_new(np.random.default_rng(0), 1000, ())
     assert 0.2 < np.mean([np.isinf(toys.flaky(config).cost) for config in configs]) < 0.5
     assert len({toys.flaky(config).failure for config in configs}) > 5
@@ -40,7 +40,7 @@ def test_costs() -> None:
     assert {toys.all_equal(config).cost for config in configs} == {1e-3}
 
 
-def test_schedules() -> None:
+def test_most_toy_configs_have_schedules() -> None:
     pytest.importorskip("tvm")
     space = toys.Small()
     refused = []

@@ -40,14 +40,14 @@ def table(tmp_path: Path) -> Path:
     return write_table(tmp_path / "table.jsonl", toys.Small(), charged_cost)
 
 
-def run(table: Path, log: Path, **given: Any) -> Log:
+def run(table: Path, log: Path, **changes: Any) -> Log:
     """Return the log of a run over the toy table, where each trial is charged 5 s plus the time of the policy."""
-    settings = {"policy": "random", "batch": BATCH, "seed": 0} | given
+    settings: dict[str, Any] = {"policy": "random", "batch": BATCH, "seed": 0} | changes
     tune(toys.WORKLOAD, space=toys.Small(), log=log, measure={"kind": "table", "path": str(table)}, **settings)
     return read_log(log)
 
 
-def charged(table: Path, tmp_path: Path, trials: int) -> float:
+def charged_seconds(table: Path, tmp_path: Path, trials: int) -> float:
     """Return the seconds of building and running charged for the first ``trials``, without the time of the policy."""
     log = run(table, tmp_path / f"measured-{trials}.jsonl", trials=trials)
     return float(log.charged[:, 2:].sum())
@@ -58,7 +58,7 @@ def trials_of(log: Path) -> list[dict[str, Any]]:
 
 
 def test_a_run_ends_with_the_batch_that_spends_its_seconds(table: Path, tmp_path: Path) -> None:
-    seconds = charged(table, tmp_path, 22)
+    seconds = charged_seconds(table, tmp_path, 22)
     path = tmp_path / "a.jsonl"
     log = run(table, path, seconds=seconds)
     assert len(log.records) % BATCH == 0 and 0 < len(log.records) <= 24
@@ -66,10 +66,10 @@ def test_a_run_ends_with_the_batch_that_spends_its_seconds(table: Path, tmp_path
     assert log.elapsed[-1] >= seconds > log.elapsed[-1 - BATCH]
     assert not check_log(path).problems
     before = path.read_bytes()
-    seen: list[bool] = []
+    replays: list[bool] = []
     for same in (seconds, seconds / 1.0001):
-        run(table, path, seconds=same, on_trial=lambda trial, replayed: seen.append(replayed))
-    assert path.read_bytes() == before and len(seen) == 2 * len(log.records) and all(seen), "the budget is spent"
+        run(table, path, seconds=same, on_trial=lambda trial, replayed: replays.append(replayed))
+    assert path.read_bytes() == before and len(replays) == 2 * len(log.records) and all(replays), "the budget is spent"
 
 
 def test_callbacks_receive_the_charged_seconds(table: Path, tmp_path: Path) -> None:
@@ -77,14 +77,14 @@ def test_callbacks_receive_the_charged_seconds(table: Path, tmp_path: Path) -> N
     study = Study.from_dict(
         {"workloads": [toys.WORKLOAD], "spaces": ["tests.support.toys:Small"], "policies": ["random"], **settings}
     )
-    ((planned,), _) = study.plan()
+    ((study_run,), _) = study.plan()
     for _ in ("measured", "replayed"):
         charges: list[float] = []
 
         def on_trial(trial: Trial, replayed: bool, charged: float, charges: list[float] = charges) -> None:
             charges.append(charged)
 
-        log = execute_one(replace(planned, log=tmp_path / "a.jsonl"), Path(), lambda *_, each=on_trial: each)
+        log = execute_one(replace(study_run, log=tmp_path / "a.jsonl"), Path(), lambda *_, each=on_trial: each)
         assert charges == pytest.approx(log.elapsed.tolist())
 
 
@@ -92,28 +92,28 @@ def test_an_extended_run_ends_where_a_single_run_would(table: Path, tmp_path: Pa
     """The time of the policy is not in the table, so both runs are judged by the steps of one log."""
     for name, small, large in (
         ("stop_after", 5, 40),
-        ("seconds", charged(table, tmp_path, 10), 3 * charged(table, tmp_path, 30)),
+        ("seconds", charged_seconds(table, tmp_path, 10), 3 * charged_seconds(table, tmp_path, 30)),
     ):
-        steps, whole = tmp_path / f"{name}-steps.jsonl", tmp_path / f"{name}-whole.jsonl"
+        steps, uninterrupted = tmp_path / f"{name}-steps.jsonl", tmp_path / f"{name}-whole.jsonl"
         first = run(table, steps, **{name: small})
-        both = run(table, steps, **{name: large})
-        assert len(both.records) > len(first.records) and both.ended and getattr(both.ended, name) == large
-        assert len(trials_of(steps)) == len(Budget(**{name: large}).truncate(both).records)
+        extended = run(table, steps, **{name: large})
+        assert len(extended.records) > len(first.records) and extended.ended and getattr(extended.ended, name) == large
+        assert len(trials_of(steps)) == len(Budget(**{name: large}).truncate(extended).records)
         if name == "stop_after":
-            run(table, whole, **{name: large})
-            assert trials_of(steps) == trials_of(whole)
+            run(table, uninterrupted, **{name: large})
+            assert trials_of(steps) == trials_of(uninterrupted)
         assert sum(json.loads(line).get(name) == small for line in steps.read_text().splitlines()) == 1
 
 
-def test_it_resumes_from_any_line(table: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_from_any_line_of_its_log(table: Path, tmp_path: Path) -> None:
     path = tmp_path / "whole.jsonl"
     run(table, path, stop_after=20)
     lines = path.read_bytes().splitlines(keepends=True)
-    cut = tmp_path / "cut.jsonl"
+    shortened = tmp_path / "cut.jsonl"
     for number in (1, 2, len(lines) - 2, len(lines) - 1):
-        cut.write_bytes(b"".join(lines[:number]) + lines[number][:9] if number < len(lines) else b"".join(lines))
-        run(table, cut, stop_after=20)
-        assert read_deterministic_part(cut) == read_deterministic_part(path)
+        shortened.write_bytes(b"".join(lines[:number]) + lines[number][:9] if number < len(lines) else b"".join(lines))
+        run(table, shortened, stop_after=20)
+        assert read_deterministic_part(shortened) == read_deterministic_part(path)
 
 
 def test_the_first_part_of_a_budget_that_is_spent_counts(table: Path, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_budget_smaller_than_the_log_warns(table: Path, tmp_path: Path) -> Non
     path = tmp_path / "a.jsonl"
     run(table, path, trials=100)
     before = path.read_bytes()
-    for budget in ({"stop_after": 12, "trials": 120}, {"seconds": charged(table, tmp_path, 9), "trials": 120}):
+    for budget in ({"stop_after": 12, "trials": 120}, {"seconds": charged_seconds(table, tmp_path, 9), "trials": 120}):
         with pytest.warns(SearchlabWarning, match="contains 100 trials, more than the .. requested"):
             run(table, path, **budget)
         assert path.read_bytes() == before
@@ -181,16 +181,16 @@ def test_the_log_of_a_smaller_budget_is_a_prefix(
         assert small.truncate(small_part) is small_part and (small_part is log or len(small_part.records) % size == 0)
         if small_part is not log:
             assert small.is_complete(small_part)
-            ended = small_part.ended
-            assert ended and ended.trials == len(small_part.records)
-            if ended.stop_after:
-                working = [cost for cost in throughputs[: ended.trials] if cost]
-                before = [cost for cost in throughputs[: ended.trials - stop_after] if cost]
+            end = small_part.ended
+            assert end and end.trials == len(small_part.records)
+            if end.stop_after:
+                working = [cost for cost in throughputs[: end.trials] if cost]
+                before = [cost for cost in throughputs[: end.trials - stop_after] if cost]
                 assert not working or min(before) <= 1.01 * min(working)
 
 
 def test_a_study_with_seconds_is_planned_run_and_reported(table: Path, tmp_path: Path) -> None:
-    seconds = charged(table, tmp_path, 30)
+    seconds = charged_seconds(table, tmp_path, 30)
     spec: dict[str, Any] = {
         "workloads": [str(toys.WORKLOAD)],
         "spaces": ["tests.support.toys:Small"],
@@ -203,15 +203,16 @@ def test_a_study_with_seconds_is_planned_run_and_reported(table: Path, tmp_path:
     }
     study = Study.from_dict(spec, tmp_path)
     first = forecast([RunStatus(run) for run in study.planned_runs() if run.strategy == "random"])
-    assert [(planned.runs, planned.complete, planned.trials, planned.seconds) for planned in first] == [
-        (3, 0, None, 3 * seconds)
-    ]
+    assert [
+        (item_forecast.runs, item_forecast.complete, item_forecast.trials, item_forecast.seconds)
+        for item_forecast in first
+    ] == [(3, 0, None, 3 * seconds)]
     results = study.run(tmp_path / "out")
     assert all(result.log.ended and not result.log.ended.by_policy for result in results)
     (item,) = report(tmp_path / "out").workloads
-    timed, stops = item.by_strategy["random"], item.by_strategy["stops"]
-    assert timed.seeds == stops.seeds == [0, 1, 2] and timed.interrupted == stops.interrupted == []
-    assert timed.complete and stops.complete and timed.ended == stops.ended == 3
+    by_seconds, stops = item.by_strategy["random"], item.by_strategy["stops"]
+    assert by_seconds.seeds == stops.seeds == [0, 1, 2] and by_seconds.interrupted == stops.interrupted == []
+    assert by_seconds.complete and stops.complete and by_seconds.ended == stops.ended == 3
     notes = " ".join(item.notes)
     assert "seconds was spent" not in notes  # the longest of these runs is as long as the comparison
     assert "because 6 trials had brought no gain of more than 1 %; the best" in notes
@@ -236,9 +237,9 @@ def test_the_command_stops_without_a_gain_and_reports_it(table: Path, tmp_path: 
         "--stop-after",
         8,
     ]
-    done = searchlab(*words)
-    assert done.returncode == 0, done.stderr
+    result = searchlab(*words)
+    assert result.returncode == 0, result.stderr
     number = len(read_log(tmp_path / "a.jsonl").records)
-    assert f"the run ended after {number} trials: 8 trials had brought no gain of more than 1 %" in done.stdout
+    assert f"the run ended after {number} trials: 8 trials had brought no gain of more than 1 %" in result.stdout
     refused = searchlab(*words, "--seconds", "-1")
     assert refused.returncode == 2 and "'seconds' is -1.0" in refused.stderr

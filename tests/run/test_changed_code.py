@@ -19,6 +19,7 @@ import pytest
 import searchlab
 from searchlab.conformance.toys import smooth
 from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.log.budget import Budget
 from searchlab.log.format import Header, Record, read_log
 from searchlab.log.programs import ChangedProgram
 from searchlab.log.writer import LogWriter, OtherRun
@@ -27,7 +28,7 @@ from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.run.loop import RunLoop, search
 from searchlab.run.measurers import MeasurerCache
-from searchlab.run.plan import Budget, Run, plan_run
+from searchlab.run.plan import Run, plan_run
 from searchlab.run.strategy import SpaceChoice, Strategy
 from searchlab.source import source_digest
 from searchlab.workload import program_hash
@@ -102,10 +103,10 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     with searchlab.trust_plugins():
         yield package
-    forget()
+    unload_acme()
 
 
-def forget() -> None:
+def unload_acme() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "acme"]:
         del sys.modules[name]
     importlib.invalidate_caches()
@@ -116,7 +117,7 @@ def edit(package: Path, module: str, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
-    forget()
+    unload_acme()
 
 
 def write_table(path: Path) -> None:
@@ -207,18 +208,18 @@ def test_a_reproduced_log_is_reused_from_then_on(acme: Path, log: bytes, tmp_pat
 def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path, last: str) -> None:
     """A model's scheduler may stop a search before the end of its log, within a batch; its other trials count, too."""
     write_table(tmp_path / "table.jsonl")
-    searched = SpaceChoice.from_spec(
+    space = SpaceChoice.from_spec(
         "acme.space:Tiles", searchlab.parse_workload("gemm:16x16x16"), searchlab.resolve_target(TARGET)
     )
     settings = TableSettings(path=str(tmp_path / "table.jsonl"))
     path = tmp_path / "log.jsonl"
-    run = plan_run(Run(searched, Strategy.from_specs("random"), 0, 4, Budget(10), settings, path))
+    run = plan_run(Run(space, Strategy.from_specs("random"), 0, 4, Budget(10), settings, path))
     with closing(MeasurerCache({}, Path())) as measurers:
         search(run, measurers.for_run(run))
         lines = path.read_text().splitlines()
         if last == "different":
-            config, other = (json.loads(lines[number])["config"] for number in (1, 10))
-            lines[10] = lines[10].replace(json.dumps(other, separators=(",", ":")), json.dumps(config))
+            config, last_config = (json.loads(lines[number])["config"] for number in (1, 10))
+            lines[10] = lines[10].replace(json.dumps(last_config, separators=(",", ":")), json.dumps(config))
         path.write_text("\n".join(lines) + "\n")
         edited = replace(run, code={**run.code, "policy": "0" * 16})
         refused = pytest.raises(OtherRun, match="Trial 9") if last == "different" else nullcontext()

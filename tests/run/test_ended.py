@@ -25,7 +25,7 @@ def table(tmp_path: Path) -> Path:
     return write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
 
 
-def run(table: Path, log: Path, trials: int = 20, policy: Any = STOPS, **given: Any) -> list[str]:
+def run(table: Path, log: Path, trials: int = 20, policy: Any = STOPS, **options: Any) -> list[str]:
     """Return the lines of the log after a run."""
     tune(
         toys.WORKLOAD,
@@ -36,7 +36,7 @@ def run(table: Path, log: Path, trials: int = 20, policy: Any = STOPS, **given: 
         batch=4,
         seed=0,
         measure={"kind": "table", "path": str(table)},
-        **given,
+        **options,
     )
     return log.read_text().splitlines()
 
@@ -48,9 +48,9 @@ def test_the_log_records_once_that_the_run_ended(table: Path, tmp_path: Path) ->
     assert read_log(log).ended and not check_log(log).problems
     before = log.read_bytes()
     for trials in (20, 12, 200):
-        seen: list[tuple[int, bool]] = []
-        run(table, log, trials, on_trial=lambda trial, replayed: seen.append((trial.index, replayed)))  # noqa: B023
-        assert log.read_bytes() == before and seen == [(index, True) for index in range(11)]
+        calls: list[tuple[int, bool]] = []
+        run(table, log, trials, on_trial=lambda trial, replayed: calls.append((trial.index, replayed)))  # noqa: B023
+        assert log.read_bytes() == before and calls == [(index, True) for index in range(11)]
 
 
 def test_a_run_that_meets_its_budget_has_not_ended_by_itself(table: Path, tmp_path: Path) -> None:
@@ -61,12 +61,12 @@ def test_a_run_that_meets_its_budget_has_not_ended_by_itself(table: Path, tmp_pa
     assert len(read_log(log).records) == 11 and read_log(log).ended
 
 
-def test_it_resumes_from_any_line(table: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_from_any_line_of_its_log(table: Path, tmp_path: Path) -> None:
     run(table, tmp_path / "whole.jsonl")
-    whole = (tmp_path / "whole.jsonl").read_bytes()
+    content = (tmp_path / "whole.jsonl").read_bytes()
     log = tmp_path / "cut.jsonl"
-    for cut in (len(whole) // 3, len(whole) - 60, len(whole) - 5, len(whole)):
-        log.write_bytes(whole[:cut])
+    for size in (len(content) // 3, len(content) - 60, len(content) - 5, len(content)):
+        log.write_bytes(content[:size])
         run(table, log)
         assert read_deterministic_part(log) == read_deterministic_part(tmp_path / "whole.jsonl")
 

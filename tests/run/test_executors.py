@@ -20,7 +20,7 @@ from searchlab.log.format import read_log
 from searchlab.machine.scratch import ScratchFolder
 from searchlab.run.study import Study
 from tests.support.cli import searchlab
-from tests.support.executing import Elsewhere, Refuses, decided_in, table_study
+from tests.support.executing import Elsewhere, Refuses, read_deterministic_parts, table_study
 
 BAD = {"name": "tests.support.failing:BadPolicy", "options": {"how": "ask"}}
 
@@ -28,7 +28,7 @@ BAD = {"name": "tests.support.failing:BadPolicy", "options": {"how": "ask"}}
 @pytest.fixture
 def one_by_one(tmp_path: Path) -> dict[str, Any]:
     table_study(tmp_path).run(tmp_path / "one-by-one")
-    return decided_in(tmp_path / "one-by-one")
+    return read_deterministic_parts(tmp_path / "one-by-one")
 
 
 @pytest.mark.parametrize("executor", ["local", "threads", "elsewhere"])
@@ -39,18 +39,18 @@ def test_an_executor_changes_nothing_in_a_replay(tmp_path: Path, one_by_one: dic
         "threads": ThreadPoolExecutor(2),
         "elsewhere": Elsewhere(),
     }
-    told: list[tuple[int, int]] = []
-    study, given = table_study(tmp_path), executors[executor]
-    jobs = 2 if given is None else None
+    calls: list[tuple[int, int]] = []
+    study, selected = table_study(tmp_path), executors[executor]
+    jobs = 2 if selected is None else None
     results = study.run(
         tmp_path / "out",
-        lambda run, number, *_: lambda trial, replayed: told.append((number, trial.index)),
+        lambda run, number, *_: lambda trial, replayed: calls.append((number, trial.index)),
         jobs,
-        executor=given,
+        executor=selected,
     )
-    assert decided_in(tmp_path / "out") == one_by_one and len(one_by_one) == 4
+    assert read_deterministic_parts(tmp_path / "out") == one_by_one and len(one_by_one) == 4
     assert [result.log.path for result in results] == [tmp_path / "out" / run.log for run in study.plan()[0]]
-    assert sorted(told) == [(number, index) for number in (1, 2, 3, 4) for index in range(12)]
+    assert sorted(calls) == [(number, index) for number in (1, 2, 3, 4) for index in range(12)]
     assert not list((tmp_path / "out").glob(".*"))
 
 
@@ -58,17 +58,17 @@ def test_an_executor_changes_nothing_in_a_replay(tmp_path: Path, one_by_one: dic
 def test_a_run_continues_from_its_log(tmp_path: Path, one_by_one: dict[str, Any], executor: str) -> None:
     """One log lacks its last batch and a half, one was torn in its header, one is complete."""
     out = shutil.copytree(tmp_path / "one-by-one", tmp_path / "out")
-    cut, torn, whole, absent = sorted(out.rglob("*.jsonl"))
+    cut, torn, complete, absent = sorted(out.rglob("*.jsonl"))
     cut.write_bytes(cut.read_bytes()[:-700])
     torn.write_bytes(torn.read_bytes()[:20])
     absent.unlink()
-    before = whole.stat().st_mtime_ns
+    before = complete.stat().st_mtime_ns
     replayed: list[bool] = []
-    given = {"local": {"name": "local", "options": {"jobs": 2}}, "elsewhere": Elsewhere()}[executor]
+    selected: Any = {"local": {"name": "local", "options": {"jobs": 2}}, "elsewhere": Elsewhere()}[executor]
     table_study(tmp_path).run(
-        out, lambda run, *_: lambda trial, old: replayed.append(old) if run.log == cut else None, executor=given
+        out, lambda run, *_: lambda trial, old: replayed.append(old) if run.log == cut else None, executor=selected
     )
-    assert decided_in(out) == one_by_one and whole.stat().st_mtime_ns == before
+    assert read_deterministic_parts(out) == one_by_one and complete.stat().st_mtime_ns == before
     assert replayed.count(True) + replayed.count(False) == 12 and 0 < replayed.count(True) < 12
 
 
@@ -81,7 +81,7 @@ def test_a_log_is_discarded_that_its_worker_does_not_see(tmp_path: Path) -> None
     lines[6] = lines[6].replace('"unroll":', '"unroll":1')
     log.write_text("\n".join(lines) + "\n")
     table_study(tmp_path, trials=16).run(tmp_path / "out", executor=Elsewhere(), discard=True)
-    assert decided_in(tmp_path / "out") == decided_in(tmp_path / "expected")
+    assert read_deterministic_parts(tmp_path / "out") == read_deterministic_parts(tmp_path / "expected")
     assert [path.name for path in log.parent.glob("*.discarded-*")] == ["seed0.jsonl.discarded-1"]
 
 
@@ -94,10 +94,10 @@ def test_a_run_that_fails_does_not_end_the_others(tmp_path: Path, jobs: int) -> 
     assert "and 1 more: policy" in str(caught.value)
     complete = [log for log in (tmp_path / "out").rglob("*.jsonl") if len(read_log(log).records) == 12]
     assert len(complete) == 4
-    kept = decided_in(tmp_path / "out")
+    contents = read_deterministic_parts(tmp_path / "out")
     with pytest.raises(RunsFailed):
         study.run(tmp_path / "out", jobs=jobs)
-    assert decided_in(tmp_path / "out") == kept
+    assert read_deterministic_parts(tmp_path / "out") == contents
 
 
 def test_the_command_line_reports_complete_runs_and_exits_with_1(tmp_path: Path) -> None:
@@ -108,9 +108,9 @@ def test_the_command_line_reports_complete_runs_and_exits_with_1(tmp_path: Path)
         "target = { kind = 'llvm' }\nmeasure = { kind = 'table', path = 'table.jsonl' }\n"
         "executor = { name = 'local', options = { jobs = 2 } }\n"
     )
-    done = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out")
-    assert done.returncode == 1 and (tmp_path / "out" / "report" / "report.html").is_file()
-    *_, line = done.stderr.splitlines()  # the others say what takes long
+    result = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out")
+    assert result.returncode == 1 and (tmp_path / "out" / "report" / "report.html").is_file()
+    *_, line = result.stderr.splitlines()  # earlier lines report slow steps
     assert line.startswith("error: 2 of 4 runs failed.") and "failed in ask: ValueError" in line
 
 
@@ -137,9 +137,9 @@ def test_a_log_of_another_run_is_refused(tmp_path: Path, executor: str) -> None:
     log = tmp_path / "out" / study.plan()[0][0].log
     log.parent.mkdir(parents=True)
     study.run(tmp_path / "out")
-    other = table_study(tmp_path, policies=["random"], seeds=1, batch=3)
+    changed = table_study(tmp_path, policies=["random"], seeds=1, batch=3)
     with pytest.raises(SearchlabError, match="its batch is 4, not 3"):
-        other.run(tmp_path / "out", executor=executor if executor == "local" else Elsewhere())
+        changed.run(tmp_path / "out", executor=executor if executor == "local" else Elsewhere())
     assert read_log(log).header.batch == 4
 
 
@@ -153,25 +153,25 @@ def test_an_interrupt_ends_all_and_leaves_no_process(tmp_path: Path, one_by_one:
         table_study(tmp_path).run(tmp_path / "out", interrupt, jobs=2)  # type: ignore[arg-type]
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
     table_study(tmp_path).run(tmp_path / "out")
-    assert decided_in(tmp_path / "out") == one_by_one
+    assert read_deterministic_parts(tmp_path / "out") == one_by_one
 
 
 def test_a_process_that_is_killed_costs_its_run_a_restart(tmp_path: Path) -> None:
-    study = table_study(tmp_path, policies=["random", dies(tmp_path, 2)])
+    study = table_study(tmp_path, policies=["random", dying_policy(tmp_path, 2)])
     study.run(tmp_path / "out", jobs=2)
     assert len(list((tmp_path / "marks").iterdir())) == 2
     study.run(tmp_path / "one-by-one")
-    assert decided_in(tmp_path / "out") == decided_in(tmp_path / "one-by-one")
+    assert read_deterministic_parts(tmp_path / "out") == read_deterministic_parts(tmp_path / "one-by-one")
 
 
 def test_a_run_that_kills_its_process_each_time_fails_alone(tmp_path: Path) -> None:
-    study = table_study(tmp_path, policies=["random", dies(tmp_path, 99)], seeds=1)
+    study = table_study(tmp_path, policies=["random", dying_policy(tmp_path, 99)], seeds=1)
     with pytest.raises(RunsFailed, match=r"1 of 2 runs failed.*its worker was lost: WorkerDied: died of SIGKILL; run"):
         study.run(tmp_path / "out", jobs=2)
     assert sorted(len(read_log(log).records) for log in (tmp_path / "out").rglob("*.jsonl")) == [4, 12]
 
 
-def dies(folder: Path, times: int) -> dict[str, Any]:
+def dying_policy(folder: Path, times: int) -> dict[str, Any]:
     (folder / "marks").mkdir()
     options = {"marks": str(folder / "marks"), "times": times}
     return {"name": "tests.support.executing:Dies", "label": "dies", "options": options}
@@ -221,7 +221,7 @@ class Counts(RunExecutor):
 @pytest.mark.parametrize(("seeds", "sizes"), [(1, [1, 1]), (2, [2, 2]), (4, [3, 3, 2])])
 def test_short_runs_travel_together_unless_they_are_few(tmp_path: Path, seeds: int, sizes: list[int]) -> None:
     table_study(tmp_path, seeds=seeds).run(tmp_path / "out", executor=(counts := Counts()))
-    assert counts.sizes == sizes and len(decided_in(tmp_path / "out")) == 2 * seeds
+    assert counts.sizes == sizes and len(read_deterministic_parts(tmp_path / "out")) == 2 * seeds
 
 
 class Late(RunExecutor):
@@ -248,9 +248,9 @@ def test_a_run_that_waited_for_a_job_is_reported_with_that_job(tmp_path: Path) -
             "measure": {"kind": "local", "repeat": 1},
         },
     )
-    told: list[tuple[int, int]] = []
-    study.run(tmp_path, lambda run, number, count, job: told.append((number, job)), executor=Late(True, tmp_path))
-    assert told == [(1, 0), (2, 0)]
+    calls: list[tuple[int, int]] = []
+    study.run(tmp_path, lambda run, number, count, job: calls.append((number, job)), executor=Late(True, tmp_path))
+    assert calls == [(1, 0), (2, 0)]
 
 
 def test_only_the_files_of_a_killed_study_are_removed(tmp_path: Path) -> None:

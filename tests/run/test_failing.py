@@ -28,7 +28,7 @@ def table(tmp_path: Path) -> Path:
     return write_table(tmp_path / "table.jsonl", toys.Small(), toys.smooth)
 
 
-def run(table: Path, log: Path, policy: str | dict[str, Any], **given: Any) -> None:
+def run(table: Path, log: Path, policy: str | dict[str, Any], **options: Any) -> None:
     tune(
         toys.WORKLOAD,
         space=toys.Small(),
@@ -37,7 +37,7 @@ def run(table: Path, log: Path, policy: str | dict[str, Any], **given: Any) -> N
         trials=16,
         batch=4,
         measure={"kind": "table", "path": str(table)},
-        **given,
+        **options,
     )
 
 
@@ -64,7 +64,7 @@ def test_a_cost_model_that_breaks_its_contract_is_named(table: Path, tmp_path: P
         ("constructor", "its constructor: KeyError: 'no such thing'", 0),
         ("ask", "ask: ValueError", 4),
         ("exit", "ask: SystemExit", 4),
-        ("own", "ask: Own", 4),
+        ("own", "ask: NotAnException", 4),
         ("length", "ask: ValueError: __len__", 4),
         ("tell", "tell: IndexError", 4),
         ("none", "a list of configs and returned None", 4),
@@ -120,7 +120,7 @@ def test_the_command_line_shows_tracebacks_on_request(table: Path, tmp_path: Pat
     ]
     short = searchlab(*words)
     assert short.returncode == 2
-    *_, line = short.stderr.splitlines()  # the others say what takes long
+    *_, line = short.stderr.splitlines()  # earlier lines report slow steps
     assert line.startswith("error: policy 'tests.support.failing:BadPolicy' failed in tell: IndexError")
     long = searchlab(*words, "--traceback")
     assert long.returncode == 2 and long.stderr.splitlines()[-1] == line
@@ -162,18 +162,18 @@ def words(table: Path, log: Path, how: str) -> list[Any]:
 
 def test_only_the_process_that_opened_a_log_writes_it(table: Path, tmp_path: Path) -> None:
     """The forked child of a policy continues as if it were the run."""
-    whole, log = tmp_path / "whole.jsonl", tmp_path / "a.jsonl"
-    run(table, whole, {"name": "tests.support.failing:BadPolicy", "options": {"how": "sound"}})
+    sound, log = tmp_path / "whole.jsonl", tmp_path / "a.jsonl"
+    run(table, sound, {"name": "tests.support.failing:BadPolicy", "options": {"how": "sound"}})
     code = (
         "from pathlib import Path\nfrom tests.run.test_failing import run\n"
         f"run(Path({str(table)!r}), Path({str(log)!r}), "
         "{'name': 'tests.support.failing:BadPolicy', 'options': {'how': 'forks'}}, progress=False)"
     )
-    done = run_python("-c", code)  # without bars, whose thread a fork would lack
-    assert done.returncode == 0 and "this process is a fork" in done.stderr
+    result = run_python("-c", code)  # without bars, whose thread a fork would lack
+    assert result.returncode == 0 and "this process is a fork" in result.stderr
     assert not check_log(log).problems
     existing = read_log(log)
-    assert [record.config for record in existing.records] == [record.config for record in read_log(whole).records]
+    assert [record.config for record in existing.records] == [record.config for record in read_log(sound).records]
     assert all(record.propose_seconds >= 0 <= record.train_seconds for record in existing.records)
 
 
@@ -200,28 +200,28 @@ class Raises(toys.Small):
 
 
 class RaisesLate(toys.Small):
-    asked = 0
+    calls = 0
 
     def decide(self, choose: Choose) -> Config:
-        self.asked += 1
-        if self.asked > 40:
+        self.calls += 1
+        if self.calls > 40:
             raise ZeroDivisionError("no knobs")
         return super().decide(choose)
 
 
 class Varies(toys.Small):
-    asked = 0
+    calls = 0
 
     def decide(self, choose: Choose) -> Config:
-        self.asked += 1
-        return Config([(f"knob{self.asked}", choose(Knob(f"knob{self.asked}", [1, 2])))])
+        self.calls += 1
+        return Config([(f"knob{self.calls}", choose(Knob(f"knob{self.calls}", [1, 2])))])
 
 
 class VariesLate(Varies):
     def decide(self, choose: Choose) -> Config:
-        if self.asked > 40:
+        if self.calls > 40:
             return super().decide(choose)
-        self.asked += 1
+        self.calls += 1
         return toys.Small.decide(self, choose)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from searchlab.errors import RunsFailed, SearchlabError
 from searchlab.executors.contract import RunExecutor, parse_executor
-from tests.support.executing import decided_in, table_study
+from tests.support.executing import read_deterministic_parts, table_study
 
 
 class OddFuture(Future[Any]):
@@ -76,7 +76,7 @@ def test_a_failing_executor_is_named_and_complete_runs_are_kept(tmp_path: Path, 
     study = table_study(tmp_path)
     with pytest.raises(RunsFailed, match=f"3 of 4 runs failed.*{message}"):
         study.run(tmp_path / "out", executor=Fails(how), progress=False)
-    assert len(decided_in(tmp_path / "out")) == 1
+    assert len(read_deterministic_parts(tmp_path / "out")) == 1
 
 
 @pytest.mark.parametrize("jobs", ["many", None])

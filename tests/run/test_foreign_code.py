@@ -99,12 +99,12 @@ def test_a_model_that_exits_ends_with_a_sentence(call: str, where: str, tmp_path
     (tmp_path / "mine.py").write_text(body)
     with pytest.raises(SearchlabError, match=r"mine\.py"):
         load_model(f"{tmp_path / 'mine.py'}:f")
-    done = command("model", "tasks", "mine.py:f", cwd=tmp_path)
-    assert done.returncode == 2 and re.search(r"mine\.py:\d", done.stderr) and "Traceback" not in done.stderr
+    result = command("model", "tasks", "mine.py:f", cwd=tmp_path)
+    assert result.returncode == 2 and re.search(r"mine\.py:\d", result.stderr) and "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize("raised", [RuntimeError, None], ids=["replaced", "swallowed"])
-def test_an_interrupt_stays_one(raised: type[Exception] | None) -> None:
+def test_an_interrupt_in_foreign_code_stays_an_interrupt(raised: type[Exception] | None) -> None:
     """TVM replaces a KeyboardInterrupt in a callback by a RuntimeError without text."""
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), convert_foreign_errors(lambda error: SearchlabError(str(error))):

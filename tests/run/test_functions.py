@@ -95,12 +95,12 @@ COSTS = {"works": 1.0, "a mapping": 2.0, "repeats": 3.0, "numpy": 3.0}
 
 def test_progress_of_a_run_that_seconds_limit(tmp_path: Path) -> None:
     """Once, neither the time left nor the trials in the log of a continued run were shown."""
-    shown = io.StringIO()
-    given: dict[str, Any] = {"space": SPACE, "policy": "grid", "batch": 1, "log": tmp_path / "a.jsonl"}
-    tune(cost, **given, trials=2, progress=False)
-    tune(cost, **given, seconds=60, progress=Console(file=shown, force_terminal=True, color_system=None, width=200))
-    assert f"{tmp_path / 'a.jsonl'} continues after 2 trials\n" in shown.getvalue()
-    assert " 0/60 s " in shown.getvalue() and " s trial 7, 2.000 s" in shown.getvalue(), shown.getvalue()
+    output = io.StringIO()
+    options: dict[str, Any] = {"space": SPACE, "policy": "grid", "batch": 1, "log": tmp_path / "a.jsonl"}
+    tune(cost, **options, trials=2, progress=False)
+    tune(cost, **options, seconds=60, progress=Console(file=output, force_terminal=True, color_system=None, width=200))
+    assert f"{tmp_path / 'a.jsonl'} continues after 2 trials\n" in output.getvalue()
+    assert " 0/60 s " in output.getvalue() and " s trial 7, 2.000 s" in output.getvalue(), output.getvalue()
 
 
 def test_the_first_config_without_a_cost_is_named(tmp_path: Path) -> None:
@@ -227,8 +227,8 @@ print([trial.cost for trial in result.trials])
 """
     (tmp_path / "script.py").write_text(text)
     command = [sys.executable, "script.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
-    assert done.stdout == "[2.0, 4.0, 6.0]\n", done.stderr
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert result.stdout == "[2.0, 4.0, 6.0]\n", result.stderr
 
 
 def test_closures_lambdas_and_partial_functions_are_called(tmp_path: Path) -> None:
@@ -357,9 +357,9 @@ def test_a_table_of_a_function_is_resumed_and_searched(module: Callable[[str], N
     part = searchlab.build_table("python:objective:f", SPACE, tmp_path / "part.jsonl", **arguments, limit=3)
     assert len(part.trials) == 3
     table = searchlab.build_table("python:objective:f", SPACE, path, **arguments)
-    again = searchlab.build_table("python:objective:f", SPACE, path, **arguments)
+    rebuilt = searchlab.build_table("python:objective:f", SPACE, path, **arguments)
     assert len(table.trials) == table.log.header.space_size == 7
-    assert [trial.measurement for trial in again.trials] == [trial.measurement for trial in table.trials]
+    assert [trial.measurement for trial in rebuilt.trials] == [trial.measurement for trial in table.trials]
     del sys.modules["objective"]
     (tmp_path / "objective.py").write_text("raise SystemExit('imported')")
     measure = {"kind": "table", "path": str(path)}
@@ -374,15 +374,15 @@ def test_a_table_of_a_function_is_resumed_and_searched(module: Callable[[str], N
 def test_functions_on_the_command_line(module: Callable[[str], None], tmp_path: Path) -> None:
     module("config['x'] * 1e-3 + config['y'] * 1e-5")
     space = '{"x": [1, 2], "y": [1, 2]}'
-    done = run_command(
+    result = run_command(
         "tune", "python:objective:f", "--space", space, "--policy", "grid", "--log", "a.jsonl", cwd=tmp_path
     )
-    assert "best of 4: 1.010 ms with {'x': 1, 'y': 1}" in done.stdout and "show the program" not in done.stdout
+    assert "best of 4: 1.010 ms with {'x': 1, 'y': 1}" in result.stdout and "show the program" not in result.stdout
     best = run_command("best", "a.jsonl", cwd=tmp_path)
     assert best.stdout.startswith("python:objective:f: 1.010 ms, trial 0\n  x = 1\n")
     assert "\nimportance of knobs: x 50 % and y 50 %\n" in best.stdout
-    shown = run_command("best", "a.jsonl", "--show", "tir", cwd=tmp_path)
-    assert shown.returncode == 2 and "has no program" in shown.stderr
+    refused = run_command("best", "a.jsonl", "--show", "tir", cwd=tmp_path)
+    assert refused.returncode == 2 and "has no program" in refused.stderr
     report = run_command("report", "a.jsonl", "--out", "report", cwd=tmp_path)
     assert "python:objective:f: best known 1.010 ms, by grid" in report.stdout
     page = (tmp_path / "report" / "report.html").read_text()
@@ -444,9 +444,9 @@ def test_an_error_in_a_restriction_or_a_schedule_has_its_line(tmp_path: Path) ->
 
 def test_throughputs_of_functions_are_in_runs_per_second(tmp_path: Path) -> None:
     result = tune(cost, space=SPACE, policy="grid", log=tmp_path / "a.jsonl", progress=False)
-    found = searchlab.compare(result)
-    frames = [result.to_frame(), found.trials_frame()]
-    for frame in [*frames, found.runs_frame(), found.programs_frame(), found.strategies_frame()]:
+    comparison = searchlab.compare(result)
+    frames = [result.to_frame(), comparison.trials_frame()]
+    for frame in [*frames, comparison.runs_frame(), comparison.programs_frame(), comparison.strategies_frame()]:
         assert set(frame["unit"]) == {"runs/s"}
     assert (frames[0]["gflops"] == 1 / frames[0]["cost"]).all()
 
@@ -455,7 +455,7 @@ def parabola(config: dict[str, Any]) -> float:
     return float(config["x"] ** 2 - 4)  # negative, zero or positive
 
 
-NUMBERS = {"space": {"x": range(-3, 4)}, "policy": "grid", "progress": False}
+NUMBERS: dict[str, Any] = {"space": {"x": range(-3, 4)}, "policy": "grid", "progress": False}
 
 
 def test_any_number_is_minimised_or_maximised(tmp_path: Path) -> None:
@@ -503,5 +503,5 @@ def test_reports_show_values(tmp_path: Path) -> None:
     assert "best value so far" in json.dumps(spec)
     page = comparison.save(tmp_path / "report").read_text("utf-8")
     assert "faster than those" not in page and "best known value " in page
-    shown = " ".join(run_command("report", tmp_path / "out", "--full").stdout.split())
-    assert "best known value " in shown, shown
+    output = " ".join(run_command("report", tmp_path / "out", "--full").stdout.split())
+    assert "best known value " in output, output

@@ -69,9 +69,9 @@ def test_a_study_that_is_refused_is_not_kept(file: Path, tmp_path: Path) -> None
 def test_a_study_from_a_script_is_kept_completely(file: Path, tmp_path: Path) -> None:
     study = Study.from_dict({**SPEC, "policies": ["random"]}, tmp_path)
     study.run(tmp_path / "out")
-    kept = json.loads((tmp_path / "out" / JSON).read_text())
-    assert kept == {**SPEC, "policies": ["random"]}
-    assert Study.from_dict(kept, tmp_path).spec == study.spec
+    spec = json.loads((tmp_path / "out" / JSON).read_text())
+    assert spec == {**SPEC, "policies": ["random"]}
+    assert Study.from_dict(spec, tmp_path).spec == study.spec
 
 
 SPEC = {

@@ -1,4 +1,4 @@
-"""Labels, spaces and workloads whose names cannot be those of files, and studies in directories from strangers."""
+"""Labels, spaces and workloads whose names cannot be file names, and studies in directories from others."""
 
 from __future__ import annotations
 

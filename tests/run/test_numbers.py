@@ -1,4 +1,4 @@
-"""Numbers that users specify: one range for each kind, whichever way they come in."""
+"""Numbers that users specify: each kind has one range, in files and in Python."""
 
 from __future__ import annotations
 

@@ -42,9 +42,9 @@ def test_options_are_tried_once_for_all_seeds(study: Study, monkeypatch: pytest.
     started: list[str] = []
     start = Strategy.start
 
-    def counted(strategy: Strategy, *given: Any) -> Any:
+    def counted(strategy: Strategy, *args: Any) -> Any:
         started.append(strategy.name)
-        return start(strategy, *given)
+        return start(strategy, *args)
 
     monkeypatch.setattr(Strategy, "start", counted)
     runs, left_out = study.plan()
@@ -61,7 +61,7 @@ class NoPolicy:
 
 def test_a_class_that_is_no_policy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="NoPolicy' is not a searchlab.Policy; derive it from that"):
-        tune("gemm:64x64x64", space=toys.Small(), policy=NoPolicy, log=tmp_path / "log.jsonl")  # type: ignore[arg-type]
+        tune("gemm:64x64x64", space=toys.Small(), policy=NoPolicy, log=tmp_path / "log.jsonl")
 
 
 def test_a_run_within_its_policys_warm_up_is_warned_of_once(study: Study, tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_options_that_the_policy_replaces_are_in_the_log(study: Study, tmp_path:
     small = Study.from_dict({**_spec(study), "policies": [{"name": "xgb", "options": options}], "seeds": 1}, tmp_path)
     small.run(tmp_path / "small")
     study.run(tmp_path / "out")
-    (used,) = [read_header(path).effective for path in (tmp_path / "small").rglob("*.jsonl")]
-    assert used == {"chains": 5, "steps": 9}
+    (effective,) = [read_header(path).effective for path in (tmp_path / "small").rglob("*.jsonl")]
+    assert effective == {"chains": 5, "steps": 9}
     assert [read_header(path).effective for path in (tmp_path / "out").rglob("*.jsonl")] == [{}] * 2 * SEEDS
 
 

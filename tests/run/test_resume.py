@@ -99,28 +99,30 @@ def test_killed_at_random_moments(policy: str, tables: Path, server: subprocess.
         print(json.dumps(task), file=server.stdin, flush=True)
         return int(server.stdout.readline())
 
-    whole = tmp_path / "whole.jsonl"
-    assert in_fork(whole) == 0
-    size = len(whole.read_bytes())
+    uninterrupted = tmp_path / "whole.jsonl"
+    assert in_fork(uninterrupted) == 0
+    size = len(uninterrupted.read_bytes())
     moments = random.Random(policy)
     kills = 0
     while kills < 5:  # the quick policies need several runs for that
         log = tmp_path / f"killed{kills}.jsonl"
         log.unlink(missing_ok=True)
-        kept, code = b"", -9
+        complete_lines, code = b"", -9
         while code != 0:
-            code = in_fork(log, moments.uniform(len(kept), len(kept) + size / 8), moments.uniform(0, 0.001))
-            now = log.read_bytes() if log.exists() else b""
-            assert now.startswith(kept)  # nothing lost, nothing measured twice
-            kept = now[: now.rfind(b"\n") + 1]
+            code = in_fork(
+                log, moments.uniform(len(complete_lines), len(complete_lines) + size / 8), moments.uniform(0, 0.001)
+            )
+            written = log.read_bytes() if log.exists() else b""
+            assert written.startswith(complete_lines)  # nothing lost, nothing measured twice
+            complete_lines = written[: written.rfind(b"\n") + 1]
             kills += code == -9
-        assert read_deterministic_part(log) == read_deterministic_part(whole)
+        assert read_deterministic_part(log) == read_deterministic_part(uninterrupted)
 
 
-def cut(log: Path, moments: random.Random, kept: int = 0) -> None:
-    """Truncate the log at a random byte after the first ``kept``, as a crash may leave it."""
+def cut(log: Path, moments: random.Random, least: int = 0) -> None:
+    """Truncate the log at a random byte after the first ``least``, as a crash may leave it."""
     data = log.read_bytes()
-    log.write_bytes(data[: moments.randrange(kept, len(data))])
+    log.write_bytes(data[: moments.randrange(least, len(data))])
 
 
 @pytest.mark.parametrize("policy", strategies())
@@ -128,26 +130,26 @@ def test_runs_that_were_cut_and_extended_equal_whole_runs(policy: str, tables: P
     """At any budgets, also within a batch, and at any byte of the log."""
     size = space_for(policy, "dependent").size()
     moments = random.Random(policy)
-    steps, whole = tmp_path / "steps.jsonl", tmp_path / "whole.jsonl"
+    steps, uninterrupted = tmp_path / "steps.jsonl", tmp_path / "whole.jsonl"
     for trials in (7, 27, TRIALS):
         if steps.exists():
             cut(steps, moments, steps.stat().st_size // 2)
         run(policy, "dependent", tables, steps, trials)
         log = read_log(steps)
         assert len(log.records) == min(trials, size or trials) or (POLICIES.load(policy).traits.stops and log.ended)
-    run(policy, "dependent", tables, whole)
-    assert read_deterministic_part(steps) == read_deterministic_part(whole)
+    run(policy, "dependent", tables, uninterrupted)
+    assert read_deterministic_part(steps) == read_deterministic_part(uninterrupted)
 
 
 def test_a_log_can_be_cut_at_any_line_of_its_beginning(tables: Path, tmp_path: Path) -> None:
-    whole, log = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
-    run("random", "dependent", tables, whole, trials=10)
-    data = whole.read_bytes()
+    uninterrupted, log = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    run("random", "dependent", tables, uninterrupted, trials=10)
+    data = uninterrupted.read_bytes()
     header = data.index(b"\n")
     for size in (0, 1, header, header + 1):
         log.write_bytes(data[:size])
         run("random", "dependent", tables, log, trials=10)
-        assert read_deterministic_part(log) == read_deterministic_part(whole)
+        assert read_deterministic_part(log) == read_deterministic_part(uninterrupted)
 
 
 @pytest.mark.parametrize("policy", ["random", "evolutionary", "tpe", "one-plus-one", "droplet"])
@@ -155,12 +157,12 @@ def test_an_exhausted_space_ends_the_run(policy: str, tables: Path, tmp_path: Pa
     """It ends with the same log when it is cut and continued. The conformance kit exhausts a space by every policy."""
     path = tmp_path / "a.jsonl"
     run(policy, "small", tables, path, trials=1000, batch=16)
-    whole = read_deterministic_part(path)
+    expected = read_deterministic_part(path)
     log = read_log(path)
     assert log.ended and (POLICIES.load(policy).traits.stops or len(log.records) == space_for(policy, "small").size())
     cut(path, random.Random(policy))
     run(policy, "small", tables, path, trials=1000, batch=16)
-    assert read_deterministic_part(path) == whole and read_log(path).ended
+    assert read_deterministic_part(path) == expected and read_log(path).ended
 
 
 def test_a_policy_that_asks_for_something_else_is_found_out(tables: Path, tmp_path: Path) -> None:
@@ -177,7 +179,7 @@ def test_a_policy_that_asks_for_something_else_is_found_out(tables: Path, tmp_pa
 def test_on_trial_sees_every_trial_once_also_when_resumed(tables: Path, tmp_path: Path) -> None:
     """It receives whether the log held the trial before; a complete log is replayed, too."""
     for existing, trials in ((0, 13), (13, 21), (21, 21)):
-        seen: list[tuple[int, bool]] = []
+        calls: list[tuple[int, bool]] = []
         tune(
             toys.WORKLOAD,
             space=toys.Small(),
@@ -186,9 +188,9 @@ def test_on_trial_sees_every_trial_once_also_when_resumed(tables: Path, tmp_path
             trials=trials,
             batch=5,
             measure={"kind": "table", "path": str(tables)},
-            on_trial=lambda trial, replayed: seen.append((trial.index, replayed)),  # noqa: B023
+            on_trial=lambda trial, replayed: calls.append((trial.index, replayed)),  # noqa: B023
         )
-        assert seen == [(index, index < existing) for index in range(trials)]
+        assert calls == [(index, index < existing) for index in range(trials)]
 
 
 @pytest.mark.parametrize("returned", [True, False, "stop"])
@@ -214,7 +216,7 @@ def test_a_run_resumes_after_the_trial_whose_callback_raised(tables: Path, tmp_p
         if trial.index == 6 and not replayed:
             raise Enough
 
-    def tuned(**given: Any) -> Path:
+    def run_tune(**options: Any) -> Path:
         log = tmp_path / "a.jsonl"
         tune(
             toys.WORKLOAD,
@@ -224,11 +226,11 @@ def test_a_run_resumes_after_the_trial_whose_callback_raised(tables: Path, tmp_p
             trials=13,
             batch=5,
             measure={"kind": "table", "path": str(tables)},
-            **given,
+            **options,
         )
         return log
 
     with pytest.raises(Enough):
-        tuned(on_trial=stop)
+        run_tune(on_trial=stop)
     assert len(load_log(tmp_path / "a.jsonl").trials) == 7, "what there is can be read"
-    assert len(read_log(tuned(on_trial=stop)).records) == 13
+    assert len(read_log(run_tune(on_trial=stop)).records) == 13

@@ -51,5 +51,5 @@ def test_waiting_is_not_charged_and_work_in_other_processes_is(tmp_path: Path) -
     driver = searcher(tmp_path, [0.0, 0.0, 0.0, 5.0, 5.0, 7.0])
     configs = driver.ask(4)
     assert 5 <= driver.propose_seconds < 5 + WAITS
-    driver.tell([Trial(index, config, toys.flaky(config)) for index, config in enumerate(configs)])  # type: ignore[arg-type]
+    driver.tell([Trial(index, config, toys.flaky(config)) for index, config in enumerate(configs)])
     assert 2 <= driver.train_seconds < 2 + WAITS

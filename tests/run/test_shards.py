@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from searchlab.errors import SearchlabError
 from searchlab.run.plan import Run, parse_shard, select_shard
 from tests.support.cli import searchlab
-from tests.support.executing import decided_in, table_study
+from tests.support.executing import read_deterministic_parts, table_study
 
 
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+def runs_of_study(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     return table_study(tmp_path_factory.mktemp("study")).plan()[0]
 
 
 @given(count=st.integers(0, 40), parts=st.integers(1, 9))
-def test_each_run_is_in_one_of_shards_that_are_alike_in_size(planned: list[Run], count: int, parts: int) -> None:
-    runs = [replace(planned[0], log=Path(f"{index}.jsonl")) for index in range(count)]
+def test_each_run_is_in_one_of_shards_that_are_alike_in_size(runs_of_study: list[Run], count: int, parts: int) -> None:
+    runs = [replace(runs_of_study[0], log=Path(f"{index}.jsonl")) for index in range(count)]
     shards = [select_shard(runs, part, parts) for part in range(1, parts + 1)]
     assert sorted(run.log for shard in shards for run in shard) == sorted(run.log for run in runs)
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
@@ -43,7 +43,7 @@ def test_shards_in_two_directories_are_the_study_together(tmp_path: Path) -> Non
     assert counts == [3, 3]
     for part in (1, 2):
         shutil.copytree(tmp_path / f"part{part}", tmp_path / "merged", dirs_exist_ok=True)
-    assert decided_in(tmp_path / "merged") == decided_in(tmp_path / "whole")
+    assert read_deterministic_parts(tmp_path / "merged") == read_deterministic_parts(tmp_path / "whole")
     assert len(study.run(tmp_path / "none", shard=(7, 7))) == 0
 
 
@@ -53,10 +53,10 @@ def test_a_shard_on_the_command_line(tmp_path: Path) -> None:
         "workloads = ['gemm:64x64x64']\nspaces = ['tests.support.toys:Small']\nseeds = 4\ntrials = 12\n"
         "policies = ['grid']\ntarget = { kind = 'llvm' }\nmeasure = { kind = 'table', path = 'table.jsonl' }\n"
     )
-    done = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out", "--shard", "2/2")
-    assert done.returncode == 0 and "all 2 runs of shard 2 of 2 are complete" in " ".join(done.stdout.split())
-    assert len(decided_in(tmp_path / "out")) == 2 and "2 of 4 runs finished" in done.stdout
-    done = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out", "--shard", "1/2")
+    result = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out", "--shard", "2/2")
+    assert result.returncode == 0 and "all 2 runs of shard 2 of 2 are complete" in " ".join(result.stdout.split())
+    assert len(read_deterministic_parts(tmp_path / "out")) == 2 and "2 of 4 runs finished" in result.stdout
+    result = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out", "--shard", "1/2")
     assert f"So are those of the other shards: run `searchlab report {tmp_path / 'out'}`" in " ".join(
-        done.stdout.split()
+        result.stdout.split()
     )

@@ -40,19 +40,21 @@ def configs(study: dict[str, Any], base: Path, out: Path) -> dict[tuple[str, int
 
 def test_shared_starts_are_the_same_and_own_starts_are_not(study: dict[str, Any], tmp_path: Path) -> None:
     shared = configs(study, tmp_path, tmp_path / "shared")
-    own = configs(study | {"starts": "own"}, tmp_path, tmp_path / "own")
+    separate = configs(study | {"starts": "own"}, tmp_path, tmp_path / "own")
     for seed in (0, 1):
         assert shared["random", seed] == shared["twin", seed] == shared["xgb", seed]
-        assert len({str(own[name, seed]) for name in ("random", "twin", "xgb")} | {str(shared["random", seed])}) == 4
+        assert (
+            len({str(separate[name, seed]) for name in ("random", "twin", "xgb")} | {str(shared["random", seed])}) == 4
+        )
 
 
 def test_a_study_with_own_starts_is_reproducible_and_resumes(study: dict[str, Any], tmp_path: Path) -> None:
-    own = study | {"starts": "own"}
-    whole = configs(own, tmp_path, tmp_path / "whole")
-    configs(own | {"trials": 5}, tmp_path, tmp_path / "later")
-    assert configs(own, tmp_path, tmp_path / "later") == whole
+    separate = study | {"starts": "own"}
+    uninterrupted = configs(separate, tmp_path, tmp_path / "whole")
+    configs(separate | {"trials": 5}, tmp_path, tmp_path / "later")
+    assert configs(separate, tmp_path, tmp_path / "later") == uninterrupted
     with pytest.raises(SearchlabError, match='its starts is "", not random; give that policy a new label'):
-        Study.from_dict(own, tmp_path).run(_of_shared(study, tmp_path))
+        Study.from_dict(separate, tmp_path).run(_of_shared(study, tmp_path))
 
 
 def _of_shared(study: dict[str, Any], base: Path) -> Path:
@@ -60,7 +62,7 @@ def _of_shared(study: dict[str, Any], base: Path) -> Path:
     return base / "shared"
 
 
-def test_a_word_that_is_neither_is_refused(study: dict[str, Any], tmp_path: Path) -> None:
+def test_an_unknown_kind_of_starts_is_refused(study: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="starts"):
         Study.from_dict(study | {"starts": "mine"}, tmp_path)
 

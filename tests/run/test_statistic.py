@@ -42,19 +42,19 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Watches(NeverTwice):
-    """Proposes random configs, and keeps the costs of all trials that it learns."""
+    """Proposes random configs, and records the costs of all trials that it learns."""
 
-    told: list[float] = []  # noqa: RUF012
+    costs: list[float] = []  # noqa: RUF012
 
     def propose(self, n: int, rng: np.random.Generator) -> list[Config]:
-        self.told += [trial.cost for trial in self.trials]
+        self.costs += [trial.cost for trial in self.trials]
         return []
 
 
-def run(log: str, measure: dict[str, Any], trials: int = 24, **given: Any) -> Result:
-    policy = given.pop("policy", "evolutionary")
+def run(log: str, measure: dict[str, Any], trials: int = 24, **options: Any) -> Result:
+    policy = options.pop("policy", "evolutionary")
     return tune(
-        toys.WORKLOAD, space=toys.Small(), policy=policy, log=log, trials=trials, batch=4, measure=measure, **given
+        toys.WORKLOAD, space=toys.Small(), policy=policy, log=log, trials=trials, batch=4, measure=measure, **options
     )
 
 
@@ -74,17 +74,17 @@ def test_the_header_names_it_unless_it_is_the_median() -> None:
     assert "statistic" not in Path("a.jsonl").read_text()
     run("b.jsonl", MEAN, 4)
     assert read_header("b.jsonl").measure == MEAN
-    for log, other in (("a.jsonl", MEAN), ("b.jsonl", MEAN | {"statistic": "median"})):
+    for log, changed in (("a.jsonl", MEAN), ("b.jsonl", MEAN | {"statistic": "median"})):
         with pytest.raises(SearchlabError, match="belongs to a different run: its measure is"):
-            run(log, other, 8)
+            run(log, changed, 8)
     with pytest.raises(SearchlabError, match="statistic cannot be 'mode'; it must be one of 'median', 'mean'"):
         run("c.jsonl", MEAN | {"statistic": "mode"})
 
 
 def test_a_run_resumes_with_its_statistic() -> None:
-    whole = run("whole.jsonl", MEAN)
+    uninterrupted = run("whole.jsonl", MEAN)
     run("steps.jsonl", MEAN, 10)
-    assert run("steps.jsonl", MEAN).trials == whole.trials
+    assert run("steps.jsonl", MEAN).trials == uninterrupted.trials
 
 
 def test_a_study_has_one_statistic_that_its_report_uses() -> None:
@@ -107,12 +107,12 @@ def test_a_study_has_one_statistic_that_its_report_uses() -> None:
 def test_trials_of_an_earlier_run_get_the_statistic_of_this_one() -> None:
     run("earlier.jsonl", MEAN | {"statistic": "median"}, 12)
     earlier = read_log("earlier.jsonl")
-    Watches.told.clear()
+    Watches.costs.clear()
     run("warm.jsonl", MEAN, 4, policy=Watches, warm_start=["earlier.jsonl"])
-    assert Watches.told == [statistics.fmean(record.seconds) for record in earlier.records] != earlier.costs.tolist()
+    assert Watches.costs == [statistics.fmean(record.seconds) for record in earlier.records] != earlier.costs.tolist()
 
 
-def test_on_this_machine() -> None:
+def test_the_statistic_is_used_on_this_machine() -> None:
     measure = {"kind": "local", "repeat": 3, "min_repeat_ms": 0, "prune_factor": 0, "sentinel": 0, "finalists": 0}
     for how, statistic in (("mean", statistics.fmean), ("median", statistics.median)):
         log = f"{how}-local.jsonl"

@@ -125,7 +125,7 @@ class Owner(Random, own_model=OwnModel(Plugin("ridge", {"alpha": 2.0}), "program
 OWNER = "tests.run.test_study:Owner"
 
 
-def planned(base: dict[str, Any], tmp_path: Path, policies: list[Any], **changes: Any) -> dict[str, Run]:
+def plan_first_runs(base: dict[str, Any], tmp_path: Path, policies: list[Any], **changes: Any) -> dict[str, Run]:
     """Return the first run of each strategy, by label."""
     runs, _ = Study.from_dict({**base, "policies": policies, **changes}, tmp_path).plan()
     return {run.strategy.label: run for run in reversed(runs)}
@@ -150,7 +150,7 @@ def test_an_entry_has_settings_over_those_of_the_study(base: dict[str, Any], tmp
         },
     ]
     models = [{"name": "lightgbm", "features": "program"}, "xgboost"]
-    runs = planned(base, tmp_path, entries, cost_models=models)
+    runs = plan_first_runs(base, tmp_path, entries, cost_models=models)
     assert (runs["grid"].batch, runs["grid"].trials) == (4, 20) and (runs["one"].batch, runs["one"].trials) == (1, 30)
     assert {label: model(run) for label, run in runs.items() if label not in ("grid", "one")} == {
         "bare+lightgbm": (Plugin("lightgbm"), "program"),
@@ -168,20 +168,20 @@ def test_an_entry_may_replace_the_cost_model_of_its_policy(base: dict[str, Any],
         {"name": OWNER, "label": "features", "features": "knob"},
         {"name": OWNER, "label": "model", "cost_model": "xgboost"},
     ]
-    runs = planned(base, tmp_path, entries, cost_models=["xgboost", "lightgbm"])
-    own = Plugin("ridge", {"alpha": 2.0})
+    runs = plan_first_runs(base, tmp_path, entries, cost_models=["xgboost", "lightgbm"])
+    own_model = Plugin("ridge", {"alpha": 2.0})
     assert [model(runs[label]) for label in ("Owner", "features", "model")] == [
-        (own, "program"),
-        (own, "knob"),
+        (own_model, "program"),
+        (own_model, "knob"),
         (Plugin("xgboost"), "program"),
     ]
     header = runs["features"].header()
-    assert (header.cost_model, header.features) == (own, "knob")
+    assert (header.cost_model, header.features) == (own_model, "knob")
     table = {"kind": "table", "path": str(tmp_path / "tables")}
-    given: dict[str, Any] = {"space": toys.Small(), "policy": Owner, "trials": 4, "measure": table}
-    result = tune(toys.WORKLOAD, **given, log=tmp_path / "own.jsonl")
-    assert (result.log.header.cost_model, result.log.header.features) == (own, "program")
-    result = tune(toys.WORKLOAD, **given, log=tmp_path / "given.jsonl", cost_model="xgboost", features="knob")
+    options: dict[str, Any] = {"space": toys.Small(), "policy": Owner, "trials": 4, "measure": table}
+    result = tune(toys.WORKLOAD, **options, log=tmp_path / "own.jsonl")
+    assert (result.log.header.cost_model, result.log.header.features) == (own_model, "program")
+    result = tune(toys.WORKLOAD, **options, log=tmp_path / "given.jsonl", cost_model="xgboost", features="knob")
     assert (result.log.header.cost_model, result.log.header.features) == (Plugin("xgboost"), "knob")
 
 
@@ -194,7 +194,7 @@ def test_an_entry_starts_from_logs_of_its_own(base: dict[str, Any], tmp_path: Pa
         {"name": "random", "label": "other", "warm_start": [str(second)]},
     ]
     study = {**base, "spaces": base["spaces"][:1]}
-    runs = planned(study, tmp_path, entries, warm_start=[str(first)])
+    runs = plan_first_runs(study, tmp_path, entries, warm_start=[str(first)])
     digests = {label: run.warm_start.digests for label, run in runs.items()}
     assert len(digests["grid"]) == len(digests["other"]) == 1 and digests["cold"] == ()
     assert digests["grid"] != digests["other"]
@@ -230,8 +230,8 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
         SearchlabError, match=r"its batch is 2, not 5; give that policy a new label, choose another dir"
     ):
         Study.from_dict({**base, "policies": [entry | {"batch": 5}]}, tmp_path).run(tmp_path / "out")
-    more = Study.from_dict({**base, "policies": [entry | {"trials": 24}]}, tmp_path).run(tmp_path / "out")
-    assert {len(result.trials) for result in more} == {24}
+    extended = Study.from_dict({**base, "policies": [entry | {"trials": 24}]}, tmp_path).run(tmp_path / "out")
+    assert {len(result.trials) for result in extended} == {24}
 
 
 @pytest.mark.parametrize(
@@ -350,9 +350,9 @@ def test_programs_measured_by_another_policy_are_reused(tmp_path: Path) -> None:
         assert programs[1][program].seconds == programs[0][program].seconds
         assert programs[1][program].build_seconds == programs[0][program].build_seconds > 0
     best = results[0].best
-    again = load_log(results[0].log.path).best
-    assert again == best and again.gflops == pytest.approx(2 * 16**3 / best.seconds / 1e9)
-    assert str(again.schedule().mod) == str(best.schedule().mod)
+    reloaded = load_log(results[0].log.path).best
+    assert reloaded == best and reloaded.gflops == pytest.approx(2 * 16**3 / best.seconds / 1e9)
+    assert str(reloaded.schedule().mod) == str(best.schedule().mod)
     frame = results[0].to_frame()
     assert len(frame) == 6 and frame["cost"].min() == best.seconds
     assert "config.tile_i" in frame and (np.diff(frame["best_gflops"]) >= 0).all()
@@ -360,13 +360,13 @@ def test_programs_measured_by_another_policy_are_reused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_on_run_may_return_nothing(base: dict[str, Any], tmp_path: Path, jobs: int) -> None:
-    told: list[Any] = []
+    calls: list[Any] = []
     study = Study.from_dict({**base, "policies": ["random"]}, tmp_path)
-    study.run(tmp_path / "out", lambda *given: told.append(given[1:]), jobs)
-    assert [number for number, *_ in told] == [1, 2, 3, 4]
+    study.run(tmp_path / "out", lambda *args: calls.append(args[1:]), jobs)
+    assert [number for number, *_ in calls] == [1, 2, 3, 4]
 
 
-def test_a_log_of_more_trials_than_were_asked_for_is_said(base: dict[str, Any], tmp_path: Path) -> None:
+def test_a_log_with_more_trials_than_requested_is_reported(base: dict[str, Any], tmp_path: Path) -> None:
     Study.from_dict({**base, "policies": ["random"]}, tmp_path).run(tmp_path / "out")
     fewer = Study.from_dict({**base, "policies": ["random"], "trials": 10}, tmp_path)
     with pytest.warns(SearchlabWarning, match="contains 20 trials, more than the 10 requested .and so do 3 other"):
@@ -389,7 +389,7 @@ def test_a_study_takes_classes_and_objects(base: dict[str, Any], tmp_path: Path)
         """A class that cannot be found by a name."""
 
     settings = TableSettings(path="tables")
-    given = {
+    with_objects = {
         **base,
         "workloads": [toys.WORKLOAD],
         "measure": settings,
@@ -398,27 +398,32 @@ def test_a_study_takes_classes_and_objects(base: dict[str, Any], tmp_path: Path)
         "policies": [Local, {"name": Backwards, "options": {"far": 2}, "label": "far"}, "xgb"],
         "spaces": [{"name": toys.Dependent, "label": "dependent"}, {"name": toys.Small(), "label": "small"}],
     }
-    results = Study.from_dict(given, tmp_path).run(tmp_path / "out")
+    results = Study.from_dict(with_objects, tmp_path).run(tmp_path / "out")
     assert len(results) == 2 * 3 * 2
     frame = results.to_frame()
     assert len(frame) == 12 * 20 and list(frame["strategy"].unique()) == ["Local", "far", "xgb"]
-    named = {
+    with_names = {
         **base,
         "policies": [{"name": "tests.run.test_study:Backwards", "options": {"far": 2}, "label": "far"}, "xgb"],
         "cost_models": ["tests.run.test_study:Flat"],
         "spaces": base["spaces"],
     }
     before = logs(tmp_path / "out")
-    assert len(Study.from_dict(named, tmp_path).run(tmp_path / "out")) == 8
+    assert len(Study.from_dict(with_names, tmp_path).run(tmp_path / "out")) == 8
     assert logs(tmp_path / "out") == before, "the same runs by name"
 
 
 def test_a_space_that_is_given_brings_its_workload(base: dict[str, Any], tmp_path: Path) -> None:
-    given = {key: value for key, value in base.items() if key not in ("workloads", "target")}
-    runs, _ = Study.from_dict({**given, "spaces": [toys.Small()], "policies": ["random"]}, tmp_path).plan()
+    settings = {key: value for key, value in base.items() if key not in ("workloads", "target")}
+    runs, _ = Study.from_dict({**settings, "spaces": [toys.Small()], "policies": ["random"]}, tmp_path).plan()
     assert {run.workload for run in runs} == {str(toys.WORKLOAD)} and runs[0].space.target == toys.TARGET
-    other = {**base, "workloads": [str(toys.WORKLOAD), "gemm:8x8x8"], "spaces": [toys.Small()], "policies": ["random"]}
-    _, left_out = Study.from_dict(other, tmp_path).plan()
+    two_workloads = {
+        **base,
+        "workloads": [str(toys.WORKLOAD), "gemm:8x8x8"],
+        "spaces": [toys.Small()],
+        "policies": ["random"],
+    }
+    _, left_out = Study.from_dict(two_workloads, tmp_path).plan()
     assert "gemm:8x8x8 is not searched in " in left_out[0] and "this space is for gemm:64x64x64" in left_out[0]
     with pytest.raises(SearchlabError, match="two spaces for gemm:64x64x64 are called"):
         Study.from_dict({**base, "spaces": [toys.Small(), toys.Small()]}, tmp_path)

@@ -23,7 +23,7 @@ from searchlab.run.dispatch import RunOutcome, StudyContext, execute_in_worker
 from searchlab.run.measurers import MeasurerCache
 from searchlab.run.plan import Run
 from searchlab.run.study import Study
-from tests.support.executing import decided_in, table_study
+from tests.support.executing import read_deterministic_parts, table_study
 from tests.support.logs import make_record
 
 
@@ -34,19 +34,19 @@ def test_a_run_waits_for_a_process_that_still_writes_its_log(tmp_path: Path, mon
     study.run(tmp_path / "out")
     log = next((tmp_path / "out").rglob("*.jsonl"))
     log.write_bytes(log.read_bytes()[:-700])
-    other = os.open(log, os.O_RDWR)
-    fcntl.flock(other, fcntl.LOCK_EX)
+    descriptor = os.open(log, os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
     with monkeypatch.context() as patch, pytest.raises(RunsFailed, match="1 of 4 runs failed.*another process is writ"):
         patch.setattr(dispatch, "BUSY_LOG_SECONDS", 0.0)
         study.run(tmp_path / "out", executor=ThreadPoolExecutor(1))
-    threading.Timer(1.0, os.close, (other,)).start()
+    threading.Timer(1.0, os.close, (descriptor,)).start()
     study.run(tmp_path / "out", executor=ThreadPoolExecutor(1))
-    assert decided_in(tmp_path / "out") == decided_in(tmp_path / "one-by-one")
+    assert read_deterministic_parts(tmp_path / "out") == read_deterministic_parts(tmp_path / "one-by-one")
 
 
-@pytest.mark.parametrize(("kept", "failing", "made"), [(False, "", 3), (True, "", 1), (True, "it failed", 3)])
+@pytest.mark.parametrize(("keeps_workers", "failing", "count"), [(False, "", 3), (True, "", 1), (True, "it failed", 3)])
 def test_a_measurer_that_ends_with_its_executor_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool, failing: str, made: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps_workers: bool, failing: str, count: int
 ) -> None:
     measurers: list[object] = []
     closed: list[object] = []
@@ -66,10 +66,12 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
     monkeypatch.setattr(dispatch, "_search_when_free", end_run)
     (run, *_), _ = table_study(tmp_path).plan()
     runs = [replace(run, log=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
-    context = StudyContext(f"{kept}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, kept, this_machine())
-    for one in runs:
-        assert execute_in_worker(context, cloudpickle.dumps([one]), [None]) == [RunOutcome(traceback=failing)]
-    assert len(measurers) == made and closed == measurers[: made - (kept and not failing)]
+    context = StudyContext(
+        f"{keeps_workers}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, keeps_workers, this_machine()
+    )
+    for next_run in runs:
+        assert execute_in_worker(context, cloudpickle.dumps([next_run]), [None]) == [RunOutcome(traceback=failing)]
+    assert len(measurers) == count and closed == measurers[: count - (keeps_workers and not failing)]
     execute_in_worker(replace(context, study="the next"), cloudpickle.dumps([]), [])
 
 
@@ -89,8 +91,8 @@ def test_programs_are_known_only_on_the_host_that_ran_them(
         writer.append(make_record(0))
     programs: list[set[str]] = []
 
-    def make(settings: object, target: object, known: dict[str, object], base: Path) -> None:
-        programs.append(set(known))
+    def make(settings: object, target: object, measurements: dict[str, object], base: Path) -> None:
+        programs.append(set(measurements))
         raise SearchlabError("nothing is measured")
 
     monkeypatch.setattr(LocalSettings, "make", make)

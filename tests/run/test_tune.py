@@ -26,7 +26,7 @@ from tests.support.logs import write_table
 
 
 class Rogue(Policy):
-    """Breaks the contract in a given way."""
+    """Breaks the contract as specified by ``how``."""
 
     def __init__(self, space: Space, *, seed: int, how: str = "repeats") -> None:
         super().__init__(space, seed=seed)
@@ -93,22 +93,24 @@ def test_the_default_space_has_programs(workload: str, space: str) -> None:
 def test_a_space_object_is_searched_for_its_own_target_only(tmp_path: Path, native: Target) -> None:
     space = GuidedGemm(gemm(64, 64, 64), native)
     table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", space, toys.smooth))}
-    how: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 1, "measure": table}
+    options: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 1, "measure": table}
     with pytest.raises(SearchlabError, match='the space is for the target .*, not for .*"arch": "sm_90"'):
-        tune(space.workload, space=space, target={"kind": "cuda", "arch": "sm_90"}, **how)
-    assert not how["log"].exists()
-    assert len(tune(space.workload, space=space, target=native, **how).trials) == 1
+        tune(space.workload, space=space, target={"kind": "cuda", "arch": "sm_90"}, **options)
+    assert not options["log"].exists()
+    assert len(tune(space.workload, space=space, target=native, **options).trials) == 1
 
 
 def test_a_space_given_as_made_is_the_same_again_from_the_log(tmp_path: Path, native: Target) -> None:
     """Two variants have the same knobs, so a config fits both, and only the options differ."""
-    packed, other = (GuidedGemm(gemm(64, 64, 64), native, variant=variant) for variant in ("packed", "micro-kernel"))
+    packed, micro_kernel = (
+        GuidedGemm(gemm(64, 64, 64), native, variant=variant) for variant in ("packed", "micro-kernel")
+    )
     table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", packed, toys.smooth))}
-    how: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 5, "measure": table}
-    result = tune(packed.workload, space=packed, **how)
-    assert str(load_log(how["log"]).best.schedule().trace) == str(result.best.schedule().trace)
+    options: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 5, "measure": table}
+    result = tune(packed.workload, space=packed, **options)
+    assert str(load_log(options["log"]).best.schedule().trace) == str(result.best.schedule().trace)
     with pytest.raises(SearchlabError, match="belongs to a different run"):
-        tune(other.workload, space=other, **how)
+        tune(micro_kernel.workload, space=micro_kernel, **options)
 
 
 SCRIPT = """
@@ -136,8 +138,8 @@ def test_a_script_may_bring_its_own_policy_and_trace_function(tmp_path: Path) ->
     """A script without a main guard runs twice: workers must not execute it, and the log must be resumed."""
     (tmp_path / "mine.py").write_text(SCRIPT)
     for _ in range(2):
-        done = subprocess.run([sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True)
-        assert done.stdout == "{'function': '__main__:schedule'} __main__:Climb 4 True\n", done.stderr
+        result = subprocess.run([sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True)
+        assert result.stdout == "{'function': '__main__:schedule'} __main__:Climb 4 True\n", result.stderr
 
 
 def test_an_option_that_cannot_be_logged_is_refused(tmp_path: Path) -> None:
@@ -151,7 +153,7 @@ def test_an_option_that_cannot_be_logged_is_refused(tmp_path: Path) -> None:
 
 def test_the_number_of_build_workers_changes_no_config(measurer: LocalMeasurer, tmp_path: Path) -> None:
     """Real measurements, replayed as a table with other numbers of workers, by a new and an old run."""
-    seen: list[list[dict[str, Any]]] = []
+    configs: list[list[dict[str, Any]]] = []
     first = tmp_path / "first.jsonl"
     common: dict[str, Any] = {"space": "knob-template", "policy": "grid", "trials": 12, "batch": 4}
     tune("gemm:4x4x4", log=first, measure={"kind": "local", "workers": 1, "min_repeat_ms": 0}, **common)
@@ -159,22 +161,22 @@ def test_the_number_of_build_workers_changes_no_config(measurer: LocalMeasurer, 
         log = tmp_path / f"{workers}.jsonl"
         log.write_bytes(b"".join(first.read_bytes().splitlines(keepends=True)[:7]))
         tune("gemm:4x4x4", log=log, measure={"kind": "local", "workers": workers, "min_repeat_ms": 0}, **common)
-        seen.append([record.config for record in read_log(log).records])
-    assert seen[0] == seen[1] == [record.config for record in read_log(first).records]
+        configs.append([record.config for record in read_log(log).records])
+    assert configs[0] == configs[1] == [record.config for record in read_log(first).records]
 
 
 def test_on_trial_is_given_trials(tmp_path: Path) -> None:
     table = write_table(tmp_path / "t.jsonl", toys.SingleChoice(), toys.smooth)
-    seen: list[Trial] = []
+    trials: list[Trial] = []
     tune(
         toys.WORKLOAD,
         space=toys.SingleChoice(),
         policy="random",
         log=tmp_path / "a.jsonl",
-        on_trial=lambda trial, replayed: seen.append(trial),
+        on_trial=lambda trial, replayed: trials.append(trial),
         measure={"kind": "table", "path": str(table)},
     )
-    assert seen == read_log(tmp_path / "a.jsonl").trials and len(seen) == 1
+    assert trials == read_log(tmp_path / "a.jsonl").trials and len(trials) == 1
 
 
 def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
@@ -191,7 +193,7 @@ def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("kwargs", "message"),
     [
         ({"trials": "32"}, "option 'trials' is '32'; it must be a whole number"),
         ({"batch": 2.5}, "option 'batch' is 2.5"),
@@ -205,7 +207,7 @@ def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
         ({"features": "program"}, "policy 'random' does not use a cost model; omit features = 'program'"),
     ],
 )
-def test_arguments_that_mean_nothing_are_refused(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_arguments_that_mean_nothing_are_refused(kwargs: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match=message):
-        tune(toys.WORKLOAD, space=toys.Small(), log=tmp_path / "a.jsonl", **{"policy": "random", **given})
+        tune(toys.WORKLOAD, space=toys.Small(), log=tmp_path / "a.jsonl", **{"policy": "random", **kwargs})
     assert not list(tmp_path.iterdir())

@@ -112,18 +112,18 @@ def test_all_seeds_of_a_study_start_alike(logs: Path, table: Path, tmp_path: Pat
 def test_another_machine_never_counts(table: Path, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     write_run(logs / "elsewhere.jsonl", toys.Small(), toys.smooth, 0, 15, host={"cpu": "far away"})
-    here = write_table(tmp_path / "here" / "t.jsonl", toys.Small(), toys.flaky)
-    header, trials = here.read_text().split("\n", 1)
-    here.write_text(header.replace('"host":{}', '"host":{"cpu":"near"}') + "\n" + trials)
+    own_table = write_table(tmp_path / "here" / "t.jsonl", toys.Small(), toys.flaky)
+    header, trials = own_table.read_text().split("\n", 1)
+    own_table.write_text(header.replace('"host":{}', '"host":{"cpu":"near"}') + "\n" + trials)
     with pytest.warns(SearchlabWarning, match="measured on far away are no warm start for runs on near"):
-        log = run(here, tmp_path / "cold.jsonl", logs, trials=4)
+        log = run(own_table, tmp_path / "cold.jsonl", logs, trials=4)
     assert read_header(log).warm_start == ()
     foreign_table = write_table(tmp_path / "there" / "t.jsonl", toys.Small(), toys.flaky)
     foreign_table.write_text(header.replace('"host":{}', '"host":{"cpu":"far away"}') + "\n" + trials)
     assert len(read_header(run(foreign_table, tmp_path / "warm.jsonl", logs, trials=4)).warm_start) == 1
     write_run(logs / "near.jsonl", toys.Small(), toys.smooth, 0, 15, created=9.0, host={"cpu": "near"})
     with pytest.warns(SearchlabWarning, match="far away"):
-        run(here, log, logs, trials=8)  # it started without trials and resumes without
+        run(own_table, log, logs, trials=8)  # it started without trials and resumes without
     assert len(read_log(log).records) == 8 and read_header(log).warm_start == ()
 
 

@@ -107,16 +107,16 @@ def test_another_space_trains_a_model_of_programs(table: Path, tmp_path: Path) -
 def test_a_model_of_another_workload_helps_from_the_start(features: type[Features], model: str, native: Target) -> None:
     """Real programs with a synthetic cost that depends on a feature of the program and of the knobs."""
     spaces = {n: KnobTemplate(parse_workload(f"gemm:{n}x32x32"), native) for n in (32, 64)}
-    chosen = {n: space.sample_new(np.random.default_rng(0), 48, ()) for n, space in spaces.items()}
+    samples = {n: space.sample_new(np.random.default_rng(0), 48, ()) for n, space in spaces.items()}
 
     def cost(config: Any) -> Any:
         j, i = math.log2(config["tile_j"][-1]), math.log2(config["tile_i"][-1])
         return toys.successful_measurement(1e-3 * (1 + abs(j - 3) + 0.1 * i))
 
-    tasks = {n: toys.trials_of(chosen[n], cost) for n in spaces}
+    tasks = {n: toys.trials_of(samples[n], cost) for n in spaces}
     bound = BoundCostModel(make_cost_model(Plugin(model), 0), features(spaces[64]))
-    bound.pretrain([OtherTask(spaces[32], chosen[32], scores_of(tasks[32]))])
-    assert pairwise_accuracy(bound.predict(chosen[64]), scores_of(tasks[64])) > 0.7
+    bound.pretrain([OtherTask(spaces[32], samples[32], scores_of(tasks[32]))])
+    assert pairwise_accuracy(bound.predict(samples[64]), scores_of(tasks[64])) > 0.7
 
 
 @pytest.mark.parametrize(("policy", "features"), [("xgb", "knob"), ("random", None)], ids=str)
@@ -131,7 +131,7 @@ def test_knobs_of_another_space_are_refused(policy: str, features: str | None, t
 
 
 def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: Path) -> None:
-    def tuned(shape: str, log: str, **options: Any) -> Path:
+    def run_tune(shape: str, log: str, **options: Any) -> Path:
         space = KnobTemplate(parse_workload(shape), native)
         table = write_table(tmp_path / f"table-{log}", space, toys.flaky)
         tune(
@@ -144,10 +144,10 @@ def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: 
         )
         return tmp_path / log
 
-    earlier = tuned("gemm:16x8x8", "earlier.jsonl", policy="random")
-    warm = read_log(tuned("gemm:8x8x8", "warm.jsonl", policy="xgb", warm_start=[earlier]))
+    earlier = run_tune("gemm:16x8x8", "earlier.jsonl", policy="random")
+    warm = read_log(run_tune("gemm:8x8x8", "warm.jsonl", policy="xgb", warm_start=[earlier]))
     assert len(warm.header.warm_start) == 1 and warm.records[7].model is not None
-    cold = read_log(tuned("gemm:8x8x8", "cold.jsonl", policy="xgb"))
+    cold = read_log(run_tune("gemm:8x8x8", "cold.jsonl", policy="xgb"))
     assert cold.records[7].model is None
     runs = EarlierRuns.from_sources([earlier], "median").runs
     random, copula = Strategy.from_specs("random"), Strategy.from_specs("copula")
@@ -166,9 +166,9 @@ def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: 
 def test_the_warm_start_belongs_to_the_identity_of_a_run(table: Path, tmp_path: Path) -> None:
     earlier = [run(table, tmp_path / f"earlier{seed}.jsonl", seed=seed) for seed in (1, 2)]
     warm = run(table, tmp_path / "warm.jsonl", warm_start=[earlier[0]])
-    for other in ([], [earlier[1]], earlier, earlier[::-1]):
+    for sources in ([], [earlier[1]], earlier, earlier[::-1]):
         with pytest.raises(SearchlabError, match="belongs to a different run: its warm_start is"):
-            run(table, warm, warm_start=other, trials=30)
+            run(table, warm, warm_start=sources, trials=30)
     moved = tmp_path / "elsewhere" / "moved.jsonl"  # its path is not what it is
     moved.parent.mkdir()
     shutil.copy(earlier[0], moved)
@@ -184,15 +184,15 @@ def test_a_warm_run_resumes(policy: str, table: Path, tmp_path: Path) -> None:
     ]
     options: dict[str, Any] = {"policy": policy, "warm_start": earlier, "batch": 5}
     options |= {"features": "program"} if policy == "xgb" else {}
-    whole = run(table, tmp_path / "whole.jsonl", **options)
+    uninterrupted = run(table, tmp_path / "whole.jsonl", **options)
     for trials in (1, 7, 10, 24):
         run(table, tmp_path / "steps.jsonl", **(options | {"trials": trials}))
-    assert read_deterministic_part(tmp_path / "steps.jsonl") == read_deterministic_part(whole)
-    data = whole.read_bytes()
-    for cut in (len(data) // 3, len(data) - 5):
-        (tmp_path / "cut.jsonl").write_bytes(data[:cut])
+    assert read_deterministic_part(tmp_path / "steps.jsonl") == read_deterministic_part(uninterrupted)
+    data = uninterrupted.read_bytes()
+    for size in (len(data) // 3, len(data) - 5):
+        (tmp_path / "cut.jsonl").write_bytes(data[:size])
         run(table, tmp_path / "cut.jsonl", **options)
-        assert read_deterministic_part(tmp_path / "cut.jsonl") == read_deterministic_part(whole)
+        assert read_deterministic_part(tmp_path / "cut.jsonl") == read_deterministic_part(uninterrupted)
 
 
 def test_bad_logs_to_start_from_are_named(table: Path, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_bad_logs_to_start_from_are_named(table: Path, tmp_path: Path) -> None:
     (tmp_path / "header.jsonl").write_bytes(earlier.read_bytes().splitlines(keepends=True)[0])
     (tmp_path / "empty").mkdir()
     log = tmp_path / "warm.jsonl"
-    for given, message in (
+    for sources, message in (
         ([tmp_path / "absent.jsonl"], "cannot read the log .*absent"),
         ([tmp_path / "diary.jsonl"], "not a searchlab log"),
         ([tmp_path / "header.jsonl"], "contains no measured trials to start from"),
@@ -210,7 +210,7 @@ def test_bad_logs_to_start_from_are_named(table: Path, tmp_path: Path) -> None:
         ([earlier, tmp_path / "copy.jsonl"], "copy.jsonl is specified twice, or is a copy"),
     ):
         with pytest.raises(SearchlabError, match=message):
-            run(table, log, warm_start=given)
+            run(table, log, warm_start=sources)
         assert not log.exists()
     with pytest.raises(SearchlabError, match="is a warm start and cannot also be the log"):
         run(table, earlier, warm_start=[earlier])
@@ -232,21 +232,23 @@ def spec(**changes: Any) -> dict[str, Any]:
 
 
 def test_every_run_is_warm_started_from_the_logs_it_can_use(table: Path, tmp_path: Path) -> None:
-    own = run(table, tmp_path / "earlier" / "own.jsonl")
+    small_log = run(table, tmp_path / "earlier" / "own.jsonl")
     run(table, tmp_path / "earlier" / "other.jsonl", space=DEPENDENT)
     spaces = [{"name": SMALL, "label": "small"}, {"name": DEPENDENT, "label": "dependent"}]
     models = [{"name": "lightgbm", "features": "program"}, {"name": "ridge"}]
     study = Study.from_dict(spec(spaces=spaces, cost_models=models, trials=8), tmp_path)
-    used = {
+    warm_starts = {
         result.log.path.relative_to(tmp_path / "out").parts[1:3]: result.log.header.warm_start
         for result in study.run(tmp_path / "out")
     }
     for space in ("small", "dependent"):
-        assert len(used[space, "random"]) == len(used[space, "xgb+ridge"]) == 1
-        assert len(used[space, "xgb+lightgbm"]) == 2
-    assert used["small", "random"] == used["small", "xgb+lightgbm"][:1] != used["dependent", "random"]
+        assert len(warm_starts[space, "random"]) == len(warm_starts[space, "xgb+ridge"]) == 1
+        assert len(warm_starts[space, "xgb+lightgbm"]) == 2
+    assert (
+        warm_starts["small", "random"] == warm_starts["small", "xgb+lightgbm"][:1] != warm_starts["dependent", "random"]
+    )
     read_runs(tmp_path / "out")
-    own.write_bytes(own.read_bytes()[:-1])  # another log by now
+    small_log.write_bytes(small_log.read_bytes()[:-1])  # another log by now
     with pytest.raises(SearchlabError, match="started from a log that .*earlier does not contain"):
         Study.from_dict(spec(spaces=spaces, cost_models=models, trials=8), tmp_path).run(tmp_path / "out")
 
@@ -284,10 +286,10 @@ def test_a_batch_records_how_well_the_model_predicted_it(table: Path, tmp_path: 
     assert 0.3 < np.mean([value for value in accuracy if value is not None]) < 0.7
 
 
-def test_logs_without_it_are_read_and_gone_on_with(table: Path, tmp_path: Path) -> None:
+def test_logs_without_model_quality_are_read_and_continued(table: Path, tmp_path: Path) -> None:
     """A log of an earlier version."""
     log = run(table, tmp_path / "a.jsonl", policy="xgb", trials=40)
-    whole = run(table, tmp_path / "b.jsonl", policy="xgb", trials=48)
+    uninterrupted = run(table, tmp_path / "b.jsonl", policy="xgb", trials=48)
     old = [
         line.partition(b',"model":')[0] + b"}\n" if b',"model":' in line else line
         for line in log.read_bytes().replace(b'"warm_start":[],', b"").splitlines(keepends=True)
@@ -296,14 +298,17 @@ def test_logs_without_it_are_read_and_gone_on_with(table: Path, tmp_path: Path) 
     assert not any(record.model for record in read_log(log).records)
     run(table, log, policy="xgb", trials=48)
     assert log.read_bytes().startswith(b"".join(old))
-    assert read_deterministic_part(log)[-1] == read_deterministic_part(whole)[-1] and read_log(log).records[-1].model
+    assert (
+        read_deterministic_part(log)[-1] == read_deterministic_part(uninterrupted)[-1]
+        and read_log(log).records[-1].model
+    )
 
 
 @pytest.mark.parametrize("policy", ["random", "xgb", "droplet"])
 def test_the_first_trial_is_the_default_config_on_request(policy: str, table: Path, tmp_path: Path) -> None:
     log = read_log(run(table, tmp_path / "log.jsonl", policy=policy, warm_start="default"))
-    first, *others = [trial.config for trial in log.trials]
-    assert first == toys.Small().default_config() and first not in others
+    first, *later_configs = [trial.config for trial in log.trials]
+    assert first == toys.Small().default_config() and first not in later_configs
     assert log.header.warm_start == ("default",)
     assert [record.batch for record in log.records[:3]] == [0, 1, 1]
 
@@ -311,12 +316,12 @@ def test_the_first_trial_is_the_default_config_on_request(policy: str, table: Pa
 def test_policies_learn_from_the_default_config(table: Path, tmp_path: Path) -> None:
     """A local search continues around it, and it may be combined with an earlier log."""
     warm = read_log(run(table, tmp_path / "warm.jsonl", policy="greedy-ils", warm_start="default", trials=4))
-    default, *others = [trial.config for trial in warm.trials]
-    assert [sum(config[name] != value for name, value in default.items()) for config in others] == [1, 1, 1]
+    default, *neighbours = [trial.config for trial in warm.trials]
+    assert [sum(config[name] != value for name, value in default.items()) for config in neighbours] == [1, 1, 1]
     earlier = run(table, tmp_path / "earlier.jsonl", trials=40)
-    both = read_log(run(table, tmp_path / "both.jsonl", policy="xgb", warm_start=["default", earlier], trials=9))
-    assert len(both.header.warm_start) == 2 and both.records[8].model is not None
-    assert not {trial.config for trial in both.trials[1:]} & configs(earlier)
+    combined = read_log(run(table, tmp_path / "both.jsonl", policy="xgb", warm_start=["default", earlier], trials=9))
+    assert len(combined.header.warm_start) == 2 and combined.records[8].model is not None
+    assert not {trial.config for trial in combined.trials[1:]} & configs(earlier)
 
 
 def test_a_run_from_the_default_config_resumes(table: Path, tmp_path: Path) -> None:

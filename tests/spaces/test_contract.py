@@ -1,4 +1,4 @@
-"""The contract of a space, held against every registered one on a range of workloads."""
+"""The contract of spaces, for every registered one on a range of workloads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ VARIANTS = {
 
 @cache
 def space_of(name: str, workload: str, kind: str) -> Space | None:
-    """The space, or None where it says, with a hint, that it has no program for this workload and kind of target."""
+    """Return the space, or None if it refuses this workload or kind of target with a hint."""
     _, plugin = VARIANTS.get(name, ("", Plugin(name)))
     try:
         return SPACES.make(plugin, parse_workload(workload), resolve_target(TARGETS[kind]))  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_cuda_programs_compile(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv(COMPILE_MODE, "nvcc")
     sources = ["#include <cstdint>\n#include <type_traits>\n#include <cuda.h>\n"]
     for number, cell in enumerate(cell for cell in ON_CUDA if cell.values[0] == name):
-        space = space_of(*cell.values)  # type: ignore[arg-type]
+        space = space_of(*cell.values)
         assert space
         (config,) = valid_configs(space, np.random.default_rng(1), 1)
         source = compile_program(space.schedule(config).mod, space.target).mod.imports[0].inspect_source()
@@ -149,8 +149,8 @@ def test_one_config_is_one_program_and_its_trace_replays(name: str, workload: st
 
     space = space_of(name, workload, kind)
     assert space
-    again = cloudpickle.loads(cloudpickle.dumps(space))
-    assert again.fingerprint == space.fingerprint
+    copy = cloudpickle.loads(cloudpickle.dumps(space))
+    assert copy.fingerprint == space.fingerprint
     scheduled = 0
     for config in samples(space, 30):
         if scheduled == 3:
@@ -161,7 +161,7 @@ def test_one_config_is_one_program_and_its_trace_replays(name: str, workload: st
             assert str(error)
             continue
         scheduled += 1
-        assert structural_equal(schedule.mod, again.schedule(config).mod)
+        assert structural_equal(schedule.mod, copy.schedule(config).mod)
         if packed_arguments(schedule.mod):  # it is not a transformation of the workload's module
             continue
         fresh = Schedule(space.workload.module)

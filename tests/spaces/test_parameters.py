@@ -37,8 +37,8 @@ products = st.dictionaries(st.text("xyz", min_size=1, max_size=3), values, min_s
 @st.composite
 def listings(draw: st.DrawFn) -> tuple[dict[str, list[Any]], list[dict[str, Any]]]:
     parameters = draw(products)
-    every = [dict(zip(parameters, chosen, strict=True)) for chosen in itertools.product(*parameters.values())]
-    return parameters, draw(st.lists(st.sampled_from(every), min_size=1, unique_by=lambda c: tuple(c.items())))
+    configs = [dict(zip(parameters, values, strict=True)) for values in itertools.product(*parameters.values())]
+    return parameters, draw(st.lists(st.sampled_from(configs), min_size=1, unique_by=lambda c: tuple(c.items())))
 
 
 @given(listings())
@@ -46,25 +46,30 @@ def test_the_list_is_the_space(listing: tuple[dict[str, list[Any]], list[dict[st
     parameters, configs = listing
     space, rng = space_of(parameters, configs), np.random.default_rng(0)
     listed = {Config(config) for config in configs}
-    for found in (space.enumerate(), space.enumerate(rng), Space.enumerate(space), Space.enumerate(space, rng)):
-        configs_found = list(found)
+    for configs_listed in (
+        space.enumerate(),
+        space.enumerate(rng),
+        Space.enumerate(space),
+        Space.enumerate(space, rng),
+    ):
+        configs_found = list(configs_listed)
         assert len(configs_found) == len(listed) == space.size() and set(configs_found) == listed
-    for chosen in itertools.product(*parameters.values()):
-        config = Config(dict(zip(parameters, chosen, strict=True)))
+    for values in itertools.product(*parameters.values()):
+        config = Config(dict(zip(parameters, values, strict=True)))
         assert (config in space) == (config in listed)
         if config in listed:
             assert space.config_at(space.index_of(config)) == config
             assert {space.mutate(config, rng), *space.neighbours(config, rng)} <= listed
     assert {space.sample(rng) for _ in range(5)} <= listed
-    for chosen in itertools.product(*parameters.values()):
-        expected = dict(zip(parameters, chosen, strict=True))
+    for values in itertools.product(*parameters.values()):
+        expected = dict(zip(parameters, values, strict=True))
         own_rng, other_rng = (np.random.default_rng(1) for _ in range(2))
         assert space.repair(expected, own_rng) == Space.repair(space, expected, other_rng)
         assert own_rng.random() == other_rng.random()
         if Config(expected) in listed:
             assert space.knobs(expected) == Space.knobs(space, expected)
-    again = cloudpickle.loads(cloudpickle.dumps(space))
-    assert again.fingerprint == space.fingerprint and list(again.enumerate()) == list(space.enumerate())
+    copy = cloudpickle.loads(cloudpickle.dumps(space))
+    assert copy.fingerprint == space.fingerprint and list(copy.enumerate()) == list(space.enumerate())
 
 
 def test_all_configs_are_equally_likely() -> None:
@@ -76,7 +81,7 @@ def test_all_configs_are_equally_likely() -> None:
 
 def test_another_list_is_another_space() -> None:
     parameters = {"x": [0, 1, 2]}
-    spaces = [space_of(parameters, [{"x": x} for x in given]) for given in ((0,), (0, 1), (0, 1, 2))]
+    spaces = [space_of(parameters, [{"x": x} for x in values]) for values in ((0,), (0, 1), (0, 1, 2))]
     assert len({space.fingerprint for space in spaces}) == 3
     with pytest.raises(InvalidConfig, match="knob 'x' cannot be 2"):
         spaces[1].knobs({"x": 2})
@@ -91,7 +96,7 @@ def test_a_product_too_large_for_64_bits() -> None:
     assert set(space.enumerate()) == {Config(config) for config in configs} and space.range_length == 10**40
 
 
-def test_it_has_no_programs() -> None:
+def test_a_space_of_parameters_has_no_programs() -> None:
     space = space_of({"x": [0, 1]}, [{"x": 1}])
     with pytest.raises(InvalidConfig, match="no program"):
         space.schedule({"x": 1})
@@ -126,7 +131,7 @@ PACKED = base64.b64encode(zlib.compress(b"\x00\x7f")).decode()
         ({"x": [1, 2]}, 3, "option 'listed' is 3; it must be a string"),
     ],
 )
-def test_what_is_damaged_is_one_sentence(parameters: Any, listed: Any, why: str) -> None:
+def test_damaged_parameters_are_one_sentence(parameters: Any, listed: Any, why: str) -> None:
     with pytest.raises(SearchlabError, match=why):
         Parameters(KERNEL, resolve_target("recorded"), parameters=parameters, listed=listed)
 

@@ -72,8 +72,8 @@ def test_a_space_has_the_configs_that_satisfy_all_restrictions(texts: set[str], 
             with pytest.raises(IndexError):
                 space.config_at(index)
     assert {space.sample(rng) for _ in range(5)} <= expected
-    again = cloudpickle.loads(cloudpickle.dumps(space))
-    assert again.fingerprint == space.fingerprint and list(again.enumerate()) == list(space.enumerate())
+    copy = cloudpickle.loads(cloudpickle.dumps(space))
+    assert copy.fingerprint == space.fingerprint and list(copy.enumerate()) == list(space.enumerate())
 
 
 def test_all_configs_are_equally_likely() -> None:

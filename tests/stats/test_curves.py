@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from searchlab.arrays import Floats
 from searchlab.stats.curves import (
-    Floats,
     area_over_seconds,
     area_under_curve,
     band_at,
@@ -88,9 +88,9 @@ def test_area_lies_between_0_and_1(values: Floats) -> None:
 
 
 @given(filled, st.floats(1e-3, 1e6), st.floats(1e-3, 1e6))
-def test_a_higher_target_takes_no_fewer_trials(values: Floats, target: float, other: float) -> None:
+def test_a_higher_target_takes_no_fewer_trials(values: Floats, target: float, second_target: float) -> None:
     curves = gflops(np.minimum.accumulate(values), 10**9)[np.newaxis]
-    low, high = (hitting_times(curves, value)[0] for value in sorted((target, other)))
+    low, high = (hitting_times(curves, value)[0] for value in sorted((target, second_target)))
     assert low <= high
 
 
@@ -103,10 +103,10 @@ def test_bands_do_not_depend_on_the_order_of_seeds(runs: Floats, order: random.R
     elapsed = np.array([np.cumsum(1.0 + (np.arange(len(run)) + seed) % 3) for seed, run in enumerate(runs)])
     pairs = list(zip(curves, elapsed, strict=True))
     order.shuffle(pairs)
-    shuffled, then = np.array([curve for curve, _ in pairs]), np.array([seconds for _, seconds in pairs])
+    shuffled, shuffled_seconds = np.array([curve for curve, _ in pairs]), np.array([seconds for _, seconds in pairs])
     for band, shuffled_band in (
         (band_over_trials(curves), band_over_trials(shuffled)),
-        (band_over_seconds(curves, elapsed), band_over_seconds(shuffled, then)),
+        (band_over_seconds(curves, elapsed), band_over_seconds(shuffled, shuffled_seconds)),
     ):
         for field in ("x", "lower", "median", "upper"):
             np.testing.assert_array_equal(getattr(band, field), getattr(shuffled_band, field))
@@ -118,7 +118,7 @@ def test_bands_do_not_depend_on_the_order_of_seeds(runs: Floats, order: random.R
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.floats(-9, 9)), min_size=1, max_size=20))
 def test_a_band_over_places_has_the_quartiles_of_each(values: list[tuple[int, float]]) -> None:
-    band = band_at(np.array([float(place) for place, _ in values]), np.array([value for _, value in values]))
-    assert band.x.tolist() == sorted({place for place, _ in values})
-    for place, *edges in zip(band.x, band.lower, band.median, band.upper, strict=True):
-        assert edges == quartiles(np.array([value for at, value in values if at == place])).tolist()
+    band = band_at(np.array([float(position) for position, _ in values]), np.array([value for _, value in values]))
+    assert band.x.tolist() == sorted({position for position, _ in values})
+    for position, *edges in zip(band.x, band.lower, band.median, band.upper, strict=True):
+        assert edges == quartiles(np.array([value for x, value in values if x == position])).tolist()

@@ -13,7 +13,7 @@ from searchlab.stats.inference import MIN_WORKLOADS, Answer, paired_difference
 areas = arrays(np.float64, (3, 4), elements=st.floats(0, 1).map(lambda value: round(value, 6)))
 
 
-def ends(answer: Answer) -> tuple[float, float]:
+def get_bounds(answer: Answer) -> tuple[float, float]:
     lower, upper = answer.difference.lower, answer.difference.upper
     assert lower is not None and upper is not None and answer.p is not None
     return lower, upper
@@ -32,7 +32,7 @@ def test_on_one_workload_it_is_the_paired_t(suite: tuple[Floats, Floats]) -> Non
     difference = paired_difference(first[:1], second[:1])
     expected = ttest_rel(first[0], second[0])
     assert difference.on_these.p == pytest.approx(expected.pvalue)
-    assert ends(difference.on_these) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert get_bounds(difference.on_these) == pytest.approx(tuple(expected.confidence_interval(0.95)))
     assert difference.on_others.p is None and difference.pairs == 5
 
 
@@ -41,9 +41,9 @@ def test_on_other_workloads_it_is_t_over_the_means(suite: tuple[Floats, Floats])
     difference = paired_difference(first, second)
     expected = ttest_1samp((first - second).mean(axis=1), 0)
     assert difference.on_others.p == pytest.approx(expected.pvalue)
-    assert ends(difference.on_others) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert get_bounds(difference.on_others) == pytest.approx(tuple(expected.confidence_interval(0.95)))
     assert difference.ahead + difference.level + difference.behind == difference.workloads == 12
-    narrow, wide = ends(difference.on_these), ends(difference.on_others)
+    narrow, wide = get_bounds(difference.on_these), get_bounds(difference.on_others)
     assert narrow[1] - narrow[0] < wide[1] - wide[0]
 
 
@@ -88,26 +88,28 @@ def test_the_answers_turn_over_with_the_strategies(first: Floats, second: Floats
     assert (forward.value, forward.ahead, forward.behind) == (-backward.value, backward.behind, backward.ahead)
     assert forward.on_these.p == backward.on_these.p
     if forward.on_these.p is not None:
-        lower, upper = ends(backward.on_these)
-        assert ends(forward.on_these) == pytest.approx((-upper, -lower))
-        assert (forward.on_these.p < 0.05) == (ends(forward.on_these)[0] > 0 or ends(forward.on_these)[1] < 0)
+        lower, upper = get_bounds(backward.on_these)
+        assert get_bounds(forward.on_these) == pytest.approx((-upper, -lower))
+        assert (forward.on_these.p < 0.05) == (
+            get_bounds(forward.on_these)[0] > 0 or get_bounds(forward.on_these)[1] < 0
+        )
 
 
 @pytest.mark.parametrize("seeds", [3, 10])
 @pytest.mark.parametrize("workloads", [12, 24])
-def test_it_covers_new_workloads_and_these(workloads: int, seeds: int) -> None:
+def test_intervals_cover_new_workloads_and_these(workloads: int, seeds: int) -> None:
     """A simulation by hand: differences on workloads are skewed, a third of them 0; 1,000 suites."""
     random = np.random.default_rng([workloads, seeds])
-    others = these = 0
+    covered_others = covered_these = 0
     for _ in range(1000):
         true = random.exponential(0.03, workloads) * (random.random(workloads) < 2 / 3)
         second = random.beta(4, 2, (workloads, seeds))
         first = second + true[:, np.newaxis] + random.normal(0, 0.05, (workloads, seeds))
         difference = paired_difference(first, second)
-        others += ends(difference.on_others)[0] <= 0.02 <= ends(difference.on_others)[1]
-        these += ends(difference.on_these)[0] <= true.mean() <= ends(difference.on_these)[1]
-    assert 0.92 <= others / 1000 <= 0.98, "three standard deviations of 95 %"
-    assert 0.92 <= these / 1000 <= 0.98
+        covered_others += get_bounds(difference.on_others)[0] <= 0.02 <= get_bounds(difference.on_others)[1]
+        covered_these += get_bounds(difference.on_these)[0] <= true.mean() <= get_bounds(difference.on_these)[1]
+    assert 0.92 <= covered_others / 1000 <= 0.98, "three standard deviations of 95 %"
+    assert 0.92 <= covered_these / 1000 <= 0.98
 
 
 def test_members_of_a_cluster_tell_about_its_other_members() -> None:
@@ -118,10 +120,10 @@ def test_members_of_a_cluster_tell_about_its_other_members() -> None:
     first = [shifts[cluster] + rng.normal(0, 0.01) + rng.normal(0, 0.005, 30) for cluster in clusters]
     second = [np.zeros(30) for _ in clusters]
     difference = paired_difference(first, second, clusters)
-    alone = paired_difference(first, second)
-    assert (difference.clusters, alone.clusters, alone.on_these) == (4, 0, difference.on_these)
-    assert difference.on_others.p is not None and alone.on_others.p is not None
-    assert difference.on_others.p < 1e-3 < alone.on_others.p
+    without_clusters = paired_difference(first, second)
+    assert (difference.clusters, without_clusters.clusters, without_clusters.on_these) == (4, 0, difference.on_these)
+    assert difference.on_others.p is not None and without_clusters.on_others.p is not None
+    assert difference.on_others.p < 1e-3 < without_clusters.on_others.p
     means = np.array([values.mean() for values in first])
     parts = [means[np.array(clusters) == name] for name in "abcd"]
     variance = sum(len(part) * part.var(ddof=1) for part in parts) / len(means) ** 2
@@ -129,9 +131,9 @@ def test_members_of_a_cluster_tell_about_its_other_members() -> None:
     assert interval.lower is not None and interval.upper is not None
     half = (interval.upper - interval.lower) / 2
     assert 1.96 * np.sqrt(variance) < half < 2.4 * np.sqrt(variance)
-    lone = paired_difference(first, second, [*clusters[:-1], "e"])
-    assert lone.on_others.p is None and "1 ran on only one" in lone.on_others.difference.note
-    assert paired_difference(first, second, [""] * len(clusters)) == alone
+    single_member = paired_difference(first, second, [*clusters[:-1], "e"])
+    assert single_member.on_others.p is None and "1 ran on only one" in single_member.on_others.difference.note
+    assert paired_difference(first, second, [""] * len(clusters)) == without_clusters
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.05])
@@ -142,9 +144,9 @@ def test_the_interval_of_other_members_covers(spread: float) -> None:
     clusters = np.repeat(list("abcd"), counts).tolist()
     covered = 0
     for _ in range(400):
-        own = rng.normal(0, 0.1, 4)
-        truth = np.repeat(own, counts).mean()
-        first = [mean + rng.normal(0, spread) + rng.normal(0, 0.05, 10) for mean in np.repeat(own, counts)]
+        means = rng.normal(0, 0.1, 4)
+        truth = np.repeat(means, counts).mean()
+        first = [mean + rng.normal(0, spread) + rng.normal(0, 0.05, 10) for mean in np.repeat(means, counts)]
         interval = paired_difference(first, [np.zeros(10)] * len(first), clusters).on_others.difference
         assert interval.lower is not None and interval.upper is not None
         covered += interval.lower <= truth <= interval.upper

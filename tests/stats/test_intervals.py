@@ -27,7 +27,7 @@ def array(*values: float) -> Floats:
     return np.array(values, dtype=np.float64)
 
 
-def ends(interval: Interval) -> tuple[float, float]:
+def get_bounds(interval: Interval) -> tuple[float, float]:
     assert interval.lower is not None and interval.upper is not None and not interval.note
     return interval.lower, interval.upper
 
@@ -39,7 +39,7 @@ def test_the_interval_of_a_mean_is_students(values: Floats) -> None:
         assert interval.lower is None and "same number" in interval.note
     else:
         expected = ttest_1samp(values, 0).confidence_interval(0.95)
-        assert ends(interval) == pytest.approx((expected.low, expected.high))
+        assert get_bounds(interval) == pytest.approx((expected.low, expected.high))
         assert interval.value == pytest.approx(values.mean())
 
 
@@ -51,9 +51,9 @@ def test_no_interval_where_none_would_cover() -> None:
 
 
 def test_medians_lie_between_order_statistics() -> None:
-    assert ends(median_interval(array(5, 1, 4, 2, 3))) == (1, 5)
+    assert get_bounds(median_interval(array(5, 1, 4, 2, 3))) == (1, 5)
     for runs in range(6, 40):
-        lower, upper = ends(median_interval(np.arange(1.0, runs + 1)))
+        lower, upper = get_bounds(median_interval(np.arange(1.0, runs + 1)))
         assert lower + upper == pytest.approx(runs + 1)
         outer = 1 - 2 * binom.cdf(math.floor(lower) - 1, runs, 0.5)
         inner = 1 - 2 * binom.cdf(math.ceil(lower) - 1, runs, 0.5)
@@ -61,10 +61,10 @@ def test_medians_lie_between_order_statistics() -> None:
 
 
 def test_a_median_may_be_censored() -> None:
-    assert ends(median_interval(array(1, 2, 3, 4, 5, INF))) == pytest.approx((1.357, INF), abs=1e-3)
-    assert ends(median_interval(np.full(9, INF))) == (INF, INF)
-    assert ends(median_interval(np.concatenate((np.arange(1.0, 21), np.full(10, INF)))))[1] == INF, "x_(21) is"
-    assert ends(median_interval(np.concatenate((np.arange(1.0, 22), np.full(9, INF)))))[1] < 21
+    assert get_bounds(median_interval(array(1, 2, 3, 4, 5, INF))) == pytest.approx((1.357, INF), abs=1e-3)
+    assert get_bounds(median_interval(np.full(9, INF))) == (INF, INF)
+    assert get_bounds(median_interval(np.concatenate((np.arange(1.0, 21), np.full(10, INF)))))[1] == INF, "x_(21) is"
+    assert get_bounds(median_interval(np.concatenate((np.arange(1.0, 22), np.full(9, INF)))))[1] < 21
 
 
 @given(samples)
@@ -74,17 +74,17 @@ def test_the_interval_of_a_mean_of_means(sample: list[Floats]) -> None:
     interval = mean_of_means_interval(sample[:1])
     assert (interval.lower is None) == (mean_interval(sample[0]).lower is None)
     if interval.lower is not None:
-        assert ends(interval) == pytest.approx(ends(mean_interval(sample[0])), abs=1e-9)
-        twice = ends(mean_of_means_interval([sample[0], sample[0]]))
-        assert twice[1] - twice[0] < ends(interval)[1] - ends(interval)[0]
+        assert get_bounds(interval) == pytest.approx(get_bounds(mean_interval(sample[0])), abs=1e-9)
+        twice = get_bounds(mean_of_means_interval([sample[0], sample[0]]))
+        assert twice[1] - twice[0] < get_bounds(interval)[1] - get_bounds(interval)[0]
 
 
-def test_ends_are_kept_to_where_the_quantity_can_be() -> None:
-    assert ends(Interval(0.9, 0.7, 1.1).clip(0, 1)) == (0.7, 1)
+def test_ends_are_limited_to_the_possible_range() -> None:
+    assert get_bounds(Interval(0.9, 0.7, 1.1).clip(0, 1)) == (0.7, 1)
     assert Interval(0.5, note="why").clip(0, 1) == Interval(0.5, None, None, "why")
 
 
-Made = Callable[[np.random.Generator], tuple[Interval, float]]
+Experiment = Callable[[np.random.Generator], tuple[Interval, float]]
 
 
 def skewed(random: np.random.Generator, seeds: int) -> Floats:
@@ -94,9 +94,9 @@ def skewed(random: np.random.Generator, seeds: int) -> Floats:
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 @pytest.mark.parametrize("name", ["mean", "means", "median"])
-def test_intervals_cover_what_they_say(name: str, seeds: int) -> None:
+def test_intervals_have_their_nominal_coverage(name: str, seeds: int) -> None:
     """A small version of studies/benchmarks/coverage.py, on made-up runs: 600 of each."""
-    experiments: dict[str, Made] = {
+    experiments: dict[str, Experiment] = {
         "mean": lambda random: (mean_interval(skewed(random, seeds)), 2 / 3),
         "means": lambda random: (mean_of_means_interval([skewed(random, seeds) for _ in range(3)]), 2 / 3),
         "median": lambda random: (median_interval(skewed(random, seeds)), float(beta(4, 2).median())),
@@ -108,6 +108,6 @@ def test_intervals_cover_what_they_say(name: str, seeds: int) -> None:
         lower <= truth <= upper
         for _ in range(600)
         for interval, truth in [experiments[name](random)]
-        for lower, upper in [ends(interval)]
+        for lower, upper in [get_bounds(interval)]
     ]
     assert 0.915 <= np.mean(covered) <= 0.98

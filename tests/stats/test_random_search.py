@@ -72,7 +72,7 @@ def test_a_million_configs_lose_no_digits(trials: int) -> None:
 
 @given(tables, st.integers(1, 10), st.data())
 def test_unequal_draws_are_the_mean_over_all_orders(costs: Floats, trials: int, data: st.DataObject) -> None:
-    """Once, a space whose knobs depend on each other was taken for one in which all configs are drawn alike."""
+    """Once, all configs were assumed to be equally likely, even in spaces whose knobs depend on each other."""
     costs = costs[:5]
     weights = np.array(data.draw(st.lists(st.floats(0.01, 9), min_size=len(costs), max_size=len(costs))))
     if not np.isfinite(costs).any():
@@ -80,8 +80,8 @@ def test_unequal_draws_are_the_mean_over_all_orders(costs: Floats, trials: int, 
     filled = np.where(np.isfinite(costs), costs, costs[np.isfinite(costs)].max())
     exact = np.zeros(trials)
     for order in permutations(range(len(costs))):
-        left = weights[list(order)][::-1].cumsum()[::-1]
-        chance = float(np.prod(weights[list(order)] / left))
+        remaining = weights[list(order)][::-1].cumsum()[::-1]
+        chance = float(np.prod(weights[list(order)] / remaining))
         lowest = np.minimum.accumulate(filled[list(order)])
         exact += chance * np.pad(lowest, (0, trials), "edge")[:trials]
     np.testing.assert_allclose(expected_best(costs, trials, weights=weights), exact, atol=1e-6)
@@ -132,8 +132,8 @@ def test_a_score_covers_as_many_trials_as_random_search_takes() -> None:
     costs = np.exp(np.arange(100.0))
     draws = RandomDraws.from_costs(costs, 60)
     assert draws.median == pytest.approx(49.5) and draws.expected[0] == pytest.approx(49.5)
-    alone = RandomSearch.from_draws(draws, 1.0, 60)
-    assert (alone.first, alone.last) == (1, 33), "the first t with 101 / (t + 1) - 1 <= 0.04 * 49.5"
+    from_start = RandomSearch.from_draws(draws, 1.0, 60)
+    assert (from_start.first, from_start.last) == (1, 33), "the first t with 101 / (t + 1) - 1 <= 0.04 * 49.5"
     late = RandomSearch.from_draws(draws, 1.0, 60, start=8)
     assert (late.first, late.last) == (9, 41)
     assert RandomSearch.from_draws(draws, 1.0, 36, start=8).last == 36, "at most the budget"

@@ -57,7 +57,7 @@ def test_without_ties_they_are_scipys_exact_ones(seed: int, m: int, n: int) -> N
     assert signed_rank_test(first, paired) == pytest.approx(wilcoxon(first, paired, method="exact").pvalue)
 
 
-def test_no_difference_is_none() -> None:
+def test_without_a_difference_p_is_one() -> None:
     assert rank_sum_test(array(1, INF), array(1, INF)) == signed_rank_test(array(1, INF), array(1, INF)) == 1
     assert rank_sum_test(array(1), array()) == 1
     assert rank_sum_test(np.ones(80), np.ones(80)) == signed_rank_test(np.ones(300), np.ones(300)) == 1

@@ -36,7 +36,7 @@ def multitest() -> Any:
 
 
 def columns(matrix: Floats) -> list[Floats]:
-    """rliable's (runs, tasks) as a sample of ours."""
+    """Return the columns of rliable's (runs, tasks) as one of our samples."""
     return list(matrix.T)
 
 
@@ -96,10 +96,10 @@ def test_the_baseline_is_near_that_of_the_methodology(tmp_path: Path, failures: 
     """Where costs rise evenly by rank, the cost at the expected rank is the expected cost. Theirs is rounded to a rank,
     counted from 0 where ours is from 1, and knows no failures, so ours is asked of the configs that work."""
     costs = np.concatenate((np.arange(1.0, 801.0), np.full(failures, math.inf)))
-    statistics, theirs = methodology(tmp_path, costs)
-    at = np.arange(1, 60)
+    statistics, reference = methodology(tmp_path, costs)
+    trials = np.arange(1, 60)
     expected = expected_best(costs[:800], 59)
-    curve = theirs.get_curve_over_fevals(at)
+    curve = reference.get_curve_over_fevals(trials)
     assert np.abs(expected - 1 - curve).max() <= 0.5 + 1e-9
     median = float(np.median(costs[:800]))
     assert abs(cutoff(median, expected_best(costs[:800], 799), 1.0, 0.95) - statistics.cutoff_point(0.95)[1]) <= 1
@@ -109,12 +109,12 @@ def test_the_score_is_that_of_the_methodology(tmp_path: Path) -> None:
     """Given the same random search, the scores of any curve are the same, and so is their mean."""
     generator = np.random.default_rng(0)
     costs = generator.lognormal(0, 1, 500)
-    _, theirs = methodology(tmp_path, costs)
-    at, best = np.arange(1, 40), float(costs.min())
-    baseline = theirs.get_curve_over_fevals(at)
+    _, reference = methodology(tmp_path, costs)
+    trials, best = np.arange(1, 40), float(costs.min())
+    baseline = reference.get_curve_over_fevals(trials)
     for run in range(5):
-        so_far = np.minimum.accumulate(generator.permutation(costs)[: len(at)])
-        expected = theirs.get_standardised_curve(at, so_far, x_type="fevals")
+        so_far = np.minimum.accumulate(generator.permutation(costs)[: len(trials)])
+        expected = reference.get_standardised_curve(trials, so_far, x_type="fevals")
         assert score_curve(so_far, baseline, best).tolist() == pytest.approx(expected.tolist()), run
         curve = score_curve(so_far, baseline, best)
         assert mean_score(curve, baseline, best) == pytest.approx(expected.mean())

@@ -19,8 +19,8 @@ def test_every_variant_of_an_ablation_searches(policy: str, parts: str, monkeypa
     variants: dict[str, Any] = getattr(importlib.import_module(f"variants_{policy}"), parts)
     sources = toys.run(POLICIES.load("random")(toys.Large(), seed=1), toys.smooth, 16)
     configs = set()
-    for label, what in variants.items():
-        name, options = what if isinstance(what, tuple) else (what, {})
+    for label, variant in variants.items():
+        name, options = variant if isinstance(variant, tuple) else (variant, {})
         cls = POLICIES.load(name) if isinstance(name, str) else name
         searcher = cls(toys.Large(), seed=0, **options)
         if parts == "WARM_PARTS":

@@ -91,10 +91,10 @@ def test_a_panel_of_the_headline_has_only_its_workload(figures: ModuleType) -> N
         for workload in ("gemm:4x4x4", "gemm:8x8x8")
         for strategy, trials in (("random", 1), ("OpenBLAS", None))
     ]
-    drawn = figures.curves(figures.to_frame(points)).to_dict()
-    data = list(drawn["datasets"].values())
+    spec = figures.curves(figures.to_frame(points)).to_dict()
+    data = list(spec["datasets"].values())
     assert len(data) == 4 and all(len({row["workload"] for row in rows}) == 1 for rows in data)
-    assert "transform" not in json.dumps(drawn)
+    assert "transform" not in json.dumps(spec)
 
 
 def test_a_headline_without_runs_says_what_to_run(figures: ModuleType, tmp_path: Path) -> None:
@@ -114,14 +114,14 @@ def test_the_page_follows_the_records(figures: ModuleType) -> None:
 
 
 def test_the_diagram_places_the_operands(figures: ModuleType) -> None:
-    goto, other = (figures.operand_levels(figures.ALGORITHMS[name]) for name in ("B3A2C0", "A3C2B0"))
+    goto, permuted = (figures.operand_levels(figures.ALGORITHMS[name]) for name in ("B3A2C0", "A3C2B0"))
     assert goto == {
         "registers": "C: mr x nr",
         "L1": "micro-panel of B: kc x nr",
         "L2": "A: mc x kc",
         "L3": "B: kc x nc",
     }
-    assert other == {
+    assert permuted == {
         "registers": "B: kr x nr",
         "L1": "micro-panel of A: mc x kr",
         "L2": "C: mc x nc",

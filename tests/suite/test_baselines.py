@@ -1,4 +1,4 @@
-"""Baselines are what their code does now, or they are refused."""
+"""Baselines agree with their current code, or are refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return replayed
 
 
-def swapped(trajectories: Trajectories) -> Trajectories:
+def swap_first_trials(trajectories: Trajectories) -> Trajectories:
     """Return runs whose first two trials are in the other order."""
 
     def swap(run: Any) -> Any:
@@ -47,19 +47,19 @@ def swapped(trajectories: Trajectories) -> Trajectories:
 
 def test_baselines_of_the_same_code_are_not_replayed(sealed: Path, replays: list[str]) -> None:
     suite = find_suite(sealed)
-    shipped = baselines(suite)
-    assert all(set(baseline.code) >= {"policy"} for baseline in shipped)
-    check_baselines(suite, shipped)
+    baseline_runs = baselines(suite)
+    assert all(set(baseline.code) >= {"policy"} for baseline in baseline_runs)
+    check_baselines(suite, baseline_runs)
     assert not replays
 
 
 @pytest.mark.parametrize("code", [{}, {"policy": "another"}])
 def test_changed_code_is_replayed_once(sealed: Path, replays: list[str], code: dict[str, str]) -> None:
     suite = find_suite(sealed)
-    shipped = [msgspec.structs.replace(baseline, code=code) for baseline in baselines(suite, ["xgb", "random"])]
-    check_baselines(suite, shipped)
+    baseline_runs = [msgspec.structs.replace(baseline, code=code) for baseline in baselines(suite, ["xgb", "random"])]
+    check_baselines(suite, baseline_runs)
     assert replays == ["xgb", "random"]
-    check_baselines(suite, shipped)
+    check_baselines(suite, baseline_runs)
     assert replays == ["xgb", "random"]
 
 
@@ -68,7 +68,7 @@ def test_baselines_that_their_code_does_not_repeat_are_refused(sealed: Path, rep
     (baseline,) = baselines(suite, ["evolutionary"])
     for code in ({}, {"policy": "another"}):
         with pytest.raises(SearchlabError, match="evolutionary .*trial 0 was config .*suite verify"):
-            check_baselines(suite, [msgspec.structs.replace(swapped(baseline), code=code)])
+            check_baselines(suite, [msgspec.structs.replace(swap_first_trials(baseline), code=code)])
 
 
 def test_foreign_code_is_not_imported_for_a_check(sealed: Path, replays: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Suites whose tables another tuner measured: built from its files, sealed, searched and verified."""
+"""Suites with tables that another tuner measured: built from its files, sealed, searched and verified."""
 
 from __future__ import annotations
 
@@ -41,31 +41,33 @@ file = "gemm_cache.json.gz"
 
 
 @pytest.fixture
-def theirs(tmp_path: Path) -> Path:
+def foreign_suite(tmp_path: Path) -> Path:
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "suite.toml").write_text(SUITE)
     return tmp_path / "theirs"
 
 
-def test_a_suite_of_files_of_others(theirs: Path, tmp_path: Path) -> None:
-    done = searchlab("suite", "build", theirs, "--from", FILES)
-    assert done.returncode == 0 and done.stdout.count("configs") == 2
-    tables = {path.name: path.read_bytes() for path in (theirs / "tables").iterdir()}
+def test_a_suite_of_files_of_others(foreign_suite: Path, tmp_path: Path) -> None:
+    result = searchlab("suite", "build", foreign_suite, "--from", FILES)
+    assert result.returncode == 0 and result.stdout.count("configs") == 2
+    tables = {path.name: path.read_bytes() for path in (foreign_suite / "tables").iterdir()}
     assert set(tables) == {"gemm-t4.parquet", "gemm-cache.parquet"}
-    assert searchlab("suite", "build", theirs, "--from", FILES).stdout.count("there already") == 2
-    shutil.rmtree(theirs / "tables")
-    build(find_suite(theirs), FILES)
-    assert tables == {path.name: path.read_bytes() for path in (theirs / "tables").iterdir()}  # the same bytes again
+    assert searchlab("suite", "build", foreign_suite, "--from", FILES).stdout.count("there already") == 2
+    shutil.rmtree(foreign_suite / "tables")
+    build(find_suite(foreign_suite), FILES)
+    assert tables == {
+        path.name: path.read_bytes() for path in (foreign_suite / "tables").iterdir()
+    }  # the same bytes again
 
-    assert searchlab("suite", "seal", theirs).returncode == 0
-    done = searchlab("suite", "run", theirs, "--policy", "evolutionary", "--out", tmp_path / "ran")
-    assert done.returncode == 0 and "12 trials" in done.stdout
-    for what in ([theirs], [tmp_path / "ran", "--suite", theirs]):
-        done = searchlab("suite", "verify", *what)
-        assert done.returncode == 0, done.stdout
+    assert searchlab("suite", "seal", foreign_suite).returncode == 0
+    result = searchlab("suite", "run", foreign_suite, "--policy", "evolutionary", "--out", tmp_path / "ran")
+    assert result.returncode == 0 and "12 trials" in result.stdout
+    for what in ([foreign_suite], [tmp_path / "ran", "--suite", foreign_suite]):
+        result = searchlab("suite", "verify", *what)
+        assert result.returncode == 0, result.stdout
 
 
-def test_a_part_of_a_space_is_no_table(theirs: Path, tmp_path: Path) -> None:
+def test_a_part_of_a_space_is_no_table(foreign_suite: Path, tmp_path: Path) -> None:
     files = tmp_path / "files"
     shutil.copytree(FILES, files)
     content = json.loads(gzip.decompress((FILES / "gemm_t4.json.gz").read_bytes()))
@@ -74,26 +76,26 @@ def test_a_part_of_a_space_is_no_table(theirs: Path, tmp_path: Path) -> None:
     with pytest.raises(
         SearchlabError, match=r"gemm_t4.json.gz cannot be used as a suite table: about .* only part of the space"
     ):
-        build(find_suite(theirs), files)
-    assert not list((theirs / "tables").iterdir())
+        build(find_suite(foreign_suite), files)
+    assert not list((foreign_suite / "tables").iterdir())
 
 
-def test_what_cannot_be_built_is_refused(theirs: Path, bare: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_built_is_refused(foreign_suite: Path, bare: Path, tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match=r"theirs/gemm-t4: .* does not contain gemm_t4.json.gz"):
-        build(find_suite(theirs), tmp_path)
-    suite = find_suite(theirs)
+        build(find_suite(foreign_suite), tmp_path)
+    suite = find_suite(foreign_suite)
     (tmp_path / "empty").mkdir()
-    (theirs / "suite.toml").write_text(SUITE.replace("gemm_t4.json.gz", "../gemm_t4.json.gz"))
+    (foreign_suite / "suite.toml").write_text(SUITE.replace("gemm_t4.json.gz", "../gemm_t4.json.gz"))
     with pytest.raises(SearchlabError, match=r"gemm_t4.json.gz leads to .*, outside .*empty"):
-        build(find_suite(theirs), tmp_path / "empty")
-    (theirs / "tables").symlink_to(tmp_path / "empty")
+        build(find_suite(foreign_suite), tmp_path / "empty")
+    (foreign_suite / "tables").symlink_to(tmp_path / "empty")
     with pytest.raises(SearchlabError, match=r"tables/gemm-t4.parquet leads to .*, outside .*theirs"):
         build(suite, FILES)
-    (theirs / "tables").unlink()
+    (foreign_suite / "tables").unlink()
     with pytest.raises(SearchlabError, match="specifies no file to import; use `searchlab table build`"):
         build(find_suite(bare), tmp_path)
     with pytest.raises(SearchlabError, match="is missing: .* create it with `searchlab suite build "):
-        _ = find_suite(theirs).tables[0].path
+        _ = find_suite(foreign_suite).tables[0].path
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_what_cannot_be_built_is_refused(theirs: Path, bare: Path, tmp_path: Pat
         ('"gemm-t4"', f'"{300 * "x"}"'),
     ],
 )
-def test_numbers_and_names_of_a_suite_are_bounded(theirs: Path, old: str, new: str) -> None:
-    (theirs / "suite.toml").write_text(SUITE.replace(old, new))
+def test_numbers_and_names_of_a_suite_are_bounded(foreign_suite: Path, old: str, new: str) -> None:
+    (foreign_suite / "suite.toml").write_text(SUITE.replace(old, new))
     with pytest.raises(SearchlabError, match=f"{old.split()[0]}|name|threads"):
-        find_suite(theirs)
+        find_suite(foreign_suite)

@@ -1,4 +1,4 @@
-"""Bundles that strangers submit: an honest one is verified, and dishonest ones are refused before their code runs."""
+"""Submitted bundles: an honest one is verified, and dishonest ones are refused before their code runs."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def follow(commands: Sequence[Sequence[str]], suite: Path, cwd: Path) -> None:
         for words in commands:
             new = [str(suite) if word == "v1" else word for word in words]
             more = ["--against", "random"] if "run" in words else [] if "new" in words else ["--suite", suite]
-            done = searchlab(*new, *more, cwd=cwd)
-            assert done.returncode == 0, done.stdout + done.stderr
+            result = searchlab(*new, *more, cwd=cwd)
+            assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +64,11 @@ def bundle(package: Path) -> Path:
     return package / "hill-climb.zip"
 
 
-def verified(bundle: Path, sealed: Path) -> tuple[list[str], BundleVerification]:
-    """The sentences of an honest reader who trusts the code."""
+def verify_trusting(bundle: Path, sealed: Path) -> tuple[list[str], BundleVerification]:
+    """Verify a bundle whose code is trusted, and return the reported steps."""
     steps: list[str] = []
     with trust_plugins():
-        verification = verify_submission(bundle, lambda text, found: steps.append(text), None, str(sealed))
+        verification = verify_submission(bundle, lambda text, problems: steps.append(text), None, str(sealed))
     return steps, verification
 
 
@@ -119,7 +119,10 @@ def with_result(split: str, **changes: Any) -> Callable[[Members], None]:
 
 def with_runs(change: Callable[[tuple[Trajectory, ...]], Sequence[Trajectory]]) -> Callable[[Members], None]:
     def tables(before: dict[str, TableRuns]) -> dict[str, TableRuns]:
-        return {name: msgspec.structs.replace(on, runs=tuple(change(on.runs))) for name, on in before.items()}
+        return {
+            name: msgspec.structs.replace(runs_on_table, runs=tuple(change(runs_on_table.runs)))
+            for name, runs_on_table in before.items()
+        }
 
     return with_result("dev", tables=tables)
 
@@ -136,11 +139,11 @@ def submission(**changes: Any) -> Callable[[Members], None]:
     return lambda members: with_submission(members, **changes)
 
 
-def cut(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
+def cut_runs(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
     return [msgspec.structs.replace(run, configs=run.configs[:4]) for run in runs]
 
 
-def repeated(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
+def repeat_first_trial(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
     return [msgspec.structs.replace(run, configs=(*run.configs[:-1], run.configs[0])) for run in runs]
 
 
@@ -152,8 +155,8 @@ DISHONEST: dict[str, tuple[Callable[[Members], None], str]] = {
         with_result("test", tables=lambda tables: dict(list(tables.items())[1:])),
         "its result on test leaves out gemm-16x16x16-guided-1t",
     ),
-    "short runs": (with_runs(cut), "with seed 0 has 4 trials, not 12"),
-    "repeated configs": (with_runs(repeated), "repeats a config"),
+    "short runs": (with_runs(cut_runs), "with seed 0 has 4 trials, not 12"),
+    "repeated configs": (with_runs(repeat_first_trial), "repeats a config"),
     "tuned on the test split": (
         submission(track="tuned on dev", tuned_on=["mini/test"]),
         "it was tuned on mini/test; only tables of mini/dev may be used",
@@ -209,7 +212,7 @@ def test_a_dishonest_bundle_is_refused_unread(
     change(members)
     (tmp_path / "bad.zip").write_bytes(pack(members))
     try:
-        says = "; ".join(verified(tmp_path / "bad.zip", sealed)[1].problems)
+        says = "; ".join(verify_trusting(tmp_path / "bad.zip", sealed)[1].problems)
     except SearchlabError as error:
         says = str(error)
     assert reason in says
@@ -227,10 +230,10 @@ def test_links_and_files_that_occur_twice_are_refused(bundle: Path, sealed: Path
             warnings.simplefilter("ignore")
             archive.writestr(info, "/etc/passwd")
         with pytest.raises(SearchlabError, match=reason):
-            verified(tmp_path / "bad.zip", sealed)
+            verify_trusting(tmp_path / "bad.zip", sealed)
     (tmp_path / "bad.zip").write_bytes(b"no archive")
     with pytest.raises(SearchlabError, match="not a ZIP archive"):
-        verified(tmp_path / "bad.zip", sealed)
+        verify_trusting(tmp_path / "bad.zip", sealed)
 
 
 # --- what only its code shows -----------------------------------------------------------------------------------------
@@ -282,8 +285,8 @@ def test_a_policy_that_does_not_search_is_refused(
     constants = f"TABLE = {str(table.path)!r}\nBEST = {best!r}\n"
     (tmp_path / "package" / "hill_climb.py").write_text(constants + HEAD + body)
     follow([words for words in COMMANDS if words[-1] == "dev"], sealed, tmp_path / "package")
-    made = submit(tmp_path / "package", tmp_path / "bad.zip", str(sealed))
-    verification = verified(made.path, sealed)[1]
+    submitted = submit(tmp_path / "package", tmp_path / "bad.zip", str(sealed))
+    verification = verify_trusting(submitted.path, sealed)[1]
     if any("Landlock" in limit for limit in verification.unchecked) and body == READS_OR_REMEMBERS:
         pytest.skip("without Landlock, the policy can read the table")
     problems = verification.problems
@@ -293,21 +296,21 @@ def test_a_policy_that_does_not_search_is_refused(
 def test_an_altered_trial_is_refused(
     bundle: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if its area and its digest were computed again."""
+    """This includes bundles whose area and digest were computed again."""
     monkeypatch.setattr(verify, "avx512", list)
 
-    def altered(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
+    def alter(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
         run = runs[-1]
-        other = next(config for config in range(144) if config not in run.configs)
-        return [*runs[:-1], msgspec.structs.replace(run, configs=(*run.configs[:-1], other))]
+        new_config = next(config for config in range(144) if config not in run.configs)
+        return [*runs[:-1], msgspec.structs.replace(run, configs=(*run.configs[:-1], new_config))]
 
     with zipfile.ZipFile(bundle) as archive:
         members = {name: archive.read(name) for name in archive.namelist() if not name.startswith("test.")}
-    with_runs(altered)(members)
+    with_runs(alter)(members)
     result = decode_trajectories(Path("dev"), members["dev.runs.parquet"])
     with_submission(members, areas={"dev": mean_areas(find_suite(sealed), result)})
     (tmp_path / "bad.zip").write_bytes(pack(members))
-    (problem,) = verified(tmp_path / "bad.zip", sealed)[1].problems
+    (problem,) = verify_trusting(tmp_path / "bad.zip", sealed)[1].problems
     assert "hill-climb over mini/gemm-4x5x6-knob-1t with seed 2: trial 11 was config" in problem
 
 
@@ -316,10 +319,10 @@ def test_an_altered_trial_is_refused(
 
 def test_a_leaderboard_agrees_with_the_report(sealed: Path, bundle: Path) -> None:
     part, result = find_suite(sealed).part("test"), read_bundle(bundle).results["test"]
-    shipped = baselines(find_suite(sealed))
-    board = Leaderboard(part, [result, *shipped], {"hill-climb": "as published"})
+    baseline_runs = baselines(find_suite(sealed))
+    board = Leaderboard(part, [result, *baseline_runs], {"hill-climb": "as published"})
     rows = board.rows([table.entry.name for table in part.tables], part.spec.trials)
-    overall = summarize(compare(part, [result], shipped, range(3))).overall
+    overall = summarize(compare(part, [result], baseline_runs, range(3))).overall
     assert overall is not None
     assert [row.strategy for row in rows] == [row.strategy for row in overall.strategies]
     for row, expected in zip(rows, overall.strategies, strict=True):
@@ -348,8 +351,8 @@ def test_only_what_is_accepted_is_published(bundle: Path, sealed: Path, tmp_path
     with_digests(members)
     (tmp_path / "mine.zip").write_bytes(pack(members))
     words = ("report", "--publish", "site", "mine.zip", "--suite", sealed)
-    done = searchlab(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    result = searchlab(*words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     page = (tmp_path / "site" / "hill-climb-on-mini" / "index.html").read_text()
     assert "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
     assert "its runs have not been replayed" in page

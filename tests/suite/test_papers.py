@@ -44,12 +44,12 @@ def verdicts() -> Iterator[ModuleType]:
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.stem)
 def test_each_study_has_claims_and_states_its_cost(file: Path, verdicts: ModuleType) -> None:
     study = Study.load(file)
-    assert study.spec.claims and all(one.source for one in study.spec.claims)
-    assert verdicts.Costed.read(file).command.split()[2] == file.relative_to(ROOT).as_posix()
+    assert study.spec.claims and all(claim.source for claim in study.spec.claims)
+    assert verdicts.StudyHead.read(file).command.split()[2] == file.relative_to(ROOT).as_posix()
     labels = [entry.title for entry in study.spec.policy_entries]
-    known = {*labels, *(study.suite.baseline_files if study.suite else ())}
-    named = {name for one in study.spec.claims for name in (one.strategy, *one.opponents)}
-    assert not study.suite or named <= known, named - known
+    strategies = {*labels, *(study.suite.baseline_files if study.suite else ())}
+    claim_strategies = {name for claim in study.spec.claims for name in (claim.strategy, *claim.opponents)}
+    assert not study.suite or claim_strategies <= strategies, claim_strategies - strategies
 
 
 def test_the_page_and_the_readme_are_up_to_date(verdicts: ModuleType) -> None:
@@ -60,7 +60,7 @@ def test_the_page_and_the_readme_are_up_to_date(verdicts: ModuleType) -> None:
 
 def test_the_page_names_both_classes_of_strategies(verdicts: ModuleType) -> None:
     entries = Study.load(ROOT / "studies" / "papers" / "tuner.toml").spec.policy_entries
-    by_name = {one.title: verdicts.described(one) for one in entries}
+    by_name = {entry.title: verdicts.describe_strategy(entry) for entry in entries}
     assert by_name["greedy-ils"] == "greedy-ils"
     tuned = by_name["greedy-ils-tuned"]
     assert tuned.startswith("greedy-ils-tuned (greedy-ils, no_improvement = ") and tuned.endswith(", hub-v1/dev)")
@@ -75,4 +75,4 @@ def test_a_study_without_a_suite(
     study.write_text(STUDY)
     tested = verdicts.test(study, "dev", 2, 1, Console(quiet=True))
     assert (tested.title, tested.where, tested.seeds) == ("A paper", "this machine", 2)
-    assert [one.claim.text for one in tested.claims] == ["Random search is better than the grid."]
+    assert [verdict.claim.text for verdict in tested.claims] == ["Random search is better than the grid."]

@@ -30,7 +30,7 @@ def study(suite: Any, **more: Any) -> Study:
     return Study.from_dict({"suite": suite, "policies": ["random"], **more})
 
 
-def test_each_table_brings_all_but_the_policies(bare: Path) -> None:
+def test_a_suite_supplies_everything_but_the_policies(bare: Path) -> None:
     runs, left_out = study(str(bare)).plan()
     assert not left_out and len(runs) == 4 * 3, "the seeds of the protocol"
     assert {run.trials for run in runs} == {12}
@@ -50,13 +50,16 @@ def test_a_study_file_next_to_its_suite(bare: Path, tmp_path: Path, monkeypatch:
 
 
 def test_trials_may_depend_on_how_difficult_a_table_is(bare: Path, tmp_path: Path) -> None:
-    """As many as random draws take, in the mean, to the goal: here drawn 2,000 times where all are equally likely."""
+    """The number is the mean that random search needs, here estimated from 2,000 random orders."""
     tables = find_suite(bare).tables
-    known = {
+    trials_by_table = {
         factor: {run.log.parent.parent.name: run.trials for run in study(str(bare), trials=text).plan()[0]}
         for factor, text in ((1, "difficulty"), (0.5, "0.5 difficulty"), (1000, "1000 difficulty"))
     }
-    assert known[1].keys() == known[0.5].keys() == set(TABLES) and len(set(known[1].values())) > 1
+    assert (
+        trials_by_table[1].keys() == trials_by_table[0.5].keys() == set(TABLES)
+        and len(set(trials_by_table[1].values())) > 1
+    )
     rng = np.random.default_rng(0)
     for table in tables:
         costs = read_log(table.path).costs
@@ -64,9 +67,9 @@ def test_trials_may_depend_on_how_difficult_a_table_is(bare: Path, tmp_path: Pat
         good = costs <= best + 0.05 * (middle - best)
         first = np.mean([np.argmax(rng.permutation(good)) + 1 for _ in range(2000)])
         name = table.entry.name
-        assert known[1][name] == pytest.approx(first, rel=0.1, abs=1)
-        assert known[0.5][name] == pytest.approx(known[1][name] / 2, abs=1)
-        assert known[1000][name] == len(costs), "no run has more"
+        assert trials_by_table[1][name] == pytest.approx(first, rel=0.1, abs=1)
+        assert trials_by_table[0.5][name] == pytest.approx(trials_by_table[1][name] / 2, abs=1)
+        assert trials_by_table[1000][name] == len(costs), "no run has more"
     with pytest.raises(SearchlabError, match="'difficulty' requires a complete table of each space"):
         Study.from_dict(
             {
@@ -142,12 +145,12 @@ def test_noise_is_an_option_of_the_suite(bare: Path, tmp_path: Path) -> None:
         ({"policies": []}, "policies must not be empty"),
     ],
 )
-def test_what_is_wrong_with_a_study_over_a_suite_is_said(bare: Path, change: dict[str, Any], message: str) -> None:
+def test_wrong_keys_beside_a_suite_are_refused(bare: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(SearchlabError, match=message):
         Study.from_dict({"suite": str(bare), "policies": ["random"], **change})
 
 
-def test_a_study_without_spaces_is_told_of_suites() -> None:
+def test_the_error_of_a_study_without_spaces_mentions_suites() -> None:
     with pytest.raises(SearchlabError, match="workloads must not be empty.*or specify a suite"):
         Study.from_dict({"policies": ["random"]})
 
@@ -164,7 +167,7 @@ def test_a_study_without_spaces_is_told_of_suites() -> None:
         ("trials = 12", f"trials = {'9' * 5000}", "is not valid TOML"),
     ],
 )
-def test_what_is_wrong_with_a_suite_is_said(bare: Path, tmp_path: Path, text: str, new: str, message: str) -> None:
+def test_a_wrong_suite_file_is_refused(bare: Path, tmp_path: Path, text: str, new: str, message: str) -> None:
     old = (bare / "suite.toml").read_text()
     (tmp_path / "suite.toml").write_text(old.replace(text, new, 1))
     with pytest.raises(SearchlabError, match=message):
@@ -199,8 +202,8 @@ def test_tables_and_options_are_not_made_over_a_suite(bare: Path, tmp_path: Path
     file = tmp_path / "study.toml"
     file.write_text(f'suite = "{bare}"\npolicies = ["random"]\n')
     for words in (("table", "build", file), ("hypertune", file, "--policy", "evolutionary")):
-        done = searchlab(*words, cwd=tmp_path)
-        assert done.returncode == 2 and "suite" in done.stderr
+        result = searchlab(*words, cwd=tmp_path)
+        assert result.returncode == 2 and "suite" in result.stderr
 
 
 def test_baselines_answer_claims_without_a_run(sealed: Path, tmp_path: Path) -> None:
@@ -209,14 +212,14 @@ def test_baselines_answer_claims_without_a_run(sealed: Path, tmp_path: Path) -> 
     ]
     file, out = tmp_path / "study.toml", tmp_path / "results"
     file.write_text("\n".join([f'suite = "{sealed}"', "policies = []", *claims]))
-    done = searchlab("run", file, "--out", out)
-    assert done.returncode == 0 and not list(out.rglob("*.jsonl")), done.stderr
-    written = json.loads((out / "report" / "summary.json").read_text())
-    assert {row["strategy"] for row in written["workloads"][0]["strategies"]} == {"random", "evolutionary", "xgb"}
-    (claim,) = written["claims"]
-    assert [pair["workloads"] for pair in claim["against"]] == [4, 4] and claim["verdict"] in done.stdout
+    result = searchlab("run", file, "--out", out)
+    assert result.returncode == 0 and not list(out.rglob("*.jsonl")), result.stderr
+    summary = json.loads((out / "report" / "summary.json").read_text())
+    assert {row["strategy"] for row in summary["workloads"][0]["strategies"]} == {"random", "evolutionary", "xgb"}
+    (claim,) = summary["claims"]
+    assert [pair["workloads"] for pair in claim["against"]] == [4, 4] and claim["verdict"] in result.stdout
     assert "0 runs" in searchlab("run", file, "--out", out, "--dry-run").stdout
-    assert searchlab("report", file, out, "--json").stdout == json.dumps(written, indent=2) + "\n"
+    assert searchlab("report", file, out, "--json").stdout == json.dumps(summary, indent=2) + "\n"
 
 
 def test_baselines_join_the_runs_of_a_study_that_refers_to_them(sealed: Path, results: Path, tmp_path: Path) -> None:
@@ -225,8 +228,8 @@ def test_baselines_join_the_runs_of_a_study_that_refers_to_them(sealed: Path, re
     policy = '{ name = "evolutionary", label = "again", batch = 6, options = { population = 6 } }'
     file, out = tmp_path / "study.toml", tmp_path / "results"
     file.write_text(f'suite = "{sealed}"\npolicies = [{policy}]\n{claims}')
-    done = searchlab("run", file, "--out", out)
-    assert done.returncode == 0, done.stderr
+    result = searchlab("run", file, "--out", out)
+    assert result.returncode == 0, result.stderr
     (claim,) = json.loads((out / "report" / "summary.json").read_text())["claims"]
     (pair,) = claim["against"]
     assert (pair["value"], pair["level"], claim["verdict"]) == (0, 4, "untested"), "all differences are zero"
@@ -238,7 +241,7 @@ def test_without_claims_a_study_needs_policies(bare: Path) -> None:
 
 
 def test_a_run_starts_from_the_tables_of_other_workloads(bare: Path, tmp_path: Path) -> None:
-    """Of the small suite, the two knob tables are of different shapes, and the guided ones are of the same workload."""
+    """In the small suite, the knob tables have different shapes, and the guided ones the same workload."""
     warm = study(str(bare), policies=["copula", "xgb"], warm_start=[f"suite:{bare}"], seeds=1)
     warm_starts = {str(run.log): run.warm_start for run in warm.plan()[0]}
     for policy in ("copula", "xgb"):
@@ -252,8 +255,10 @@ def test_a_run_starts_from_the_tables_of_other_workloads(bare: Path, tmp_path: P
             "gemm-16x16x16-guided-1t": [],
             "gemm-16x16x16-guided-2t": [],
         }
-    (other,) = warm_starts["gemm-4x5x6-knob-1t/copula/seed0.jsonl"].other_spaces
-    assert 0 < len(other.trials) <= 128 and len({trial.config for trial in other.trials}) == len(other.trials)
+    (other_run,) = warm_starts["gemm-4x5x6-knob-1t/copula/seed0.jsonl"].other_spaces
+    assert 0 < len(other_run.trials) <= 128 and len({trial.config for trial in other_run.trials}) == len(
+        other_run.trials
+    )
     warm.run(tmp_path)
     cold = study(str(bare), policies=["copula"], seeds=1)
     cold.run(tmp_path / "cold")

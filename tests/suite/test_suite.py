@@ -38,7 +38,7 @@ from searchlab.suite.trajectories import (
     write_trajectories,
 )
 from searchlab.suite.verify import seal, verify_result, verify_suite
-from tests.log.test_columns import same
+from tests.log.test_columns import are_equal
 from tests.support import toys
 from tests.support.cli import imported_packages, searchlab
 from tests.support.logs import write_table
@@ -63,10 +63,10 @@ class HillClimb(NeverTwice):
 
 
 def problems(directory: Path, seconds: float | None = 0) -> list[str]:
-    said: list[str] = []
-    right = verify_suite(find_suite(directory), lambda _, found: said.extend(found), seconds)
-    assert right == (not said)
-    return said
+    messages: list[str] = []
+    right = verify_suite(find_suite(directory), lambda _, step_problems: messages.extend(step_problems), seconds)
+    assert right == (not messages)
+    return messages
 
 
 # --- random draws -------------------------------------------------------------------------------------
@@ -137,30 +137,32 @@ def test_every_kind_of_damage_is_named(copy: Path, sealed: Path) -> None:
         path = copy / name
         old = path.read_bytes() if path.exists() else None
         path.unlink() if data is None else path.write_bytes(data)
-        said = problems(copy)
+        messages = problems(copy)
         path.unlink(missing_ok=True)
         if old is not None:
             path.write_bytes(old)
-        return said
+        return messages
 
     table = "tables/gemm-4x5x6-knob-1t.parquet"
-    assert any("is missing; fetch it again" in said for said in spoilt(table, None))
+    assert any("is missing; fetch it again" in messages for messages in spoilt(table, None))
     assert spoilt("more.txt", b"x") == ["more.txt is not in manifest.json; remove it"]
     card = "cards/gemm-4x5x6-knob-1t.md"
     changed, anew = spoilt(card, (sealed / card).read_bytes() + b"x")
     assert changed.startswith(f"{card} has changed: its SHA-256 is") and "does not match its table" in anew
     log = read_log(copy / table)
-    said = spoilt(table, encode_log(log.path, replace(log, records=log.records[:-1])))
-    assert any("contains only 143 of the 144 configs in its space" in one for one in said)
-    assert any("was run on a different version of mini/gemm-4x5x6-knob-1t: its SHA-256 was" in one for one in said)
+    messages = spoilt(table, encode_log(log.path, replace(log, records=log.records[:-1])))
+    assert any("contains only 143 of the 144 configs in its space" in message for message in messages)
+    assert any(
+        "was run on a different version of mini/gemm-4x5x6-knob-1t: its SHA-256 was" in message for message in messages
+    )
     toml = (copy / "suite.toml").read_text()
-    said = spoilt("suite.toml", toml.replace('split = "dev"', 'split = "test"').encode())
-    assert "gemm-4x5x6-knob-1t is in the split test, but was in dev when the split was frozen" in said
-    said = spoilt("suite.toml", toml.replace("threads = 2", "threads = 3").encode())
-    assert any("was measured with 2 threads instead of 3" in one for one in said)
-    said = spoilt("suite.toml", toml.replace('workload = "gemm:4x5x6"', 'workload = "gemm:4x5x7"').encode())
-    assert any("was not measured in the space that suite.toml specifies" in one for one in said)
-    assert any("there are no trajectories" not in one for one in spoilt("baselines/xgb.runs.parquet", b"x"))
+    messages = spoilt("suite.toml", toml.replace('split = "dev"', 'split = "test"').encode())
+    assert "gemm-4x5x6-knob-1t is in the split test, but was in dev when the split was frozen" in messages
+    messages = spoilt("suite.toml", toml.replace("threads = 2", "threads = 3").encode())
+    assert any("was measured with 2 threads instead of 3" in message for message in messages)
+    messages = spoilt("suite.toml", toml.replace('workload = "gemm:4x5x6"', 'workload = "gemm:4x5x7"').encode())
+    assert any("was not measured in the space that suite.toml specifies" in message for message in messages)
+    assert any("there are no trajectories" not in message for message in spoilt("baselines/xgb.runs.parquet", b"x"))
     assert problems(copy) == []
 
 
@@ -168,7 +170,9 @@ def test_a_table_that_holds_drift_of_its_machine_is_refused(copy: Path) -> None:
     path = copy / "tables" / "gemm-4x5x6-knob-1t.parquet"
     log, passes = read_log(path), Passes(count=2, block=32, sentinel=((0.0, 1e-6), (1.0, 1e-6), (2.0, 1.3e-6)))
     write_log(path, replace(log, header=msgspec.structs.replace(log.header, passes=passes)))
-    assert any("is not steady" in said and "1.30 times as long as usual at 2 s" in said for said in problems(copy))
+    assert any(
+        "is not steady" in message and "1.30 times as long as usual at 2 s" in message for message in problems(copy)
+    )
     with pytest.raises(SearchlabError, match="cannot be sealed: .*rebuild this table"):
         seal(find_suite(copy))
     passes = msgspec.structs.replace(passes, sentinel=((0.0, 1e-6),))
@@ -200,12 +204,12 @@ def test_a_manifest_that_is_absent_or_damaged_is_one_sentence(copy: Path) -> Non
 def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Path) -> None:
     suite = find_suite(sealed)
     tables, unlike = RecordedTables(suite), ("path", "header", "ended")
-    for one in baselines(suite):
-        assert one.own_seconds > 0 and one.host
-        for name in one.tables:
-            for run in one.tables[name].runs:
-                log = read_log(results / name / one.strategy / f"seed{run.seed}.jsonl")
-                columns = tables[name].run_columns(one, run)
+    for baseline in baselines(suite):
+        assert baseline.own_seconds > 0 and baseline.host
+        for name in baseline.tables:
+            for run in baseline.tables[name].runs:
+                log = read_log(results / name / baseline.strategy / f"seed{run.seed}.jsonl")
+                columns = tables[name].run_columns(baseline, run)
                 assert columns.header == msgspec.structs.replace(log.header, created=0.0, code={}, defaults={})
                 unlogged = {
                     "propose_seconds": 0.0,
@@ -217,30 +221,30 @@ def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Pa
                 records = tuple(msgspec.structs.replace(record, **unlogged) for record in log.records)
                 expected = Columns.from_log(replace(log, records=records), {})
                 assert bool(columns.ended) == bool(log.ended)
-                assert same(columns, replace(expected, **{name: getattr(columns, name) for name in unlike}))
+                assert are_equal(columns, replace(expected, **{name: getattr(columns, name) for name in unlike}))
 
 
 def test_trajectories_are_small_and_always_the_same_bytes(sealed: Path, tmp_path: Path) -> None:
-    (one, *_) = baselines(find_suite(sealed), ["random"])
+    (baseline, *_) = baselines(find_suite(sealed), ["random"])
     for name in ("a", "b"):
-        write_trajectories(tmp_path / name, one)
+        write_trajectories(tmp_path / name, baseline)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert read_trajectories(tmp_path / "a") == one
+    assert read_trajectories(tmp_path / "a") == baseline
 
 
 def test_a_baseline_that_does_not_replay_is_named(copy: Path) -> None:
     suite = find_suite(copy)
-    (one,) = baselines(suite, ["random"])
+    (baseline,) = baselines(suite, ["random"])
     name = "gemm-4x5x6-knob-1t"
-    first, *others = one.tables[name].runs
+    first, *later_runs = baseline.tables[name].runs
     changed = msgspec.structs.replace(first, configs=(*first.configs[:5], *first.configs[:4:-1]))
-    runs = msgspec.structs.replace(one.tables[name], runs=(changed, *others))
-    spoilt = msgspec.structs.replace(one, tables={**one.tables, name: runs}, versions={"xgboost": "0.1"})
+    runs = msgspec.structs.replace(baseline.tables[name], runs=(changed, *later_runs))
+    spoilt = msgspec.structs.replace(baseline, tables={**baseline.tables, name: runs}, versions={"xgboost": "0.1"})
     write_trajectories(trajectories_path(copy / "baselines", "random"), spoilt)
     seal(suite)
-    (said,) = problems(copy, None)
-    assert said.startswith(f"random over mini/{name} with seed 0: trial 5 was config ")
-    assert "these versions have changed since: xgboost 0.1 -> " in said
+    (message,) = problems(copy, None)
+    assert message.startswith(f"random over mini/{name} with seed 0: trial 5 was config ")
+    assert "these versions have changed since: xgboost 0.1 -> " in message
 
 
 @pytest.mark.filterwarnings("ignore:.*NPY_DISABLE_CPU_FEATURES")
@@ -249,25 +253,25 @@ def test_a_run_that_depends_on_a_last_bit_replays_elsewhere(sealed: Path, monkey
     real = verify.Replayer.describe_difference
     answers = iter(["random differs", "random differs, too"])
     monkeypatch.setattr(verify.Replayer, "describe_difference", lambda *case: next(answers, "") or real(*case))
-    said: list[tuple[str, list[str]]] = []
-    assert verify_suite(find_suite(sealed), lambda *step: said.append(step), None)
-    assert said[-1][0].endswith("runs of baselines, replayed, 2 of them without numpy's code for AVX-512")
-    assert said[-1][1] == []
+    steps: list[tuple[str, list[str]]] = []
+    assert verify_suite(find_suite(sealed), lambda *step: steps.append(step), None)
+    assert steps[-1][0].endswith("runs of baselines, replayed, 2 of them without numpy's code for AVX-512")
+    assert steps[-1][1] == []
 
 
 def test_logs_that_are_no_runs_over_the_suite_are_refused(sealed: Path, results: Path, tmp_path: Path) -> None:
     suite = find_suite(sealed)
     logs = sorted(results.rglob("random/*.jsonl"))
-    other = tmp_path / "other.jsonl"
-    shutil.copy(logs[0], other)
+    log = tmp_path / "other.jsonl"
+    shutil.copy(logs[0], log)
     with pytest.raises(SearchlabError, match=r"other.jsonl: another log has the same strategy, 'random', and seed, 0"):
-        collect(suite, [*logs, other])
-    other.write_text(logs[0].read_text().replace('"digest":"', '"digest":"0', 1))
+        collect(suite, [*logs, log])
+    log.write_text(logs[0].read_text().replace('"digest":"', '"digest":"0', 1))
     with pytest.raises(SearchlabError, match=r"was not recorded with the current version of mini/"):
-        collect(suite, [other])
-    other.write_text(logs[0].read_text().replace('"name":"mini/', '"nick":"mini/', 1))
+        collect(suite, [log])
+    log.write_text(logs[0].read_text().replace('"name":"mini/', '"nick":"mini/', 1))
     with pytest.raises(SearchlabError, match="has no table"):
-        collect(suite, [other])
+        collect(suite, [log])
 
 
 # --- the command line ---------------------------------------------------------------------------------
@@ -279,27 +283,27 @@ def test_a_users_policy_is_compared_and_replayed_by_others(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     (tmp_path / "mine.py").write_text(TOY)
     words = ("suite", "run", sealed, "--policy", "mine:HillClimb", "--option", "restart=0.5", "--out", tmp_path / "out")
-    done = searchlab(*words, "--against", "random,xgb", "--split", "test", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
-    assert re.search(r"HillClimb is \S.* random \(.*\), \S.* xgb \(.*\)\. Differences in mean area", said)
-    assert "across 3 tables of mini/test, 3 seeds" in said and "HillClimb less" not in said
-    lines = done.stdout.splitlines()
+    completed = searchlab(*words, "--against", "random,xgb", "--split", "test", cwd=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    text = " ".join(completed.stdout.split())
+    assert re.search(r"HillClimb is \S.* random \(.*\), \S.* xgb \(.*\)\. Differences in mean area", text)
+    assert "across 3 tables of mini/test, 3 seeds" in text and "HillClimb less" not in text
+    lines = completed.stdout.splitlines()
     assert len(lines) <= 30 and all(len(line) <= 100 or str(tmp_path) in line for line in lines)
     result = read_trajectories(tmp_path / "out" / RESULT)
     assert result.contrasts == (("HillClimb", "random"), ("HillClimb", "xgb")), "registered as the runs began"
     assert (tmp_path / "out" / "report" / "report.html").exists()
-    compared = json.loads((tmp_path / "out" / "report" / "summary.json").read_text())
-    assert {row["strategy"] for row in compared["overall"]["strategies"]} >= {"evolutionary", "xgb", "HillClimb"}
-    assert [answer["second"] for answer in compared["answers"]] == ["random", "xgb"]
+    summary = json.loads((tmp_path / "out" / "report" / "summary.json").read_text())
+    assert {row["strategy"] for row in summary["overall"]["strategies"]} >= {"evolutionary", "xgb", "HillClimb"}
+    assert [answer["second"] for answer in summary["answers"]] == ["random", "xgb"]
     report = searchlab("report", tmp_path / "out", "--suite", sealed, "--json", cwd=tmp_path)
     assert report.returncode == 0, report.stderr
     names = {row["strategy"] for row in json.loads(report.stdout)["overall"]["strategies"]}
     assert names >= {"evolutionary", "random", "xgb", "HillClimb"}
     verdict = Comparison(against_baselines(tmp_path / "out", str(sealed))[0]).verdict
     assert verdict.startswith("HillClimb is ")
-    alone = searchlab("report", tmp_path / "out", "--all", "--full", cwd=tmp_path).stdout
-    assert " ".join(alone.split()).count("HillClimb is the only strategy here") == 1
+    only_report = searchlab("report", tmp_path / "out", "--all", "--full", cwd=tmp_path).stdout
+    assert " ".join(only_report.split()).count("HillClimb is the only strategy here") == 1
     assert len(searchlab_compare(tmp_path / "out").verdict.splitlines()) == 1
     refused = searchlab("suite", "verify", tmp_path / "out", "--suite", sealed, cwd=tmp_path)
     assert refused.returncode == 2 and "pass --policy mine:HillClimb if you trust it" in refused.stderr
@@ -327,22 +331,24 @@ def test_the_test_split_is_opt_in_and_its_uses_are_counted(
         out = tmp_path / "out"
         shutil.rmtree(out, ignore_errors=True)
         words = ("suite", "run", suite, "--policy", "mine:HillClimb", "--seeds", "1", "--against", "random")
-        done = searchlab(*words, "--option", f"restart={restart}", "--out", out, *more, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        return " ".join(done.stdout.split()), read_trajectories(out / RESULT)
+        process = searchlab(*words, "--option", f"restart={restart}", "--out", out, *more, cwd=tmp_path)
+        assert process.returncode == 0, process.stderr
+        return " ".join(process.stdout.split()), read_trajectories(out / RESULT)
 
-    said, result = run(sealed, 0.4)
+    text, result = run(sealed, 0.4)
     assert not set(result.tables) & set(test) and result.test_uses is msgspec.UNSET
     assert not (tmp_path / "data").exists()
     for restart, uses in ((0.4, 1), (0.4, 1), (0.5, 2)):
-        said, result = run(sealed, restart, "--split", "test")
+        text, result = run(sealed, restart, "--split", "test")
         assert set(result.tables) == set(test) and result.test_uses == uses
-        assert (f"you have run {uses} variants of mine:HillClimb on the test split" in said) == (uses > 1)
-    said, result = run(f"{sealed}/{test[0]}", 0.6)
+        assert (f"you have run {uses} variants of mine:HillClimb on the test split" in text) == (uses > 1)
+    text, result = run(f"{sealed}/{test[0]}", 0.6)
     assert set(result.tables) == {test[0]} and result.test_uses == 3, "one table of the test split is a use as well"
     (tmp_path / "other.py").write_text(TOY)
-    done = searchlab("suite", "run", f"{sealed}/{test[0]}", "--policy", "other:HillClimb", "--seeds", "1", cwd=tmp_path)
-    assert done.returncode == 0 and "variants" not in done.stdout, "another policy is no variant"
+    process = searchlab(
+        "suite", "run", f"{sealed}/{test[0]}", "--policy", "other:HillClimb", "--seeds", "1", cwd=tmp_path
+    )
+    assert process.returncode == 0 and "variants" not in process.stdout, "another policy is no variant"
     refused = searchlab("suite", "run", f"{sealed}/dev", "--policy", "random", "--split", "test")
     assert refused.returncode == 2 and "omit --split test" in refused.stderr
 
@@ -351,17 +357,17 @@ def test_a_script_asks_whether_a_policy_is_better(sealed: Path, tmp_path: Path) 
     """By default against random, the best of the dev split and the ancestor; the exit code is for scripts."""
     (tmp_path / "mine.py").write_text("from searchlab_policies.xgb import Xgb\n\n\nclass Mine(Xgb):\n    pass\n")
     words = ("suite", "run", sealed, "--seeds", "2", "--json", "--require-better", "--policy")
-    done = searchlab(*words, "mine:Mine", cwd=tmp_path)
-    assert done.returncode == 3, done.stderr
-    answer = json.loads(done.stdout)
-    assert [one["baseline"] for one in answer["against"]] == list(
+    result = searchlab(*words, "mine:Mine", cwd=tmp_path)
+    assert result.returncode == 3, result.stderr
+    answer = json.loads(result.stdout)
+    assert [row["baseline"] for row in answer["against"]] == list(
         dict.fromkeys(["random", max((areas := dev_areas(find_suite(sealed))), key=areas.__getitem__), "xgb"])
     )
     assert (
         answer["strategy"] == "Mine"
-        and {"strategy": "Mine"}.items() <= next(one for one in answer["ranking"] if one["strategy"] == "Mine").items()
+        and {"strategy": "Mine"}.items() <= next(row for row in answer["ranking"] if row["strategy"] == "Mine").items()
     )
-    assert all(one["verdict"] != "better" for one in answer["against"] if one["baseline"] == "xgb")
+    assert all(row["verdict"] != "better" for row in answer["against"] if row["baseline"] == "xgb")
     assert sum(family["tables"] for family in answer["families"]) == 1
 
 
@@ -373,30 +379,30 @@ def test_a_policy_that_refuses_a_space_is_compared_elsewhere(sealed: Path, tmp_p
         "            raise UnsupportedSpace('Picky takes no guided space')\n"
     )
     words = ("suite", "run", f"{sealed}/test", "--policy", "mine:Picky", "--against", "random", "--json")
-    done = searchlab(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert "Picky takes no guided space" in " ".join(done.stderr.split())
-    assert [(one["space"], one["tables"]) for one in answer["families"]] == [("knob-template", 1)]
-    assert {"random", "Picky"} <= {one["strategy"] for one in answer["ranking"]} and len(answer["against"]) == 1
+    result = searchlab(*words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert "Picky takes no guided space" in " ".join(result.stderr.split())
+    assert [(row["space"], row["tables"]) for row in answer["families"]] == [("knob-template", 1)]
+    assert {"random", "Picky"} <= {row["strategy"] for row in answer["ranking"]} and len(answer["against"]) == 1
 
 
 def test_a_comparison_registered_after_its_runs_is_named(sealed: Path, tmp_path: Path) -> None:
     words = ("suite", "run", sealed, "--policy", "evolutionary", "--label", "mine", "--seeds", "2", "--out", tmp_path)
     assert searchlab(*words, "--against", "random").returncode == 0
-    again = searchlab(*words, "--against", "random,xgb")
-    assert again.returncode == 0, again.stderr
-    said = " ".join(again.stdout.split())
-    assert "began before the comparison with xgb was registered; use a different --out" in said
-    assert "random (" in said and "xgb (" not in said.partition("By mean area")[0]
+    repeated = searchlab(*words, "--against", "random,xgb")
+    assert repeated.returncode == 0, repeated.stderr
+    text = " ".join(repeated.stdout.split())
+    assert "began before the comparison with xgb was registered; use a different --out" in text
+    assert "random (" in text and "xgb (" not in text.partition("By mean area")[0]
 
 
 def test_a_suite_without_baselines_has_nothing_to_compare_with(copy: Path) -> None:
     shutil.rmtree(copy / "baselines")
-    done = searchlab("suite", "run", f"{copy}/test", "--policy", "random", "--seeds", "1")
-    assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
-    assert "random has no registered comparison with a baseline" in said and "number 1 of 1" in said
+    result = searchlab("suite", "run", f"{copy}/test", "--policy", "random", "--seeds", "1")
+    assert result.returncode == 0, result.stderr
+    text = " ".join(result.stdout.split())
+    assert "random has no registered comparison with a baseline" in text and "number 1 of 1" in text
 
 
 def test_baselines_by_area_on_dev_are_those_of_a_report(sealed: Path) -> None:
@@ -412,15 +418,15 @@ def test_a_report_compares_the_first_trials_of_runs(sealed: Path, tmp_path: Path
     suite = find_suite(sealed)
     complete = compare(suite, [], baselines(suite), [0])
     for trials in (5, "0.5 difficulty"):
-        cut = compare(suite, [], baselines(suite), [0], trials)
-        for workload, item in cut.items():
+        shortened = compare(suite, [], baselines(suite), [0], trials)
+        for workload, item in shortened.items():
             for run, original in zip(item.runs, complete[workload].runs, strict=True):
                 costs = read_log(suite.table(run.log.header.table).path).costs
                 limit = trials if isinstance(trials, int) else difficulty_trials(trials, costs)
                 assert list(run.curve) == list(original.curve[:limit])
     words = ("suite", "report", sealed, "--out", tmp_path / "report")
-    done = searchlab(*words, "--trials", "5")
-    assert done.returncode == 0, done.stderr
+    result = searchlab(*words, "--trials", "5")
+    assert result.returncode == 0, result.stderr
     assert pandas.read_csv(tmp_path / "report" / "runs.csv.gz")["trials"].max() == 5
     refused = searchlab(*words, "--trials", "hard")
     assert refused.returncode == 2 and "'hard' is not a number of trials" in refused.stderr
@@ -429,11 +435,11 @@ def test_a_report_compares_the_first_trials_of_runs(sealed: Path, tmp_path: Path
 def test_the_power_of_a_policy_against_the_baselines(sealed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ("suite", "run", sealed, "--policy", "evolutionary", "--label", "mine", "--option", "population=4")
-    done = searchlab(*words, "--seeds", "3", "--out", out)
-    assert done.returncode == 0, done.stderr
-    planned = searchlab("power", out, "--suite", sealed, "--json")
-    assert planned.returncode == 0, planned.stderr
-    pairs = [{need["first"], need["second"]} for need in json.loads(planned.stdout)["needs"]]
+    result = searchlab(*words, "--seeds", "3", "--out", out)
+    assert result.returncode == 0, result.stderr
+    power = searchlab("power", out, "--suite", sealed, "--json")
+    assert power.returncode == 0, power.stderr
+    pairs = [{need["first"], need["second"]} for need in json.loads(power.stdout)["needs"]]
     assert len(pairs) > 1 and all("mine" in pair for pair in pairs)
     assert "cannot find the suite 'mini'" in searchlab("power", out).stderr
     refused = searchlab("power", out, out)
@@ -441,51 +447,55 @@ def test_the_power_of_a_policy_against_the_baselines(sealed: Path, tmp_path: Pat
 
 
 def test_runs_over_another_table_are_not_compared(copy: Path, tmp_path: Path) -> None:
-    (one,) = baselines(find_suite(copy), ["random"])
-    name, runs = next(iter(one.tables.items()))
-    tables = {**one.tables, name: msgspec.structs.replace(runs, digest="0")}
-    write_trajectories(tmp_path / "out" / RESULT, msgspec.structs.replace(one, tables=tables))
-    said: list[str] = []
-    assert not verify_result(tmp_path / "out", lambda _, found: said.extend(found), suite_path=str(copy))
-    assert len(said) == 1 and "was run on a different version of mini/" in said[0]
+    (baseline,) = baselines(find_suite(copy), ["random"])
+    name, runs = next(iter(baseline.tables.items()))
+    tables = {**baseline.tables, name: msgspec.structs.replace(runs, digest="0")}
+    write_trajectories(tmp_path / "out" / RESULT, msgspec.structs.replace(baseline, tables=tables))
+    messages: list[str] = []
+    assert not verify_result(
+        tmp_path / "out", lambda _, step_problems: messages.extend(step_problems), suite_path=str(copy)
+    )
+    assert len(messages) == 1 and "was run on a different version of mini/" in messages[0]
 
 
-def test_the_commands_of_a_suite(copy: Path, tmp_path: Path, results: Path) -> None:
+def test_suite_commands_describe_verify_and_compare(copy: Path, tmp_path: Path, results: Path) -> None:
     assert searchlab("suite", "list").returncode == 0
     info = searchlab("suite", "info", f"{copy}/test")
     assert info.returncode == 0 and "gemm-16x16x16-guided-2t" in info.stdout and "4x5x6" not in info.stdout
-    told = json.loads(searchlab("suite", "info", copy, "--json").stdout)
-    assert [one["name"] for one in told] == list(TABLES) and told[0]["configs"] == 144
+    rows = json.loads(searchlab("suite", "info", copy, "--json").stdout)
+    assert [row["name"] for row in rows] == list(TABLES) and rows[0]["configs"] == 144
     card = searchlab("suite", "info", copy, "gemm-4x6x5-knob-1t")
     assert card.returncode == 0 and "in 95 of 100 runs" in card.stdout
     wrong = searchlab("suite", "info", copy, "gemm-4x6x5-knob-2t")
     assert wrong.returncode == 2 and "did you mean 'gemm-4x6x5-knob-1t'" in wrong.stderr
     shutil.rmtree(copy / "baselines")
-    made = searchlab("suite", "baselines", copy, results)
-    assert made.returncode == 0 and "12 runs of random" in made.stdout, made.stderr
+    baselines_command = searchlab("suite", "baselines", copy, results)
+    assert baselines_command.returncode == 0 and "12 runs of random" in baselines_command.stdout, (
+        baselines_command.stderr
+    )
     assert searchlab("suite", "seal", copy).returncode == 0
     report = searchlab("suite", "report", copy, "--baselines", "random,xgb", "--out", tmp_path / "page")
     assert report.returncode == 0 and "across 4 workloads" in " ".join(report.stdout.split()), report.stderr
     assert (tmp_path / "page" / "report.html").exists()
     (copy / "baselines" / "random.runs.parquet").unlink()
-    gone = searchlab("suite", "verify", copy)
-    assert gone.returncode == 1 and "baselines/random.runs.parquet is missing" in gone.stdout
+    incomplete = searchlab("suite", "verify", copy)
+    assert incomplete.returncode == 1 and "baselines/random.runs.parquet is missing" in incomplete.stdout
     unknown = searchlab("suite", "run", copy, "--policy", "random", "--against", "evolutionry")
     assert unknown.returncode == 2 and "no baseline 'evolutionry'; did you mean 'evolutionary'" in unknown.stderr
 
 
 def test_results_are_compared_with_each_other_and_with_baselines(sealed: Path, results: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    made = searchlab("suite", "baselines", sealed, results, "--out", kept)
-    assert made.returncode == 0 and len(list(kept.iterdir())) == 3 and problems(sealed) == []
-    words = ("suite", "report", f"{sealed}/test", kept, "--baselines", "random", "--out", tmp_path / "page")
+    directory = tmp_path / "kept"
+    baselines_command = searchlab("suite", "baselines", sealed, results, "--out", directory)
+    assert baselines_command.returncode == 0 and len(list(directory.iterdir())) == 3 and problems(sealed) == []
+    words = ("suite", "report", f"{sealed}/test", directory, "--baselines", "random", "--out", tmp_path / "page")
     twice = searchlab(*words)
     assert twice.returncode == 2 and "two results are called 'random'; omit one" in twice.stderr
-    (kept / "random.runs.parquet").unlink()
+    (directory / "random.runs.parquet").unlink()
     report = searchlab(*words)
     assert report.returncode == 0, report.stderr
-    compared = json.loads((tmp_path / "page" / "summary.json").read_text())["overall"]["strategies"]
-    assert sorted(one["strategy"] for one in compared) == ["evolutionary", "random", "xgb"]
+    rows = json.loads((tmp_path / "page" / "summary.json").read_text())["overall"]["strategies"]
+    assert sorted(row["strategy"] for row in rows) == ["evolutionary", "random", "xgb"]
     (tmp_path / "none").mkdir()
     none = searchlab("suite", "report", sealed, tmp_path / "none")
     assert none.returncode == 2 and "contains no runs (*.runs.parquet)" in none.stderr

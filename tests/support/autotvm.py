@@ -8,6 +8,6 @@ from pathlib import Path
 FIDELITY = Path(__file__).parents[2] / "studies" / "fidelity"
 sys.path.append(str(FIDELITY))
 
-from same_numbers import again, recorded, searched, table  # noqa: E402
+from same_numbers import read_recording, repeat_run, search_table, table  # noqa: E402
 
-__all__ = ["FIDELITY", "again", "recorded", "searched", "table"]
+__all__ = ["FIDELITY", "read_recording", "repeat_run", "search_table", "table"]

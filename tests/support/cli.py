@@ -1,4 +1,4 @@
-"""The command line, in this process or in one of its own; and Python, in a process of its own."""
+"""The command line, in this process or in a new one, and Python in a new process."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ HEAVY = ("tvm", "xgboost", "lightgbm", "sklearn", "optuna", "pandas", "altair", 
 
 
 def searchlab(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """What the command prints and exits with, run in this process: it need not import everything once more."""
+    """Run the command in this process, which need not import everything again; return its output and exit code."""
     command = ["searchlab", *map(str, words)]
-    written = io.BytesIO(), io.BytesIO()
-    out, text = (io.TextIOWrapper(into, "utf-8", "backslashreplace", write_through=True) for into in written)
+    streams = io.BytesIO(), io.BytesIO()
+    out, text = (io.TextIOWrapper(into, "utf-8", "backslashreplace", write_through=True) for into in streams)
     with _restoring_process_state(cwd), mock.patch.multiple(sys, argv=command, stdout=out, stderr=text):
         try:
             main()
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else 1
-    return subprocess.CompletedProcess(command, code, *(into.getvalue().decode() for into in written))
+        except SystemExit as exit_error:
+            code = exit_error.code if isinstance(exit_error.code, int) else 1
+    return subprocess.CompletedProcess(command, code, *(into.getvalue().decode() for into in streams))
 
 
 @contextlib.contextmanager
 def _restoring_process_state(cwd: Path | None) -> Iterator[None]:
-    """In ``cwd``; what a command leaves in this process is undone: modules that lie there, handlers, filters."""
+    """Change to ``cwd``, and undo a command's changes to this process: imported modules, handlers, filters."""
     folder, handler = Path(cwd or Path.cwd()), signal.getsignal(signal.SIGTERM)
     with contextlib.chdir(folder), mock.patch.object(sys, "path", [*sys.path]), warnings.catch_warnings():
         warnings.resetwarnings()
@@ -50,7 +50,7 @@ def _restoring_process_state(cwd: Path | None) -> Iterator[None]:
 
 
 def searchlab_process(*words: object, cwd: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, with ``settings`` in its environment."""
+    """Run the command in a new process, with ``settings`` in its environment."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | settings
     return subprocess.run(
         [sys.executable, "-m", "searchlab", *map(str, words)], capture_output=True, text=True, cwd=cwd, env=env
@@ -63,8 +63,8 @@ def run_python(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 def imported_packages(*words: object) -> set[str]:
-    """The top-level packages that a command imports, by ``python -X importtime``."""
-    done = run_python("-X", "importtime", *words)
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    """Return the top-level packages that a command imports, according to ``python -X importtime``."""
+    result = run_python("-X", "importtime", *words)
+    assert result.returncode == 0, result.stderr
+    lines = [line for line in result.stderr.splitlines() if line.startswith("import time:")]
     return {line.rpartition("|")[2].strip().split(".")[0] for line in lines}

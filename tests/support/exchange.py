@@ -1,4 +1,4 @@
-"""Logs to exchange: random configs of a real space, at made-up times, and some that failed."""
+"""Logs to export: random configs of a real space with synthetic times, some of which failed."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def write_log(
     seed: int = 0,
     again: tuple[int, ...] = (),
 ) -> Log:
-    """Trial 1 is invalid, trial 2 timed out; of those that succeeded, a later one is faster.
+    """Write a log in which trial 1 is invalid, trial 2 timed out, and each of the others is faster than the last.
 
-    again: trials that were measured again at the end, the last of them the fastest then.
+    again: trials that were measured again at the end, in order of decreasing time.
     """
     plugin, target = Plugin(space), resolve_target(TARGET)
-    made = SPACES.make(plugin, parse_workload(workload), target)
+    log_space = SPACES.make(plugin, parse_workload(workload), target)
     header = Header(
-        workload=str(made.workload),
+        workload=str(log_space.workload),
         space=plugin,
-        fingerprint=made.fingerprint,
+        fingerprint=log_space.fingerprint,
         policy=Plugin("random"),
         seed=seed,
         batch=2,
@@ -44,10 +44,10 @@ def write_log(
         host={"cpu": "made up"},
         workers=2,
         created=1.7e9,
-        computation=None if made.workload.op in BUILTIN_KINDS else Computation.from_workload(made.workload),
+        computation=None if log_space.workload.op in BUILTIN_KINDS else Computation.from_workload(log_space.workload),
     )
     writer = LogWriter(path, header, durable=False)
-    for index, config in enumerate(made.sample_new(np.random.default_rng(seed), trials, ())):
+    for index, config in enumerate(log_space.sample_new(np.random.default_rng(seed), trials, ())):
         seconds = 1e-3 / (index + 1)
         # The median is not the mean: one of the repeats was disturbed, most in the fastest trial.
         measured = Measurement(

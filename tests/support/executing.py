@@ -1,11 +1,11 @@
-"""Studies for executors, and what stands in for machines that share nothing or lose their workers."""
+"""Studies for executors, and executors that act like machines that share nothing or lose their workers."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.support.logs import read_deterministic_part, write_table
 
 
 def table_study(folder: Path, **changes: Any) -> Study:
-    """A study of 4 runs that a table in ``folder`` answers, with the keys ``changes`` over its own."""
+    """Return a study of 4 runs over a table in ``folder``, with some keys replaced by ``changes``."""
     if not (folder / "table.jsonl").exists():
         write_table(folder / "table.jsonl", toys.Small(), toys.flaky)
     data = {
@@ -39,8 +39,8 @@ def table_study(folder: Path, **changes: Any) -> Study:
     return Study.from_dict({**data, **changes}, folder)
 
 
-def decided_in(out: Path) -> dict[str, list[dict[str, Any]]]:
-    """What the logs in ``out`` hold but for the clock, by their place there."""
+def read_deterministic_parts(out: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the contents of the logs in ``out`` except for clock times, by their paths."""
     return {str(log.relative_to(out)): read_deterministic_part(log) for log in sorted(out.rglob("*.jsonl"))}
 
 
@@ -67,10 +67,10 @@ class Elsewhere(Executor):
     """Calls at once, as if on a machine that does not see the directory of the logs."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        context, *others = args
+        context, *arguments = args
         assert isinstance(context, StudyContext)
         future: Future[Any] = Future()
-        future.set_result(fn(replace(context, shared_folder=Path("/nowhere/shared")), *others))
+        future.set_result(fn(replace(context, shared_folder=Path("/nowhere/shared")), *arguments))
         return future
 
 
@@ -80,15 +80,15 @@ class Refuses(RunExecutor):
     jobs = 4
 
     def __init__(self) -> None:
-        self.left = self.most = 0
+        self.running = self.most = 0
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Sequence[RunOutcome]]:
-        self.left += 1
-        self.most = max(self.most, self.left)
-        future: Future[Sequence[RunOutcome]] = Future()
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        future: Future[Any] = Future()
 
         def end() -> None:
-            self.left -= 1
+            self.running -= 1
             future.set_result([RunOutcome("no", "no")])
 
         threading.Timer(0.05, end).start()

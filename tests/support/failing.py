@@ -1,4 +1,4 @@
-"""Cost models and policies that fail while a run goes on."""
+"""Cost models and policies that fail during a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from searchlab.space import Config, Space
 
 
 class BadModel(CostModel):
-    """``how`` says what it predicts, or where it raises."""
+    """Predicts invalid values or raises an error, as specified by ``how``."""
 
     def __init__(self, *, seed: int, how: str = "nan") -> None:
         super().__init__(seed=seed)
@@ -77,7 +77,7 @@ MODEL_FAULTS = (
 )
 
 
-class Own(BaseException):
+class NotAnException(BaseException):
     """No ``except Exception`` catches it."""
 
 
@@ -87,7 +87,7 @@ class Negative(list[Config]):
 
 
 class BadPolicy(Policy):
-    """``how`` says where it raises, or what it gives instead of configs; the first batch is as it should be."""
+    """Raises an error or returns invalid proposals, as specified by ``how``; its first batch is correct."""
 
     def __init__(self, space: Space, *, seed: int, how: str = "constructor") -> None:
         super().__init__(space, seed=seed)
@@ -106,7 +106,7 @@ class BadPolicy(Policy):
                 case "exit":
                     raise SystemExit(0)
                 case "own":
-                    raise Own("own")
+                    raise NotAnException("own")
                 case "length":
                     return Negative()
                 case "forks":

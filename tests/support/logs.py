@@ -47,7 +47,7 @@ def write_trials(path: Path, count: int) -> bytes:
 
 
 def write_table(path: Path, space: Space, cost: Cost, *, counted: bool = False) -> Path:
-    """A log of every config of a toy space, at its made-up cost. counted: whether it says that these are all."""
+    """Write a log of every config of a toy space. counted: whether the log states that it is complete."""
     header = Header(
         workload=str(space.workload),
         space=Plugin("toy"),
@@ -67,16 +67,17 @@ def write_table(path: Path, space: Space, cost: Cost, *, counted: bool = False) 
 
 
 def read_deterministic_part(log: Path) -> list[dict[str, Any]]:
-    """All of a log that a measurement or the clock did not decide, and what was measured."""
+    """Return the contents of a log except for clock times and the policy's seconds."""
     timing = {"propose_seconds", "train_seconds", "predict_seconds", "feature_seconds", "time", "created"}
-    return json.loads(
+    lines: list[dict[str, Any]] = json.loads(
         f"[{','.join(log.read_text().splitlines())}]",
-        object_hook=lambda problems: {k: v for k, v in problems.items() if k not in timing},
+        object_hook=lambda fields: {key: value for key, value in fields.items() if key not in timing},
     )
+    return lines
 
 
 def write_run(path: Path, space: Space, cost: Cost, first: int, count: int, **header: Any) -> Path:
-    """A log of ``count`` configs of a toy space from the ``first`` on, in order, at their made-up costs."""
+    """Write a log of ``count`` configs of a toy space, in order, beginning with number ``first``."""
     facts = {
         "workload": str(space.workload),
         "space": Plugin(f"{type(space).__module__}:{type(space).__name__}"),

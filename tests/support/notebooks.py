@@ -34,8 +34,8 @@ def notebook(script: str) -> dict[str, Any]:
 
 
 def main(name: str) -> None:
-    made = notebook((TUTORIALS / f"{name}.py").read_text("utf-8"))
-    (TUTORIALS / f"{name}.ipynb").write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    content = notebook((TUTORIALS / f"{name}.py").read_text("utf-8"))
+    (TUTORIALS / f"{name}.ipynb").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

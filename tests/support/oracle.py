@@ -1,4 +1,4 @@
-"""A cost model that knows the made-up costs of the toys, to test a search apart from what a model learns."""
+"""A cost model that knows the synthetic costs of the toys, to test a search separately from its model."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Oracle(CostModel):
 class ByCost(Features):
     """The cost itself.
 
-    asked: all configs that features were asked for, in order.
+    requested: all configs whose features were requested, in order.
     """
 
     def __call__(self, configs: Any) -> Any:
-        self.asked: list[Config] = [*getattr(self, "asked", []), *configs]
+        self.requested: list[Config] = [*getattr(self, "requested", []), *configs]
         return np.array([[min(toys.smooth(config).cost, 1.0)] for config in configs])

@@ -1,4 +1,4 @@
-"""Every registered policy as tests start it: with options that make it quick, in a space that it takes."""
+"""Every registered policy, with options that make it quick and a space that it supports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from searchlab_spaces.sketch import Sketch
 from tests.support import toys
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    # Small populations and short anneals: these tests are of what is proposed, not of how good it is.
+    # Small populations and short anneals, because these tests do not depend on the quality of proposals.
     "autotvm-xgb": {"plan_size": 8, "chains": 16, "steps": 10},
     "autotvm-xgb-rank": {"plan_size": 8, "chains": 16, "steps": 10},
     "autotvm-ga": {"population": 16},
@@ -79,7 +79,7 @@ LEARN_NOTHING = ("random", "grid", "qmc", "autotvm-random", "autotvm-grid")
 
 
 def policy_params() -> list[Any]:
-    """The name of each, as a parameter of a test."""
+    """Return the names of all policies as parameters of a test."""
     return [pytest.param(name, marks=_skipped(name)) for name in POLICIES.entry_points_by_name()]
 
 
@@ -96,7 +96,7 @@ def strategies() -> list[Any]:
 
 
 def space_for(name: str, where: str) -> Space:
-    """The toy space ``where``, or for a policy that refuses toys the real one of its kind."""
+    """Return the toy space ``where``, or a real space for a policy that refuses toys."""
     return (SKETCHES if name in IN_SKETCH else SPACES)[where]()
 
 

@@ -19,5 +19,5 @@ class Stops(NeverTwice, stops=True):
         self.limit = limit + seed
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        left = max(0, self.limit - len(self.trials))
-        yield from self.space.sample_new(rng, min(n, left), self.seen)
+        remaining = max(0, self.limit - len(self.trials))
+        yield from self.space.sample_new(rng, min(n, remaining), self.seen)

@@ -1,4 +1,4 @@
-"""A small suite: complete tables of real spaces, whose times are made up."""
+"""A small suite: complete tables of real spaces with synthetic times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLES: dict[str, tuple[str, str, str, int, Cost]] = {
 
 
 def write_suite(directory: Path, *, trials: int = 12, seeds: int = 3) -> Path:
-    """The small suite in ``directory``, without cards, manifest and baselines."""
+    """Write the small suite to ``directory``, without cards, manifest and baselines."""
     (directory / "tables").mkdir(parents=True)
     lines = ['version = "mini"', 'title = "a small suite"', 'licence = "CC0-1.0"']
     lines += [f"trials = {trials}", f"seeds = {seeds}"]

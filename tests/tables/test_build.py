@@ -1,4 +1,4 @@
-"""Building tables, and what they tell."""
+"""Building tables, and their descriptions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GEMM = "gemm:16x16x16"
 FLEET = {"kind": "rpc", "tracker": "127.0.0.1:1", "key": "k"}
 
 
-def quiet(*_: object) -> OnChargedTrial:
+def ignore_trials(*_: object) -> OnChargedTrial:
     return lambda *_: None
 
 
@@ -44,7 +44,7 @@ def test_a_table_contains_the_space_in_random_order(tmp_path: Path) -> None:
     runs, left_out = plan_tables(study, limit=None)
     (table,) = tables = runs_for_tables(runs, None, tmp_path, passes=0)
     assert not left_out and table.path == tmp_path / "gemm_16x16x16" / "guided-gemm.jsonl"
-    build_tables(study, tables, quiet)
+    build_tables(study, tables, ignore_trials)
     log = read_log(table.path)
     configs = [trial.config for trial in log.trials]
     everything = list(table.run.space.enumerate())
@@ -54,7 +54,7 @@ def test_a_table_contains_the_space_in_random_order(tmp_path: Path) -> None:
     assert configs != everything
     assert log.header.name == "table" and TableInfo(log).exhaustive
     before = table.path.read_bytes()
-    build_tables(study, tables, quiet)
+    build_tables(study, tables, ignore_trials)
     assert table.path.read_bytes() == before
     replay = Study.from_dict(
         {
@@ -74,7 +74,7 @@ def test_a_sample_resumes_and_is_compressed_when_complete(tmp_path: Path) -> Non
     study = table_study(GEMM, "guided-gemm", measure=QUICK)
 
     def build(limit: int, out: Path) -> None:
-        build_tables(study, runs_for_tables(plan_tables(study, limit)[0], out, Path(), passes=0), quiet)
+        build_tables(study, runs_for_tables(plan_tables(study, limit)[0], out, Path(), passes=0), ignore_trials)
 
     build(5, tmp_path / "a.building" / "built.jsonl")  # as if it had been interrupted
     first = read_log(tmp_path / "a.building" / "built.jsonl")
@@ -135,7 +135,7 @@ def test_bad_input_is_one_sentence(make, message: str) -> None:  # type: ignore[
         make()
 
 
-def test_info_says_what_a_table_holds(tmp_path: Path) -> None:
+def test_info_describes_a_table(tmp_path: Path) -> None:
     """gemm:64x64x64 has 2 * 64^3 FLOP: 524.288 GFLOPS at a microsecond."""
     header = Header(
         workload="gemm:64x64x64",

@@ -95,8 +95,8 @@ def test_by_task_each_workload_is_left_out_with_all_of_its_logs(gemm_logs: Path)
     assert len(qualities) == 2 * 4 and {quality.quality.trials for quality in qualities} == {30}
     means = mean_quality(qualities)
     assert means["lightgbm"]["pairwise_accuracy"] > 0.7 > 0.6 > means["random"]["pairwise_accuracy"]
-    within = evaluate([gemm_logs / "0.jsonl"], [Plugin("lightgbm")], features="program")
-    assert within[0].quality.trials == 9
+    within_task = evaluate([gemm_logs / "0.jsonl"], [Plugin("lightgbm")], features="program")
+    assert within_task[0].quality.trials == 9
 
 
 @pytest.mark.parametrize(("features", "model"), [("per-store", "pack-sum"), ("itervar", "lightgbm")])
@@ -125,7 +125,7 @@ def test_by_task_with_features_whose_rows_differ_in_length(features: str, model:
         (["large.jsonl"], {"seed": -1}, "option 'seed' is -1"),
     ],
 )
-def test_bad_input_is_named(
+def test_bad_input_is_named_in_the_error(
     logs: list[str], options: dict[str, Any], message: str, toy_logs: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -138,15 +138,15 @@ def test_bad_input_is_named(
 
 def test_the_command_prints_a_table_or_json(toy_logs: Path) -> None:
     words = ["costmodel", "eval", toy_logs, "--model", "ridge", "--model", "xgboost,objective=rank,rounds=20"]
-    shown = searchlab(*words, "--trust")
-    assert shown.returncode == 0, shown.stderr
-    assert "within-task, knob features" in shown.stdout
-    rows = [line.split() for line in shown.stdout.splitlines()]
+    result = searchlab(*words, "--trust")
+    assert result.returncode == 0, result.stderr
+    assert "within-task, knob features" in result.stdout
+    rows = [line.split() for line in result.stdout.splitlines()]
     assert [row[0] for row in rows if len(row) == 8] == ["ridge", "xgboost,objective=rank,rounds=20"]
-    given = json.loads(searchlab(*words, "--trust", "--json").stdout)
-    assert given["means"]["ridge"]["pairwise_accuracy"] > 0.5
-    assert {row["log"] for row in given["logs"]} == {str(path) for path in toy_logs.glob("*.jsonl")}
-    assert given["logs"][-1]["model"] == {"name": "xgboost", "options": {"objective": "rank", "rounds": 20}}
+    data = json.loads(searchlab(*words, "--trust", "--json").stdout)
+    assert data["means"]["ridge"]["pairwise_accuracy"] > 0.5
+    assert {row["log"] for row in data["logs"]} == {str(path) for path in toy_logs.glob("*.jsonl")}
+    assert data["logs"][-1]["model"] == {"name": "xgboost", "options": {"objective": "rank", "rounds": 20}}
     refused = searchlab("costmodel", "eval", toy_logs, "--model", "xgboost,rank=1")
     assert refused.returncode == 2 and "has no option 'rank'" in refused.stderr
     assert searchlab("costmodel", "eval", toy_logs).returncode == 2

@@ -31,12 +31,12 @@ def log() -> Log:
 def near(log: Log) -> list[list[int]]:
     """The neighbours of each config, one pair at a time."""
     configs = [record.trial.config for record in log.records]
-    return [[j for j, other in enumerate(configs) if distance(config, other) == 1] for config in configs]
+    return [[j for j, second in enumerate(configs) if distance(config, second) == 1] for config in configs]
 
 
 def test_local_optima_are_those_of_brute_force(log: Log, near: list[list[int]]) -> None:
     costs = log.costs
-    optima = [i for i, around in enumerate(near) if around and costs[i] <= costs[around].min()]
+    optima = [i for i, neighbours in enumerate(near) if neighbours and costs[i] <= costs[neighbours].min()]
     landscape = TableInfo(log).landscape
     assert landscape.local_optima == pytest.approx(len(optima) / len(costs)) and len(optima) > 10
     assert landscape.good_optima == pytest.approx(np.mean(costs[optima] <= costs.min() / 0.95))
@@ -45,13 +45,13 @@ def test_local_optima_are_those_of_brute_force(log: Log, near: list[list[int]]) 
 def test_the_autocorrelation_is_that_of_random_walks(log: Log, near: list[list[int]]) -> None:
     rng = np.random.default_rng(0)
     fitness = np.log(log.costs)
-    degrees = np.array([len(around) for around in near])
-    at = rng.choice(len(near), size=500, p=degrees / degrees.sum()).tolist()  # configs that many walks have reached
-    steps = []
+    degrees = np.array([len(neighbours) for neighbours in near])
+    starts = rng.choice(len(near), size=500, p=degrees / degrees.sum()).tolist()  # configs that many walks have reached
+    steps: list[tuple[int, int]] = []
     for _ in range(100):
-        then = [near[i][int(rng.integers(len(near[i])))] for i in at]
-        steps += zip(at, then, strict=True)
-        at = then
+        ends = [near[i][int(rng.integers(len(near[i])))] for i in starts]
+        steps += zip(starts, ends, strict=True)
+        starts = ends
     expected = np.corrcoef(fitness[np.array(steps).T])[0, 1]
     landscape = TableInfo(log).landscape
     assert landscape.distance == 1 and landscape.autocorrelation == pytest.approx(expected, abs=0.01)
@@ -73,8 +73,8 @@ def test_a_sample_has_no_optima_but_a_correlation(log: Log) -> None:
 
 def test_a_single_config_has_no_landscape(tmp_path: Path) -> None:
     write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth, counted=True)
-    whole = TableInfo(read_log(tmp_path / "a.jsonl")).landscape
-    assert whole.failures == 0 and whole.autocorrelation is not None and whole.autocorrelation > 0.3
+    complete = TableInfo(read_log(tmp_path / "a.jsonl")).landscape
+    assert complete.failures == 0 and complete.autocorrelation is not None and complete.autocorrelation > 0.3
     records = read_log(tmp_path / "a.jsonl")
     few = Landscape.from_log(replace(records, records=records.records[:1]), complete=False)
     assert few.autocorrelation is None and few.rows() == {}
@@ -88,7 +88,7 @@ def test_failures_are_a_share_of_all_and_outside_the_landscape(log: Log) -> None
     assert replace(landscape, failures=0.0) == without
 
 
-def test_it_is_on_the_card_and_in_the_facts(log: Log) -> None:
+def test_the_landscape_is_on_the_card_and_in_the_facts(log: Log) -> None:
     info = TableInfo(log)
     assert info.to_json()["landscape"]["good_optima"] == info.landscape.good_optima
     card = (find_suite("v1").directory / "cards" / f"{TABLE}.md").read_text("utf-8")

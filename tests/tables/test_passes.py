@@ -29,7 +29,7 @@ GEMM = "gemm:32x32x32"
 QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}
 
 
-def quiet(*_: object) -> OnChargedTrial:
+def ignore_trials(*_: object) -> OnChargedTrial:
     return lambda *_: None
 
 
@@ -50,7 +50,7 @@ class Machine(Remeasurer):
         return [tuple(slow * t.cost * self.rng.lognormal(0, 0.01, rounds)) for t in trials]
 
 
-def ran(count: int) -> list[Trial]:
+def make_trials(count: int) -> list[Trial]:
     return [Trial(i, Config({"x": i}), Measurement((1e-6 * (1 + i),), program=f"{i:016x}")) for i in range(count)]
 
 
@@ -59,29 +59,35 @@ def passes(path: Path, trials: list[Trial], count: int = 3) -> PassTimer:
 
 
 def test_every_program_is_timed_once_per_pass_in_new_order(tmp_path: Path) -> None:
-    trials = ran(100)
-    timed = passes(tmp_path, trials)
+    trials = make_trials(100)
+    table_passes = passes(tmp_path, trials)
     machine = Machine()
-    timed.time(machine)
+    table_passes.time(machine)
     for number in range(3):
-        order = [t.index for block in range(4) for t in timed.order(number, block)]
+        order = [t.index for block in range(4) for t in table_passes.order(number, block)]
         assert sorted(order) == list(range(100)) and order != sorted(order)
-    assert timed.order(0, 0) != timed.order(1, 0) and len(timed.order(0, 3)) == 100 - 3 * BLOCK_SIZE
-    readings = timed.readings_by_program()
+    assert (
+        table_passes.order(0, 0) != table_passes.order(1, 0) and len(table_passes.order(0, 3)) == 100 - 3 * BLOCK_SIZE
+    )
+    readings = table_passes.readings_by_program()
     for trial in trials:
         assert len(readings[trial.measurement.program].seconds) == 3
         assert statistics.median(readings[trial.measurement.program].seconds) == pytest.approx(trial.cost, rel=0.05)
     for trial in trials[:5]:  # the fastest, in turn
-        assert len(set(readings[trial.measurement.program].at)) == 1 and timed.facts().rounds == 48
-    assert timed.again == 0 and machine.calls == 3 * 4 + 1
+        assert len(set(readings[trial.measurement.program].at)) == 1 and table_passes.facts().rounds == 48
+    assert table_passes.again == 0 and machine.calls == 3 * 4 + 1
 
 
 def test_only_blocks_with_a_slow_machine_are_timed_again(tmp_path: Path) -> None:
-    timed = passes(tmp_path, ran(100))
+    table_passes = passes(tmp_path, make_trials(100))
     machine = Machine(lambda call: 1.5 if call in (3, 7) else 1.0)
-    timed.time(machine)
-    assert timed.again == 2 and machine.calls == 3 * 4 + 2 + 1 and not timed.deviating_blocks(timed.blocks)
-    for program, readings in timed.readings_by_program().items():
+    table_passes.time(machine)
+    assert (
+        table_passes.again == 2
+        and machine.calls == 3 * 4 + 2 + 1
+        and not table_passes.deviating_blocks(table_passes.blocks)
+    )
+    for program, readings in table_passes.readings_by_program().items():
         assert max(readings.seconds) < 1.2 * 1e-6 * (1 + int(program, 16))
 
 
@@ -98,27 +104,27 @@ def test_a_block_with_slow_programs_is_timed_again(tmp_path: Path) -> None:
                 for t, values in zip(trials, seconds, strict=True)
             ]
 
-    timed, machine = passes(tmp_path, ran(100)), Uneven()
-    timed.time(machine)
-    assert timed.again == 1 and machine.calls == 3 * 4 + 1 + 1
+    table_passes, machine = passes(tmp_path, make_trials(100)), Uneven()
+    table_passes.time(machine)
+    assert table_passes.again == 1 and machine.calls == 3 * 4 + 1 + 1
 
 
 def test_an_unsteady_machine_gives_no_table_until_it_is_steady(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="not steady.*run this again.*idle"):
-        passes(tmp_path, ran(100)).time(Machine(lambda call: 1.0 if call % 2 else 1.4))
-    again = passes(tmp_path, ran(100))
-    assert 0 < len(again.deviating_blocks(again.blocks)) < 13 and len(again.blocks) == 12
-    machine = Machine(lambda call: statistics.median(b.sentinel for b in again.blocks.values()) / 51e-6)
-    again.time(machine)
-    assert machine.calls <= 12 * MAX_TRIES and not again.deviating_blocks(again.blocks)
+        passes(tmp_path, make_trials(100)).time(Machine(lambda call: 1.0 if call % 2 else 1.4))
+    table_passes = passes(tmp_path, make_trials(100))
+    assert 0 < len(table_passes.deviating_blocks(table_passes.blocks)) < 13 and len(table_passes.blocks) == 12
+    machine = Machine(lambda call: statistics.median(b.sentinel for b in table_passes.blocks.values()) / 51e-6)
+    table_passes.time(machine)
+    assert machine.calls <= 12 * MAX_TRIES and not table_passes.deviating_blocks(table_passes.blocks)
 
 
 def test_the_fastest_are_timed_until_the_machine_is_steady(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="1 of 13 blocks still deviate, by a factor of up to 1.5"):
-        passes(tmp_path, ran(100)).time(Machine(lambda call: 1.5 if call > 12 else 1.0))
-    timed, machine = passes(tmp_path, ran(100)), Machine()
-    timed.time(machine)
-    assert machine.calls == 1 and not timed.deviating_blocks(timed.blocks)
+        passes(tmp_path, make_trials(100)).time(Machine(lambda call: 1.5 if call > 12 else 1.0))
+    table_passes, machine = passes(tmp_path, make_trials(100)), Machine()
+    table_passes.time(machine)
+    assert machine.calls == 1 and not table_passes.deviating_blocks(table_passes.blocks)
 
 
 def test_a_block_that_deviates_at_the_end_is_timed_again(tmp_path: Path) -> None:
@@ -129,38 +135,38 @@ def test_a_block_that_deviates_at_the_end_is_timed_again(tmp_path: Path) -> None
             self.calls += 1
             return [(self.factor(self.calls) * t.cost,) * rounds for t in trials]
 
-    timed = passes(tmp_path, ran(100))
+    table_passes = passes(tmp_path, make_trials(100))
     machine = Exact(lambda call: 0.905 if call == 5 else 1.0 if call < 7 else 1.01)
-    timed.time(machine)
-    assert machine.calls == 12 + 1 + 1 and not timed.deviating_blocks(timed.blocks)
+    table_passes.time(machine)
+    assert machine.calls == 12 + 1 + 1 and not table_passes.deviating_blocks(table_passes.blocks)
 
 
 def test_a_killed_build_goes_on_and_a_torn_line_is_timed_again(tmp_path: Path) -> None:
-    passes(tmp_path, ran(100)).time(Machine())
+    passes(tmp_path, make_trials(100)).time(Machine())
     journal = tmp_path / "passes.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:5]) + lines[5][:40])
     machine = Machine()
-    passes(tmp_path, ran(100)).time(machine)
+    passes(tmp_path, make_trials(100)).time(machine)
     assert machine.calls == 13 - 5 and len(journal.read_bytes().splitlines()) == 13
     with pytest.raises(SearchlabError, match="other programs; remove it"):
-        passes(tmp_path, ran(99))
+        passes(tmp_path, make_trials(99))
     journal.write_bytes(lines[0][:30] + b"\n" + lines[1])
     with pytest.raises(SearchlabError, match="line 1 is damaged.*remove the file"):
-        passes(tmp_path, ran(100))
+        passes(tmp_path, make_trials(100))
 
 
 def test_a_program_that_fails_in_a_pass_is_a_failure_of_its_own(tmp_path: Path) -> None:
-    trials = ran(40)
-    timed = passes(tmp_path, trials)
-    timed.time(Machine(broken=[trials[3].measurement.program]))
-    readings = timed.readings_by_program()
+    trials = make_trials(40)
+    table_passes = passes(tmp_path, trials)
+    table_passes.time(Machine(broken=[trials[3].measurement.program]))
+    readings = table_passes.readings_by_program()
     assert [p for p, r in readings.items() if r.failed] == [trials[3].measurement.program]
     assert readings[trials[3].measurement.program].failed == "it crashed"
-    assert trials[3] not in timed.fastest() and len(timed.blocks[FINAL, 0].programs) == 5
+    assert trials[3] not in table_passes.fastest() and len(table_passes.blocks[FINAL, 0].programs) == 5
     (tmp_path / "passes.jsonl").unlink()
     with pytest.raises(SearchlabError, match="the sentinel program now fails"):
-        passes(tmp_path, trials).time(Machine(broken=[timed.sentinel.measurement.program]))
+        passes(tmp_path, trials).time(Machine(broken=[table_passes.sentinel.measurement.program]))
 
 
 @pytest.fixture(scope="module")
@@ -171,12 +177,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
     tables = runs_for_tables(plan_tables(study)[0], folder / "a.parquet", Path(), passes=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("searchlab.tables.passes.MAX_DEVIATION", 100.0)
-        shown = io.StringIO()
-        with RunProgress(Console(file=shown, force_terminal=True)) as progress:
-            build_tables(study, tables, quiet, progress.show)
-        assert "pass 2 of 2" in shown.getvalue() or "the fastest, in turn" in shown.getvalue()
+        output = io.StringIO()
+        with RunProgress(Console(file=output, force_terminal=True)) as progress:
+            build_tables(study, tables, ignore_trials, progress.show)
+        assert "pass 2 of 2" in output.getvalue() or "the fastest, in turn" in output.getvalue()
         before = tables[0].path.read_bytes()
-        build_tables(study, tables, quiet)
+        build_tables(study, tables, ignore_trials)
     assert [path.name for path in folder.iterdir()] == ["a.parquet"] and tables[0].path.read_bytes() == before
     return read_log(tables[0].path)
 
@@ -187,20 +193,20 @@ def test_a_table_that_was_built_in_passes_tells_how(table: Log) -> None:
     for record in table.records:
         assert len(record.seconds) == len(record.at) == 2
     assert "programs" not in table.header.measure
-    told = TableInfo(table).to_json()
-    assert told["passes"]["finalists"] == 5 and told["exhaustive"]
+    info = TableInfo(table).to_json()
+    assert info["passes"]["finalists"] == 5 and info["exhaustive"]
 
 
-def drifting(log: Log, factor: float, count: int = 400) -> Log:
+def make_drifting_table(log: Log, factor: float, count: int = 400) -> Log:
     """A table of ``count`` programs in 3 passes, of which a part of the second was ``factor`` times as slow."""
     rng = np.random.default_rng(1)
     header = msgspec.structs.replace(
         log.header, passes=msgspec.structs.replace(log.header.passes, count=3, sentinel=((0.0, 1e-6), (9.0, 1.05e-6)))
     )
     records = []
-    places = [rng.permutation(count) for _ in range(3)]
+    orders = [rng.permutation(count) for _ in range(3)]
     for i in range(count):
-        at = tuple(100.0 * p + int(places[p][i]) // BLOCK_SIZE for p in range(3))
+        at = tuple(100.0 * p + int(orders[p][i]) // BLOCK_SIZE for p in range(3))
         seconds = [float(1e-6 * (1 + i) * rng.lognormal(0, 0.03)) for _ in at]
         if 103 <= at[1] < 106:
             seconds[1] *= factor
@@ -209,9 +215,9 @@ def drifting(log: Log, factor: float, count: int = 400) -> Log:
 
 
 def test_times_that_depend_on_the_time_of_day_are_refused(table: Log) -> None:
-    assert unsteady(drifting(table, 1.0)) == ""
-    assert re.search(r"took 1\.[1-4]\d times as long as in other passes", unsteady(drifting(table, 1.4)))
-    assert re.search(r"took 0\.[6-8]\d times", unsteady(drifting(table, 0.65)))
+    assert unsteady(make_drifting_table(table, 1.0)) == ""
+    assert re.search(r"took 1\.[1-4]\d times as long as in other passes", unsteady(make_drifting_table(table, 1.4)))
+    assert re.search(r"took 0\.[6-8]\d times", unsteady(make_drifting_table(table, 0.65)))
     header = msgspec.structs.replace(
         table.header, passes=msgspec.structs.replace(table.header.passes, sentinel=((0, 1e-6), (1, 1e-6), (2, 1.2e-6)))
     )
@@ -222,12 +228,14 @@ def test_a_table_of_one_pass_is_tested_by_its_order(table: Log) -> None:
     header = msgspec.structs.replace(table.header, passes=None)
     rng = np.random.default_rng(3)
 
-    def made(slow: float, label: str = "table") -> str:
+    def describe_unsteadiness(slow: float, label: str = "table") -> str:
         costs = rng.permutation(np.geomspace(1e-6, 1e-4, 800)) * np.where(np.arange(800) < 200, slow, 1.0)
         records = [
             msgspec.structs.replace(table.records[0], index=i, seconds=(float(c),), at=()) for i, c in enumerate(costs)
         ]
         return unsteady(Log(table.path, msgspec.structs.replace(header, label=label), tuple(records)))
 
-    assert made(1.0) == "" and made(2.5, label="xgb") == ""  # a search gets faster, and is no table
-    assert "depend on the order of measurement" in made(2.5)
+    assert (
+        describe_unsteadiness(1.0) == "" and describe_unsteadiness(2.5, label="xgb") == ""
+    )  # a search gets faster, and is no table
+    assert "depend on the order of measurement" in describe_unsteadiness(2.5)

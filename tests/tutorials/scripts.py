@@ -11,7 +11,7 @@ TUTORIALS = Path(__file__).parents[2] / "studies" / "tutorials"
 
 
 def run_tutorial(name: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """``studies/tutorials/NAME.py`` with these arguments, on a machine whose GPUs are hidden."""
+    """Run ``studies/tutorials/NAME.py`` with these arguments, on a machine whose GPUs are hidden."""
     return subprocess.run(
         [sys.executable, str(TUTORIALS / f"{name}.py"), *arguments],
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
@@ -23,15 +23,15 @@ def run_tutorial(name: str, *arguments: str, cwd: Path | None = None) -> subproc
 
 
 def printed(name: str, *arguments: str, cwd: Path | None = None) -> str:
-    """What it prints. Raises AssertionError, with its errors, where it fails."""
-    done = run_tutorial(name, *arguments, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """Return the output of a tutorial. Raises AssertionError with its error messages if it fails."""
+    result = run_tutorial(name, *arguments, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def refusal(name: str, *arguments: str) -> str:
-    """The one sentence in which it refuses to run. Raises AssertionError where it runs, or ends otherwise."""
-    done = run_tutorial(name, *arguments)
-    assert done.returncode == 1 and not done.stdout, done.stdout
-    (sentence,) = done.stderr.splitlines()
+    """Return the sentence with which a tutorial refuses to run. Raises AssertionError if it ends differently."""
+    result = run_tutorial(name, *arguments)
+    assert result.returncode == 1 and not result.stdout, result.stdout
+    (sentence,) = result.stderr.splitlines()
     return sentence

@@ -11,15 +11,15 @@ from tests.support.spaces.targets import UNOPTIMIZED
 from .scripts import printed, refusal
 
 
-def test_small_run(tmp_path: Path) -> None:
+def test_the_tutorial_runs_with_few_trials(tmp_path: Path) -> None:
     text = printed("ansor_conv2d", "--small", "--target", json.dumps(UNOPTIMIZED), "--out", str(tmp_path))
     assert "conv2d(n, f, y, x) += (pad[n, rc, (y+ry), (x+rx)]*weight[f, rc, ry, rx])\n" in text
     assert "relu(i0, i1, i2, i3) = max(bias[i0, i1, i2, i3], 0f)\n" in text
     assert "Sketch 0 of 3:" in text and "Sketch 2 of 3:" in text and "sample_perfect_tile" in text
     assert "The result is what numpy computes." in text
 
-    shown = text.partition("\nTensorIR:\n")[2]
-    assert "@T.prim_func" in shown and " lines of its innermost loop, in assembly:\n.L" in shown
+    program = text.partition("\nTensorIR:\n")[2]
+    assert "@T.prim_func" in program and " lines of its innermost loop, in assembly:\n.L" in program
 
     assert "11 trials in the log: 6 as they were, 5 new." in text
     for index in range(11):

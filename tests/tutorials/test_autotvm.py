@@ -14,7 +14,7 @@ from tests.support.spaces.targets import UNOPTIMIZED
 from .scripts import printed, refusal
 
 
-def test_small_run(tmp_path: Path) -> None:
+def test_the_tutorial_runs_with_few_trials(tmp_path: Path) -> None:
     text = printed(
         "autotvm_conv2d", "--small", "--target", json.dumps(UNOPTIMIZED), "--trials", "9", "--out", str(tmp_path)
     )
@@ -42,9 +42,9 @@ def test_small_run(tmp_path: Path) -> None:
 
     result = load_log(tmp_path / "autotvm_conv2d-small-llvm.jsonl")
     assert [trial.index for trial in result.trials] == list(range(9))
-    (shown, index) = re.findall(r"^(\[.*'pack_weight', .*\]),None,(\d+)$", text, re.MULTILINE)[0]
+    (entity, index) = re.findall(r"^(\[.*'pack_weight', .*\]),None,(\d+)$", text, re.MULTILINE)[0]
     config = result.best.config
-    assert dict(ast.literal_eval(shown)) == {
+    assert dict(ast.literal_eval(entity)) == {
         **{name: [-1, *config[name][1:]] for name in config if name.startswith("tile_")},  # type: ignore[index]
         "order": list(config["order"]),  # type: ignore[arg-type]
         "unroll": str(config["unroll"]).split(","),

@@ -32,7 +32,7 @@ def test_the_script_says_which_policy_is_fastest_and_draws(text: str, folder: Pa
     assert (folder / "results/tutorials/compare/differences.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_it_is_short() -> None:
+def test_the_script_has_at_most_15_lines() -> None:
     code = [line for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code" for line in cell["source"]]
     assert len([line for line in code if line.strip()]) <= 15
 
@@ -44,11 +44,11 @@ def test_the_notebook_is_the_script_without_outputs() -> None:
 def test_the_notebook_runs(text: str, folder: Path) -> None:
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
-    made: Any = nbformat.read(TUTORIALS / "compare.ipynb", as_version=4)
-    nbformat.validate(made)
-    nbclient.NotebookClient(made, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
-    outputs = [output for cell in made.cells if cell.cell_type == "code" for output in cell.outputs]
-    assert "".join(one.text for one in outputs if one.get("name") == "stdout") == text
+    document: Any = nbformat.read(TUTORIALS / "compare.ipynb", as_version=4)
+    nbformat.validate(document)
+    nbclient.NotebookClient(document, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    outputs = [output for cell in document.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert "".join(cell_output.text for cell_output in outputs if cell_output.get("name") == "stdout") == text
     printed = "".join(output.text for output in outputs if output.get("name") == "stderr").splitlines()
     printed = [line for line in printed if not line.startswith("the study: ")]  # printed where replaying takes long
     assert printed == ["1,152 trials are already logged; 24 of 24 runs are complete"]  # no bar, and no warning

@@ -65,6 +65,6 @@ def test_two_layers_beside_blas(text: str, folder: Path) -> None:
 def test_run_again_it_measures_nothing(text: str, folder: Path) -> None:
     logs = {path: path.read_bytes() for path in folder.rglob("*.jsonl")}
     assert len(logs) == 13 + 4 + 2
-    again = printed("guided_gemm", "--small", "--trials", "1", "--out", str(folder))
+    second_text = printed("guided_gemm", "--small", "--trials", "1", "--out", str(folder))
     assert {path: path.read_bytes() for path in folder.rglob("*.jsonl")} == logs
-    assert again.partition("\nThe GEMMs")[0] == text.partition("\nThe GEMMs")[0]
+    assert second_text.partition("\nThe GEMMs")[0] == text.partition("\nThe GEMMs")[0]

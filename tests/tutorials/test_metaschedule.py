@@ -30,8 +30,8 @@ def text(folder: Path) -> str:
 def test_traces_by_hand_and_drawn(text: str) -> None:
     by_hand = text[text.index("\nIts trace:") :].partition("\n\n")[0]
     assert "factors=[None, 4]" in by_hand and "sample_perfect_tile" not in by_hand and "decompose_reduction" in by_hand
-    drawn = text[text.index("drawn twice:") :].partition("\n\n")[0]
-    assert len(set(re.findall(r"decision=\[\d+, \d+\]", drawn))) == 2
+    draws = text[text.index("drawn twice:") :].partition("\n\n")[0]
+    assert len(set(re.findall(r"decision=\[\d+, \d+\]", draws))) == 2
     after = text[text.index("After sampling, the program is the same.") :].partition("\nAs a space")[0]
     assert re.search(r"range\(\d+\)|T\.grid\(64, \d+, \d+, 64\)", after)
     assert "As a space it has 7 configs, from Config({'tile_j': (1, 64)}) to Config({'tile_j': (64, 1)})" in text
@@ -74,13 +74,13 @@ def test_with_more_trials_it_goes_on(text: str, folder: Path, tmp_path: Path) ->
         assert len(after) == 5 and after[:4] == before
 
 
-def test_back_in_the_model(text: str) -> None:
+def test_the_model_runs_the_tuned_function(text: str) -> None:
     functions = text[text.index("\nThe model's functions") :].partition("\n\n")[0]
-    went = dict(re.findall(r"^  (\S+) +(tuned|as it was)$", functions, re.MULTILINE))
-    assert went == {"matmul": "tuned", "add": "as it was", "relu": "as it was", "matmul1": "as it was"}
+    states = dict(re.findall(r"^  (\S+) +(tuned|as it was)$", functions, re.MULTILINE))
+    assert states == {"matmul": "tuned", "add": "as it was", "relu": "as it was", "matmul1": "as it was"}
     for title in ("as it was", "tuned"):
         assert re.search(rf"^The model {title}: \d+\.\d+ ms, and numpy's result$", text, re.MULTILINE)
 
 
-def test_without_a_gpu_cuda_is_refused(tmp_path: Path) -> None:
+def test_cuda_without_a_gpu_is_refused(tmp_path: Path) -> None:
     assert "no CUDA device was found" in refusal("metaschedule", "--target", "cuda", "--out", str(tmp_path))

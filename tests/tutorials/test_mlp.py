@@ -1,4 +1,4 @@
-"""The MLP tutorial: linear0 tuned and put back in both ways, and the model says what it said."""
+"""The MLP tutorial: linear0 is tuned and replaced in both ways, and the model's predictions stay the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAYS = ["as it was", "apply_history_best", "MetaScheduleApplyDatabase"]
 MODELS = [*WAYS, "with a library"]
 
 
-def test_small_run(tmp_path: Path) -> None:
+def test_the_tutorial_runs_with_few_trials(tmp_path: Path) -> None:
     text = printed("mlp", "--small", "--batch", "3", "--space", "knob-template", "--out", str(tmp_path))
     result = load_log(next(tmp_path.glob("*.jsonl")))
     assert str(result.space.workload) == "gemm:3x128x784:bias" and len(result.trials) == 6
@@ -31,8 +31,8 @@ def test_small_run(tmp_path: Path) -> None:
     assert [name for name, *_ in lines] == MODELS
     assert len({(right, digits) for _, right, digits in lines}) == 1 and float(lines[0][1]) > 90
 
-    timed = re.findall(r"^(.*): the model takes \S+ us, linear0 alone \S+ us$", text, re.MULTILINE)
-    assert timed == MODELS
+    timed_models = re.findall(r"^(.*): the model takes \S+ us, linear0 alone \S+ us$", text, re.MULTILINE)
+    assert timed_models == MODELS
     assert '"tirx.is_scheduled": True' in text and 'R.call_dps_packed("numpy.relu"' in text
     assert f"the tuned model sees: {lines[0][2].split()[0]}\n" in text
 

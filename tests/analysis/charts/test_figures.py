@@ -22,14 +22,14 @@ from tests.support.analysis.logs import WORKLOAD, write
 
 
 @given(st.lists(st.floats(0, 10) | st.just(math.inf)))
-def test_samples_are_values_with_their_ends(values: list[float]) -> None:
+def test_a_sample_keeps_the_largest_value(values: list[float]) -> None:
     finite = sorted({value for value in values if value < math.inf})
     assert sample(np.array(values)).tolist() == finite, "there are not more than are drawn"
     many = np.array([*values, *range(1000)])
     assert len(sample(many)) == POINTS and {*sample(many)} <= {*many} and sample(many)[-1] == 999
 
 
-def test_numbers_that_follow_each_other_are_a_range() -> None:
+def test_consecutive_numbers_are_written_as_a_range() -> None:
     assert number_ranges([7, 0, 2, 1, 42, 43]) == "0 to 2, 7, 42, 43" and number_ranges([3]) == "3"
 
 
@@ -37,8 +37,10 @@ def test_differences_are_those_of_contrasts_and_answers(tmp_path: Path) -> None:
     for workload in (WORKLOAD, "gemm:100x100x500"):
         for seed in range(8):
             for name, gain in (("mine", 3.0), ("tpe", 2.9), ("zzz", 0.0)):
-                found = (np.random.default_rng([seed, len(name)]).random(12) + gain).tolist()
-                write(tmp_path, name, seed, found, workload=workload, contrasts=(("mine", "zzz"), ("mine", "tpe")))
+                throughputs = (np.random.default_rng([seed, len(name)]).random(12) + gain).tolist()
+                write(
+                    tmp_path, name, seed, throughputs, workload=workload, contrasts=(("mine", "zzz"), ("mine", "tpe"))
+                )
     summary = summarize(read_runs(tmp_path))
     names = [row.strategy for row in summary.workloads[0].strategies]
     references = LineStyles.from_summary(summary, read_runs(tmp_path)).references(names)
@@ -65,15 +67,15 @@ def test_one_workload_has_differences_and_no_pair_has_none(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("number", [3, 9, 23])
 def test_six_strategies_are_highlighted_in_colours_of_their_own(tmp_path: Path, number: int) -> None:
-    for place in range(number):
+    for index in range(number):
         for seed in range(2):
-            write(tmp_path, f"s{place:02}", seed, [1.0, 2.0 + place], contrasts=(("s01", "s00"),))
+            write(tmp_path, f"s{index:02}", seed, [1.0, 2.0 + index], contrasts=(("s01", "s00"),))
     comparison = read_runs(tmp_path)
     looks = LineStyles.from_summary(summarize(comparison), comparison)
     assert looks.subject == "s01" and looks.highlighted[:2] == ["s01", "s00"]
     assert len(looks.highlighted) == min(number, MAX_HIGHLIGHTED)
     assert f"s{number - 1:02}" in looks.highlighted, "the best"
-    assert sorted(looks.names) == [f"s{place:02}" for place in range(number)]
+    assert sorted(looks.names) == [f"s{index:02}" for index in range(number)]
     assert len({looks.colour(name) for name in looks.highlighted}) == len(looks.highlighted)
     assert [name for name in looks.names if looks.colour(name) == looks.colour("s01")] == ["s01"]
 
@@ -83,9 +85,9 @@ def test_a_strategy_has_the_same_colour_in_all_reports() -> None:
     styles = LineStyles(baselines, None, baselines, baselines, [])
     assert len({*map(styles.colour, baselines)}) == len(baselines)
     for names in (baselines[:2], ["mine", *baselines], [*baselines, *(f"s{number}" for number in range(30))]):
-        others = LineStyles(names, "mine", names[:6], names, [])
+        other_styles = LineStyles(names, "mine", names[:6], names, [])
         for name in set(names) & set(baselines):
-            assert (others.colour(name), others.dash(name)) == (styles.colour(name), styles.dash(name))
+            assert (other_styles.colour(name), other_styles.dash(name)) == (styles.colour(name), styles.dash(name))
 
 
 def test_lines_of_the_same_colour_have_different_dashes() -> None:
@@ -130,11 +132,11 @@ def test_a_budget_of_few_trials_has_empty_eighths(tmp_path: Path) -> None:
 
 
 def test_differences_on_workloads_average_to_the_difference(tmp_path: Path) -> None:
-    other = "conv2d:1x14x14x64x64x3x3:p1"
-    for workload, gain in ((WORKLOAD, 1.0), (other, 3.0)):
+    conv2d = "conv2d:1x14x14x64x64x3x3:p1"
+    for workload, gain in ((WORKLOAD, 1.0), (conv2d, 3.0)):
         for seed in range(4):
             for name, best in (("mine", gain), ("random", 2.0)):
-                target = {"kind": "llvm", "num-cores": 1 + (workload == other)}
+                target = {"kind": "llvm", "num-cores": 1 + (workload == conv2d)}
                 write(tmp_path, name, seed, [1, best + seed / 10], workload=workload, target=target)
     runs = read_runs(tmp_path)
     summary = summarize(runs)

@@ -22,17 +22,17 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Char
     """The charts of strategies with names that are not names of fields, on two workloads."""
     directory = tmp_path_factory.mktemp("logs")
     for workload in (WORKLOAD, "gemm:100x100x500"):
-        for place, name in enumerate(NAMES):
+        for index, name in enumerate(NAMES):
             for seed in range(4):
-                found = ["crash", 1.0, 2.0 + place, 2.0, 6.0 + seed - place]
+                throughputs = ["crash", 1.0, 2.0 + index, 2.0, 6.0 + seed - index]
                 write(
                     directory,
-                    f"p{place}" if place != 1 else "random",
+                    f"p{index}" if index != 1 else "random",
                     seed,
-                    found,
+                    throughputs,
                     workload=workload,
                     label=name,
-                    shared=START if place < 2 else (),
+                    shared=START if index < 2 else (),
                     contrasts=(("mine", "random"),),
                 )
     runs = read_runs(directory)

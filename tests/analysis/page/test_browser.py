@@ -1,4 +1,4 @@
-"""The page as a reader sees it, in a real browser: drawn, answering, and fit for a phone, the dark, and paper."""
+"""The page in a real browser: its charts, its controls, and its layout on a phone, in dark mode and on paper."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SHARED = 5  # trials of the random start
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("study")
     for workload in ("gemm:100x100x50", "conv2d:1x14x14x64x64x3x3:p1"):
-        for place, name in enumerate(NAMES):
+        for index, name in enumerate(NAMES):
             for seed in range(3):
-                found = np.random.default_rng(seed).exponential(1 + place, 40).tolist()
-                policy = "random" if name == "random" else f"policy-{place}"
-                start = [f"start {seed} {trial}" for trial in range(SHARED if place > 1 else 0)]
-                path = write(directory, policy, seed, ["build_error", *found], workload=workload, shared=start)
-                # A label such as these is no name of a file.
+                throughputs = np.random.default_rng(seed).exponential(1 + index, 40).tolist()
+                policy = "random" if name == "random" else f"policy-{index}"
+                start = [f"start {seed} {trial}" for trial in range(SHARED if index > 1 else 0)]
+                path = write(directory, policy, seed, ["build_error", *throughputs], workload=workload, shared=start)
+                # Labels such as these cannot be file names.
                 path.write_text(path.read_text().replace('"label":""', f'"label":"{name}"', 1))
     (directory / TOML).write_text("# The question.\npolicies = ['random']\n")
     report(directory)
@@ -56,7 +56,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def view(browser: Browser, page: Path) -> Iterator[Browser]:
-    """The page, opened anew on a desktop; in the end it must have complained of nothing and asked for nothing."""
+    """The page, opened again on a desktop. At the end, its console and its list of requests must be empty."""
     browser.media()
     browser.size(1280)
     browser.requests.clear()
@@ -67,10 +67,10 @@ def view(browser: Browser, page: Path) -> Iterator[Browser]:
 
 
 LINES = ".mark-line.role-mark path"
-DRAWN = "[...document.querySelectorAll('[data-chart]')].filter(f => f.querySelector('.plot svg')).map(f => f.id)"
+DRAWN_CHARTS = "[...document.querySelectorAll('[data-chart]')].filter(f => f.querySelector('.plot svg')).map(f => f.id)"
 
 
-def until(browser: Browser, condition: str) -> None:
+def wait_until(browser: Browser, condition: str) -> None:
     browser.run(f"new Promise(done => {{ const ask = () => {condition} ? done(0) : setTimeout(ask, 20); ask(); }})")
 
 
@@ -78,7 +78,7 @@ def see(browser: Browser, chart: str = "w0-convergence") -> None:
     """Scroll to a chart, and wait until it is drawn as the page's legend and selects say."""
     browser.see(f"#{chart}")
     figure = f"document.getElementById('{chart}')"
-    until(browser, f"near.has({figure}) && {figure}.drawn === state()")
+    wait_until(browser, f"near.has({figure}) && {figure}.drawn === state()")
 
 
 def lines(browser: Browser, chart: str = "w0-convergence") -> dict[str, float]:
@@ -97,13 +97,13 @@ def test_every_chart_is_drawn(view: Browser) -> None:
     assert {"all-trials", "all-budget", "all-differences", "w0-convergence", "w1-convergence"} <= set(charts)
     for chart in charts:
         see(view, chart)
-        drawn = view.run(f"document.querySelector('#{chart} .plot svg').outerHTML")
-        assert not re.search("NaN|Infinity|undefined", drawn), chart
+        svg = view.run(f"document.querySelector('#{chart} .plot svg').outerHTML")
+        assert not re.search("NaN|Infinity|undefined", svg), chart
         names = ["gemm:100x100x50", "conv2d:1x14x14"] if chart == "all-workloads" else NAMES
         names = [name for name in NAMES if name != "random"] if chart == "all-differences" else names
         names = ["tile", "of"] if chart.endswith("importances") else names
         names = ["GFLOPS"] if chart.endswith(("values", "pairs")) else names
-        assert all(name.replace("<", "&lt;").replace(">", "&gt;")[:9] in drawn for name in names), chart
+        assert all(name.replace("<", "&lt;").replace(">", "&gt;")[:9] in svg for name in names), chart
     assert set(lines(view).values()) == {1}
 
 
@@ -124,7 +124,7 @@ def test_the_legend_of_a_chart_fades_a_strategy_everywhere(view: Browser) -> Non
     labels = "[...document.querySelectorAll('#w0-convergence .role-legend-label text')]"
     view.run(f"{labels}.find(text => text.textContent === 'random').setAttribute('id', 'entry')")
     view.click("#entry")
-    until(view, "!lit.has('random')")
+    wait_until(view, "!lit.has('random')")
     assert view.run("document.querySelector(\"[data-toggle='3']\").getAttribute('aria-pressed')") == "false"
     for chart in ("w0-convergence", "w1-convergence"):
         assert lines(view, chart)["random"] < 0.3 and lines(view, chart)["guided"] == 1
@@ -166,7 +166,7 @@ def test_highlighted_values_are_shown_where_the_mouse_is(view: Browser) -> None:
     view.click("[data-toggle='1']")
     see(view)
     view.hover("#w0-convergence .plot svg")
-    until(view, "document.querySelector('#vg-tooltip-element.visible')")
+    wait_until(view, "document.querySelector('#vg-tooltip-element.visible')")
     rows = dict(
         view.run(
             "[...document.querySelectorAll('#vg-tooltip-element tr')].map(r => [...r.cells].map(c => c.innerText))"
@@ -174,8 +174,8 @@ def test_highlighted_values_are_shown_where_the_mouse_is(view: Browser) -> None:
     )
     assert next(iter(rows)) == "trials" and len(rows) == 4
     assert all(re.fullmatch(r"[\d.]+", value) for value in rows.values())
-    shown = [float(value) for value in list(rows.values())[1:]]
-    assert shown == sorted(shown, reverse=True)
+    values = [float(value) for value in list(rows.values())[1:]]
+    assert values == sorted(values, reverse=True)
 
 
 def test_a_chart_is_saved(view: Browser, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_charts_are_drawn_as_they_come_into_sight(view: Browser) -> None:
     view.size(500, 600)
     view.open(Path(unquote(view.run("location.pathname"))))
     charts = set(view.run("[...document.querySelectorAll('[data-chart]')].map(f => f.id)"))
-    assert set(view.run(DRAWN)) < charts, "a page of hundreds of charts opens at once"
+    assert set(view.run(DRAWN_CHARTS)) < charts, "a page of hundreds of charts opens at once"
     heights = view.run(
         "[...document.querySelectorAll('figure .plot')].map(plot => plot.getBoundingClientRect().height)"
     )
@@ -226,48 +226,50 @@ def test_charts_follow_the_width_and_the_colour_scheme(view: Browser) -> None:
     assert widths[0] > 800 and widths[1] < 500 and colours[0] != colours[1]
 
 
-def place(browser: Browser, title: str) -> int:
-    """The place of the column with this head in the first ranking, from 0."""
+def column_index(browser: Browser, title: str) -> int:
+    """The index of the column with this head in the first ranking."""
     heads = browser.run("[...document.querySelectorAll('#w0-ranking > .scroll thead th')].map(h => h.textContent)")
     return [" ".join(head.split()) for head in heads].index(title)
 
 
-def column(browser: Browser, number: int) -> list[str]:
-    found: list[str] = browser.run(
+def column_texts(browser: Browser, number: int) -> list[str]:
+    texts: list[str] = browser.run(
         "[...document.querySelectorAll('#w0-ranking > .scroll tbody tr')]"
         f".map(r => r.cells[{number}].firstChild.textContent.trim())"
     )
-    return found
+    return texts
 
 
 @pytest.mark.parametrize("width", [500, 1400])
 def test_tables_are_sorted_with_the_mouse_and_the_keyboard(view: Browser, width: int) -> None:
     view.size(width)
     see(view)
-    area, trials = place(view, "mean area"), place(view, "trials to 95 %")
+    area, trials = column_index(view, "mean area"), column_index(view, "trials to 95 %")
     head = f"#w0-ranking > .scroll thead th:nth-child({area + 1})"
     state = f"document.querySelector('{head}').getAttribute('aria-sort')"
-    given = column(view, area)
+    original = column_texts(view, area)
     assert view.run(state) == "none"
     view.run(f"document.querySelector('{head} button').scrollIntoView({{ inline: 'center', block: 'center' }})")
     view.click(f"{head} button")
     assert (
-        view.run(state) == "descending" and column(view, area) == sorted(given, key=float, reverse=True) and area == 1
+        view.run(state) == "descending"
+        and column_texts(view, area) == sorted(original, key=float, reverse=True)
+        and area == 1
     )
     view.run(f"document.querySelector('{head} button').focus()")
     view.press("Enter")
-    assert view.run(state) == "ascending" and column(view, area) == sorted(given, key=float)
+    assert view.run(state) == "ascending" and column_texts(view, area) == sorted(original, key=float)
     view.press("Enter")
-    assert view.run(state) == "none" and column(view, area) == given
-    # Some never reached the target: after all that did, and a name is a text.
+    assert view.run(state) == "none" and column_texts(view, area) == original
+    # Strategies that never reached the target come last.
     view.run(f"document.querySelector('#w0-ranking > .scroll thead th:nth-child({trials + 1}) button').focus()")
     view.press("Enter")
-    numbers = [float("inf") if text == "not reached" else float(text) for text in column(view, trials)]
+    numbers = [float("inf") if text == "not reached" else float(text) for text in column_texts(view, trials)]
     assert numbers == sorted(numbers) and view.run(state) == "none"
     assert view.run("document.querySelectorAll('table.sortable').length") == 6
 
 
-def test_how_the_runs_were_made(view: Browser) -> None:
+def test_the_page_shows_the_study_file_and_every_strategy(view: Browser) -> None:
     assert "# The question." in view.run("document.querySelector('#made pre').textContent")
     assert view.run("document.querySelectorAll('#made tbody tr').length") == 4
     view.click("[data-toggle='2']")
@@ -381,7 +383,7 @@ def test_another_reference_is_chosen_for_the_differences(view: Browser) -> None:
     assert view.run(f"document.querySelector('{select}').value") == "random"
     before = axis(view, "all-differences")
     view.choose(select, "guided")
-    until(view, f"document.querySelector('#all-differences svg').textContent !== {json.dumps(before)}")
+    wait_until(view, f"document.querySelector('#all-differences svg').textContent !== {json.dumps(before)}")
     assert "guided" not in view.run("document.querySelector('#all-differences .role-axis').parentElement.textContent")
     for chart in ("all-workloads", "all-budget", "w1-budget"):  # all charts follow
         see(view, chart)
@@ -391,13 +393,13 @@ def test_another_reference_is_chosen_for_the_differences(view: Browser) -> None:
 def test_a_strategy_is_not_compared_with_itself(view: Browser) -> None:
     see(view, "all-workloads")
     strategy, reference = (f"#all-workloads .vega-bind select[name={name}]" for name in ("strategy", "reference"))
-    mine, other = (view.run(f"document.querySelector('{select}').value") for select in (strategy, reference))
+    mine, reference_value = (view.run(f"document.querySelector('{select}').value") for select in (strategy, reference))
     assert view.run(f"document.querySelector(\"{reference} option[value='{mine}']\").disabled")
     see(view, "all-differences")
     view.choose("#all-differences .vega-bind select", mine)
     see(view, "all-workloads")
-    until(view, f"document.querySelector('{reference}').value !== '{mine}'")
-    assert view.run(f"document.querySelector('{strategy}').value") == mine != other
+    wait_until(view, f"document.querySelector('{reference}').value !== '{mine}'")
+    assert view.run(f"document.querySelector('{strategy}').value") == mine != reference_value
     assert view.run("document.querySelectorAll('#all-workloads .mark-symbol.role-mark path').length") > 0
 
 
@@ -406,7 +408,7 @@ def test_a_dot_leads_to_the_charts_of_its_workload(view: Browser) -> None:
     dot = "#all-workloads .mark-symbol.role-mark path"
     described = view.run(f"document.querySelector('{dot}').getAttribute('aria-label')")
     view.click(dot)
-    until(view, "location.hash !== ''")
+    wait_until(view, "location.hash !== ''")
     workload = view.run("document.querySelector(`${location.hash} h2`).firstChild.textContent.trim()")
     assert f"workload: {workload};" in described + ";"
 
@@ -420,45 +422,47 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with many workloads and a registered contrast."""
     directory = tmp_path_factory.mktemp("large")
     for workload in range(LARGE):
-        for place, name in enumerate(("random", "mine", *(f"other-{i}" for i in range(10)))):
+        for index, name in enumerate(("random", "mine", *(f"other-{i}" for i in range(10)))):
             for seed in range(3):
-                found = np.random.default_rng([seed, workload]).exponential(2 + place, 30).tolist()
+                throughputs = np.random.default_rng([seed, workload]).exponential(2 + index, 30).tolist()
                 contrasts = (("mine", "random"),)
-                write(directory, name, seed, found, workload=f"gemm:8x8x{8 + workload}", contrasts=contrasts)
+                write(directory, name, seed, throughputs, workload=f"gemm:8x8x{8 + workload}", contrasts=contrasts)
     report(directory)
     return directory / "report" / "report.html"
 
 
-def test_places_on_a_large_page_are_gone_to(browser: Browser, large: Path) -> None:
+def test_links_open_the_workloads_of_a_large_page(browser: Browser, large: Path) -> None:
     browser.size(1400)
     browser.open(large)
-    assert len(browser.run(DRAWN)) < LARGE, "charts are drawn as they come into view"
+    assert len(browser.run(DRAWN_CHARTS)) < LARGE, "charts are drawn as they come into view"
     opened = "[...document.querySelectorAll('details.workload[open]')].map(d => d.id)"
     assert browser.run(opened) == [] and browser.run("document.body.scrollHeight") < 5000
     browser.click("#toc a[href='#w3']")
     assert browser.run(opened) == ["w3"]
-    until(browser, "document.querySelector('#w3-convergence svg')")
-    until(browser, "(top => 0 <= top && top < 100)(document.getElementById('w3').getBoundingClientRect().top)")
+    wait_until(browser, "document.querySelector('#w3-convergence svg')")
+    wait_until(browser, "(top => 0 <= top && top < 100)(document.getElementById('w3').getBoundingClientRect().top)")
     assert lines(browser, "w3-convergence")
     browser.open("about:blank")
     browser.open(f"{large.resolve().as_uri()}#w5-ranking")
-    until(browser, "(top => 0 <= top && top < 200)(document.getElementById('w5-ranking').getBoundingClientRect().top)")
+    wait_until(
+        browser, "(top => 0 <= top && top < 200)(document.getElementById('w5-ranking').getBoundingClientRect().top)"
+    )
     browser.run("document.querySelector('#knobs a').click()")
-    until(browser, "document.querySelector('#w0-importances svg')")
-    until(browser, f"document.getElementById('w{LARGE - 1}-convergence').id in specifications")  # decompressed
+    wait_until(browser, "document.querySelector('#w0-importances svg')")
+    wait_until(browser, f"document.getElementById('w{LARGE - 1}-convergence').id in specifications")  # decompressed
     browser.run("window.dispatchEvent(new Event('beforeprint'))")
-    until(browser, "[...document.querySelectorAll('[data-chart]')].every(f => f.querySelector('svg'))")
+    wait_until(browser, "[...document.querySelectorAll('[data-chart]')].every(f => f.querySelector('svg'))")
     assert browser.messages == []
 
 
-def test_of_many_strategies_only_six_are_highlighted(browser: Browser, large: Path) -> None:
+def test_at_most_six_strategies_are_highlighted(browser: Browser, large: Path) -> None:
     browser.size(1400)
     browser.open(large)
     pressed = browser.run("[...document.querySelectorAll('[data-toggle][aria-pressed=true]')].map(b => b.title)")
     assert pressed[:2] == ["mine", "random"] and len(pressed) == 6
     assert browser.run("document.querySelectorAll('#ranks tr.own').length") == 1
     browser.run("location.hash = '#w0'")
-    until(browser, "document.getElementById('w0-convergence')")
+    wait_until(browser, "document.getElementById('w0-convergence')")
     assert len(lines(browser)) == 12 and sum(opacity < 1 for opacity in lines(browser).values()) == 6
     wide = browser.run(
         f"[...document.querySelectorAll('#w0-convergence {LINES}')]"
@@ -483,20 +487,20 @@ def test_a_site_of_results_opens_from_a_web_server(browser: Browser, page: Path,
         browser.open(f"http://127.0.0.1:{server.server_port}/")
         for link in ("article h2 a", "a.open"):
             browser.open(browser.run(f"document.querySelector('{link}').href"))
-        until(browser, "document.getElementById('w0-convergence')")
+        wait_until(browser, "document.getElementById('w0-convergence')")
         assert set(lines(browser)) == set(NAMES)
         assert all(url.startswith(f"http://127.0.0.1:{server.server_port}/") for url in browser.requests)
         server.shutdown()
-    browser.messages[:] = [said for said in browser.messages if "404" not in said]  # it asks for an icon
+    browser.messages[:] = [message for message in browser.messages if "404" not in message]  # it asks for an icon
     assert browser.messages == []
 
 
-def test_paper(view: Browser) -> None:
+def test_the_page_can_be_printed(view: Browser) -> None:
     view.media(scheme="dark", kind="print")
     assert view.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert view.run("getComputedStyle(document.querySelector('#side')).position") == "static"
     view.run("window.dispatchEvent(new Event('beforeprint'))")
-    until(view, "[...document.querySelectorAll('figure[data-chart]')].every(f => f.drawn === state())")
+    wait_until(view, "[...document.querySelectorAll('figure[data-chart]')].every(f => f.drawn === state())")
     widths = view.run("[...document.querySelectorAll('figure .plot svg')].map(s => s.viewBox.baseVal.width)")
     assert {440, 660} <= set(widths) and max(widths) < 700, "so that letters are as large, whatever the window's width"
     view.run("window.dispatchEvent(new Event('afterprint'))")

@@ -1,4 +1,4 @@
-"""The page itself, as text: what it holds, and that nothing in a log becomes markup."""
+"""The page as text: its contents, and that nothing in a log becomes markup."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Page(HTMLParser):
         return list(zip(self.all("script"), self.scripts, strict=True))
 
 
-def made(directory: Path) -> Page:
+def write_page(directory: Path) -> Page:
     report(directory)
     return Page((directory / "report" / "report.html").read_text("utf-8"))
 
@@ -92,7 +92,7 @@ def test_the_verdict_comes_first_and_every_part_is_there(tmp_path: Path) -> None
         write(tmp_path, "random", seed, [1, 2, "crash", 2 + seed])
         write(tmp_path, "guided", seed, [5, 8, 9, 10 - seed])
     summary = report(tmp_path)
-    page = made(tmp_path)
+    page = write_page(tmp_path)
     (workload,) = summary.workloads
     words = " ".join(page.text.split()).partition(workload.verdict.partition(". ")[0])[2]  # after the contents
     parts = (
@@ -104,16 +104,16 @@ def test_the_verdict_comes_first_and_every_part_is_there(tmp_path: Path) -> None
         "The best program of each strategy",
         "How this was measured",
     )
-    places = [words.index(part) for part in parts]
-    assert places == sorted(places)
-    assert "3 crash" in words[places[4] :]
+    positions = [words.index(part) for part in parts]
+    assert positions == sorted(positions)
+    assert "3 crash" in words[positions[4] :]
 
 
 def test_the_ranking_names_what_is_significantly_different(tmp_path: Path) -> None:
     for workload in ("gemm:8x8x8", "gemm:8x8x9"):
-        for place, name in enumerate(("good", "fair", "poor")):
+        for index, name in enumerate(("good", "fair", "poor")):
             for seed in range(8):
-                write(tmp_path, name, seed, [10 - 3 * place + 0.1 * seed * place, 11], workload=workload)
+                write(tmp_path, name, seed, [10 - 3 * index + 0.1 * seed * index, 11], workload=workload)
     report(tmp_path)
     page = (tmp_path / "report" / "report.html").read_text("utf-8")
     for ranking in ("ranks", "w0-ranking", "w1-ranking"):
@@ -125,9 +125,9 @@ def test_the_ranking_names_what_is_significantly_different(tmp_path: Path) -> No
 
 def test_the_ranking_compares_each_strategy_with_random(tmp_path: Path) -> None:
     for workload in ("gemm:8x8x8", "gemm:8x8x9"):
-        for place, name in enumerate(("good", "random", "poor")):
+        for index, name in enumerate(("good", "random", "poor")):
             for seed in range(8):
-                write(tmp_path, name, seed, [10 - 3 * place + 0.1 * seed * place, 11], workload=workload)
+                write(tmp_path, name, seed, [10 - 3 * index + 0.1 * seed * index, 11], workload=workload)
         for seed in range(8):
             write(tmp_path, "grid", seed, [1, 2], workload=workload, shared=["a", "b"])
     report(tmp_path)
@@ -156,7 +156,7 @@ def test_the_reasons_and_the_most_important_knob_are_visible(tmp_path: Path) -> 
         for gain, name in enumerate(("random", "guided"), 1):
             for seed in range(8):
                 write(tmp_path / workload[-1], name, seed, [1, gain * (4 + seed / 8), 9 * gain], workload=workload)
-    pages = [made(tmp_path / directory) for directory in ("", "8")]
+    pages = [write_page(tmp_path / directory) for directory in ("", "8")]
     for page, knob in zip(pages, ("most important knob is ", "Which knobs matter: tile ("), strict=True):
         words = " ".join(page.text.split())
         assert words.index("programs of guided are 100.0 % faster than") < words.index("falls behind guided")
@@ -174,12 +174,12 @@ def test_nothing_in_a_log_becomes_markup(tmp_path: Path) -> None:
         "measure": {"kind": HOSTILE},
     }
     for seed, changed in enumerate((changes, {**changes, "label": "plain"})):
-        path = write(tmp_path, "p", seed, [1, 2, "crash"], space=Plugin("s"))  # such names are no names of files
+        path = write(tmp_path, "p", seed, [1, 2, "crash"], space=Plugin("s"))  # such names cannot be file names
         lines = path.read_text("utf-8").rstrip("\n").split("\n")
         header = json.loads(lines[0]) | changed
         records = [json.loads(line) | {"config": {HOSTILE: HOSTILE}} for line in lines[1:]]
         path.write_text("\n".join(map(json.dumps, [header, *records])) + "\n")
-    page = made(tmp_path)
+    page = write_page(tmp_path)
     tags = {name for name, _ in page.elements}
     assert not tags & {"img", "iframe", "link", "object", "embed", "form", "input"}
     assert len(page.all("script")) == 4
@@ -195,9 +195,9 @@ def test_embedded_data_is_the_same_and_never_ends_its_element(data: Any) -> None
     assert not re.search("[<>&\u2028\u2029]", text)
 
 
-def test_it_needs_no_other_file_and_no_network(tmp_path: Path) -> None:
+def test_the_page_needs_no_other_file_and_no_network(tmp_path: Path) -> None:
     write(tmp_path, "random", 0, [1, 2, 3])
-    page = made(tmp_path)
+    page = write_page(tmp_path)
     for tag, attributes in page.elements:
         assert "src" not in attributes and "srcset" not in attributes, tag
         assert (attributes.get("href") or "#").startswith("#"), "a place on the page"
@@ -214,7 +214,7 @@ def test_every_chart_has_words(tmp_path: Path) -> None:
     for seed in range(2):
         write(tmp_path, "random", seed, [1, 2, "crash", 2 + seed])
         write(tmp_path, "guided", seed, [5, 8, 9, 10 - seed])
-    page = made(tmp_path)
+    page = write_page(tmp_path)
     charts = [a["id"] for a in page.all("figure") if "data-chart" in a]
     keys = ("convergence", "differences", "budget", "trials")
     assert charts == [f"w0-{key}" for key in (*keys, "importances", "values", "pairs")]
@@ -232,13 +232,17 @@ def test_a_run_takes_few_bytes_and_trials_hardly_any(tmp_path: Path) -> None:
         for workload in range(6):
             for strategy in range(4):
                 for seed in range(seeds):
-                    found = (np.random.default_rng([strategy, seed]).pareto(1.0, trials) + 1e-3).tolist()
+                    throughputs = (np.random.default_rng([strategy, seed]).pareto(1.0, trials) + 1e-3).tolist()
                     write(
-                        tmp_path / directory, f"strategy-{strategy}", seed, found, workload=f"gemm:8x8x{workload + 1}"
+                        tmp_path / directory,
+                        f"strategy-{strategy}",
+                        seed,
+                        throughputs,
+                        workload=f"gemm:8x8x{workload + 1}",
                     )
         report(tmp_path / directory)
-    one, other = ((tmp_path / d / "report" / "report.html").stat().st_size for d in ("one", "other"))
-    assert one - len(javascript()) < 200_000 and (other - one) / 96 < 400
+    small, big = ((tmp_path / d / "report" / "report.html").stat().st_size for d in ("one", "other"))
+    assert small - len(javascript()) < 200_000 and (big - small) / 96 < 400
 
 
 @pytest.mark.parametrize(
@@ -253,9 +257,9 @@ def test_a_run_takes_few_bytes_and_trials_hardly_any(tmp_path: Path) -> None:
     ],
 )
 def test_odd_studies_have_a_page(tmp_path: Path, runs: dict[tuple[str, int], list[Any]]) -> None:
-    for (name, seed), found in runs.items():
-        write(tmp_path, name, seed, found, spent=(0, 0, 0, 0))
-    page = made(tmp_path)
+    for (name, seed), throughputs in runs.items():
+        write(tmp_path, name, seed, throughputs, spent=(0, 0, 0, 0))
+    page = write_page(tmp_path)
     assert not any("NaN" in script or "Infinity" in script for script in page.scripts[:-1])
     assert "None" not in page.text and "nan" not in page.text.split()
 
@@ -263,7 +267,7 @@ def test_odd_studies_have_a_page(tmp_path: Path, runs: dict[tuple[str, int], lis
 def test_each_seed_on_a_page_is_a_run(tmp_path: Path) -> None:
     write(tmp_path, "random", 0, [1, "crash", 3, 3, 2])
     write(tmp_path, "random", 1, ["crash", 2, 4, 4, 4])
-    charts = made(tmp_path).charts
+    charts = write_page(tmp_path).charts
     rows = charts["data"][charts["charts"]["w0-convergence"]["each seed"]["data"]["name"]]
     assert [(row["seed"], row["x"], row["y"]) for row in rows] == [
         *((0, 1, 1), (0, 3, 3), (0, 5, 3)),
@@ -271,14 +275,14 @@ def test_each_seed_on_a_page_is_a_run(tmp_path: Path) -> None:
     ]
 
 
-def test_it_says_how_the_runs_were_made(tmp_path: Path) -> None:
+def test_the_page_states_options_versions_and_dates(tmp_path: Path) -> None:
     (tmp_path / TOML).write_text('# Why </pre> not?\npolicies = ["a"]\n')
     for seed in (0, 1, 2, 7):
         changes: dict[str, Any] = {"batch": 4, "versions": {"numpy": "2.4" if seed else "2.3"}, "created": 1.7e9}
         policy = Plugin("evolutionary", {"population": 32, "arms": ["x"]})
         write(tmp_path, "a", seed, [1, 2], label="mine", policy=policy, effective={"population": 16}, **changes)
         write(tmp_path, "b", seed, [1, 2], cost_model=Plugin("ridge"), features="program", **changes)
-    page = made(tmp_path)
+    page = write_page(tmp_path)
     words = " ".join(page.text.split())
     for sentence in (
         'evolutionary: population 32, arms ["x"] (used: population 16)',

@@ -1,4 +1,4 @@
-"""The report of a running study in a real browser: its progress, and what a reader keeps when it is loaded again."""
+"""The report of a running study in a real browser: its progress, and which settings of the reader survive a reload."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def running(tmp_path: Path) -> Iterator[tuple[Path, Event, Thread]]:
 
 
 def wait_for(browser: Browser, script: str, value: object) -> None:
-    until = time.monotonic() + 60
-    while (now := browser.run(script)) != value:
-        assert time.monotonic() < until, f"{script} is {now!r}, not {value!r}"
+    deadline = time.monotonic() + 60
+    while (value_now := browser.run(script)) != value:
+        assert time.monotonic() < deadline, f"{script} is {value_now!r}, not {value!r}"
         time.sleep(0.1)
 
 
@@ -91,8 +91,8 @@ def test_a_report_is_watched_to_the_end_of_its_study(
             browser.size(1400)
             browser.open(f"http://localhost:{server.server_port}/prefix/")
             wait_for(browser, "document.querySelectorAll('.plot svg').length > 0", True)
-            begun = "2 of 4 runs finished, 1 running, 1 not started; 56 trials done, at most 40 left"
-            wait_for(browser, f"{PROGRESS}?.startsWith('{begun}')", True)
+            start = "2 of 4 runs finished, 1 running, 1 not started; 56 trials done, at most 40 left"
+            wait_for(browser, f"{PROGRESS}?.startsWith('{start}')", True)
             for width in (1400, 500, 360):
                 browser.size(width)
                 assert browser.run("document.documentElement.scrollWidth") == width

@@ -1,1 +1,1 @@
-"""Plug-ins that are each broken in one way, by the name of the check that is there to find it."""
+"""Plug-ins that each break one rule, by the name of the check that detects this."""

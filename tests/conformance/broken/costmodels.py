@@ -1,4 +1,4 @@
-"""Cost models that each break one rule of the contract, as a stranger might."""
+"""Cost models that each break one rule of the contract."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class KnowsItsRows(Sound):
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         super().fit(features, scores, groups)
-        self.known = {row.tobytes() for row in features}
+        self.fitted_rows = {row.tobytes() for row in features}
 
     def predict(self, features: Floats) -> Floats:
-        known = [row.tobytes() in self.known for row in features]
-        return np.where(known, super().predict(features), np.nan)
+        fitted_rows = [row.tobytes() in self.fitted_rows for row in features]
+        return np.where(fitted_rows, super().predict(features), np.nan)
 
 
 class HoldsOut(Sound):

@@ -1,4 +1,4 @@
-"""Policies that each break one rule of the contract, as a stranger might."""
+"""Policies that each break one rule of the contract."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AnyOption(Sound):
 
 
 class HidesItsModel(Sound):
-    """Takes a cost model, and does not say so."""
+    """Uses a cost model without declaring it."""
 
     def __init__(self, space: Space, *, seed: int, cost_model: BoundCostModel | None = None) -> None:
         super().__init__(space, seed=seed)
@@ -71,7 +71,7 @@ class OneMore(Sound):
 
 
 class Twins(Sound):
-    """Has the last config of a batch measured twice."""
+    """Proposes the last config of a batch twice."""
 
     def ask(self, n: int) -> Sequence[Config]:
         if n < 2 or not (batch := list(super().ask(n - 1))):
@@ -147,27 +147,27 @@ class KnowsItsOwn(Sound):
 
 
 class ProposesTheKnown(Policy):
-    """Never proposes what it has proposed, but what it was told."""
+    """Never repeats its own proposals, but proposes configs that it was told about."""
 
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)
-        self.own: dict[Config, None] = {}
+        self.proposed: dict[Config, None] = {}
         self.best: Trial | None = None
 
     def ask(self, n: int) -> Sequence[Config]:
-        rng = np.random.default_rng([self.seed, len(self.own)])
-        first = [self.best.config] if self.best and self.best.config not in self.own and n else []
-        batch = first + self.space.sample_new(rng, n - len(first), {*self.own, *first})
-        self.own.update(dict.fromkeys(batch))
+        rng = np.random.default_rng([self.seed, len(self.proposed)])
+        first = [self.best.config] if self.best and self.best.config not in self.proposed and n else []
+        batch = first + self.space.sample_new(rng, n - len(first), {*self.proposed, *first})
+        self.proposed.update(dict.fromkeys(batch))
         return batch
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        known = [trial for trial in trials if trial.config in self.space]
-        self.best = min([*known, *([self.best] if self.best else [])], key=lambda trial: trial.cost, default=None)
+        members = [trial for trial in trials if trial.config in self.space]
+        self.best = min([*members, *([self.best] if self.best else [])], key=lambda trial: trial.cost, default=None)
 
 
 class ForgetsOtherRuns(Sound):
-    """Keeps of other runs their best config alone, and has it measured again."""
+    """Remembers only the best config of other runs, and proposes it again."""
 
     best: Trial | None = None
 
@@ -180,7 +180,7 @@ class ForgetsOtherRuns(Sound):
 
 
 class StartsAtRandom(Sound):
-    """Picks the trials of other runs that it starts from by chance."""
+    """Draws the trials of other runs from which it starts from an unseeded stream."""
 
     chance: int | None = None
 
@@ -203,7 +203,7 @@ class TakesTheWarmStart(Sound):
 
 
 class ClimbsFromAnything(Sound):
-    """Mutates the best of all it was told, whatever space that is from."""
+    """Mutates the best of all trials, even if it belongs to another space."""
 
     best: Trial | None = None
 
@@ -261,16 +261,16 @@ class NeverEnds(Policy):
 
 
 class MissesSome(Sound):
-    """Leaves the end of a small space alone."""
+    """Never proposes the last configs of a small space."""
 
     def ask(self, n: int) -> Sequence[Config]:
         size = self.space.size(1000)
-        left = n if size is None or size > 1000 else max(0, min(n, size - 3 - len(self.seen)))
-        return super().ask(left)
+        count = n if size is None or size > 1000 else max(0, min(n, size - 3 - len(self.seen)))
+        return super().ask(count)
 
 
 class ComparesAll(Sound):
-    """Takes the fifth power of the number of trials."""
+    """Takes time in proportion to the fifth power of the number of trials."""
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
         self.pairs = sum(1 for _ in product(range(len(self.trials) // 10), repeat=5))

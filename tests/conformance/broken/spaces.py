@@ -1,4 +1,4 @@
-"""Spaces that each break one rule of the contract, as a stranger might."""
+"""Spaces that each break one rule of the contract."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Sound(ProductSpace):
     def program(self, config: Config) -> Schedule:
         from tvm.s_tir import Schedule
 
-        made = Schedule(self.workload.module)
+        schedule = Schedule(self.workload.module)
         if config["unroll"]:
-            loop, *_ = made.get_loops(made.get_sblock("gemm"))
-            made.annotate(loop, "pragma_auto_unroll_max_step", int(config["unroll"]))  # type: ignore[arg-type]
-        return made
+            loop, *_ = schedule.get_loops(schedule.get_sblock("gemm"))
+            schedule.annotate(loop, "pragma_auto_unroll_max_step", int(config["unroll"]))  # type: ignore[arg-type]
+        return schedule
 
 
 class AnyOption(Sound):
@@ -58,7 +58,7 @@ class AnyOption(Sound):
 
 
 class OwnTarget(Sound):
-    """Made for one target, whatever it is given."""
+    """Ignores its target."""
 
     def __init__(self, workload: Workload, target: Target) -> None:
         super().__init__(workload, resolve_target("haswell"))
@@ -72,21 +72,21 @@ class WrongRefusal(Sound):
 
 
 class Words(Sound):
-    """Decides on a plain dict."""
+    """Returns a plain dict."""
 
     def decide(self, choose: Choose) -> Any:
         return dict(super().decide(choose))
 
 
 class Counts(Sound):
-    """Offers its choices in another order every second time."""
+    """Reverses the order of a knob's choices in every second call."""
 
-    asked = 0
+    calls = 0
 
     def decide(self, choose: Choose) -> Config:
-        self.asked += 1
+        self.calls += 1
         last = self.axes[-1]
-        axes = [*self.axes[:-1], Knob(last.name, last.choices[:: 1 if self.asked % 2 else -1])]
+        axes = [*self.axes[:-1], Knob(last.name, last.choices[:: 1 if self.calls % 2 else -1])]
         return Config([(knob.name, choose(knob)) for knob in axes])
 
 
@@ -105,7 +105,7 @@ class SameName(Sound):
 
 
 class SumsUp(Sound):
-    """Notes a derived number in the config."""
+    """Adds a derived number to the config."""
 
     def decide(self, choose: Choose) -> Config:
         config = super().decide(choose)
@@ -135,7 +135,7 @@ class HoldsALock(Sound):
 
 
 class Stumbles(Sound):
-    """Does not turn what goes wrong into InvalidConfig."""
+    """Does not convert errors to InvalidConfig."""
 
     def program(self, config: Config) -> Schedule:
         if config["pack"]:
@@ -154,11 +154,11 @@ class TakesAnything(Sound):
 
 
 class Alternates(Sound):
-    made = 0
+    schedules = 0
 
     def program(self, config: Config) -> Schedule:
-        self.made += 1
-        return super().program(Config({**config, "unroll": 1 + self.made}))
+        self.schedules += 1
+        return super().program(Config({**config, "unroll": 1 + self.schedules}))
 
 
 class OtherShape(Sound):

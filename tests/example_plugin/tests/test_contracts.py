@@ -1,4 +1,4 @@
-"""All that searchlab asks of what acme has for it."""
+"""searchlab's conformance checks of acme's plug-ins."""
 
 from searchlab.conformance.pytest import CostModelTests, PolicyTests, SpaceTests
 

@@ -51,22 +51,22 @@ SPELLINGS = [
 ]
 
 
-def native(cores: int = 1) -> Target:
+def make_target(cores: int = 1) -> Target:
     return resolve_target({**UNOPTIMIZED, "num-cores": cores})
 
 
-def some(space: GuidedConv2d, count: int = 2) -> list[Config]:
+def sample_lowerings(space: GuidedConv2d, count: int = 2) -> list[Config]:
     """Up to ``count`` configs of each lowering."""
     configs = list(space.enumerate())
-    of = {name: [c for c in configs if c["lowering"] == name] for name in ("direct", "im2row")}
+    by_lowering = {name: [c for c in configs if c["lowering"] == name] for name in ("direct", "im2row")}
     rng = np.random.default_rng(0)
-    return [found[i] for found in of.values() for i in rng.permutation(len(found))[:count]]
+    return [group[i] for group in by_lowering.values() for i in rng.permutation(len(group))[:count]]
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_result_is_right(spelling: str, measurer: LocalMeasurer) -> None:
-    space = GuidedConv2d(parse_workload(spelling), native())
-    results = list(measurer.measure(space, some(space)))
+    space = GuidedConv2d(parse_workload(spelling), make_target())
+    results = list(measurer.measure(space, sample_lowerings(space)))
     assert [result.failure for result in results] == [None] * len(results), [result.message for result in results]
 
 
@@ -83,28 +83,28 @@ def test_result_is_right(spelling: str, measurer: LocalMeasurer) -> None:
     ],
 )
 def test_result_is_right_in_parallel(spelling: str, cores: int, measurer: LocalMeasurer) -> None:
-    space = GuidedConv2d(parse_workload(spelling), native(cores))
-    configs = some(space)
+    space = GuidedConv2d(parse_workload(spelling), make_target(cores))
+    configs = sample_lowerings(space)
     assert all("T.parallel" in space.schedule(config).mod.script() for config in configs)
     assert {result.failure for result in measurer.measure(space, configs)} == {None}
 
 
 def test_one_core_and_small_work_have_no_parallel_loop() -> None:
     for spelling, cores in (("conv2d:1x28x28x64x64x3x3:p1", 1), ("conv2d:1x4x4x8x8x3x3:p1", 8)):
-        space = GuidedConv2d(parse_workload(spelling), native(cores))
-        assert all("T.parallel" not in space.schedule(config).mod.script() for config in some(space))
+        space = GuidedConv2d(parse_workload(spelling), make_target(cores))
+        assert all("T.parallel" not in space.schedule(config).mod.script() for config in sample_lowerings(space))
 
 
 @pytest.mark.parametrize("spelling", ["conv2d:1x13x11x37x13x3x3:p1:s2:bias:relu", "conv2d:2x14x14x64x32x1x1"])
 def test_trace_replays_on_a_fresh_schedule(spelling: str) -> None:
-    space = GuidedConv2d(parse_workload(spelling), native(2))
-    again = cloudpickle.loads(cloudpickle.dumps(space))
-    for config in some(space):
-        made = space.schedule(config)
+    space = GuidedConv2d(parse_workload(spelling), make_target(2))
+    copy = cloudpickle.loads(cloudpickle.dumps(space))
+    for config in sample_lowerings(space):
+        schedule = space.schedule(config)
         fresh = Schedule(space.workload.module)
-        made.trace.apply_to_schedule(fresh, remove_postproc=False)
-        assert structural_equal(made.mod, fresh.mod)
-        assert structural_equal(made.mod, again.schedule(config).mod)
+        schedule.trace.apply_to_schedule(fresh, remove_postproc=False)
+        assert structural_equal(schedule.mod, fresh.mod)
+        assert structural_equal(schedule.mod, copy.schedule(config).mod)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_inner_loop_is_vector_multiply_adds_on_registers(config: dict[str, str |
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_result_is_right_where_blocks_are_searched(spelling: str, measurer: LocalMeasurer) -> None:
-    space = GuidedConv2d(parse_workload(spelling), native(), blocks="knobs")
-    results = list(measurer.measure(space, some(space, 1)))
+    space = GuidedConv2d(parse_workload(spelling), make_target(), blocks="knobs")
+    results = list(measurer.measure(space, sample_lowerings(space, 1)))
     assert [result.failure for result in results] == [None] * len(results), [result.message for result in results]
 
 
@@ -139,8 +139,8 @@ def test_result_is_right_where_blocks_are_searched(spelling: str, measurer: Loca
     ],
 )
 def test_searched_blocks_are_right_in_parallel(spelling: str, cores: int, measurer: LocalMeasurer) -> None:
-    space = GuidedConv2d(parse_workload(spelling), native(cores), blocks="knobs")
-    configs = some(space)
+    space = GuidedConv2d(parse_workload(spelling), make_target(cores), blocks="knobs")
+    configs = sample_lowerings(space)
     assert all("T.parallel" in space.schedule(config).mod.script() for config in configs)
     assert {result.failure for result in measurer.measure(space, configs)} == {None}
 
@@ -150,14 +150,14 @@ def test_searched_blocks_are_right_in_parallel(spelling: str, cores: int, measur
     "spelling", ["conv2d:1x14x14x64x64x1x1", "conv2d:3x13x11x37x13x3x3:p1:s2:bias", "conv2d:2x5x5x80x24x3x3:p1"]
 )
 def test_the_model_s_blocks_are_among_those_searched(spelling: str, cores: int) -> None:
-    workload, target = parse_workload(spelling), native(cores)
-    model, searched = GuidedConv2d(workload, target), GuidedConv2d(workload, target, blocks="knobs")
-    assert model.fingerprint == GuidedConv2d(workload, target, blocks="model").fingerprint != searched.fingerprint
-    for config in some(model, 1):
-        made = model.schedule(config).mod
-        tiled = [wider for wider in searched.enumerate() if config.items() <= wider.items()]
-        whole = [wider for wider in tiled if wider["depth"] == tiled[-1]["depth"]]
-        assert sum(structural_equal(made, searched.schedule(wider).mod) for wider in whole) == 1
+    workload, target = parse_workload(spelling), make_target(cores)
+    model, open_space = GuidedConv2d(workload, target), GuidedConv2d(workload, target, blocks="knobs")
+    assert model.fingerprint == GuidedConv2d(workload, target, blocks="model").fingerprint != open_space.fingerprint
+    for config in sample_lowerings(model, 1):
+        module = model.schedule(config).mod
+        tiled = [wider for wider in open_space.enumerate() if config.items() <= wider.items()]
+        deepest = [wider for wider in tiled if wider["depth"] == tiled[-1]["depth"]]
+        assert sum(structural_equal(module, open_space.schedule(wider).mod) for wider in deepest) == 1
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -175,16 +175,16 @@ def test_blocks_of_channels_share_a_strip_of_the_image(
     spelling: str, weights: Weights, cut: bool, cores: int, measurer: LocalMeasurer
 ) -> None:
     small = tuple(Cache(size << 10, 8) for size in (4, 16, 64))
-    target = replace(native(cores), caches=small)
-    model, searched = (
+    target = replace(make_target(cores), caches=small)
+    model, open_space = (
         GuidedConv2d(parse_workload(spelling), target, weights=weights, blocks=blocks) for blocks in ("model", "knobs")
     )
     config = next(c for c in model.enumerate() if c["lowering"] == "direct" and c["width"] in (7, 14))
-    made = model.schedule(config).mod
+    module = model.schedule(config).mod
     same = [
         wider["outer"]
-        for wider in searched.enumerate()
-        if config.items() <= wider.items() and structural_equal(made, searched.schedule(wider).mod)
+        for wider in open_space.enumerate()
+        if config.items() <= wider.items() and structural_equal(module, open_space.schedule(wider).mod)
     ]
     assert same == (["rows"] if cut else ["channels"])
     assert [result.failure for result in measurer.measure(model, [config])] == [None]
@@ -208,8 +208,8 @@ def test_searched_blocks_make_a_space_that_can_be_measured_whole(cpu: str, spell
     assert 800 <= len(set(configs)) == len(configs) <= 5000
     lanes = target.simd_bytes // 4
     sums = [math.prod(int(c[name]) for name in ("channels", "width", "height", "pixels") if name in c) for c in configs]  # type: ignore[arg-type]
-    computed, searched = (accumulators(target, wide) for wide in (False, True))
-    assert {elements // lanes for elements in sums} <= set(searched)
+    computed, open_tiles = (accumulators(target, wide) for wide in (False, True))
+    assert {elements // lanes for elements in sums} <= set(open_tiles)
     assert min(sums) // lanes < computed.start and max(sums) // lanes > registers(target) > computed[-1]
 
 
@@ -248,21 +248,21 @@ def test_shares_divide_a_task_and_use_the_cores_no_worse(tasks: int, tiles: int,
 @pytest.mark.parametrize("values", [{"lowering": "direct"}, {"lowering": "im2row", "pixels": 5, "channels": 4}])
 def test_config_outside_the_space_is_refused(values: dict[str, str | int]) -> None:
     with pytest.raises(InvalidConfig):
-        GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), native()).schedule(Config(values))
+        GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), make_target()).schedule(Config(values))
 
 
 def test_wrong_option_is_refused() -> None:
     with pytest.raises(SearchlabError, match="option 'blocks' cannot be 'knob'; did you mean 'knobs'"):
-        GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), native(), blocks="knob")
+        GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), make_target(), blocks="knob")
 
 
 def test_gemm_and_gpus_are_refused_with_the_way_out() -> None:
     plugin, cuda = Plugin("guided-conv2d"), Target({"kind": "cuda", "arch": "sm_90"})
     with pytest.raises(UnsupportedWorkload, match="guided-conv2d.*use guided-gemm or knob-template or sketch"):
-        SPACES.make(plugin, gemm(8, 8, 8), native())
+        SPACES.make(plugin, gemm(8, 8, 8), make_target())
     with pytest.raises(UnsupportedWorkload, match="guided-conv2d.*use knob-template or sketch"):
         SPACES.make(plugin, conv2d(1, 8, 8, 16, 16, 3, 3), cuda)
     with pytest.raises(
         UnsupportedWorkload, match="but not for conv2d:1x8x8x16x16x3x3:g4, which is grouped-conv2d; use knob"
     ):
-        SPACES.make(plugin, conv2d(1, 8, 8, 16, 16, 3, 3, groups=4), native())
+        SPACES.make(plugin, conv2d(1, 8, 8, 16, 16, 3, 3, groups=4), make_target())

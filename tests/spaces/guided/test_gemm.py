@@ -101,9 +101,9 @@ def test_result_is_right_on_two_threads(spelling: str) -> None:
 def test_results_are_right_with_several_blocks_of_k_and_n(spelling: str, cores: int) -> None:
     small = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(16 << 10, 8))
     workload, target = parse_workload(spelling), replace(native(cores), caches=small)
-    cut = cut_up(workload, target, 3, 2 * GuidedGemm(workload, target).lanes)
-    assert cut.kc < workload.reduction
-    assert cut.nc < workload.shapes["B"][1]
+    blocking = cut_up(workload, target, 3, 2 * GuidedGemm(workload, target).lanes)
+    assert blocking.kc < workload.reduction
+    assert blocking.nc < workload.shapes["B"][1]
     assert_right(workload, target, 3, 2)
 
 
@@ -131,22 +131,22 @@ def test_micro_kernel_is_vector_multiply_adds_on_registers(cpu: str, dtype: str,
 @pytest.mark.parametrize("spelling", ["gemm:61x67x71:bias:relu", "gemm:64x64x64"])
 def test_trace_replays_on_a_fresh_schedule(spelling: str) -> None:
     space = GuidedGemm(parse_workload(spelling), native(2))
-    made = space.schedule(tile(space, 6, 2))
+    schedule = space.schedule(tile(space, 6, 2))
     fresh = Schedule(space.workload.module)
-    made.trace.apply_to_schedule(fresh, remove_postproc=False)
-    assert structural_equal(made.mod, fresh.mod)
+    schedule.trace.apply_to_schedule(fresh, remove_postproc=False)
+    assert structural_equal(schedule.mod, fresh.mod)
 
 
 def test_trace_survives_a_metaschedule_database(tmp_path: Path) -> None:
     space = GuidedGemm(gemm(61, 67, 71, bias=True), native(2))
-    made = space.schedule(tile(space, 6, 2))
-    written = ms.database.JSONDatabase(work_dir=str(tmp_path))
-    workload = written.commit_workload(space.workload.module)
-    written.commit_tuning_record(ms.database.TuningRecord(made.trace, workload, [1e-3], space.target.tvm))
+    schedule = space.schedule(tile(space, 6, 2))
+    database = ms.database.JSONDatabase(work_dir=str(tmp_path))
+    workload = database.commit_workload(space.workload.module)
+    database.commit_tuning_record(ms.database.TuningRecord(schedule.trace, workload, [1e-3], space.target.tvm))
     (record,) = ms.database.JSONDatabase(work_dir=str(tmp_path)).get_all_tuning_records()
     fresh = Schedule(space.workload.module)
     record.trace.apply_to_schedule(fresh, remove_postproc=False)
-    assert structural_equal(made.mod, fresh.mod)
+    assert structural_equal(schedule.mod, fresh.mod)
 
 
 def test_space_is_a_product_of_tiles() -> None:
@@ -214,28 +214,28 @@ ZEN5 = Target({"kind": "llvm", "mcpu": "znver5", "num-cores": 1}, CPU_CACHES["zn
 
 
 @pytest.mark.parametrize(("kc", "depth"), [("whole", 2304), ("paper", 256)])
-def test_kc_is_the_paper_s_where_it_is_asked_for(kc: str, depth: int) -> None:
+def test_kc_follows_the_paper_where_requested(kc: str, depth: int) -> None:
     # ResNet-50's gemm of 196 x 256 x 2304, in float32. The paper: C_Ar = floor(11 / (1 + 32 / 8)) = 2 ways of 4 KiB,
     # 2 * 4096 / (8 * 4) = 256, which is 9 even blocks. Whole micro-panels, 40 * 2304 * 4 bytes, stay in 1 MiB.
-    cut = cut_up(gemm(196, 256, 2304), ZEN5, 8, 32, kc)
-    assert cut.kc == depth
+    blocking = cut_up(gemm(196, 256, 2304), ZEN5, 8, 32, kc)
+    assert blocking.kc == depth
     assert kc_for(ZEN5.caches[0], 8, 32, 4) == 256
 
 
 @given(st.integers(200, 3000), st.integers(500, 5000), st.integers(1500, 20_000), st.integers(2, 14), st.integers(1, 4))
 def test_nc_is_for_the_block_of_b_that_is_packed(m: int, n: int, k: int, mr: int, vectors: int) -> None:
     nr = 16 * vectors
-    cut = cut_up(gemm(m, n, k), ZEN5, mr, nr, "paper")
-    assert cut.kc < k
+    blocking = cut_up(gemm(m, n, k), ZEN5, mr, nr, "paper")
+    assert blocking.kc < k
     # B is packed in its whole depth. One way of the cache is left to what streams through, and one to A_c.
     l3 = ZEN5.caches[2]
-    column = -(-k // cut.kc) * cut.kc * 4
+    column = -(-k // blocking.kc) * blocking.kc * 4
     ways = (l3.ways - 2) * l3.size // l3.ways
-    assert column * cut.nc <= ways
-    assert cut.nc >= n or 2 * column * (cut.nc + nr) > ways  # no narrower than it must be
+    assert column * blocking.nc <= ways
+    assert blocking.nc >= n or 2 * column * (blocking.nc + nr) > ways  # no narrower than it must be
 
 
-def allocated(schedule: Schedule) -> dict[str, int]:
+def allocated_elements(schedule: Schedule) -> dict[str, int]:
     """The elements of each buffer that the program allocates, cut down to what is in use at once."""
     module = schedule.mod
     for step in ("LowerInitBlock", "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque"):
@@ -252,7 +252,7 @@ def test_what_is_packed_stays_in_its_cache(algorithm: str, kc: str, order: str) 
     small = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(64 << 10, 8))
     space = GuidedGemm(gemm(100, 512, 256), replace(native(), caches=small), algorithm=algorithm, kc=kc, order=order)
     scalars, vectors = space.axes
-    sizes = allocated(space.schedule(Config({scalars.name: 4, vectors.name: vectors.choices[0]})))
+    sizes = allocated_elements(space.schedule(Config({scalars.name: 4, vectors.name: vectors.choices[0]})))
     outer, inner, _ = ALGORITHMS[algorithm].operands
     for operand, cache in ((outer, small[2]), (inner, small[1])):
         packed = sizes.get(f"{operand}_global", 0) if operand != "C" else 0
@@ -265,11 +265,11 @@ def test_result_is_right_with_the_paper_s_kc(spelling: str, cores: int) -> None:
     small = (Cache(4 << 10, 4), *GENERIC_CACHES[1:])
     workload, target = parse_workload(spelling), replace(native(cores), caches=small)
     space = GuidedGemm(workload, target, kc="paper")
-    whole, paper = (cut_up(workload, target, 6, 2 * space.lanes, kc).kc for kc in get_args(KC))
-    assert paper < workload.reduction <= whole
-    default, chosen = (GuidedGemm(workload, target, **options) for options in ({}, {"kc": "whole"}))
-    assert structural_equal(default.schedule(tile(space, 6, 2)).mod, chosen.schedule(tile(space, 6, 2)).mod)
-    assert default.fingerprint == chosen.fingerprint == space.fingerprint
+    whole_kc, paper = (cut_up(workload, target, 6, 2 * space.lanes, kc).kc for kc in get_args(KC))
+    assert paper < workload.reduction <= whole_kc
+    default, explicit = (GuidedGemm(workload, target, **options) for options in ({}, {"kc": "whole"}))
+    assert structural_equal(default.schedule(tile(space, 6, 2)).mod, explicit.schedule(tile(space, 6, 2)).mod)
+    assert default.fingerprint == explicit.fingerprint == space.fingerprint
     assert_right(workload, target, 6, 2, kc="paper")
 
 
@@ -289,14 +289,19 @@ def test_blocks_cover_any_problem(m: int, n: int, k: int, mr: int, vectors: int,
     target = Target({"kind": "llvm", "mcpu": "haswell", "num-cores": cores}, GENERIC_CACHES)
     workload = gemm(m, n, k, "float64" if double else "float32")
     nr = vectors * (4 if double else 8)
-    cut = cut_up(workload, target, mr, nr)
-    assert cut.mc % mr == 0 and cut.share % nr == 0 and cut.nc % cut.share == 0 and cut.kc % UNROLLED == 0
-    assert cut.mc < m + mr
-    passes = -(-k // cut.kc)
-    assert passes * cut.kc - k < UNROLLED * passes  # next to nothing is padded
-    micro_panels = (mr + nr) * (cut.kc - UNROLLED) * (8 if double else 4)
+    blocking = cut_up(workload, target, mr, nr)
+    assert (
+        blocking.mc % mr == 0
+        and blocking.share % nr == 0
+        and blocking.nc % blocking.share == 0
+        and blocking.kc % UNROLLED == 0
+    )
+    assert blocking.mc < m + mr
+    passes = -(-k // blocking.kc)
+    assert passes * blocking.kc - k < UNROLLED * passes  # next to nothing is padded
+    micro_panels = (mr + nr) * (blocking.kc - UNROLLED) * (8 if double else 4)
     assert micro_panels <= GENERIC_CACHES[1].size
-    assert -(-m // cut.mc) * (cut.nc // cut.share) <= -(-m // mr) * -(-n // nr)
+    assert -(-m // blocking.mc) * (blocking.nc // blocking.share) <= -(-m // mr) * -(-n // nr)
 
 
 @given(
@@ -307,17 +312,19 @@ def test_blocks_of_every_algorithm_fit_their_caches(
 ) -> None:
     algorithm, workload, cores = ALGORITHMS[name], gemm(m, n, k, "int8"), 4
     tile = {algorithm.s: UNROLLED, algorithm.u: scalars, algorithm.v: vectors * 8}
-    cut = compute_blocking(workload, Target({"kind": "llvm"}, GENERIC_CACHES), algorithm, tile, cores, dealt.strip())
+    blocking = compute_blocking(
+        workload, Target({"kind": "llvm"}, GENERIC_CACHES), algorithm, tile, cores, dealt.strip()
+    )
     extent = extents(workload)
     for dim in "ijp":
-        assert cut.of(dim) % tile[dim] == 0
+        assert blocking.of(dim) % tile[dim] == 0
         # Rounding up wastes no block, but that a block of x is whole tasks.
-        assert cut.of(dim) < extent[dim] + tile[dim] + (cores * cut.share if dim == algorithm.x else 0)
+        assert blocking.of(dim) < extent[dim] + tile[dim] + (cores * blocking.share if dim == algorithm.x else 0)
     if dealt != " " and extent[dealt] >= cores**2 * tile[dealt]:
-        assert -(-extent[dealt] // cut.of(dealt)) >= cores - 1
+        assert -(-extent[dealt] // blocking.of(dealt)) >= cores - 1
     size = {"A": 1, "B": 1, "C": 4}
     for operand, dim, cache in zip(
         algorithm.operands, (algorithm.x, algorithm.y), reversed(GENERIC_CACHES), strict=False
     ):
-        block, panel = (size[operand] * cut.of(algorithm.s) * width for width in (cut.of(dim), tile[dim]))
-        assert block <= cache.size or cut.of(dim) == tile[dim] or panel > cache.size
+        block, panel = (size[operand] * blocking.of(algorithm.s) * width for width in (blocking.of(dim), tile[dim]))
+        assert block <= cache.size or blocking.of(dim) == tile[dim] or panel > cache.size

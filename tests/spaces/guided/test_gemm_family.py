@@ -42,7 +42,7 @@ def samples(space: GuidedGemm, count: int = 1) -> list[Config]:
     }
     configs = [space.sample(rng) for _ in range(count)]
     return [
-        Config({**config, **{name: some[int(rng.integers(len(some)))] for name, some in small.items()}})
+        Config({**config, **{name: choices[int(rng.integers(len(choices)))] for name, choices in small.items()}})
         for config in configs
     ]
 
@@ -52,10 +52,10 @@ def assert_right(measurer: LocalMeasurer, space: GuidedGemm, count: int = 1) -> 
     configs = samples(space, count)
     for result in measurer.measure(space, configs):
         assert result.failure is None, result.message
-    made = space.schedule(configs[0])
+    schedule = space.schedule(configs[0])
     fresh = Schedule(space.workload.module)
-    made.trace.apply_to_schedule(fresh, remove_postproc=False)
-    assert structural_equal(made.mod, fresh.mod)
+    schedule.trace.apply_to_schedule(fresh, remove_postproc=False)
+    assert structural_equal(schedule.mod, fresh.mod)
 
 
 def test_the_names_say_who_is_resident_and_which_loops_there_are() -> None:
@@ -153,7 +153,7 @@ def test_published_order_packs_b_in_each_pass_over_k(order: str, nest: list[str]
     space = GuidedGemm(gemm(103, 101, 107), replace(native, caches=SMALL), order=order)
     script = space.schedule(Config({"mr": 4, "nr": space.lanes})).mod.script()
     update = script.index('T.sblock("gemm_update")')
-    nested, depth = [], 10**6
+    nested, depth = list[str](), 10**6
     for line in reversed(script[:update].splitlines()):  # from the block outwards
         indent = len(line) - len(line.lstrip())
         if indent < depth and (loop := re.match(r" +for (\w)_0", line)):
@@ -163,7 +163,7 @@ def test_published_order_packs_b_in_each_pass_over_k(order: str, nest: list[str]
     assert (script.index("for p_0") < script.index('T.sblock("B_pad_global")')) == (order == "published")
 
 
-def test_no_loop_is_parallel_where_none_is_wanted() -> None:
+def test_no_loop_is_parallel_unless_requested() -> None:
     target = resolve_target({**UNOPTIMIZED, "num-cores": 2})
     alternatives: list[dict[str, Any]] = [{}, {"variant": "basic"}, {"algorithm": "A3C2B0"}]
     for options in alternatives:
@@ -177,9 +177,9 @@ def test_blocks_can_be_searched_too(algorithm: str, measurer: LocalMeasurer, nat
     assert [knob.name for knob in space.axes][2:] == ["mc", "nc", "kc"]
     assert [knob.choices[-1] for knob in space.axes][2:] == [70, 140, 129]
     assert all(space.config_at(space.index_of(config)) == config for config in samples(space, 20))
-    cut = {**space.config_at(0), **{knob.name: knob.choices[0] for knob in space.axes[2:]}}
-    whole = {**cut, **{knob.name: knob.choices[-1] for knob in space.axes[2:]}}
-    assert not structural_equal(space.schedule(Config(cut)).mod, space.schedule(Config(whole)).mod)
+    smallest = {**space.config_at(0), **{knob.name: knob.choices[0] for knob in space.axes[2:]}}
+    uncut = {**smallest, **{knob.name: knob.choices[-1] for knob in space.axes[2:]}}
+    assert not structural_equal(space.schedule(Config(smallest)).mod, space.schedule(Config(uncut)).mod)
     assert_right(measurer, space, 3)
 
 
@@ -198,9 +198,9 @@ def test_packing_can_be_searched_too(algorithm: str, native: Target) -> None:
     (config,) = samples(space)
     for packing in PACKINGS:
         fixed = GuidedGemm(workload, native, **options, **packing, blocks="knobs")
-        left = {name: value for name, value in config.items() if name not in packing}
-        made = space.schedule(Config({**config, **packing}))
-        assert structural_equal(made.mod, fixed.schedule(Config(left)).mod)
+        remaining = {name: value for name, value in config.items() if name not in packing}
+        schedule = space.schedule(Config({**config, **packing}))
+        assert structural_equal(schedule.mod, fixed.schedule(Config(remaining)).mod)
 
 
 OPEN: dict[str, Any] = {"kc": "knob", "tiles": "fitting"}
@@ -235,8 +235,8 @@ def test_a_task_packs_the_panels_that_it_uses() -> None:
 def test_open_choices_hold_the_programs_of_the_default(cpu: str, mr: int, nr: int) -> None:
     workload, target = gemm(44, 159, 61), resolve_target(cpu)
     space, default = GuidedGemm(workload, target, pack_b="places", **OPEN), GuidedGemm(workload, target)
-    chosen = Config({"tile": f"{mr}x{nr}", "pack_b": "block", "kc": 61})
-    assert structural_equal(space.schedule(chosen).mod, default.schedule(Config({"mr": mr, "nr": nr})).mod)
+    config = Config({"tile": f"{mr}x{nr}", "pack_b": "block", "kc": 61})
+    assert structural_equal(space.schedule(config).mod, default.schedule(Config({"mr": mr, "nr": nr})).mod)
 
 
 def test_fitting_tiles_do_not_spill_and_kc_is_cut_evenly() -> None:

@@ -26,7 +26,7 @@ def native() -> Target:
     return resolve_target({**UNOPTIMIZED, "num-cores": 2})
 
 
-def made(space: str, workload: str, target: Target, **options: Any) -> Space:
+def make_packed_space(space: str, workload: str, target: Target, **options: Any) -> Space:
     parsed = parse_workload(workload)
     dtype = parsed.arguments[0].dtype
     if options.get("dot") and not target_has_features(INSTRUCTIONS[dtype].feature, target.tvm):
@@ -54,7 +54,7 @@ SPACES_AND_OPTIONS: list[tuple[str, str, dict[str, Any]]] = [
 def test_the_answer_is_right_and_the_weights_are_packed_once(
     name: str, workload: str, options: dict[str, Any], native: Target
 ) -> None:
-    space = made(name, workload, native, **options)
+    space = make_packed_space(name, workload, native, **options)
     weights = {"guided-conv2d": "weight", "guided-gemm": "B"}[name]
     inputs = {operand: tvm.runtime.tensor(array) for operand, array in space.workload.inputs().items()}
     *_, result = space.workload.arguments
@@ -73,7 +73,7 @@ def test_the_answer_is_right_and_the_weights_are_packed_once(
 
 
 def test_winograd_takes_transformed_weights(native: Target) -> None:
-    space = made("guided-conv2d", "conv2d:1x9x9x16x8x3x3:p1", native, winograd=True)
+    space = make_packed_space("guided-conv2d", "conv2d:1x9x9x16x8x3x3:p1", native, winograd=True)
     (kernels,) = packed_arguments(space.schedule(Config({"lowering": "winograd", "pixels": 16, "channels": 14})).mod)[
         "weight"
     ]
@@ -81,7 +81,7 @@ def test_winograd_takes_transformed_weights(native: Target) -> None:
 
 
 def test_row_sums_of_int8_weights_are_packed_too(native: Target) -> None:
-    space = made("guided-conv2d", "conv2d:1x7x7x32x16x1x1:int8", native, dot=True)
+    space = make_packed_space("guided-conv2d", "conv2d:1x7x7x32x16x1x1:int8", native, dot=True)
     arrays = packed_arguments(space.schedule(space.sample(np.random.default_rng(0))).mod)["weight"]
     assert [array.shape for array in arrays if array.name == "sums"] == [(32,)] and len(arrays) == 2
 
@@ -95,7 +95,7 @@ def test_row_sums_of_int8_weights_are_packed_too(native: Target) -> None:
 )
 def test_products_with_padding_are_omitted(workload: str, taps: tuple[Any, ...], native: Target) -> None:
     """Weights that only meet padding may be anything, even NaN."""
-    space = made("guided-conv2d", workload, native)
+    space = make_packed_space("guided-conv2d", workload, native)
     inputs = space.workload.inputs()
     expected = space.workload.reference(inputs)
     inputs["weight"][taps] = np.nan
@@ -113,7 +113,7 @@ def test_products_with_padding_are_omitted(workload: str, taps: tuple[Any, ...],
 @pytest.mark.parametrize("options", [{"variant": "blocked"}, {"pack_b": False}, {"pack_b": "panel"}])
 def test_a_gemm_whose_b_cannot_be_packed_is_refused(options: dict[str, Any], native: Target) -> None:
     with pytest.raises(SearchlabError, match="weights='packed' requires variant"):
-        made("guided-gemm", "gemm:8x8x8", native, **options)
+        make_packed_space("guided-gemm", "gemm:8x8x8", native, **options)
 
 
 def test_a_run_resumes_and_a_table_replays_it(tmp_path: Path, native: Target) -> None:

@@ -40,11 +40,11 @@ def program(space: GuidedConv2d) -> Config:
     arrays.arrays(np.int64, (6, 6), elements=st.integers(-99, 99)),
     arrays.arrays(np.int64, (3, 3), elements=st.integers(-99, 99)),
 )
-def test_the_transforms_give_a_convolution(image: np.ndarray, kernel: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_the_transforms_give_a_convolution(image: np.ndarray, kernel: np.ndarray) -> None:
     of_image, of_kernel, of_result = transforms()
-    made = of_result @ ((of_kernel @ kernel @ of_kernel.T) * (of_image @ image @ of_image.T)) @ of_result.T
+    computed = of_result @ ((of_kernel @ kernel @ of_kernel.T) * (of_image @ image @ of_image.T)) @ of_result.T
     right = sum(kernel[i, j] * image[i : i + 4, j : j + 4] for i in range(3) for j in range(3))
-    assert np.abs(made - right).max() < 1e-9
+    assert np.abs(computed - right).max() < 1e-9
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_vectors_of_two_are_wide_enough() -> None:
     assert_right(space.workload, space.schedule(config), target)
 
 
-def test_it_is_offered_where_it_is_asked_for_and_can_be() -> None:
+def test_winograd_is_offered_where_requested_and_possible() -> None:
     def lowerings(spelling: str, **options: bool) -> set[object]:
         space = GuidedConv2d(parse_workload(spelling), native(), **options)
         offered = {config["lowering"] for config in space.enumerate()}
@@ -83,8 +83,8 @@ def test_it_is_offered_where_it_is_asked_for_and_can_be() -> None:
 
     assert lowerings("conv2d:1x8x8x16x8x3x3:p1") == {"direct", "im2row"}
     assert lowerings("conv2d:1x8x8x16x8x3x3:p1", winograd=True) == {"direct", "im2row", "winograd"}
-    for other in ("3x3:p1:s2", "3x3:p2:d2", "3x3:p1:int8", "3x3:p1:float16", "5x5:p2", "1x1"):
-        assert "winograd" not in lowerings(f"conv2d:1x8x8x16x8x{other}", winograd=True)
+    for suffix in ("3x3:p1:s2", "3x3:p2:d2", "3x3:p1:int8", "3x3:p1:float16", "5x5:p2", "1x1"):
+        assert "winograd" not in lowerings(f"conv2d:1x8x8x16x8x{suffix}", winograd=True)
     with pytest.raises(SearchlabError, match="option 'winograd' is 'yes'; it must be true or false"):
         GuidedConv2d(parse_workload("conv2d:1x8x8x16x8x3x3"), native(), winograd="yes")  # type: ignore[arg-type]
 
@@ -92,8 +92,8 @@ def test_it_is_offered_where_it_is_asked_for_and_can_be() -> None:
 class Exact(GuidedConv2d):
     """Takes no Winograd program for right."""
 
-    def __init__(self, *given: object, **options: object) -> None:
-        super().__init__(*given, **options)  # type: ignore[arg-type]
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         self.error_factor = 1e-3
 
 
@@ -104,7 +104,7 @@ def test_results_are_held_to_the_error_that_the_space_says(measurer: LocalMeasur
     assert result.failure == "wrong_answer" and "elements are off" in result.message
 
 
-def test_it_gathers_nothing_and_multiplies_in_vectors() -> None:
+def test_winograd_multiplies_in_vectors_without_gathers() -> None:
     target = resolve_target({"kind": "llvm", "mcpu": "znver4", "mtriple": "x86_64-unknown-linux-gnu"})
     space = GuidedConv2d(parse_workload("conv2d:1x14x14x32x16x3x3:p1"), target, winograd=True)
     schedule = space.schedule(Config({"lowering": "winograd", "pixels": 16, "channels": 16}))

@@ -25,7 +25,7 @@ SMALL = (Cache(32 << 10, 8), Cache(64 << 10, 8), Cache(1 << 20, 8))
 X86 = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 1}
 
 
-def able(target: Target, dtype: str) -> Target:
+def skip_unless_supported(target: Target, dtype: str) -> Target:
     if why := missing_instruction(dtype, target):
         pytest.skip(why)
     return target
@@ -59,7 +59,7 @@ def test_result_is_right(
     spelling: str, options: dict[str, Any], dtype: str, cores: int, native: Target, measurer: LocalMeasurer
 ) -> None:
     workload = parse_workload(spelling.replace("int8", dtype))
-    target = resolve_target({**able(native, dtype).spec, "num-cores": cores})
+    target = resolve_target({**skip_unless_supported(native, dtype).spec, "num-cores": cores})
     space = GuidedGemm(workload, target, dot=True, **options)
     results = list(measurer.measure(space, programs(space, 2)))
     assert [result.failure for result in results] == [None] * 2, [result.message for result in results]
@@ -82,7 +82,7 @@ def test_result_is_right(
 def test_a_convolution_is_right(
     spelling: str, options: dict[str, Any], lowering: str, dtype: str, native: Target, measurer: LocalMeasurer
 ) -> None:
-    target = resolve_target({**able(native, dtype).spec, "num-cores": 2})
+    target = resolve_target({**skip_unless_supported(native, dtype).spec, "num-cores": 2})
     space = GuidedConv2d(parse_workload(f"{spelling}:{dtype}"), target, dot=True, **options)
     rng = np.random.default_rng(0)
     configs = [config for config in (space.sample(rng) for _ in range(99)) if config["lowering"] == lowering][:1]
@@ -97,7 +97,7 @@ EXTREMES = [-128, 127]
 @pytest.mark.parametrize("right", EXTREMES)
 @pytest.mark.parametrize("left", EXTREMES)
 def test_the_extremes_of_int8_are_exact(left: int, right: int, native: Target) -> None:
-    able(native, "int8")
+    skip_unless_supported(native, "int8")
     lanes = native.simd_bytes // 4
     product, image = parse_workload("gemm:5x40x300:int8"), parse_workload("conv2d:1x3x3x40x9x3x3:int8:p1")
     programs: list[tuple[Space, dict[str, Any]]] = [
@@ -160,7 +160,7 @@ def test_words_are_optional_and_refused_where_impossible() -> None:
         {"lowering": "direct", "channels": 16, "width": 8, "height": 2},
     ],
 )
-def test_a_convolution_takes_it_where_it_is_asked_for(choices: dict[str, Any]) -> None:
+def test_a_convolution_uses_dot_products_where_requested(choices: dict[str, Any]) -> None:
     target = resolve_target({**X86, "mcpu": "sapphirerapids"})
     for dtype, name in (("int8", "vpdpbusd"), ("bfloat16", "vdpbf16ps")):
         workload = parse_workload(f"conv2d:1x8x8x24x16x3x3:p1:{dtype}")
@@ -170,7 +170,7 @@ def test_a_convolution_takes_it_where_it_is_asked_for(choices: dict[str, Any]) -
             assert (len(re.findall(rf"{name}\s.*%zmm", assembly)) >= 12 * UNROLLED) == dot
 
 
-def test_a_convolution_refuses_it_where_it_cannot_be() -> None:
+def test_a_convolution_refuses_impossible_dot_products() -> None:
     target = resolve_target({**X86, "mcpu": "sapphirerapids"})
     with pytest.raises(SearchlabError, match="not for float32"):
         GuidedConv2d(parse_workload("conv2d:1x8x8x24x16x3x3:p1"), target, dot=True)

@@ -56,9 +56,9 @@ def test_programs_give_the_right_answer_and_replay(spelling: str, native: Target
     for number in range(len(space.sketches)):
         config = space.repair({"sketch": number}, rng)
         assert config in space
-        made = space.schedule(config)
-        assert_right(space.workload, made, native)
-        assert structural_equal(made.mod, replay_trace(made, space.workload).mod)
+        schedule = space.schedule(config)
+        assert_right(space.workload, schedule, native)
+        assert structural_equal(schedule.mod, replay_trace(schedule, space.workload).mod)
 
 
 def test_a_config_is_what_the_trace_of_its_program_decides(native: Target) -> None:
@@ -128,10 +128,10 @@ def test_mutation_crossover_json_and_pickle_stay_inside(native: Target) -> None:
         assert copy.fingerprint == space.fingerprint
         for _ in range(50):
             a, b = space.sample(rng), space.sample(rng)
-            for made in (space.mutate(a, rng), space.crossover(a, b, rng)):
-                assert made in space
-                assert space.decide(lambda knob, made=made: made[knob.name]) == made  # type: ignore[misc]
-                assert Config({name: list(v) if isinstance(v, tuple) else v for name, v in made.items()}) in copy
+            for config in (space.mutate(a, rng), space.crossover(a, b, rng)):
+                assert config in space
+                assert space.decide(lambda knob, config=config: config[knob.name]) == config  # type: ignore[misc]
+                assert Config({name: list(v) if isinstance(v, tuple) else v for name, v in config.items()}) in copy
         valid = valid_configs(space, rng, 1)[0]
         assert structural_equal(space.schedule(valid).mod, copy.schedule(valid).mod)
 
@@ -230,8 +230,8 @@ def test_computation_is_printed_as_ansor_prints_it(native: Target) -> None:
 def test_what_tvm_draws_is_in_the_space(spelling: str, native: Target) -> None:
     """Compute locations too, however deep: a range found from random programs alone ended too soon."""
     space = sketches(spelling, native)
-    drawn = [space.config_of(space.draw(seed)) for seed in range(1, 150)]
-    assert [config for config in drawn if config not in space] == []
+    configs = [space.config_of(space.draw(seed)) for seed in range(1, 150)]
+    assert [config for config in configs if config not in space] == []
 
 
 def test_a_target_need_not_say_how_many_cores_it_has() -> None:
@@ -274,9 +274,10 @@ def test_a_factor_moves_as_in_tvms_own_mutator() -> None:
     tiles = [inst for inst in trace.insts if inst.kind.name == decisions.PERFECT_TILE]
     (tiled,) = [inst for inst in tiles if np.prod(trace.get_decision(inst)) == 128]
     mutants = (_ffi_api.MutatorApply(mutator, trace, seed) for seed in rng.integers(1, 2**31 - 1, size=4000).tolist())
-    theirs = Counter(tuple(int(factor) for factor in mutant.get_decision(tiled)) for mutant in mutants)
+    tvm_counts = Counter(tuple(int(factor) for factor in mutant.get_decision(tiled)) for mutant in mutants)
     own_counts = Counter(knob.move_factor((4, 1, 2, 16), rng) for _ in range(4000))
-    assert theirs.keys() == own_counts.keys()
+    assert tvm_counts.keys() == own_counts.keys()
     assert all(
-        abs(theirs[tile] - own_counts[tile]) < 5 * np.sqrt(theirs[tile] + own_counts[tile]) for tile in own_counts
+        abs(tvm_counts[tile] - own_counts[tile]) < 5 * np.sqrt(tvm_counts[tile] + own_counts[tile])
+        for tile in own_counts
     )

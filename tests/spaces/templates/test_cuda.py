@@ -1,4 +1,4 @@
-"""The CUDA templates: right answers where there is no GPU, code that nvcc takes, and no more than a GPU has."""
+"""The CUDA templates: right answers without a GPU, code that nvcc compiles, and the limits of GPUs."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ needs_gpp = pytest.mark.skipif(
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc, of the CUDA toolkit, is missing")
 
 
-def space(spelling: str, target: Target = TARGET) -> KnobTemplate:
+def make_space(spelling: str, target: Target = TARGET) -> KnobTemplate:
     return KnobTemplate(parse_workload(spelling), target)
 
 
-def valid(made: KnobTemplate, seed: int) -> Iterator[Config]:
+def valid(space: KnobTemplate, seed: int) -> Iterator[Config]:
     """Random configs that a GPU can run, without end."""
     rng = np.random.default_rng(seed)
     while True:
-        config = made.sample(rng)
+        config = space.sample(rng)
         try:
-            made.schedule(config)
+            space.schedule(config)
         except InvalidConfig:
             continue
         yield config
@@ -69,47 +69,47 @@ def conv(**changes: Any) -> Config:
     ],
 )
 def test_results_match_the_reference(spelling: str, tmp_path: Path) -> None:
-    made = space(spelling)
-    rtol, atol = made.workload.tolerance()
-    expected = made.workload.reference(made.workload.inputs())
-    for number, config in enumerate(itertools.islice(valid(made, seed=0), 2)):
+    space = make_space(spelling)
+    rtol, atol = space.workload.tolerance()
+    expected = space.workload.reference(space.workload.inputs())
+    for number, config in enumerate(itertools.islice(valid(space, seed=0), 2)):
         (folder := tmp_path / str(number)).mkdir()
-        np.testing.assert_allclose(result_on_cpu(made, config, folder), expected, rtol=rtol, atol=atol)
+        np.testing.assert_allclose(result_on_cpu(space, config, folder), expected, rtol=rtol, atol=atol)
 
 
 @needs_nvcc
 @pytest.mark.parametrize("spelling", ["conv2d:1x7x7x32x16x3x3:p1", "gemm:64x64x64", "gemm:64x64x64:float16:bias:relu"])
 def test_sampled_configs_compile_for_the_gpu(spelling: str, tmp_path: Path) -> None:
-    made = space(spelling)
-    for config in itertools.islice(valid(made, seed=1), 3):
-        (tmp_path / "kernel.cu").write_text(cuda_source(made, config))
+    space = make_space(spelling)
+    for config in itertools.islice(valid(space, seed=1), 3):
+        (tmp_path / "kernel.cu").write_text(cuda_source(space, config))
         command = ["nvcc", "-w", "-arch=sm_90", "-cubin", "-o", "kernel.cubin", "kernel.cu"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, f"{config}: {done.stderr}"
+        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert result.returncode == 0, f"{config}: {result.stderr}"
 
 
 def test_the_published_template_swaps_tile_ry_and_tile_rx() -> None:
     workload = parse_workload("conv2d:1x7x7x64x16x3x3:p1")
     published = KnobTemplate(workload, TARGET, template="tutorial/conv2d_no_batching")
-    own = space(str(workload))
+    built_in = make_space(str(workload))
     config = conv(tile_ry=(3, 1, 1), tile_rx=(1, 1, 3))
     swapped = Config({**config, "tile_ry": config["tile_rx"], "tile_rx": config["tile_ry"]})
-    assert str(published) == str(own)
-    assert structural_equal(published.schedule(config).mod, own.schedule(swapped).mod)
-    assert not structural_equal(published.schedule(config).mod, own.schedule(config).mod)
+    assert str(published) == str(built_in)
+    assert structural_equal(published.schedule(config).mod, built_in.schedule(swapped).mod)
+    assert not structural_equal(published.schedule(config).mod, built_in.schedule(config).mod)
 
 
 @needs_gpp
 def test_the_published_template_accepts_any_kernel_size(tmp_path: Path) -> None:
     workload = parse_workload("conv2d:1x5x6x4x3x5x3:p1")
-    made = KnobTemplate(workload, TARGET, template="tutorial/conv2d_no_batching")
-    config = next(valid(made, 0))
+    space = KnobTemplate(workload, TARGET, template="tutorial/conv2d_no_batching")
+    config = next(valid(space, 0))
     expected = workload.reference(workload.inputs())
-    np.testing.assert_allclose(result_on_cpu(made, config, tmp_path), expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(result_on_cpu(space, config, tmp_path), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_a_program_is_one_kernel_fetched_by_all_threads() -> None:
-    script = space("conv2d:1x7x7x64x16x3x3:p1").schedule(conv()).mod.script()
+    script = make_space("conv2d:1x7x7x64x16x3x3:p1").schedule(conv()).mod.script()
     for axis, blocks, virtual, threads in [("z", 4, 1, 8), ("y", 1, 1, 7), ("x", 1, 7, 1)]:
         assert script.count(f'T.thread_binding({blocks}, thread="blockIdx.{axis}"') == 1
         assert script.count(f'T.thread_binding({virtual}, thread="vthread.{axis}")') == 1
@@ -127,9 +127,9 @@ def test_a_program_is_one_kernel_fetched_by_all_threads() -> None:
 
 @pytest.mark.parametrize("spelling", ["conv2d:2x8x8x16x8x3x3:s2:p1:bias:relu", "gemm:24x40x9:relu"])
 def test_trace_replays_on_a_fresh_schedule(spelling: str) -> None:
-    made = space(spelling)
-    for config in itertools.islice(valid(made, seed=2), 3):
-        schedule, fresh = made.schedule(config), Schedule(made.workload.module)
+    space = make_space(spelling)
+    for config in itertools.islice(valid(space, seed=2), 3):
+        schedule, fresh = space.schedule(config), Schedule(space.workload.module)
         schedule.trace.apply_to_schedule(fresh, remove_postproc=False)
         assert structural_equal(schedule.mod, fresh.mod)
 
@@ -148,27 +148,27 @@ def test_trace_replays_on_a_fresh_schedule(spelling: str) -> None:
     ],
 )
 def test_more_than_a_gpu_has_is_invalid_and_says_so(changes: dict[str, Any], reason: str) -> None:
-    made = space("conv2d:1x7x7x128x16x3x3:p1")
-    made.schedule(conv(tile_f=(8, 1, 8, 2)))
+    space = make_space("conv2d:1x7x7x128x16x3x3:p1")
+    space.schedule(conv(tile_f=(8, 1, 8, 2)))
     with pytest.raises(InvalidConfig, match=reason):
-        made.schedule(conv(**changes))
+        space.schedule(conv(**changes))
 
 
 def test_target_says_how_many_threads_and_how_much_shared_memory() -> None:
     small = Target({**TARGET.spec, "max_threads_per_block": 32})
     with pytest.raises(InvalidConfig, match="a block has 56 threads, but the target allows only 32"):
-        space("conv2d:1x7x7x64x16x3x3:p1", small).schedule(conv())
+        make_space("conv2d:1x7x7x64x16x3x3:p1", small).schedule(conv())
     # 8 x 9 x 9 padded pixels and 16 x 8 x 3 x 3 weights, in bytes, each aligned to 64
     tight = Target({**TARGET.spec, "max_shared_memory_per_block": 7231})
     with pytest.raises(InvalidConfig, match="a block uses 7232 bytes of shared memory, .* allows only 7231"):
-        space("conv2d:1x7x7x64x16x3x3:p1", tight).schedule(conv())
+        make_space("conv2d:1x7x7x64x16x3x3:p1", tight).schedule(conv())
 
 
 def test_more_registers_than_local_memory_are_refused() -> None:
-    made = space("gemm:512x512x2")
+    space = make_space("gemm:512x512x2")
     config = {"tile_i": (1, 1, 1, 512), "tile_j": (1, 1, 1, 512), "tile_k": (1, 1, 2)}
     with pytest.raises(InvalidConfig, match="a thread uses 10.* bytes of local memory, but only 524288 are allowed"):
-        made.schedule(Config({**config, "auto_unroll_max_step": 0, "unroll_explicit": 0}))
+        space.schedule(Config({**config, "auto_unroll_max_step": 0, "unroll_explicit": 0}))
 
 
 def test_threads_that_disagree_in_one_kernel_are_refused() -> None:

@@ -22,7 +22,7 @@ extents = st.integers(1, 600)
 parts = st.integers(1, 4)
 
 
-def defined(define: Callable[[TemplateConfig, list[Any]], None], m: int = 12) -> TemplateKnob:
+def define_knob(define: Callable[[TemplateConfig, list[Any]], object], m: int = 12) -> TemplateKnob:
     """The one knob that ``define`` makes of the loops of a GEMM of m x 8 x 6."""
     sch = Schedule(gemm(m, 8, 6).module)
     cfg = TemplateConfig(sch)
@@ -74,14 +74,14 @@ def test_splits_written_out() -> None:
 
 
 def test_split_of_a_loop_with_a_filter() -> None:
-    knob = defined(lambda cfg, loops: cfg.define_split("t", loops[0], 2, filter=lambda split: split.size[-1] > 3))
+    knob = define_knob(lambda cfg, loops: cfg.define_split("t", loops[0], 2, filter=lambda split: split.size[-1] > 3))
     assert list(knob.choices) == [(3, 4), (2, 6), (1, 12)]
     assert str(knob) == "Split(policy=factors, product=12, num_outputs=2) len=3"
 
 
 def test_candidates_are_made_to_cover_the_loop() -> None:
     tiles = [[-1, 4], [2, 6], [1, 12], [3, 4], [-1, 5]]
-    knob = defined(lambda cfg, loops: cfg.define_split("t", loops[0], 2, "candidate", candidate=tiles))
+    knob = define_knob(lambda cfg, loops: cfg.define_split("t", loops[0], 2, "candidate", candidate=tiles))
     assert list(knob.choices) == [(3, 4), (2, 6), (1, 12), (3, 5)]
     assert [knob.to_entity(choice) for choice in knob.choices] == [[-1, 4], [-1, 6], [-1, 12], [-1, 5]]
 
@@ -119,16 +119,18 @@ def test_candidates_are_made_to_cover_the_loop() -> None:
         ),
     ],
 )
-def test_what_cannot_be_defined_is_said(define: Callable[[TemplateConfig, list[Any]], None], reason: str) -> None:
+def test_an_invalid_definition_is_refused_with_the_reason(
+    define: Callable[[TemplateConfig, list[Any]], None], reason: str
+) -> None:
     with pytest.raises(SearchlabError, match=reason):
-        defined(define)
+        define_knob(define)
 
 
-def test_orders() -> None:
-    knob = defined(lambda cfg, loops: cfg.define_reorder("order", loops, "all"))
+def test_all_orders_of_loops_are_choices() -> None:
+    knob = define_knob(lambda cfg, loops: cfg.define_reorder("order", loops, "all"))
     assert list(knob.choices) == list(itertools.permutations(range(3)))
     assert str(knob) == "Reorder(policy=all) len=6"
-    knob = defined(lambda cfg, ls: cfg.define_reorder("o", ls, "candidate", candidate=[ls, [ls[2], ls[0], ls[1]]]))
+    knob = define_knob(lambda cfg, ls: cfg.define_reorder("o", ls, "candidate", candidate=[ls, [ls[2], ls[0], ls[1]]]))
     assert list(knob.choices) == [(0, 1, 2), (2, 0, 1)]
     assert knob.to_entity((2, 0, 1)) == [2, 0, 1]
 
@@ -140,10 +142,12 @@ def test_intervals_may_be_ordered_before_their_parts_exist() -> None:
         assert (y.length, x.length) == (12, 8)
         cfg.define_reorder("o", [y, *loops[1:], x], "interval_all", interval=(1, 3))
 
-    assert list(defined(define).choices) == [(0, 1, 2, 3), (0, 2, 1, 3)]
-    assert list(defined(lambda cfg, loops: cfg.define_reorder("o", loops, "identity")).choices) == [(0, 1, 2)]
-    some = defined(lambda cfg, loops: cfg.define_reorder("o", loops, "candidate", candidate=[loops, loops[:0:-1]]))
-    assert list(some.choices) == [(0, 1, 2), (2, 1)]
+    assert list(define_knob(define).choices) == [(0, 1, 2, 3), (0, 2, 1, 3)]
+    assert list(define_knob(lambda cfg, loops: cfg.define_reorder("o", loops, "identity")).choices) == [(0, 1, 2)]
+    candidates = define_knob(
+        lambda cfg, loops: cfg.define_reorder("o", loops, "candidate", candidate=[loops, loops[:0:-1]])
+    )
+    assert list(candidates.choices) == [(0, 1, 2), (2, 1)]
 
 
 @pytest.mark.parametrize(
@@ -159,10 +163,10 @@ def test_interleaved_chains_are_one_order(policy: str, order: str) -> None:
     y, x, k = sch.get_loops(sch.get_sblock("gemm"))
     ys, xs, ks = cfg.define_split("y", y, 3), cfg.define_split("x", x, 3), cfg.define_split("k", k, 2)
     axes = dict(zip(["y0", "y1", "y2", "x0", "x1", "x2", "k0", "k1"], [*ys, *xs, *ks], strict=True))
-    made = cfg.define_reorder("o", list(axes.values()), policy, spatial=[ys, xs], reduce=[ks])
-    assert len(made) == len(axes)
+    reordered = cfg.define_reorder("o", list(axes.values()), policy, spatial=[ys, xs], reduce=[ks])
+    assert len(reordered) == len(axes)
     (perm,) = cfg.knobs["o"].choices
-    assert " ".join(list(axes)[at] for at in perm) == order  # type: ignore[union-attr]
+    assert " ".join(list(axes)[index] for index in perm) == order  # type: ignore[union-attr]
     assert str(cfg.knobs["o"]) == f"Reorder(policy={policy}) len=1"
 
 
@@ -171,11 +175,11 @@ def test_merged_chains_take_from_the_longest_chain(lengths: list[int]) -> None:
     chains = [tuple((number, step) for step in range(length)) for number, length in enumerate(lengths)]
     tiles = []
     for order in set(itertools.permutations([number for number, length in enumerate(lengths) for _ in range(length)])):
-        left = list(lengths)
+        remaining = list(lengths)
         for number in order:
-            if left[number] != max(left) or number != left.index(max(left)):
+            if remaining[number] != max(remaining) or number != remaining.index(max(remaining)):
                 break
-            left[number] -= 1
+            remaining[number] -= 1
         else:
             steps = {number: iter(range(length)) for number, length in enumerate(lengths)}
             tiles.append(tuple((number, next(steps[number])) for number in order))
@@ -209,14 +213,14 @@ def test_intervals_are_the_orders_that_keep_the_rest(count: int, data: st.DataOb
         ),
     ],
 )
-def test_bindings(policy: str, count: int, words: str) -> None:
+def test_gpu_bindings_are_the_choices(policy: str, count: int, words: str) -> None:
     assert gpu_binding(count, policy) == words.split()
-    knob = defined(lambda cfg, loops: cfg.define_annotate("a", list(range(count)), policy))
+    knob = define_knob(lambda cfg, loops: cfg.define_annotate("a", list(range(count)), policy))
     assert [knob.to_entity(choice) for choice in knob.choices] == [words.split()]
 
 
-def test_places_of_caches() -> None:
-    knob = defined(lambda cfg, loops: cfg.define_annotate("a", [*loops, 4], "locate_cache", num_anchor=2))
+def test_positions_of_caches_are_the_choices() -> None:
+    knob = define_knob(lambda cfg, loops: cfg.define_annotate("a", [*loops, 4], "locate_cache", num_anchor=2))
     assert [knob.to_entity(choice) for choice in knob.choices] == [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
     assert [knob.from_entity(knob.to_entity(choice)) for choice in knob.choices] == list(knob.choices)
     assert str(knob) == "Annotate(policy=locate_cache) len=6" and knob.kind == "word"
@@ -236,8 +240,8 @@ def test_places_of_caches() -> None:
         ("try_unroll_vec", 1, ["none", "unroll", "vec"]),
     ],
 )
-def test_annotations(policy: str, count: int, choices: list[str]) -> None:
-    knob = defined(lambda cfg, loops: cfg.define_annotate("ann", loops[:count], policy))
+def test_annotations_of_loops_are_choices(policy: str, count: int, choices: list[str]) -> None:
+    knob = define_knob(lambda cfg, loops: cfg.define_annotate("ann", loops[:count], policy))
     assert list(knob.choices) == choices
     assert knob.to_entity(choices[-1]) == choices[-1].split(",")
 

@@ -33,14 +33,14 @@ pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
 
 
 class Filtered(FilteredProduct):
-    """Knobs a, b, ... of 1, 2, ... choices, of which a condition on the values of some are left."""
+    """Knobs a, b, ... with the configs whose values of some knobs are in ``allowed``."""
 
-    def __init__(self, lengths: list[int], looked_at: list[int], left: set[tuple[int, ...]]) -> None:
+    def __init__(self, lengths: list[int], looked_at: list[int], allowed: set[tuple[int, ...]]) -> None:
         knobs = [OptionKnob("abcdef"[i], range(length)) for i, length in enumerate(lengths)]
         super().__init__(toys.WORKLOAD, toys.TARGET, knobs)
         names = [knobs[i].name for i in looked_at]
-        self.holds = lambda config: tuple(config[name] for name in names) in left
-        self.filter = MultiFilter(knobs, lambda cfg: tuple(cfg[name].val for name in names) in left)  # type: ignore[union-attr]
+        self.holds = lambda config: tuple(config[name] for name in names) in allowed
+        self.filter = MultiFilter(knobs, lambda cfg: tuple(cfg[name].val for name in names) in allowed)  # type: ignore[union-attr]
 
     def schedule(self, config: Config) -> Any:
         raise NotImplementedError
@@ -54,21 +54,21 @@ def filtered(draw: st.DrawFn) -> Filtered:
     return Filtered(lengths, looked_at, draw(st.sets(st.sampled_from(tuples), min_size=1)))
 
 
-def brute(space: Filtered) -> list[Config]:
-    """What is left of the product, in the order of the index."""
+def enumerate_by_filtering(space: Filtered) -> list[Config]:
+    """Return the allowed configs of the product, in the order of their indices."""
     everything = (ProductSpace.config_at(space, index) for index in range(space.range_length))
     return [config for config in everything if space.holds(config)]
 
 
 @given(filtered())
 def test_enumeration_and_index_follow_the_filtered_product(space: Filtered) -> None:
-    left = brute(space)
-    assert list(space.enumerate()) == left
-    assert len(space) == space.size() == len(left)
-    assert set(space.enumerate(np.random.default_rng(0))) == set(left)
+    expected = enumerate_by_filtering(space)
+    assert list(space.enumerate()) == expected
+    assert len(space) == space.size() == len(expected)
+    assert set(space.enumerate(np.random.default_rng(0))) == set(expected)
     valid = [index for index in range(space.range_length) if space.is_index_valid(index)]
-    assert [space.index_of(config) for config in left] == valid
-    assert [space.config_at(index) for index in valid] == left
+    assert [space.index_of(config) for config in expected] == valid
+    assert [space.config_at(index) for index in valid] == expected
     for index in set(range(space.range_length)) - set(valid):
         with pytest.raises(IndexError, match="excludes"):
             space.config_at(index)
@@ -89,23 +89,23 @@ def test_members_are_those_of_the_filtered_product(space: Filtered) -> None:
 def test_samples_mutants_and_children_stay_inside(space: Filtered, seed: int) -> None:
     rng = np.random.default_rng(seed)
     a, b = space.sample(rng), space.sample(rng)
-    others = [space.mutate(a, rng), space.crossover(a, b, rng), *space.neighbours(a, rng)]
-    assert all(space.holds(config) and config in space for config in [a, b, *others])
+    derived = [space.mutate(a, rng), space.crossover(a, b, rng), *space.neighbours(a, rng)]
+    assert all(space.holds(config) and config in space for config in [a, b, *derived])
     assert len(space.sample_new(rng, len(space), {a})) == len(space) - 1
 
 
 @given(filtered(), st.data())
 def test_no_choice_is_a_dead_end_and_none_is_held_back(space: Filtered, data: st.DataObject) -> None:
-    left = brute(space)
-    chosen: dict[str, Value] = {}
+    configs = enumerate_by_filtering(space)
+    choices: dict[str, Value] = {}
 
     def choose(knob: Knob) -> Value:
-        possible = {c[knob.name] for c in left if all(c[name] == value for name, value in chosen.items())}
+        possible = {c[knob.name] for c in configs if all(c[name] == value for name, value in choices.items())}
         assert set(knob.choices) == possible and len(knob.choices) == len(possible)
-        chosen[knob.name] = data.draw(st.sampled_from(list(knob.choices)))
-        return chosen[knob.name]
+        choices[knob.name] = data.draw(st.sampled_from(list(knob.choices)))
+        return choices[knob.name]
 
-    assert space.decide(choose) in left
+    assert space.decide(choose) in configs
 
 
 def test_samples_are_equally_likely() -> None:
@@ -140,12 +140,12 @@ def template_with(condition: Callable[[Mapping[str, Any]], bool]) -> Callable[[T
     return function
 
 
-def made(name: str, native: Target) -> KnobTemplate:
+def make_template_space(name: str, native: Target) -> KnobTemplate:
     return KnobTemplate(gemm(1024, 1024, 8), native, template=f"{__name__}:{name}")
 
 
 def test_a_filtered_template_keeps_the_index_of_autotvm(native: Target) -> None:
-    space = made("tiles", native)
+    space = make_template_space("tiles", native)
     assert repr(space) == (
         "ConfigSpace (len=8, range_length=18, space_map=\n"
         "   0 tile_x: Split(policy=candidate, product=1024, num_outputs=2) len=3\n"
@@ -164,31 +164,33 @@ def test_a_filtered_template_keeps_the_index_of_autotvm(native: Target) -> None:
 
 
 def test_a_filtered_template_is_pickled_as_its_own_space(native: Target) -> None:
-    space = made("tiles", native)
+    space = make_template_space("tiles", native)
     for copy in (pickle.loads(pickle.dumps(space)), cloudpickle.loads(cloudpickle.dumps(space))):
         assert copy.fingerprint == space.fingerprint and list(copy.enumerate()) == list(space.enumerate())
-    whole = made("tiles", native)
-    whole.filter = None
-    assert whole.fingerprint != space.fingerprint
+    unfiltered = make_template_space("tiles", native)
+    unfiltered.filter = None
+    assert unfiltered.fingerprint != space.fingerprint
 
 
 @pytest.mark.parametrize(
     "name", [name for name in policies.policy_params() if name.values[0] not in policies.IN_SKETCH]
 )
 def test_every_policy_exhausts_a_filtered_template(native: Target, name: str) -> None:
-    space = made("tiles", native)
+    space = make_template_space("tiles", native)
     options = dict(policies.OPTIONS.get(name, {}))
     if POLICIES.load(name).traits.takes_cost_model:
         options["cost_model"] = BoundCostModel(XGBoost(seed=0, rounds=5), KnobFeatures(space))
     policy = POLICIES.load(name)(space, seed=0, **options)
-    asked: list[int] = []
+    indices: list[int] = []
     while configs := policy.ask(3):
-        told = [(config, toys.successful_measurement(1e-3 * (1 + space.index_of(config)))) for config in configs]
-        policy.tell([Trial(len(asked) + i, config, measured) for i, (config, measured) in enumerate(told)])
-        asked += [space.index_of(config) for config in configs]
-    left = [0, 1, 3, 4, 9, 10, 12, 13]
-    assert len(set(asked)) == len(asked) and set(asked) <= set(left)
-    assert policy.traits.stops or sorted(asked) == left
+        measurements = [
+            (config, toys.successful_measurement(1e-3 * (1 + space.index_of(config)))) for config in configs
+        ]
+        policy.tell([Trial(len(indices) + i, config, measured) for i, (config, measured) in enumerate(measurements)])
+        indices += [space.index_of(config) for config in configs]
+    allowed = [0, 1, 3, 4, 9, 10, 12, 13]
+    assert len(set(indices)) == len(indices) and set(indices) <= set(allowed)
+    assert policy.traits.stops or sorted(indices) == allowed
 
 
 def test_knobs_that_the_filter_does_not_look_at_cost_nothing(native: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +203,7 @@ def test_knobs_that_the_filter_does_not_look_at_cost_nothing(native: Target, mon
 
     monkeypatch.setattr(rooms, "MOST", 30)
     monkeypatch.setitem(globals(), "few", template_with(condition))
-    space = made("few", native)
+    space = make_template_space("few", native)
     assert space.range_length == 286 * 286 * 20
     assert (len(space), calls) == (286 * 286 * 3, 1 + 20)  # 8 = 2 x 2 x 2: (2, 2, 1, 2), (2, 1, 2, 2), (4, 1, 1, 2)
 
@@ -220,4 +222,4 @@ def test_filters_that_cannot_be_are_refused(
     monkeypatch.setattr(rooms, "MOST", 10**6)
     monkeypatch.setitem(globals(), "refused", template_with(condition))
     with pytest.raises(SearchlabError, match=reason):
-        made("refused", native)
+        make_template_space("refused", native)

@@ -23,7 +23,7 @@ from tests.support.spaces.programs import assert_right, replay_trace
 CUDA = Target({"kind": "cuda", "arch": "sm_90"})
 
 
-def space(name: str, target: Target, size: int = 60) -> KnobTemplate:
+def make_space(name: str, target: Target, size: int = 60) -> KnobTemplate:
     return KnobTemplate(gemm(size, size, size), target, template=f"{__name__}:{name}")
 
 
@@ -86,18 +86,18 @@ def fused(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_programs_with_tails_are_right(native: Target, seed: int) -> None:
-    made = space("tails", native)
+    space = make_space("tails", native)
     rng = np.random.default_rng(seed)
-    config = made.sample(rng)
-    schedule = made.schedule(config)
-    assert_right(made.workload, schedule, native)
-    assert structural_equal(replay_trace(schedule, made.workload).mod, schedule.mod)
+    config = space.sample(rng)
+    schedule = space.schedule(config)
+    assert_right(space.workload, schedule, native)
+    assert structural_equal(replay_trace(schedule, space.workload).mod, schedule.mod)
 
 
 @pytest.mark.parametrize("ann", ["none,none", "unroll,vec", "vec,unroll"])
 @pytest.mark.parametrize("cache", [(0,), (3,)])
 def test_no_part_divides_the_loop(native: Target, ann: str, cache: tuple[int, ...]) -> None:
-    made = space("tails", native)
+    space = make_space("tails", native)
     config = Config(
         {
             "tile_i": (2, 4, 8),
@@ -108,17 +108,17 @@ def test_no_part_divides_the_loop(native: Target, ann: str, cache: tuple[int, ..
             "cache": cache,
         }
     )
-    schedule = made.schedule(config)
+    schedule = space.schedule(config)
     assert schedule.mod.script().count("T.where") >= 2
-    assert_right(made.workload, schedule, native)
+    assert_right(space.workload, schedule, native)
 
 
 def test_caches_are_where_the_knob_says(native: Target) -> None:
-    made = space("tails", native)
-    config = made.config_at(0)
+    space = make_space("tails", native)
+    config = space.config_at(0)
     depths = []
-    for choice in made.axes[-1].choices:
-        schedule = made.schedule(Config({**config, "cache": choice}))
+    for choice in space.axes[-1].choices:
+        schedule = space.schedule(Config({**config, "cache": choice}))
         copy, block = (schedule.get_loops(schedule.get_sblock(name)) for name in ("B_global", "gemm_update"))
         depths.append(len(copy) - 2)
         assert len(block) == 8
@@ -126,11 +126,11 @@ def test_caches_are_where_the_knob_says(native: Target) -> None:
 
 
 def test_orders_are_applied(native: Target) -> None:
-    made = space("swapped", native, 8)
+    space = make_space("swapped", native, 8)
     orders = []
-    for config in made.enumerate():
-        schedule = made.schedule(config)
-        assert_right(made.workload, schedule, native)
+    for config in space.enumerate():
+        schedule = space.schedule(config)
+        assert_right(space.workload, schedule, native)
         loops = schedule.get_loops(schedule.get_sblock("gemm"))
         orders.append("".join(schedule.get(loop).loop_var.name for loop in loops))
     # The first candidate orders all loops again, the second two of them, where they are.
@@ -154,15 +154,15 @@ def test_orders_are_applied(native: Target) -> None:
     ],
 )
 def test_bound_programs_are_right(name: str, tiles: dict[str, Any], threads: dict[str, int], tmp_path: Path) -> None:
-    made = space(name, CUDA)
-    config = Config({knob.name: tiles[knob.name] or knob.choices[0] for knob in made.axes})
-    script = made.schedule(config).mod.script()
+    space = make_space(name, CUDA)
+    config = Config({knob.name: tiles[knob.name] or knob.choices[0] for knob in space.axes})
+    script = space.schedule(config).mod.script()
     assert {
         axis: int(extent) for extent, axis in re.findall(r'T.thread_binding\((\d+), thread="([\w.]+)"', script)
     } == (threads)
-    rtol, atol = made.workload.tolerance()
-    expected = made.workload.reference(made.workload.inputs())
-    np.testing.assert_allclose(result_on_cpu(made, config, tmp_path), expected, rtol=rtol, atol=atol)
+    rtol, atol = space.workload.tolerance()
+    expected = space.workload.reference(space.workload.inputs())
+    np.testing.assert_allclose(result_on_cpu(space, config, tmp_path), expected, rtol=rtol, atol=atol)
 
 
 def test_annotations_for_other_loops_are_refused() -> None:

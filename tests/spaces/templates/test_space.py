@@ -42,7 +42,7 @@ def autotvm() -> KnobTemplate:
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """What a test decorates is forgotten after it, but not what importing the installed templates decorates."""
+    """Unregister the templates of a test at its end, but not those of installed packages."""
     for name in installed_templates():
         find_template(name)
     monkeypatch.setattr(registry, "_decorated", dict(registry._decorated))
@@ -95,7 +95,7 @@ def always_broken(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     sch.vectorize(sch.get_loops(sch.get_sblock("gemm"))[2])
 
 
-def space(name: str, target: Target, workload: str = "gemm:12x20x18") -> KnobTemplate:
+def make_space(name: str, target: Target, workload: str = "gemm:12x20x18") -> KnobTemplate:
     return KnobTemplate(parse_workload(workload), target, template=f"{__name__}:{name}")
 
 
@@ -133,9 +133,9 @@ def test_config_prints_as_on_the_page_of_autotvm(autotvm: KnobTemplate, printed:
 
 @given(st.integers(0, 10_454_399))
 def test_every_index_goes_through_json_and_back(autotvm: KnobTemplate, index: int) -> None:
-    written = json.loads(json.dumps(autotvm.to_entity(autotvm.config_at(index))))
-    config = autotvm.from_entity(written)
-    assert written["index"] == autotvm.index_of(config) == index
+    entity = json.loads(json.dumps(autotvm.to_entity(autotvm.config_at(index))))
+    config = autotvm.from_entity(entity)
+    assert entity["index"] == autotvm.index_of(config) == index
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_entity_of_another_space_is_refused(autotvm: KnobTemplate, entity: list[
 # --- programs -------------------------------------------------------------------------------------------
 
 
-def assert_right(made: KnobTemplate, config: Config) -> None:
-    workload, target = made.workload, made.target
-    schedule = made.schedule(config)
+def assert_right(space: KnobTemplate, config: Config) -> None:
+    workload, target = space.workload, space.target
+    schedule = space.schedule(config)
     fresh = Schedule(workload.module)
     schedule.trace.apply_to_schedule(fresh, remove_postproc=False)
     assert structural_equal(schedule.mod, fresh.mod)
@@ -172,12 +172,12 @@ def assert_right(made: KnobTemplate, config: Config) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_any_config_of_any_policy_gives_right_answers(native: Target, seed: int) -> None:
-    made = space("ordered", native)
-    assert_right(made, made.sample(np.random.default_rng(seed)))
+    space = make_space("ordered", native)
+    assert_right(space, space.sample(np.random.default_rng(seed)))
 
 
 def test_tiles_that_reach_past_the_end_give_right_answers(native: Target) -> None:
-    made = space("ordered", native)
+    space = make_space("ordered", native)
     config = Config(
         {
             "tile_i": (2, 8),
@@ -189,9 +189,9 @@ def test_tiles_that_reach_past_the_end_give_right_answers(native: Target) -> Non
             "parallel": True,
         }
     )
-    script = made.schedule(config).mod.script()
+    script = space.schedule(config).mod.script()
     assert "T.where" in script and "T.unroll" in script and "T.vectorized" in script
-    assert_right(made, config)
+    assert_right(space, config)
 
 
 @pytest.mark.parametrize(
@@ -199,33 +199,33 @@ def test_tiles_that_reach_past_the_end_give_right_answers(native: Target) -> Non
     ["gemm:24x36x20", "gemm:24x40x9:bias:relu", "conv2d:1x9x9x8x6x3x3:p1", "conv2d:2x10x8x12x3x3x3:s2:relu"],
 )
 def test_cpu_templates_give_right_answers(native: Target, spelling: str) -> None:
-    made = KnobTemplate(parse_workload(spelling), native)
-    for config in [made.config_at(0), made.config_at(len(made) - 1), made.sample(np.random.default_rng(0))]:
-        assert_right(made, config)
+    space = KnobTemplate(parse_workload(spelling), native)
+    for config in [space.config_at(0), space.config_at(len(space) - 1), space.sample(np.random.default_rng(0))]:
+        assert_right(space, config)
 
 
 def test_what_no_schedule_allows_is_invalid_with_tvm_s_reason(native: Target) -> None:
-    made = space("vectorised_sum", native)
-    made.schedule(Config({"k": "none"}))
+    space = make_space("vectorised_sum", native)
+    space.schedule(Config({"k": "none"}))
     with pytest.raises(InvalidConfig, match="not a data parallel block iter"):
-        made.schedule(Config({"k": "vec"}))
+        space.schedule(Config({"k": "vec"}))
     with pytest.raises(InvalidConfig, match="cannot be 'unroll'"):
-        made.schedule(Config({"k": "unroll"}))
+        space.schedule(Config({"k": "unroll"}))
 
 
 @pytest.mark.parametrize(
     ("name", "choice"), [("dependent", {"tile_i": (6, 2), "again": (12, 1)}), ("conditional", {"pack": 1})]
 )
 def test_template_whose_knobs_depend_on_choices_is_found_out(native: Target, name: str, choice: dict[str, Any]) -> None:
-    made = space(name, native)
-    made.schedule(made.config_at(0))
+    space = make_space(name, native)
+    space.schedule(space.config_at(0))
     with pytest.raises(SearchlabError, match="must not depend on choices"):
-        made.schedule(Config(choice))
+        space.schedule(Config(choice))
 
 
 def test_template_must_run_through_once(native: Target) -> None:
     with pytest.raises(SearchlabError, match="with every knob at its first choice: .* not a data parallel"):
-        space("always_broken", native)
+        make_space("always_broken", native)
 
 
 # --- registration ---------------------------------------------------------------------------------------
@@ -250,8 +250,8 @@ def test_templates_are_listed_without_importing_them() -> None:
 
 def test_decorated_template_is_found_by_name(native: Target, registered: dict[str, Any]) -> None:
     assert template("mine", op="gemm", target="llvm")(ordered) is ordered
-    made = KnobTemplate(parse_workload("gemm:12x20x18"), native, template="mine")
-    assert made.fingerprint == space("ordered", native).fingerprint
+    space = KnobTemplate(parse_workload("gemm:12x20x18"), native, template="mine")
+    assert space.fingerprint == make_space("ordered", native).fingerprint
     with pytest.raises(UnsupportedWorkload, match="template 'mine' supports only gemm on llvm, not conv2d"):
         KnobTemplate(parse_workload("conv2d:1x8x8x4x4x3x3"), native, template="mine")
     with pytest.raises(UnsupportedWorkload, match="template 'mine' supports only gemm on llvm, not gemm:8x8x8 on cuda"):
@@ -299,11 +299,11 @@ def test_wrong_template_is_refused(native: Target, name: str, reason: str) -> No
 
 
 def test_a_template_may_be_given_as_the_function_that_it_is(native: Target) -> None:
-    given, named = (
+    by_function, by_name = (
         KnobTemplate(parse_workload("gemm:12x20x18"), native, template=template)
         for template in (ordered, f"{__name__}:ordered")
     )
-    assert given.fingerprint == named.fingerprint and list(given.enumerate()) == list(named.enumerate())
+    assert by_function.fingerprint == by_name.fingerprint and list(by_function.enumerate()) == list(by_name.enumerate())
 
 
 def test_target_without_a_template_is_refused_with_the_way_out() -> None:
@@ -317,7 +317,7 @@ def test_a_space_is_pickled_without_importing_its_template(native: Target, regis
 
     template("local")(local)
     for name, dumps in [("local", cloudpickle.dumps), ("gemm_cpu", pickle.dumps)]:
-        made = KnobTemplate(parse_workload("gemm:8x8x8"), native, template=name)
-        copy = pickle.loads(dumps(made))
+        space = KnobTemplate(parse_workload("gemm:8x8x8"), native, template=name)
+        copy = pickle.loads(dumps(space))
         config = copy.config_at(1)
-        assert structural_equal(copy.schedule(config).mod, made.schedule(config).mod)
+        assert structural_equal(copy.schedule(config).mod, space.schedule(config).mod)

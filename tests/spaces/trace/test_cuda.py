@@ -1,4 +1,4 @@
-"""The stochastic trace functions for CUDA: right answers, draws that know what is left, and no more than a GPU has."""
+"""The stochastic trace functions for CUDA: right answers, dependent draws, and the limits of GPUs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ needs_gpp = pytest.mark.skipif(
 )
 
 
-def space(spelling: str, target: Target = TARGET) -> Trace:
+def make_space(spelling: str, target: Target = TARGET) -> Trace:
     return Trace(parse_workload(spelling), target)
 
 
-def inner(config: Config, *names: str) -> int:
-    """How often the inner parts of these tiles go round together."""
+def count_inner_iterations(config: Config, *names: str) -> int:
+    """Return the product of the inner parts of these tiles."""
     return math.prod(cast(tuple[int, ...], config[name])[-1] for name in names)
 
 
@@ -54,21 +54,21 @@ def inner(config: Config, *names: str) -> int:
     ],
 )
 def test_results_match_the_reference(spelling: str, tmp_path: Path) -> None:
-    made = space(spelling)
-    rtol, atol = made.workload.tolerance()
-    expected = made.workload.reference(made.workload.inputs())
-    for number, config in enumerate(valid_configs(made, np.random.default_rng(0), 2)):
+    space = make_space(spelling)
+    rtol, atol = space.workload.tolerance()
+    expected = space.workload.reference(space.workload.inputs())
+    for number, config in enumerate(valid_configs(space, np.random.default_rng(0), 2)):
         (folder := tmp_path / str(number)).mkdir()
-        np.testing.assert_allclose(result_on_cpu(made, config, folder), expected, rtol=rtol, atol=atol)
+        np.testing.assert_allclose(result_on_cpu(space, config, folder), expected, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("spelling", [LAYER, "conv2d:2x8x8x16x8x3x3:s2:p1:bias:relu", "gemm:24x40x9:relu"])
 def test_program_is_one_kernel_and_its_trace_replays(spelling: str) -> None:
-    made = space(spelling)
-    for config in valid_configs(made, np.random.default_rng(1), 3):
-        schedule = made.schedule(config)
+    space = make_space(spelling)
+    for config in valid_configs(space, np.random.default_rng(1), 3):
+        schedule = space.schedule(config)
         assert type(schedule) is Schedule
-        assert structural_equal(schedule.mod, replay_trace(schedule, made.workload).mod)
+        assert structural_equal(schedule.mod, replay_trace(schedule, space.workload).mod)
         script = schedule.mod.script()
         assert script.count('thread="blockIdx.x"') == 1
         assert script.count('thread="threadIdx.x"') == 3  # computes, fetches twice
@@ -76,27 +76,27 @@ def test_program_is_one_kernel_and_its_trace_replays(spelling: str) -> None:
 
 
 def test_draws_leave_room_for_those_after_them() -> None:
-    made = space(LAYER)
+    space = make_space(LAYER)
     rng = np.random.default_rng(2)
     crowded = 0
-    for config in (made.sample(rng) for _ in range(60)):
-        assert inner(config, "tile_f", "tile_y", "tile_x") <= ACCUMULATORS
-        assert inner(config, "tile_f_0", "tile_y_0", "tile_x_0") <= 1024
-        assert inner(config, "tile_f_0") <= 64  # threadIdx.z
-        assert inner(config, "tile_f_0_0", "tile_y_0_0", "tile_x_0_0") <= VTHREADS
-        crowded += inner(config, "tile_f_0") == 64
+    for config in (space.sample(rng) for _ in range(60)):
+        assert count_inner_iterations(config, "tile_f", "tile_y", "tile_x") <= ACCUMULATORS
+        assert count_inner_iterations(config, "tile_f_0", "tile_y_0", "tile_x_0") <= 1024
+        assert count_inner_iterations(config, "tile_f_0") <= 64  # threadIdx.z
+        assert count_inner_iterations(config, "tile_f_0_0", "tile_y_0_0", "tile_x_0_0") <= VTHREADS
+        crowded += count_inner_iterations(config, "tile_f_0") == 64
     assert crowded  # the limit is reached
-    full = made.repair({"tile_f": (8, 64)}, rng)
-    assert inner(full, "tile_y", "tile_x") == 1
+    full = space.repair({"tile_f": (8, 64)}, rng)
+    assert count_inner_iterations(full, "tile_y", "tile_x") == 1
 
 
 def test_only_memory_is_left_to_be_invalid() -> None:
-    made = space(LAYER)
+    space = make_space(LAYER)
     rng = np.random.default_rng(3)
     refused = []
-    for config in (made.sample(rng) for _ in range(40)):
+    for config in (space.sample(rng) for _ in range(40)):
         try:
-            made.schedule(config)
+            space.schedule(config)
         except InvalidConfig as error:
             refused.append(str(error))
     assert 0 < len(refused) < 30
@@ -111,7 +111,7 @@ def test_a_function_that_a_user_gives_is_held_to_the_limits_too() -> None:
         sch.bind(sch.fuse(i, outer), "blockIdx.x")
         sch.bind(inside, "threadIdx.x")
 
-    made = Trace(gemm(4, 2048, 4), TARGET, function=wide)
-    assert made.schedule(Config({"tile_j": (2, 1024)}))
+    space = Trace(gemm(4, 2048, 4), TARGET, function=wide)
+    assert space.schedule(Config({"tile_j": (2, 1024)}))
     with pytest.raises(InvalidConfig, match="a kernel binds 2048 to threadIdx.x, but at most 1024 are allowed"):
-        made.schedule(Config({"tile_j": (1, 2048)}))
+        space.schedule(Config({"tile_j": (1, 2048)}))

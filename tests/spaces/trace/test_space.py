@@ -1,4 +1,4 @@
-"""Stochastic trace functions: whatever they sample is a knob, also where it depends on what was chosen before."""
+"""Stochastic trace functions: every sample is a knob, even if it depends on earlier choices."""
 
 from __future__ import annotations
 
@@ -60,22 +60,22 @@ def endless(sch: Schedule) -> None:
         sch.sample_perfect_tile(sch.get_loops(block)[1], n=2, max_innermost_factor=0)
 
 
-def given(sch: Schedule) -> None:
-    """A sample whose decision is given is no choice."""
+def with_decision(sch: Schedule) -> None:
+    """A sample with a fixed decision is not a choice."""
     i = sch.get_loops(sch.get_sblock("gemm"))[0]
     sch.split(i, sch.sample_perfect_tile(i, n=2, decision=[4, 4]))
 
 
 def steps(space: Trace, values: dict[str, Value]) -> dict[str, list[Value]]:
-    """The knobs asked for on the way to ``values``, the first choice where it says nothing."""
-    asked: dict[str, list[Value]] = {}
+    """Return the choices of each knob on the way to ``values``; unspecified knobs get their first choice."""
+    choices: dict[str, list[Value]] = {}
 
     def choose(knob: Knob) -> Value:
-        asked[knob.name] = list(knob.choices)
+        choices[knob.name] = list(knob.choices)
         return values.get(knob.name, knob.choices[0])
 
     space.decide(choose)
-    return asked
+    return choices
 
 
 def test_the_function_is_run_only_for_choices_that_are_new(native: Target) -> None:
@@ -93,37 +93,37 @@ def test_the_function_is_run_only_for_choices_that_are_new(native: Target) -> No
     assert list(space.enumerate()) == configs
     assert all([knob.name for knob in space.knobs(config)] == list(config) for config in configs)
     rng = np.random.default_rng(0)
-    drawn = [space.mutate(space.sample(rng), rng) for _ in range(50)]
+    mutants = [space.mutate(space.sample(rng), rng) for _ in range(50)]
     assert runs == 0
-    again = pickle.loads(cloudpickle.dumps(Trace(gemm(16, 16, 16), native)))
-    assert again._choice_tree is Trace(gemm(16, 16, 16), native)._choice_tree is not space._choice_tree
+    copy = pickle.loads(cloudpickle.dumps(Trace(gemm(16, 16, 16), native)))
+    assert copy._choice_tree is Trace(gemm(16, 16, 16), native)._choice_tree is not space._choice_tree
     fresh, rng = Trace(gemm(16, 16, 16), native, function=dependent), np.random.default_rng(0)
-    assert [fresh.mutate(fresh.sample(rng), rng) for _ in range(50)] == drawn
+    assert [fresh.mutate(fresh.sample(rng), rng) for _ in range(50)] == mutants
     with pytest.raises(InvalidConfig, match="'pick_2' cannot be 2"):
         space.knobs({**configs[0], "pick_2": 2})
 
 
 def test_the_rest_of_a_function_is_skipped_after_its_last_sample(native: Target) -> None:
-    ended = 0
+    completed = 0
 
     def ordered(sch: Schedule) -> None:
-        nonlocal ended
+        nonlocal completed
         i, j, k = sch.get_loops(sch.get_sblock("gemm"))
         tile = sch.sample_perfect_tile(j, n=2)
         last_sample(sch)
         sch.reorder(i, k, *sch.split(j, tile))
-        ended += 1
+        completed += 1
 
     space = Trace(gemm(16, 16, 16), native, function=ordered)
-    ended = 0
+    completed = 0
     configs = list(space.enumerate())
     assert len(configs) == 5
-    assert ended == 0
+    assert completed == 0
     split = space.schedule(configs[1])
-    assert ended == 1
+    assert completed == 1
     assert len(split.get_loops(split.get_sblock("gemm"))) == 4
-    ordered(drawn := Schedule(space.workload.module, seed=1))  # as MetaSchedule calls it
-    assert space.config_of(drawn) in configs
+    ordered(schedule := Schedule(space.workload.module, seed=1))  # as MetaSchedule calls it
+    assert space.config_of(schedule) in configs
 
 
 def test_a_sample_after_the_last_one_is_an_error(native: Target) -> None:
@@ -150,9 +150,9 @@ def test_a_function_need_not_be_hashable(native: Target) -> None:
 def test_what_is_remembered_is_bounded(native: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("searchlab_spaces.choice_tree.MAX_CONFIGS", 5)
     space = Trace(gemm(16, 16, 16), native, function=dependent)
-    whole = Trace(gemm(16, 16, 16), native, function=lambda sch: dependent(sch))
-    rng, other = np.random.default_rng(0), np.random.default_rng(0)
-    assert [space.sample(rng) for _ in range(40)] == [whole.sample(other) for _ in range(40)]
+    unbounded = Trace(gemm(16, 16, 16), native, function=lambda sch: dependent(sch))
+    rng, second_rng = np.random.default_rng(0), np.random.default_rng(0)
+    assert [space.sample(rng) for _ in range(40)] == [unbounded.sample(second_rng) for _ in range(40)]
 
 
 def test_a_function_that_does_more_than_schedule_is_found_out(native: Target) -> None:
@@ -183,8 +183,8 @@ def test_later_choices_depend_on_earlier_ones(native: Target) -> None:
     assert space.size() == (8 + 4 + 2 + 1) * (1 + len(split["tile_p"]))
     rng = np.random.default_rng(0)
     for config in (space.sample(rng) for _ in range(20)):
-        made = space.schedule(config)
-        assert structural_equal(made.mod, replay_trace(made, space.workload).mod)
+        schedule = space.schedule(config)
+        assert structural_equal(schedule.mod, replay_trace(schedule, space.workload).mod)
         assert space.mutate(config, rng) in space
         assert space.crossover(config, space.sample(rng), rng) in space
         assert space.canonical(config) == config
@@ -200,25 +200,25 @@ def test_compute_locations_are_legal_at_their_instruction(native: Target) -> Non
     assert steps(space, {"tile_y": (9, 1)})["location_pad"] == [-2, -1, 1, 2, 4]  # 3 goes round once
     for location in tiled:
         config = Config({"tile_y": (3, 3), "location_pad": location})
-        made = space.schedule(config)
-        decided = [made.trace.get_decision(inst) for inst in made.trace.insts]
+        schedule = space.schedule(config)
+        decided = [schedule.trace.get_decision(inst) for inst in schedule.trace.insts]
         assert location in decided
-        assert structural_equal(made.mod, replay_trace(made, space.workload).mod)
-    assert_right(space.workload, made, native)
+        assert structural_equal(schedule.mod, replay_trace(schedule, space.workload).mod)
+    assert_right(space.workload, schedule, native)
 
 
 def test_sampling_leaves_no_other_trace(native: Target) -> None:
     space = Trace(gemm(16, 16, 16), native, function=stochastic_schedule_mm)
-    made = space.schedule(Config({"tile_j": (4, 4)}))
-    assert type(made) is Schedule
+    schedule = space.schedule(Config({"tile_j": (4, 4)}))
+    assert type(schedule) is Schedule
     plain = Schedule(space.workload.module)
     block = plain.get_sblock("gemm")
     i, j, k = plain.get_loops(block)
     j0, j1 = plain.split(j, plain.sample_perfect_tile(j, n=2, decision=[4, 4]))
     plain.reorder(i, j0, k, j1)
     plain.decompose_reduction(block, k)
-    assert str(made.trace) == str(plain.trace)
-    assert structural_equal(made.mod, plain.mod)
+    assert str(schedule.trace) == str(plain.trace)
+    assert structural_equal(schedule.mod, plain.mod)
 
 
 def test_choices_that_fail_are_an_invalid_config(native: Target) -> None:
@@ -233,7 +233,7 @@ def test_choices_that_fail_are_an_invalid_config(native: Target) -> None:
 
 
 def test_a_decision_that_is_given_is_no_knob(native: Target) -> None:
-    space = Trace(gemm(16, 16, 16), native, function=given)
+    space = Trace(gemm(16, 16, 16), native, function=with_decision)
     assert list(space.enumerate()) == [Config()]
     assert "range(4)" in str(space.schedule(Config()).mod) or "T.grid(4, 4" in str(space.schedule(Config()).mod)
 
@@ -263,10 +263,10 @@ def test_shipped_functions_give_the_right_answer(spelling: str, cores: int) -> N
     space = Trace(parse_workload(spelling), target)
     rng = np.random.default_rng(cores)
     for config in (space.sample(rng) for _ in range(4)):
-        made = space.schedule(config)
-        assert ("T.parallel" in made.mod.script()) is (cores > 1)
-        assert_right(space.workload, made, target)
-        assert structural_equal(made.mod, replay_trace(made, space.workload).mod)
+        schedule = space.schedule(config)
+        assert ("T.parallel" in schedule.mod.script()) is (cores > 1)
+        assert_right(space.workload, schedule, target)
+        assert structural_equal(schedule.mod, replay_trace(schedule, space.workload).mod)
 
 
 @pytest.mark.parametrize(
@@ -279,10 +279,10 @@ def test_tiled_gemm_gives_the_right_answer(spelling: str, cores: int) -> None:
     rng = np.random.default_rng(cores)
     for pick in (0, 1, 2):
         config = space.repair({**space.sample(rng), "pick": pick}, rng)
-        made = space.schedule(config)
-        assert ("T.parallel" in made.mod.script()) is (cores > 1)
-        assert_right(space.workload, made, target)
-        assert structural_equal(made.mod, replay_trace(made, space.workload).mod)
+        schedule = space.schedule(config)
+        assert ("T.parallel" in schedule.mod.script()) is (cores > 1)
+        assert_right(space.workload, schedule, target)
+        assert structural_equal(schedule.mod, replay_trace(schedule, space.workload).mod)
 
 
 def test_tiled_gemm_is_few_programs_and_all_are_different(native: Target) -> None:
@@ -325,15 +325,15 @@ def test_same_choices_same_program_in_every_process(native: Target) -> None:
     space = Trace(parse_workload(PADDED), native)
     rng = np.random.default_rng(2)
     for config in (space.sample(rng) for _ in range(5)):
-        again = space.decide(lambda knob, config=config: config[knob.name])  # type: ignore[misc]
-        assert again == config and list(again) == list(config)
-        assert structural_equal(space.schedule(config).mod, space.schedule(again).mod)
+        repeated = space.decide(lambda knob, config=config: config[knob.name])  # type: ignore[misc]
+        assert repeated == config and list(repeated) == list(config)
+        assert structural_equal(space.schedule(config).mod, space.schedule(repeated).mod)
         assert Config({name: list(v) if isinstance(v, tuple) else v for name, v in config.items()}) in space
     assert len(fingerprints("searchlab_spaces.trace.space:Trace", PADDED)) == 1
 
 
 @pytest.mark.parametrize("function", ["searchlab_spaces.trace.cpu:stochastic_schedule_mm", stochastic_schedule_mm])
-def test_function_is_named_or_given(function: str | Callable[[Schedule], None], native: Target) -> None:
+def test_function_is_a_name_or_an_object(function: str | Callable[[Schedule], None], native: Target) -> None:
     space = Trace(gemm(16, 16, 16), native, function=function)
     assert [knob.name for knob in space.knobs(Config({"tile_j": (2, 8)}))] == ["tile_j"]
 
@@ -383,7 +383,7 @@ def test_function_of_another_workload_is_refused(native: Target) -> None:
         Trace(gemm(8, 8, 8), Target({"kind": "opencl"}))
 
 
-def test_whoever_chooses_may_fail_and_is_heard(native: Target) -> None:
+def test_an_error_of_the_choosing_function_is_raised(native: Target) -> None:
     def choose(knob: Knob) -> Value:
         raise ValueError(f"no opinion on {knob.name}")
 
@@ -405,9 +405,9 @@ def test_samples_are_valid_programs(native: Target) -> None:
 def test_what_tvm_draws_of_a_function_of_ours_is_in_its_space(spelling: str, native: Target) -> None:
     function = f"searchlab_spaces.trace.cpu:stochastic_schedule_{spelling.partition(':')[0]}"
     space = Trace(parse_workload(spelling), native, function=function)
-    drawn = [space.config_of(space.draw(seed)) for seed in range(1, 20)]
-    assert len(set(drawn)) > 1
-    assert [config for config in drawn if config not in space] == []
+    configs = [space.config_of(space.draw(seed)) for seed in range(1, 20)]
+    assert len(set(configs)) > 1
+    assert [config for config in configs if config not in space] == []
 
 
 def test_a_draw_ends_where_no_tile_is_legal(native: Target) -> None:

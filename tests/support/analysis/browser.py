@@ -1,4 +1,4 @@
-"""A headless Chromium, told what to do by its DevTools protocol over a pipe: no driver, no package, no port."""
+"""A headless Chromium, controlled by its DevTools protocol over a pipe: no driver, no package, no port."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATIENCE = 60.0  # seconds for any one answer, on a busy machine
 
 
 def find_browser() -> str | None:
-    """The program that CHROMIUM names, or else the first of ``NAMES`` there is."""
+    """Return the program that CHROMIUM names, or else the first of ``NAMES`` that exists."""
     return os.environ.get("CHROMIUM") or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
@@ -77,7 +77,7 @@ class Browser:
         os.close(self._read)
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """The answer to one command. Raises RuntimeError where it is an error."""
+        """Send a command and return its answer. Raises RuntimeError if the answer is an error."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -93,9 +93,9 @@ class Browser:
             return result
 
     def _next(self) -> dict[str, Any]:
-        until = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while b"\0" not in self._rest:
-            if not select.select([self._read], [], [], max(0.0, until - time.monotonic()))[0]:
+            if not select.select([self._read], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 raise TimeoutError("the browser does not answer")
             data = os.read(self._read, 1 << 16)
             if not data:
@@ -118,7 +118,7 @@ class Browser:
             self.requests.append(reply["request"]["url"])
 
     def open(self, page: Path | str) -> None:
-        """A file, or a URL."""
+        """Open a file or a URL."""
         self._events.clear()
         self.send("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while "Page.loadEventFired" not in self._events:
@@ -130,7 +130,7 @@ class Browser:
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page."""
+        """Evaluate a JavaScript expression in the page."""
         try:
             answer = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         except RuntimeError as error:
@@ -152,19 +152,19 @@ class Browser:
         self.settle()
 
     def see(self, selector: str) -> None:
-        """Scroll to what ``selector`` finds."""
+        """Scroll to the element that ``selector`` matches."""
         self.middle(selector)
         self.settle()
 
     def click(self, selector: str) -> None:
-        """With the mouse, in the middle of what ``selector`` finds, scrolled into view."""
+        """Scroll to the element that ``selector`` matches, and click in its middle."""
         x, y = self.middle(selector)
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
         self.settle()
 
     def choose(self, selector: str, value: str) -> None:
-        """An option of a select, as a reader does."""
+        """Choose an option of a select element."""
         self.run(
             f"(() => {{ const select = document.querySelector({json.dumps(selector)});"
             f"select.value = {json.dumps(value)};"

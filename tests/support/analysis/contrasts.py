@@ -10,7 +10,7 @@ from searchlab.analysis.model import Contrast
 
 
 def contrasts(values: Mapping[str, Runs], untested: Mapping[tuple[str, str], str] = {}) -> list[Contrast]:
-    """The contrasts of a report on nothing but these runs, on one workload, in which lower is better."""
+    """Return the contrasts of a report on these runs on one workload, where lower is better."""
     pairs = [pair for pair in combinations(values, 2) if pair not in untested]
     tests = PageTests(pairs, [], [])
     better = {name: {seed: -min(value, 1e6) for seed, value in runs.items()} for name, runs in values.items()}

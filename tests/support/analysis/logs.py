@@ -45,9 +45,9 @@ def write(
     ended: whether the run then ended by itself, or the seconds that limited it. shared: names of its first configs,
     which other runs may have too; the others are those of this run alone.
     """
-    made = header(strategy, seed, **changes)
-    path = directory / f"{made.workload.replace(':', '-')}-{made.space.name}-{made.name}-{seed}.jsonl"
-    writer = LogWriter(path, made)
+    new_header = header(strategy, seed, **changes)
+    path = directory / f"{new_header.workload.replace(':', '-')}-{new_header.space.name}-{new_header.name}-{seed}.jsonl"
+    writer = LogWriter(path, new_header)
     propose, train, build, run = spent
     for index, value in enumerate(gflops):
         failure = value if isinstance(value, str) else None
@@ -56,7 +56,7 @@ def write(
                 index=index,
                 config={"of": shared[index]}
                 if index < len(shared)
-                else {"tile": [index, 1], "of": f"{made.name} {seed}"},
+                else {"tile": [index, 1], "of": f"{new_header.name} {seed}"},
                 seconds=() if isinstance(value, str) else (1e-3 / value,),
                 failure=failure,
                 propose_seconds=propose,

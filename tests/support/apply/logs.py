@@ -1,4 +1,4 @@
-"""Logs with programs to apply: a real one, and ones whose times are made up."""
+"""Logs with programs to apply: a real one, and logs with synthetic times."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def write_log(
     target: dict[str, Any] | str = "native",
     **header: Any,
 ) -> Path:
-    """A log that says of every config that it ran, each faster than the one before it."""
+    """Write a log in which every config succeeded, each faster than the one before it."""
     plugin, resolved = Plugin(space), resolve_target(target)
-    made = SPACES.make(plugin, parse_workload(workload), resolved)
+    log_space = SPACES.make(plugin, parse_workload(workload), resolved)
     fields: dict[str, Any] = {"measure": MEASURE, **header}
     writer = LogWriter(
         path,
         Header(
             workload=workload,
             space=plugin,
-            fingerprint=made.fingerprint,
+            fingerprint=log_space.fingerprint,
             policy=Plugin("grid"),
             seed=0,
             batch=1,
@@ -54,11 +54,11 @@ def write_log(
 
 
 def invoke(*words: object) -> tuple[int, str]:
-    """Exit code and output of a ``searchlab`` command, in this process; 2 and the sentence where it refuses."""
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    if isinstance(done.exception, SearchlabError):
-        return 2, str(done.exception)
-    return done.exit_code, done.stdout
+    """Run a ``searchlab`` command in this process; return its exit code and output, or 2 and the error's message."""
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if isinstance(result.exception, SearchlabError):
+        return 2, str(result.exception)
+    return result.exit_code, result.stdout
 
 
 def scale_times(log: Path, path: Path, seconds: float) -> Path:
@@ -67,8 +67,8 @@ def scale_times(log: Path, path: Path, seconds: float) -> Path:
     def scale_line(line: dict[str, Any]) -> dict[str, Any]:
         if "config" in line:
             return line | {"seconds": [item * seconds for item in line.get("seconds", ())]}
-        again = [item | {"seconds": [value * seconds for value in item["seconds"]]} for item in line["finalists"]]
-        return line | {"finalists": again}
+        finalists = [item | {"seconds": [value * seconds for value in item["seconds"]]} for item in line["finalists"]]
+        return line | {"finalists": finalists}
 
     first, *rest = log.read_text().splitlines()
     path.write_text("\n".join([first, *(json.dumps(scale_line(json.loads(line))) for line in rest)]) + "\n")

@@ -37,13 +37,13 @@ def write_log_of(
     seed: int = 0,
     target: dict[str, Any] = HERE,
 ) -> Path:
-    """A log of one random config, at a made-up time."""
+    """Write a log of one random config with a synthetic time."""
     plugin, resolved = Plugin(space) if isinstance(space, str) else space, resolve_target(target)
-    made = SPACES.make(plugin, parse_workload(workload), resolved)
+    log_space = SPACES.make(plugin, parse_workload(workload), resolved)
     header = Header(
         workload=workload,
         space=plugin,
-        fingerprint=made.fingerprint,
+        fingerprint=log_space.fingerprint,
         policy=Plugin("random"),
         seed=seed,
         batch=1,
@@ -51,7 +51,7 @@ def write_log_of(
         measure={},
     )
     writer = LogWriter(path, header, durable=False)
-    (config,) = made.sample_new(np.random.default_rng(seed), 1, ())
+    (config,) = log_space.sample_new(np.random.default_rng(seed), 1, ())
     writer.append(Record.from_trial(Trial(0, config, Measurement((seconds,)))))
     writer.close()
     return path
@@ -113,9 +113,9 @@ def draw_operands(module: tvm.IRModule) -> list[Array]:
 
 def apply_without_effect(module: tvm.IRModule, logs: Path) -> tvm.IRModule:
     with pytest.warns(SearchlabWarning, match="no function in the module computes"):
-        made = apply_history_best(module, logs)
-    assert structural_equal(made, module)
-    return made
+        applied = apply_history_best(module, logs)
+    assert structural_equal(applied, module)
+    return applied
 
 
 def emit_bias(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any) -> Any:
@@ -126,8 +126,8 @@ def emit_bias_relu(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any) -> An
     return relax.op.nn.relu(builder.emit(emit_bias(builder, a, b, bias)))
 
 
-def emit_residual(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any, other: Any) -> Any:
-    return relax.op.add(other, builder.emit(emit_bias(builder, a, b, bias)))
+def emit_residual(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any, residual: Any) -> Any:
+    return relax.op.add(residual, builder.emit(emit_bias(builder, a, b, bias)))
 
 
 def conv2d_emitter(**options: Any) -> Emit:

@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from searchlab.errors import InvalidConfig
 from searchlab.space import Config, Knob, ProductSpace
@@ -33,7 +33,7 @@ EXPECTED = {  # the failure that must be recorded; None for a right program
     "writes nothing": "wrong_answer",
     "is wrong": "wrong_answer",
 }
-CALLS = {
+CALLS: dict[str, tuple[Any, ...]] = {
     "does not link": ("there_is_no_such_function",),
     "segfaults": ("raise", int(signal.SIGSEGV)),
     "aborts": ("abort",),

@@ -72,7 +72,7 @@ def _harmful(workload: Workload, fault: str) -> tvm.IRModule:
 
     a, b, c = workload.shapes.values()
     long, nap = 1 << 30, 1_000_000  # naps of a millisecond, for twelve days
-    apart = FAR // 32  # TVM would shrink the buffer to the elements that are used
+    stride = FAR // 32  # TVM would shrink the buffer to the elements that are used
 
     @T.prim_func(s_tir=True)
     def never_ends(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]
@@ -90,10 +90,10 @@ def _harmful(workload: Workload, fault: str) -> tvm.IRModule:
         between = T.sblock_alloc_buffer((T.int64(FAR),), "float32")
         for thread in T.thread_binding(32, thread="threadIdx.x"):
             with T.sblock("write"):
-                between[T.Cast("int64", thread) * T.int64(apart)] = A[0, 0]
+                between[T.Cast("int64", thread) * T.int64(stride)] = A[0, 0]
         for thread in T.thread_binding(32, thread="threadIdx.x"):
             with T.sblock("read"):
-                C[0, 0] = between[T.Cast("int64", thread) * T.int64(apart)]
+                C[0, 0] = between[T.Cast("int64", thread) * T.int64(stride)]
 
     main = {"never ends": never_ends, "writes out of bounds": out_of_bounds, "takes too much memory": memory}[fault]
     return tvm.IRModule({"main": main.with_attr("global_symbol", "main")})

@@ -76,5 +76,5 @@ class Packing(ProductSpace):
 
         packs = {"packs nothing": nothing, "packing does not link": unknown, "packing segfaults": segfault}
         functions = {"main": main, "pack_B": packs.get(kind, pack)}
-        named = {name: function.with_attr("global_symbol", name) for name, function in functions.items()}
-        return Schedule(tvm.IRModule(named))
+        with_symbols = {name: function.with_attr("global_symbol", name) for name, function in functions.items()}
+        return Schedule(tvm.IRModule(with_symbols))

@@ -66,13 +66,13 @@ extern "C" void launch(void** given) {
 
 
 def cuda_source(space: Space, config: Config) -> str:
-    """The CUDA C++ that TVM makes of a config; nothing is compiled."""
+    """Return the CUDA C++ that TVM generates for a config, without compiling it."""
     executable = tvm.compile(space.schedule(config).mod, target=tvm.target.Target(space.target.tvm, host="llvm"))
     return str(executable.mod.imports[0].inspect_source())
 
 
 def result_on_cpu(space: Space, config: Config, folder: Path) -> np.ndarray:
-    """What the one kernel that ``config`` makes computes from the workload's inputs. Needs g++."""
+    """Return the result of the config's single kernel for the workload's inputs. Requires g++."""
     workload = space.workload
     *_, shape = workload.shapes.values()
     result = np.full(shape, 77, workload.out_dtype)
@@ -87,13 +87,13 @@ def result_on_cpu(space: Space, config: Config, folder: Path) -> np.ndarray:
         extents[("g" if kind == "block" else "b") + axis] = int(extent)
     (signature,) = set(re.findall(r"main_kernel\((.*)\)", source))
     parameters = re.findall(r"(\w+ ?\w*)\* __restrict__ (\w+)_ptr", signature)
-    used = [arrays.get(name, result) for _, name in parameters]
+    operands = [arrays.get(name, result) for _, name in parameters]
     call = ", ".join(f"({kind}*)arguments[{i}]" for i, (kind, _) in enumerate(parameters))
 
     (folder / "cuda.h").touch()
     (folder / "kernel.cpp").write_text(SHIM + source + LAUNCH % {"call": call, **extents})
     command = ["g++", "-w", "-O1", "-shared", "-fPIC", f"-I{folder}", "-o", "kernel.so", "kernel.cpp"]
     subprocess.run(command, cwd=folder, check=True)
-    pointers = (ctypes.c_void_p * len(used))(*[array.ctypes.data for array in used])
+    pointers = (ctypes.c_void_p * len(operands))(*[array.ctypes.data for array in operands])
     ctypes.CDLL(str(folder / "kernel.so")).launch(pointers)
     return result

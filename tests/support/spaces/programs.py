@@ -1,4 +1,4 @@
-"""What tests of several spaces do with programs: build them, run them, replay their traces, compare processes."""
+"""Programs of spaces: build and run them, replay their traces, and compare processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from searchlab.workload import Workload
 
 
 def assert_right(workload: Workload, sch: Schedule, target: Target) -> None:
-    """The program of ``sch``, built for this CPU, computes what numpy does."""
+    """Assert that the program of ``sch``, built for this CPU, computes the same as NumPy."""
     module = tvm.compile(sch.mod, target=target.tvm).jit()
     inputs = workload.inputs()
     *_, shape = workload.shapes.values()
@@ -35,7 +35,7 @@ def replay_trace(sch: Schedule, workload: Workload) -> Schedule:
 
 
 def valid_configs(space: Space, rng: np.random.Generator, count: int) -> list[Config]:
-    """The first random configs that make programs."""
+    """Return the first random configs that have programs."""
     configs: list[Config] = []
     for _ in range(500):
         config = space.sample(rng)
@@ -50,7 +50,7 @@ def valid_configs(space: Space, rng: np.random.Generator, count: int) -> list[Co
 
 
 def fingerprints(space: str, workload: str) -> set[str]:
-    """Fingerprint and samples of a space (``module:Class``) as processes of different hash seeds have them."""
+    """Return the fingerprint and samples of a space (``module:Class``) in processes with different hash seeds."""
     module, _, name = space.partition(":")
     program = (
         "import numpy as np\n"

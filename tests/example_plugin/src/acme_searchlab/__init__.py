@@ -1,1 +1,1 @@
-"""What acme has for searchlab."""
+"""Acme's plug-ins for searchlab."""

@@ -30,9 +30,9 @@ class Bandit(NeverTwice):
         self.fastest = 0.0
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        told = len(self.trials)
+        before = len(self.trials)
         super().tell(trials)
-        for trial in self.trials[told:]:
+        for trial in self.trials[before:]:
             speed = 1 / trial.cost
             self.fastest = max(self.fastest, speed)
             for arm in trial.config.items():

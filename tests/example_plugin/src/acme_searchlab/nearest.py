@@ -20,7 +20,7 @@ class Nearest(CostModel):
         self.features, self.scores = np.nan_to_num(features), scores.copy()
 
     def predict(self, features: Floats) -> Floats:
-        apart = np.square(np.nan_to_num(features)[:, None] - self.features).sum(axis=2)
-        nearest = np.argsort(apart, axis=1, kind="stable")[:, : self.k]
+        distances = np.square(np.nan_to_num(features)[:, None] - self.features).sum(axis=2)
+        nearest = np.argsort(distances, axis=1, kind="stable")[:, : self.k]
         result: Floats = self.scores[nearest].mean(axis=1)
         return result

@@ -18,7 +18,7 @@ ROOT = HERE.parents[3]
 
 
 def install(folder: Path) -> dict[str, str]:
-    """The environment in which a new process finds the emulated GPU. Needs g++ and gcc."""
+    """Return the environment in which a new process uses the emulated GPU. Requires g++ and gcc."""
     (folder / "versions").write_text("libcudart.so.13 { *; };\n")
     words = ["gcc", "-w", "-O1", "-shared", "-fPIC", str(HERE / "runtime.c"), "-ldl"]
     versions = f"-Wl,--version-script={folder / 'versions'}"
