@@ -425,7 +425,7 @@ FIGURES = {
     ),
     "headline": Figure(
         "The generator and the searches",
-        "The best program so far of each system, by trials and by seconds; dashed lines are libraries.",
+        "The best program so far of each system, by trials and seconds, a line per seed; dashed lines are libraries.",
         headline,
         curves,
         (TALK, LAYER_6),

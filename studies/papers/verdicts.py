@@ -115,9 +115,9 @@ def overview(verdicts: Mapping[Path, StudyVerdicts]) -> str:
     counts = Counter(outcome.verdict for _, outcome in claims)
     holding, failed, undecided, untested = (counts[verdict] for verdict in ("holds", "fails", "undecided", "untested"))
     lines = [f"| {study} | {outcome.claim.text} | {outcome.verdict} |" for study, outcome in claims]
-    head = (
-        f"Of {len(claims)} claims, {holding} hold, {failed} fail, {undecided} are undecided, and {untested} untested."
-    )
+    head = f"Of {len(claims)} claims, {holding} hold, {failed} fail, and {undecided} are undecided."
+    if untested:
+        head = f"{head[:-1]}; {untested} are untested."
     return "\n".join([head, "", "| study | claim | verdict |", "|---|---|---|", *lines])
 
 
