@@ -33,7 +33,7 @@ _TITLES = {
 
 
 @dataclass(frozen=True)
-class _Result:
+class _ClaimResult:
     """The comparison of a claim's strategy with an opponent, before p-values are corrected.
 
     Attributes:
@@ -85,7 +85,7 @@ def claim_verdicts(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[Cl
     return verdicts
 
 
-def _compare(comparison: ComparedRuns, claim: Claim, opponent: str) -> _Result:
+def _compare(comparison: ComparedRuns, claim: Claim, opponent: str) -> _ClaimResult:
     """Compare the claim's strategy with ``opponent`` on each workload on which both have enough trials."""
     names = (claim.strategy, opponent)
     budget = Budget(claim.trials or UNLIMITED, claim.seconds)
@@ -111,7 +111,7 @@ def _compare(comparison: ComparedRuns, claim: Claim, opponent: str) -> _Result:
     elif not pairs:
         note = "no workload has runs of both" + " with enough trials" * has_short_runs
     difference = paired_difference([first for first, _ in pairs], [second for _, second in pairs], clusters)
-    return _Result(claim, opponent, difference, float(np.mean(unreached or [0.0])), note)
+    return _ClaimResult(claim, opponent, difference, float(np.mean(unreached or [0.0])), note)
 
 
 def _covers(runs: StrategyRuns, claim: Claim) -> bool:
@@ -140,7 +140,7 @@ def _pair_numbers(numbers: Sequence[dict[int, float]], item: WorkloadRuns, measu
     return first, second
 
 
-def _comparand(result: _Result, p: float | None) -> Comparand:
+def _comparand(result: _ClaimResult, p: float | None) -> Comparand:
     """Return the comparison with the opponent, given its corrected p-value."""
     claim, difference, interval = result.claim, result.difference, result.answer.difference
     value, lower, upper = _in_measure(claim, interval.value, interval.lower, interval.upper)
