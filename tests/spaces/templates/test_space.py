@@ -289,7 +289,7 @@ def test_template_of_another_package_is_found_by_name(native: Target, monkeypatc
         (":f", "cannot be loaded"),
         (
             f"{__name__}:assert_right",
-            "cannot be called as template.config, schedule, target.: its signature is .mad",
+            "cannot be called as template.config, schedule, target.: its signature is .space",
         ),
     ],
 )
