@@ -161,7 +161,7 @@ def onnxruntime(network: Module, inputs: Sequence[Tensor], folder: Path) -> Side
     from onnxruntime import InferenceSession, SessionOptions, __version__
 
     file = folder / "model.onnx"
-    torch.onnx.export(network, tuple(inputs), file, dynamo=True, external_data=False)
+    torch.onnx.export(network, tuple(inputs), file, dynamo=True, external_data=False, verbose=False)
     options = SessionOptions()
     options.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
     session = InferenceSession(file, options, providers=["CPUExecutionProvider"])
