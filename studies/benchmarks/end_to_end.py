@@ -9,9 +9,10 @@ The models are those of studies/tutorials/models.py, for one image or 128 tokens
 on all sides. Each side runs in a process of its own, and they are timed in turn. The outputs must agree with those of
 the model as TVM compiles it with its default schedules, whose time is the row's starting point.
 
-A command that was interrupted continues if it is repeated: ``searchlab model tune`` resumes from its logs, and rows
-with the same options are not measured again. With ``--record``, rows and the chart are stored in
-studies/reference/models, from which the page is written, and a busy machine is refused.
+A block of BERT or GPT-2 takes six minutes with 1,000 trials. A command that was interrupted continues if it is
+repeated: ``searchlab model tune`` resumes from its logs, and rows with the same options are not measured again. With
+``--record``, rows and the chart are stored in studies/reference/models, from which the page is written, and a busy
+machine is refused.
 """
 
 from __future__ import annotations
@@ -261,7 +262,7 @@ def draw(rows: Sequence[Row], file: Path) -> None:
             {"ms": row["peers"][strongest_peer(row)]["seconds"] * 1e3, "threads": number_of_threads(row)}
             for row in rows_of_model
         ]
-        y = alt.Y("ms:Q", title="ms", scale=alt.Scale(type="log"))
+        y = alt.Y("ms:Q", title="ms", scale=alt.Scale(zero=False))
         colour = alt.Color("threads:N", title=None, scale=alt.Scale(range=list(COLOURS)))
         lines = (
             alt.Chart(pd.DataFrame(curve)).mark_line(interpolate="step-after").encode(x="trials:Q", y=y, color=colour)
@@ -315,6 +316,8 @@ def page() -> Iterator[str]:
         f"{max(float(result['difference']) for row in rows for result in (row, *row['peers'].values())):.1e} of the "
         "largest element.\n"
     )
+    if waiting := [TITLES[name] for name in TITLES if name not in {row["model"] for row in rows}]:
+        yield f"Not measured yet: {', '.join(waiting)}.\n"
     versions = {f"{PEER_TITLES[name]} {peer['version']}" for row in rows for name, peer in row["peers"].items()}
     yield f"{', '.join(sorted(versions))}.\n"
     yield f"![{CAPTION}](../../studies/reference/models/{CHART})\n"
