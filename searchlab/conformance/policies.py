@@ -125,7 +125,7 @@ def runs(policy: PolicySubject) -> None:
             )
 
 
-@rule("create configs with space.sample, space.mutate, space.crossover or space.repaired, not by hand", BASIC)
+@rule("create configs with space.sample, space.mutate, space.crossover or space.repair, not by hand", BASIC)
 def members(policy: PolicySubject) -> None:
     """Every proposal is a Config whose values are choices of its space, with the same types: 64.0 is not 64."""
     for name, trials in policy.runs.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from searchlab.conformance import run_checks, toys
 from searchlab.conformance import spaces as space_rules
 from searchlab.conformance import workloads as workload_rules
 from searchlab.conformance.check import Check, Rule, innermost
+from searchlab.space import Space
 from tests.conformance.broken import costmodels, policies, spaces, workloads
 from tests.support.stopping import Stops
 
@@ -101,3 +103,10 @@ def test_checks_that_require_a_failed_check_are_not_run() -> None:
     outcomes = {outcome.name: outcome for outcome in run_checks(checks_of("policy", policies.Unseeded))}
     assert outcomes["clock"].status == "not run" and "'same-seed'" in outcomes["clock"].text
     assert outcomes["exhausts"].status == "pass"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_methods_that_an_advice_names_exist(kind: str) -> None:
+    for rule in KINDS[kind][1]:
+        for name in re.findall(r"\bspace\.(\w+)", rule.fix):
+            assert hasattr(Space, name), rule.fix
