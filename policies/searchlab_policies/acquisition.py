@@ -78,5 +78,5 @@ class Acquisition:
 
 
 def _improvement(predictions: Floats) -> Floats:
-    """Return the expected improvement on the best trial's score, which is 1; ``predicted`` is (members, n)."""
+    """Return the expected improvement on the best trial's score, which is 1, from ``predictions``, (members, n)."""
     return expected_improvement(-predictions.mean(axis=0), np.maximum(predictions.std(axis=0), 1e-9), -1.0)

@@ -219,7 +219,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def check_constructor(cls: type[Any], positional: int, *, seeded: bool) -> None:
-    """Raise Breach unless a constructor has ``fixed`` positional parameters, followed by named options with defaults.
+    """Raise Breach unless a constructor has ``positional`` parameters by position, then named options with defaults.
 
     ``seed`` (required if ``seeded``) and ``cost_model`` need no defaults.
     """
