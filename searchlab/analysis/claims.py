@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,7 +16,18 @@ from ..log.plan import Claim
 from ..stats.inference import Answer, Difference, paired_difference
 from ..stats.ranks import ALPHA
 from .contrasts import correct_family, pair_by_seed
-from .measures import AREA, SECONDS, TRIALS, StrategySummary, values_by_seed
+from .measures import (
+    AREA,
+    SECONDS,
+    TRIALS,
+    SeedMean,
+    Spread,
+    TargetTimes,
+    measure_area,
+    measure_seconds_to_target,
+    measure_throughput,
+    measure_trials_to_target,
+)
 from .model import ClaimVerdict, Comparand
 from .runs import TARGET, ComparedRuns, StrategyRuns, WorkloadRuns
 from .verdict import DIGITS, tally, these_workloads
@@ -24,11 +36,22 @@ from .words import counted, listed, number_text, p_equals
 WORST_FIRST = ("fails", "undecided", "untested", "holds")
 """The verdicts, starting with the one that has precedence if a claim has several opponents."""
 
-_TITLES = {
-    AREA: "area under the curve",
-    "best_gflops": "throughput of the best program",
-    TRIALS: f"trials to {100 * TARGET:g} % of the best known",
-    SECONDS: f"seconds to {100 * TARGET:g} % of the best known",
+
+class _Measure(NamedTuple):
+    """A measure that claims are about."""
+
+    title: str
+    compute: Callable[[StrategyRuns], SeedMean | Spread | TargetTimes]
+    is_ratio: bool  # whether strategies are compared by the ratio of their numbers, and not by the difference
+    higher_is_better: bool
+
+
+_GOAL = f"{100 * TARGET:g} % of the best known"
+_MEASURES = {
+    AREA: _Measure("area under the curve", measure_area, is_ratio=False, higher_is_better=True),
+    "best_gflops": _Measure("throughput of the best program", measure_throughput, is_ratio=True, higher_is_better=True),
+    TRIALS: _Measure(f"trials to {_GOAL}", measure_trials_to_target, is_ratio=True, higher_is_better=False),
+    SECONDS: _Measure(f"seconds to {_GOAL}", measure_seconds_to_target, is_ratio=True, higher_is_better=False),
 }
 
 
@@ -123,20 +146,24 @@ def _covers(runs: StrategyRuns, claim: Claim) -> bool:
 
 def _numbers(runs: StrategyRuns, measure: str) -> dict[int, float]:
     """Return the measure for each seed, or infinity if the run did not reach the target."""
-    return values_by_seed([run.seed for run in runs.compared_runs], StrategySummary.measures[measure].compute(runs))
+    numbers = _MEASURES[measure].compute(runs).by_seed
+    return {
+        run.seed: math.inf if number is None else number
+        for run, number in zip(runs.compared_runs, numbers, strict=True)
+    }
 
 
 def _pair_numbers(numbers: Sequence[dict[int, float]], item: WorkloadRuns, measure: str) -> tuple[Floats, Floats]:
     """Return the numbers of both strategies for the same seeds, with NaN for missing runs. Higher is better."""
     rows = pair_by_seed(*numbers)
-    definition = StrategySummary.measures[measure]
-    if definition.unit:
-        if definition.better is min:  # a run that did not reach the target counts as using the whole budget
+    definition = _MEASURES[measure]
+    if definition.is_ratio:
+        if not definition.higher_is_better:  # a run that did not reach the target counts as using the whole budget
             rows[np.isinf(rows)] = item.longest if measure == SECONDS else item.horizon
         else:  # a run without any working program counts as the slowest of the other runs
             rows[rows == 0] = np.nanmin(rows[rows > 0], initial=item.best_gflops)
         rows = np.log(rows)
-    first, second = rows if definition.better is max else -rows
+    first, second = rows if definition.higher_is_better else -rows
     return first, second
 
 
@@ -167,7 +194,7 @@ def _verdict(claim: Claim, value: float, lower: float | None, upper: float | Non
     """Return the verdict on one comparison, given the difference, in which higher is better, and its interval."""
     if lower is None or upper is None or p is None:
         return "untested"
-    zone = math.log1p(claim.margin) if _is_ratio(claim) else claim.margin
+    zone = math.log1p(claim.margin) if _MEASURES[claim.measure].is_ratio else claim.margin
     if claim.relation == "better":
         holds = p <= ALPHA and value > 0
         fails = value <= 0 if p <= ALPHA else upper <= zone
@@ -178,15 +205,12 @@ def _verdict(claim: Claim, value: float, lower: float | None, upper: float | Non
     return "holds" if holds else "fails" if fails else "undecided"
 
 
-def _is_ratio(claim: Claim) -> bool:
-    return bool(StrategySummary.measures[claim.measure].unit)
-
-
 def _in_measure(claim: Claim, *numbers: float | None) -> tuple[float, float | None, float | None]:
     """Convert a difference in which higher is better, and its interval, to a difference or ratio of the measure."""
-    sign = 1 if StrategySummary.measures[claim.measure].better is max else -1
+    measure = _MEASURES[claim.measure]
+    sign = 1 if measure.higher_is_better else -1
     value, *ends = (
-        None if number is None else math.exp(sign * number) if _is_ratio(claim) else sign * number for number in numbers
+        None if number is None else math.exp(sign * number) if measure.is_ratio else sign * number for number in numbers
     )
     assert value is not None
     lower, upper = ends if sign > 0 else reversed(ends)
@@ -200,12 +224,13 @@ def _describe(claim: Claim, comparand: Comparand, note: str) -> str:
     subject = f"{claim.strategy} against {comparand.against}{f' after {listed(limits)}' if limits else ''}"
     if not comparand.workloads:
         return f"{subject}: {note}."
-    effect, margin = ("ratio", f"{100 * claim.margin:g} %") if _is_ratio(claim) else ("difference", f"{claim.margin:g}")
-    digits = None if _is_ratio(claim) else DIGITS
+    measure = _MEASURES[claim.measure]
+    effect, margin = ("ratio", f"{100 * claim.margin:g} %") if measure.is_ratio else ("difference", f"{claim.margin:g}")
+    digits = None if measure.is_ratio else DIGITS
     value, lower, upper = (
         number_text(number, digits) for number in (comparand.value, comparand.lower, comparand.upper)
     )
-    facts = [f"{subject}: {_TITLES[claim.measure]}, {effect} {value}"]
+    facts = [f"{subject}: {measure.title}, {effect} {value}"]
     if comparand.p is not None:
         facts[0] += f", 95 % interval {lower} to {upper} (margin {margin})"
         facts.append(f"{p_equals(comparand.p)} on {comparand.scope}")

@@ -21,7 +21,8 @@ from ..notebook import html_paragraphs, html_table
 from ..options import checks_arguments
 from .charts.figures import all_charts
 from .charts.vegalite import Chart, Format, Spec, altair_chart, save_charts, titled
-from .measures import AREA, Tables, make_table
+from .columns import Tables
+from .measures import AREA
 from .model import Summary, WorkloadSummary
 from .page.render import render_page
 from .read import group_runs, planned_claims, read_runs
@@ -320,8 +321,8 @@ class Comparison:
         texts = [answer.says for answer in self.summary.answers]
         text = html_paragraphs([*texts, overall.verdict] if overall else texts)
         for item in workloads:
-            heads, rows = make_table(item.strategies, Tables.TERMINAL, **item.words).texts
-            text += html_table(heads, rows, caption=item.workload) + html_paragraphs([item.verdict])
+            headings, rows = item.make_table(Tables.TERMINAL).texts
+            text += html_table(headings, rows, caption=item.workload) + html_paragraphs([item.verdict])
         hidden = len(self.summary.workloads) - len(workloads)
         return text + html_paragraphs([f"{hidden} more workloads are in strategies_frame()"] * bool(hidden))
 

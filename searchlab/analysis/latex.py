@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 from ..files import write_file
-from .measures import Tables, make_table
+from .columns import Tables
 from .model import Summary, WorkloadSummary, find_contrast
 from .verdict import signed
 from .words import p_text
@@ -37,11 +37,10 @@ def latex_tables(summary: Summary) -> str:
     """Return the ranking and the contrasts over all workloads, or on the only workload, as ``tabular`` environments."""
     if (main := summary.main) is None:
         return "% There are no tables, because no two strategies share a seed on every workload.\n"
-    words: dict[str, str] = {}
     where = f"across {len(summary.workloads)} workloads"
     if isinstance(main, WorkloadSummary):
-        words, where = main.words, f"on {main.workload}"
-    ranking = make_table(main.strategies, Tables.TERMINAL, **words).texts
+        where = f"on {main.workload}"
+    ranking = main.make_table(Tables.TERMINAL).texts
     registered = [(answer.first, answer.second) for answer in summary.answers]
     pairs = combinations([row.strategy for row in main.strategies], 2)
     exploratory = [pair for pair in pairs if pair not in registered and pair[::-1] not in registered]

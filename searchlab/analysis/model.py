@@ -11,8 +11,9 @@ import msgspec
 from ..log.plan import Claim
 from ..stats.inference import Difference
 from ..stats.ranks import ALPHA
-from .measures import OverallStrategy, Row, StrategySummary
-from .runs import TARGET, BestKnown, By
+from .columns import OVERALL_COLUMNS, Table, Tables, make_table, strategy_columns
+from .measures import OverallStrategy, StrategySummary
+from .runs import BestKnown, By
 from .words import counted
 
 RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
@@ -159,10 +160,9 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     notes: list[str]
     explanations: list[Explanation] = []  # on the only workload, as in Overall
 
-    @property
-    def words(self) -> dict[str, str]:
-        """The words to insert into column titles; see :func:`~searchlab.analysis.measures.make_table`."""
-        return {"unit": self.unit, "goal": f"{100 * TARGET:g} %"}
+    def make_table(self, tables: Tables) -> Table[StrategySummary]:
+        """Return the table of strategies that ``tables`` selects."""
+        return make_table(self.strategies, strategy_columns(self.unit), tables)
 
     @property
     def by_strategy(self) -> dict[str, StrategySummary]:
@@ -248,6 +248,10 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     explanations: list[Explanation]  # of the differences from the leader, except in registered contrasts
 
+    def make_table(self, tables: Tables) -> Table[OverallStrategy]:
+        """Return the table of strategies that ``tables`` selects."""
+        return make_table(self.strategies, OVERALL_COLUMNS, tables)
+
 
 class Summary(msgspec.Struct, frozen=True):
     """All numbers in a report.
@@ -287,10 +291,17 @@ class Summary(msgspec.Struct, frozen=True):
         return [contrast for contrast in contrasts if contrast.difference.workloads]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the summary, without contrasts, as plain dicts, lists, strings and finite numbers, rounded."""
-        data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=Row.to_json)
+        """Return the summary, without contrasts, as plain dicts, lists, strings and finite numbers, rounded.
+
+        The numbers of each seed are left out, since those are the numbers of the runs.
+        """
+        data: dict[str, Any] = msgspec.to_builtins(self)
         for item in [*data["workloads"], data["overall"] or {}]:
             item.pop("contrasts", None)
+            for row in item.get("strategies", []):
+                for value in row.values():
+                    if isinstance(value, dict):
+                        value.pop("by_seed", None)
         rounded: dict[str, Any] = _round(data)
         return rounded
 

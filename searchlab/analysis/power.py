@@ -22,7 +22,7 @@ from ..stats.inference import MIN_WORKLOADS
 from ..stats.intervals import DECIMALS
 from ..stats.ranks import ALPHA
 from .contrasts import pair_by_seed
-from .measures import AREA, StrategySummary
+from .measures import StrategySummary
 from .model import Summary
 
 MAX_RUNS = 100_000  # maximum number of seeds or workloads to consider, more than anyone would use
@@ -127,7 +127,7 @@ def power_plan(
 
 def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
     """Return the differences in area for the seeds that both strategies have."""
-    minuends, subtrahends = pair_by_seed(first.by_seed(AREA), second.by_seed(AREA))
+    minuends, subtrahends = pair_by_seed(first.area_by_seed, second.area_by_seed)
     differences = minuends - subtrahends
     return np.asarray(differences[~np.isnan(differences)])
 

@@ -13,7 +13,7 @@ from ..stats.inference import no_answer, paired_difference
 from ..stats.ranks import average_ranks, round_to_largest
 from .claims import claim_verdicts
 from .contrasts import PageTests, compare_pairs, find_registered, p_values, pair_by_seed
-from .measures import AREA, OverallStrategy, StrategySummary, rank_over_all, sort_by_area
+from .measures import OverallStrategy, StrategySummary, rank_over_all, sort_by_area
 from .model import (
     FOOTING,
     NO_NOISE,
@@ -29,8 +29,8 @@ from .model import (
     WorkloadSummary,
     find_contrast,
 )
-from .notes import workload_notes
-from .runs import TARGET, By, ComparedRuns, WorkloadRuns
+from .notes import MEASUREMENT, workload_notes
+from .runs import TARGET, By, ComparedRuns, StrategyRuns, WorkloadRuns
 from .verdict import SO_FAR, answer, answer_word, compare_leader, verdict
 from .why import explain, practical_size
 from .words import area_text, counted
@@ -51,12 +51,19 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     strategies, contrasts = compare_over_all(comparison, rankings)
     is_registered = find_registered(comparison)
     tests = PageTests(
-        [pair for ranking in rankings.values() for pair, reason in _reasons_for_no_test(ranking).items() if not reason],
+        [
+            pair
+            for workload, ranking in rankings.items()
+            for pair, reason in _reasons_for_no_test(comparison[workload], ranking).items()
+            if not reason
+        ],
         [(first, second) for _, _, first, second in p_values(contrasts)],
         [pair for pair, in_time in is_registered.items() if in_time],
     )
     contrasts += [
-        contrast for workload, ranking in rankings.items() for contrast in _compare_strategies(workload, ranking, tests)
+        contrast
+        for workload, ranking in rankings.items()
+        for contrast in _compare_strategies(comparison[workload], ranking, tests)
     ]
     number, contrasts = len(p_values(contrasts)), tests.correct(contrasts)
     by_workload: dict[str, list[Contrast]] = {workload: [] for workload in ("", *comparison)}
@@ -88,7 +95,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
 
 
 def _rank_strategies(item: WorkloadRuns) -> Ranking:
-    rows = sort_by_area(StrategySummary(name, runs) for name, runs in item.strategies.items())
+    rows = sort_by_area(map(StrategySummary.from_runs, item.strategies.values()))
     return {row.strategy: row for row in rows}
 
 
@@ -100,25 +107,26 @@ def _is_finished(item: WorkloadRuns, ranking: Ranking) -> bool:
 # --- one workload -----------------------------------------------------------------------------------------------------
 
 
-def _compare_strategies(workload: str, ranking: Ranking, tests: PageTests) -> list[Contrast]:
+def _compare_strategies(item: WorkloadRuns, ranking: Ranking, tests: PageTests) -> list[Contrast]:
     """Return the contrasts of all pairs of strategies, with uncorrected p-values."""
-    areas = {name: row.by_seed(AREA) for name, row in ranking.items()}
-    return compare_pairs(areas, _reasons_for_no_test(ranking), tests.level, workload)
+    areas = {name: row.area_by_seed for name, row in ranking.items()}
+    return compare_pairs(areas, _reasons_for_no_test(item, ranking), tests.level, item.workload)
 
 
-def _reasons_for_no_test(ranking: Ranking) -> dict[tuple[str, str], str]:
+def _reasons_for_no_test(item: WorkloadRuns, ranking: Ranking) -> dict[tuple[str, str], str]:
     """Return why each pair of strategies is not tested, or "" if it is."""
     return {
-        (first.strategy, second.strategy): _no_test(first, second)
-        for first, second in combinations(ranking.values(), 2)
+        (first, second): _reason_for_no_test(item.strategies[first], item.strategies[second])
+        for first, second in combinations(ranking, 2)
     }
 
 
-def _no_test(first: StrategySummary, second: StrategySummary) -> str:
+def _reason_for_no_test(first: StrategyRuns, second: StrategyRuns) -> str:
     """Return why two strategies are not tested on a workload, or "" if they are."""
-    if first.one_run or second.one_run:
+    if first.is_deterministic or second.is_deterministic:
         return ONE_RUN
-    return FOOTING if first.footing != second.footing else ""
+    is_alike = all(getattr(first.header, field) == getattr(second.header, field) for field in MEASUREMENT)
+    return "" if is_alike else FOOTING
 
 
 def _summarize_workload(
@@ -174,24 +182,23 @@ def compare_over_all(
         The strategies, and the contrasts of all pairs in their order, with uncorrected p-values. Both are empty if no
         two strategies share a seed on every workload.
     """
-    rows = list(rankings.values())
-    clusters = [comparison[workload].cluster for workload in rankings]
-    strategies = rank_over_all(rows) if len(rows) > 1 else []
+    strategies = rank_over_all(list(rankings.values())) if len(rankings) > 1 else []
     contrasts = [
-        _contrast_over_all([row[first.strategy] for row in rows], [row[second.strategy] for row in rows], clusters)
+        _contrast_over_all(first.strategy, second.strategy, comparison, rankings)
         for first, second in combinations(strategies, 2)
     ]
     return ([], []) if all(contrast.test == NO_SEED for contrast in contrasts) else (strategies, contrasts)
 
 
-def _contrast_over_all(
-    first: Sequence[StrategySummary], second: Sequence[StrategySummary], clusters: Sequence[str]
-) -> Contrast:
-    """Compare two strategies over all workloads, given their summaries and the cluster for each workload."""
-    areas = [pair_by_seed(a.by_seed(AREA), b.by_seed(AREA)) for a, b in zip(first, second, strict=True)]
+def _contrast_over_all(first: str, second: str, comparison: ComparedRuns, rankings: Mapping[str, Ranking]) -> Contrast:
+    """Compare two strategies over all workloads."""
+    areas = [pair_by_seed(ranking[first].area_by_seed, ranking[second].area_by_seed) for ranking in rankings.values()]
+    clusters = [comparison[workload].cluster for workload in rankings]
     difference = paired_difference([a for a, _ in areas], [b for _, b in areas], clusters)
-    reason = next(filter(None, map(_no_test, first, second)), "")
-    if difference.workloads < len(first):
+    items = comparison.values()
+    reasons = (_reason_for_no_test(item.strategies[first], item.strategies[second]) for item in items)
+    reason = next(filter(None, reasons), "")
+    if difference.workloads < len(rankings):
         reason = NO_SEED
     if reason:
         no_test = no_answer(difference.value, NOTES[reason])
@@ -201,8 +208,8 @@ def _contrast_over_all(
     if difference.on_these.p is None:
         reason = reason or (ONE_SEED if difference.pairs < 2 else NO_NOISE)
     return Contrast(
-        first=first[0].strategy,
-        second=second[0].strategy,
+        first=first,
+        second=second,
         test=reason or PAIRED_T,
         runs=sum(int((~np.isnan(a - b)).sum()) for a, b in areas),
         difference=difference,

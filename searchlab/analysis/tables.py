@@ -11,8 +11,8 @@ import msgspec
 from msgspec.structs import astuple
 
 from ..log.plan import Claim
-from ..units import VALUES, convert_throughput
-from .measures import OverallStrategy, StrategySummary
+from .columns import OVERALL_COLUMNS, Column, strategy_columns
+from .measures import Row, throughput_in_unit
 from .model import Comparand, Contrast, Summary
 from .runs import BestProgram, ComparedRuns
 
@@ -54,17 +54,7 @@ class RunRow(NamedTuple):
     unit: str
 
 
-class KnobRow(NamedTuple):
-    """A row of ``importances.csv``."""
-
-    workload: str
-    space: str
-    knob: str
-    importance: float
-    values: int
-    best_value: str
-
-
+KNOB_COLUMNS = ("workload", "space", "knob", "importance", "values", "best_value")
 CONTRAST_COLUMNS = {
     "workload": "workload",
     "first": "first",
@@ -88,51 +78,63 @@ COMPRESSED = ("runs", "contrasts", "programs")  # the tables with a row for each
 
 def number_tables(summary: Summary, comparison: ComparedRuns) -> dict[str, Rows]:
     """Return the tables that a report writes, by name; see :func:`~searchlab.analysis.report.report`."""
-    items, overall = summary.workloads, summary.overall
-    strategies = ((item.workload, row.strategy, *row.cells, item.unit) for item in items for row in item.strategies)
-    over_all = (
-        [(row.strategy, overall.ranks[row.strategy], *row.cells) for row in overall.strategies] if overall else []
+    overall = summary.overall
+    contrasts = [contrast for item in summary.workloads for contrast in item.contrasts]
+    contrasts += overall.contrasts if overall else []
+    overall_rows = (
+        [
+            (row.strategy, overall.ranks[row.strategy], *_column_values(row, OVERALL_COLUMNS))
+            for row in overall.strategies
+        ]
+        if overall
+        else []
     )
-    programs = [run.program for item in comparison.values() for run in item.runs if run.program]
-    contrasts = [contrast for item in items for contrast in item.contrasts] + (overall.contrasts if overall else [])
     return {
-        "summary": _in_units(Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies)),
-        "runs": _in_units(Rows(RunRow._fields, run_rows(summary, comparison))),
+        "summary": Rows(("workload", "strategy", *_column_names(strategy_columns()), "unit"), strategy_rows(summary)),
+        "runs": Rows(RunRow._fields, run_rows(summary, comparison)),
         "contrasts": Rows(tuple(CONTRAST_COLUMNS), map(_contrast_values, contrasts)),
-        "importances": Rows(KnobRow._fields, knob_rows(comparison)),
-        "programs": _in_units(
-            Rows(
-                BestProgram.__struct_fields__,
-                ([_value_text(value) for value in astuple(program)] for program in programs),
-            )
-        ),
-        "overall": Rows(("strategy", "rank", *OverallStrategy.names()), over_all),
+        "importances": Rows(KNOB_COLUMNS, knob_rows(comparison)),
+        "programs": Rows(BestProgram.__struct_fields__, program_rows(comparison)),
+        "overall": Rows(("strategy", "rank", *_column_names(OVERALL_COLUMNS)), overall_rows),
         "published_claims": Rows(
             ("claim", *CLAIM_COLUMNS, "claim_verdict", *Comparand.__struct_fields__), claim_rows(summary)
         ),
     }
 
 
-def _in_units(table: Rows) -> Rows:
-    """Return the table with values instead of throughputs in the rows of functions that are maximised or minimised."""
+def _column_names(columns: Sequence[Column[Row]]) -> list[str]:
+    return [column.name for column in columns if column.name]
 
-    def convert(name: str, value: Any, unit: str) -> Any:
-        is_number = unit in VALUES and "gflops" in name and value is not None
-        return _round(convert_throughput(value, unit)) if is_number else value
 
-    def convert_row(row: Sequence[Any]) -> list[Any]:
-        values = dict(zip(table.columns, row, strict=True))
-        return [convert(name, value, values["unit"]) for name, value in values.items()]
+def _column_values(row: Row, columns: Sequence[Column[Row]]) -> list[Any]:
+    return [column.get_value(row) for column in columns if column.name]
 
-    return Rows(table.columns, map(convert_row, table.rows))
+
+def strategy_rows(summary: Summary) -> Iterator[tuple[Any, ...]]:
+    """Iterate over the rows of ``summary.csv``: a row for each strategy on each workload."""
+    for item in summary.workloads:
+        columns = strategy_columns(item.unit)
+        for row in item.strategies:
+            yield (item.workload, row.strategy, *_column_values(row, columns), item.unit)
 
 
 def _contrast_values(contrast: Contrast) -> list[Any]:
-    values = [attrgetter(path)(contrast) for path in CONTRAST_COLUMNS.values()]
+    values = [attrgetter(attribute)(contrast) for attribute in CONTRAST_COLUMNS.values()]
     return [None if isinstance(value, float) and math.isnan(value) else value for value in values]
 
 
-def _value_text(value: Any) -> Any:
+def program_rows(comparison: ComparedRuns) -> Iterator[list[Any]]:
+    """Iterate over the rows of ``programs.csv.gz``: the best program of each run that found one."""
+    for item in comparison.values():
+        for program in (run.program for run in item.runs if run.program):
+            gflops, gflops_as_trial = (
+                throughput_in_unit(value, program.unit) for value in (program.gflops, program.gflops_as_trial)
+            )
+            program = msgspec.structs.replace(program, gflops=gflops, gflops_as_trial=gflops_as_trial)
+            yield [_format_field(value) for value in astuple(program)]
+
+
+def _format_field(value: Any) -> Any:
     """Return a config as JSON, the numbers in a list as a text, and other values as they are."""
     if isinstance(value, dict):
         return msgspec.json.encode(value).decode()
@@ -147,6 +149,7 @@ def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[RunRow]:
             positions = {seed: position for position, seed in enumerate(row.seeds)}
             for run in group.runs:
                 position, log = positions.get(run.seed), run.log
+                optimum = log.flops / log.header.optimum / 1e9 if log.header.optimum else None
                 by_seconds = row.area_by_seconds.by_seed if row.area_by_seconds else None
                 yield RunRow(
                     workload=item.workload,
@@ -157,12 +160,12 @@ def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[RunRow]:
                     compared=position is not None,
                     area=_number_at(position, row.area.by_seed),
                     area_by_seconds=_number_at(position, by_seconds),
-                    score=_number_at(position, row.score_by_seed),
-                    best_gflops=_round(float(run.curve[: item.horizon][-1])),
+                    score=_number_at(position, row.score.by_seed if row.score else None),
+                    best_gflops=_round(throughput_in_unit(float(run.curve[: item.horizon][-1]), log.unit)),
                     trials_to_target=_number_at(position, row.trials_to_target.by_seed),
                     seconds_to_target=_number_at(position, row.seconds_to_target.by_seed),
                     failed_trials=int((log.failures >= 0).sum()),
-                    optimum_gflops=log.flops / log.header.optimum / 1e9 if log.header.optimum else None,
+                    optimum_gflops=throughput_in_unit(optimum, log.unit) if optimum else None,
                     unit=log.unit,
                 )
 
@@ -177,14 +180,14 @@ def _round(number: float) -> float:
     return float(f"{number:.9g}")
 
 
-def knob_rows(comparison: ComparedRuns) -> Iterator[KnobRow]:
+def knob_rows(comparison: ComparedRuns) -> Iterator[tuple[Any, ...]]:
     """Iterate over the rows of ``importances.csv``: a row for each knob on each workload."""
     for item in comparison.values():
         for space in item.spaces:
             for knob, importance in space.importances.items():
                 values = space.knobs[knob]
                 best_value = values[space.throughput.argmax()]
-                yield KnobRow(item.workload, space.space, knob, importance, len(set(values)), best_value)
+                yield item.workload, space.space, knob, importance, len(set(values)), best_value
 
 
 def claim_rows(summary: Summary) -> Iterator[tuple[Any, ...]]:

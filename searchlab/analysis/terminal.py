@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -12,7 +13,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..console import speed
-from .measures import Cell, Head, Table, Tables, make_table
+from .columns import Column, Table, Tables, rank_column
+from .measures import Row
 from .model import ClaimVerdict, Summary
 
 MAX_STRATEGIES = 12  # the maximum number of strategies that the terminal shows by default
@@ -37,7 +39,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
         if item.best:
             finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
             title = f"{item.workload}: best known {speed(item.best.gflops, item.unit)}, {finder}"
-        parts += _ranking(title, make_table(item.strategies, Tables.TERMINAL, **item.words), summary, full=full)
+        parts += _ranking(title, item.make_table(Tables.TERMINAL), summary, full=full)
         texts = [*([] if is_shared else [item.verdict]), *item.notes]
         if not full and len(texts) > MAX_NOTES:
             texts[MAX_NOTES:] = ["More notes are in the report, and shown with --full."]
@@ -45,7 +47,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
             parts.append(Text(" ".join(texts)))
         parts += [Text(explanation.size) for explanation in item.explanations[:1]]
         if full:
-            parts.append(_StrategyTable("", make_table(item.strategies, Tables.COSTS, **item.words)))
+            parts.append(_StrategyTable("", item.make_table(Tables.COSTS), item.strategies))
     if is_shared:
         parts.append(Text(items[0].verdict))
     about_tests = [Text(summary.family.says)] if full or summary.family.late else []
@@ -71,70 +73,77 @@ def overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableTyp
     overall = summary.overall
     if overall is None:
         return []
-    ranks = {name: Cell(f"{rank:.2f}") for name, rank in overall.ranks.items()}
-    measures = make_table(overall.strategies, Tables.TERMINAL)
-    table = measures.insert(len(measures.heads), {Head("average\nrank"): ranks})
+    measures = overall.make_table(Tables.TERMINAL)
+    table = measures.insert(len(measures.columns), [rank_column(overall.ranks)])
     title = f"across {len(overall.workloads)} workloads"
     sizes = [Text(explanation.size) for explanation in overall.explanations[:1]]
     return [*_ranking(title, table, summary, full=full), Text(overall.verdict), *sizes]
 
 
-def _ranking(title: str, table: Table, summary: Summary, *, full: bool) -> list[RenderableType]:
+def _ranking(title: str, table: Table[Row], summary: Summary, *, full: bool) -> list[RenderableType]:
     """Return the table of strategies: unless ``full``, of the best and of those in registered contrasts."""
     if full or len(table.rows) <= MAX_STRATEGIES:
-        return [_StrategyTable(title, table)]
+        return [_StrategyTable(title, table, table.rows)]
     registered = {name for answer in summary.answers for name in (answer.first, answer.second)}
-    rows = [row for number, row in enumerate(table.rows) if number < MAX_STRATEGIES or row[0] in registered]
+    rows = [row for number, row in enumerate(table.rows) if number < MAX_STRATEGIES or row.strategy in registered]
     note = f"{len(table.rows) - len(rows)} more strategies are in the report, and shown with --full."
-    return [_StrategyTable(title, table._replace(rows=rows)), Text(note)]
+    return [_StrategyTable(title, table, rows), Text(note)]
 
 
 @dataclass(frozen=True)
-class _StrategyTable:
-    """A table of strategies.
+class _StrategyTable(Generic[Row]):
+    """A table of strategies, of which it shows the ``rows``.
 
     If it is too wide, the quartiles and intervals after the numbers are omitted, and then the last columns.
     """
 
     title: str
-    content: Table
+    content: Table[Row]
+    rows: Sequence[Row]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns = len(self.content.heads)
-        table = self._render(True, columns)
+        column_count = len(self.content.columns)
+        table = self._render(True, column_count)
         if Measurement.get(console, options.update(width=1000), table).maximum > options.max_width:
-            table = self._render(False, columns)
-        while columns and Measurement.get(console, options.update(width=1000), table).minimum > options.max_width:
-            columns -= 1
-            table = self._render(False, columns)
+            table = self._render(False, column_count)
+        while column_count and Measurement.get(console, options.update(width=1000), table).minimum > options.max_width:
+            column_count -= 1
+            table = self._render(False, column_count)
         yield table
 
-    def _render(self, suffixes: bool, columns: int) -> RichTable:
+    def _render(self, shows_suffixes: bool, column_count: int) -> RichTable:
         table = RichTable(
             title=Text(self.title, "bold") if self.title else None,
             title_justify="left",
             box=SIMPLE_HEAD,
             padding=(0, 1, 0, 0),
         )
-        longest = max((len(name) for name, _ in self.content.rows), default=0)
+        longest = max((len(row.strategy) for row in self.rows), default=0)
         table.add_column("strategy", overflow="fold", min_width=min(longest, 20), max_width=30)
-        has_suffix = []  # for each column, whether the texts after its numbers are shown
-        for index, head in enumerate(self.content.heads[:columns]):
-            lines = head.title.split("\n")
-            suffix_lines = [line for line in lines if line.startswith(("[", "("))]  # the heading of these texts
-            has_suffix.append(suffixes or not suffix_lines)
-            title = Text("\n".join(line for line in lines if suffixes or line not in suffix_lines))
-            texts = [cells[index].text + cells[index].suffix * has_suffix[-1] for _, cells in self.content.rows]
-            width = None if head.is_text else max(map(len, [*title.plain.split("\n"), *texts]))
-            table.add_column(
-                title, justify="left" if head.is_text else "right", no_wrap=not head.is_text, min_width=width
-            )
-        for name, cells in self.content.rows:
-            table.add_row(
-                Text(name),
-                *(
-                    Text.assemble((cell.text, "bold" if cell.best else ""), cell.suffix if is_complete else "")
-                    for cell, is_complete in zip(cells, has_suffix, strict=False)
-                ),
-            )
+        columns = [self._format_column(column, shows_suffixes) for column in self.content.columns[:column_count]]
+        for column, (title, texts) in zip(self.content.columns, columns, strict=False):
+            is_text = any(isinstance(column.get_value(row), str) for row in self.rows)
+            width = None if is_text else max(text.cell_len for text in (*title.split(), *texts))
+            table.add_column(title, justify="left" if is_text else "right", no_wrap=not is_text, min_width=width)
+        for number, row in enumerate(self.rows):
+            table.add_row(Text(row.strategy), *(texts[number] for _, texts in columns))
         return table
+
+    def _format_column(self, column: Column[Row], shows_suffixes: bool) -> tuple[Text, list[Text]]:
+        """Return a column's heading, and the text of each row.
+
+        Unless suffixes are shown, texts have no suffixes that have a heading: a line of the title in brackets.
+        """
+        lines = column.title.split("\n")
+        number_lines = [line for line in lines if not line.startswith(("[", "("))]
+        if shows_suffixes or number_lines == lines:
+            number_lines = lines
+            shows_suffixes = True
+        texts = [
+            Text.assemble(
+                (column.format(row), "bold" if self.content.is_best(row, column) else ""),
+                column.format_suffix(row) if shows_suffixes else "",
+            )
+            for row in self.rows
+        ]
+        return Text("\n".join(number_lines)), texts

@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..analysis.measures import AREA, rank_over_all
+from ..analysis.measures import rank_over_all
 from ..analysis.model import ContrastAnswer, Summary
 from ..analysis.read import group_runs
 from ..analysis.runs import ComparedRuns
@@ -210,7 +210,7 @@ class SuiteAnswer:
         import pandas as pd  # imported here because the other commands for suites do not need it
 
         areas = {
-            item.workload: {row.strategy: fmean(row.by_seed(AREA).values()) for row in item.strategies}
+            item.workload: {row.strategy: fmean(row.area.by_seed) for row in item.strategies}
             for item in self.summary.workloads
         }
         return pd.DataFrame.from_dict(areas, orient="index")

@@ -21,7 +21,7 @@ import numpy as np
 from bayes import bayesian_signed_rank
 from searchlab.analysis import summarize
 from searchlab.analysis.contrasts import pair_by_seed
-from searchlab.analysis.measures import AREA, OverallStrategy
+from searchlab.analysis.measures import OverallStrategy
 from searchlab.analysis.model import Contrast, Summary, WorkloadSummary
 from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.words import p_text
@@ -97,7 +97,7 @@ def pairs(summary: Summary) -> str:
     def row(contrast: Contrast) -> list[str]:
         difference = contrast.difference
         areas = [
-            [item.by_strategy[name].by_seed(AREA) for item in summary.workloads] for name in (best, contrast.second)
+            [item.by_strategy[name].area_by_seed for item in summary.workloads] for name in (best, contrast.second)
         ]
         paired = [pair_by_seed(*runs) for runs in zip(*areas, strict=True)]
         posterior = bayesian_signed_rank(np.array([np.nanmean(first - second) for first, second in paired]))

@@ -433,7 +433,8 @@ def test_the_shared_random_start_is_excluded_from_the_score(tmp_path: Path) -> N
     item = summarize_workload(tmp_path)
     rows = item.by_strategy
     assert {row.score_first for row in rows.values()} == {5} and rows["random"].score_trials == 8
-    assert rows["learns"].score_by_seed == rows["own"].score_by_seed == pytest.approx([1] * 4)
+    learns, own = rows["learns"].score, rows["own"].score
+    assert learns and own and learns.by_seed == own.by_seed == pytest.approx([1] * 4)
 
 
 def test_exhaustive_random_search_matches_its_expected_curve(tmp_path: Path) -> None:
@@ -448,8 +449,9 @@ def test_exhaustive_random_search_matches_its_expected_curve(tmp_path: Path) -> 
         write(tmp_path / "table", "other", seed, [16.0] * 7)
     (row,) = summarize_workload(tmp_path / "runs").strategies
     rows = summarize_workload(tmp_path / "table").by_strategy
-    assert row.score_by_seed == pytest.approx(rows["random"].score_by_seed)
-    assert rows["other"].score_by_seed == pytest.approx([1] * 4)
+    random, other = rows["random"].score, rows["other"].score
+    assert row.score and random and row.score.by_seed == pytest.approx(random.by_seed)
+    assert other and other.by_seed == pytest.approx([1] * 4)
 
 
 def timed_study(directory: Path) -> Path:

@@ -212,4 +212,4 @@ def test_a_baseline_that_covers_the_space_is_exact() -> None:
     search = RandomSearch.from_draws(RandomDraws.from_costs(TABLE, len(TABLE)), float(TABLE.min()), len(TABLE))
     curves: Floats = np.minimum.accumulate(TABLE[np.array(permutations)], axis=1)
     assert (row.score_first, row.score_trials) == (1, search.last) and search.last < len(TABLE)
-    assert row.score_by_seed == pytest.approx(search.scores(curves))
+    assert row.score and row.score.by_seed == pytest.approx(search.scores(curves))

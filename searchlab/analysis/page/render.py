@@ -24,8 +24,9 @@ from ...log.format import DEFAULT_CONFIG, Header, version_spans
 from ...log.plan import read_study_copies
 from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
+from ..columns import Column, Table, Tables, rank_column
 from ..knobs import MeasuredSpace
-from ..measures import Cell, Head, Row, Table, Tables, make_table
+from ..measures import Row
 from ..model import Contrast, Summary, WorkloadSummary, find_contrast
 from ..runs import RANDOM, BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
 from ..verdict import SO_FAR, answer_word
@@ -68,7 +69,7 @@ def render_page(
         legend=[*styles.highlighted, *(name for name in styles.names if name not in styles.highlighted)],
         sections=[section | {"html": Markup(section_template.render(section))} for section in sections],
         overall=overall,
-        strategies=ranking(overall.strategies, overall.contrasts, ranks=overall.ranks) if overall else None,
+        strategies=ranking(overall.make_table(Tables.PAGE), overall.contrasts, overall.ranks) if overall else None,
         charts=charts,
         shared=compress_json(share_data(over_all, "all")),
         knob=knob_that_matters_most(runs),
@@ -130,8 +131,8 @@ def _section(item: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Cha
         "item": item,
         "charts": charts,
         "programs": best_programs(runs),
-        "strategies": ranking(item.strategies, item.contrasts, item.words) if item.strategies else None,
-        "costs": make_table(item.strategies, Tables.COSTS),
+        "strategies": ranking(item.make_table(Tables.PAGE), item.contrasts) if item.strategies else None,
+        "costs": item.make_table(Tables.COSTS),
         "facts": facts(runs.runs),
         "knobs": important_knobs(runs.spaces),
         "data": compress_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
@@ -148,27 +149,40 @@ def best_programs(runs: WorkloadRuns) -> list[BestProgram]:
     return sorted(best, key=lambda program: (-program.gflops, program.strategy))
 
 
-def ranking(
-    rows: Sequence[Row], contrasts: Sequence[Contrast], words: Mapping[str, str] = {}, ranks: Mapping[str, float] = {}
-) -> Table:
+def ranking(table: Table[Row], contrasts: Sequence[Contrast], ranks: Mapping[str, float] = {}) -> Table[Row]:
     """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
-    names = [row.strategy for row in rows]
-    random = {
-        name: Cell(answer_word(contrast)) for name in names if (contrast := find_contrast(contrasts, name, RANDOM))
+    names = [row.strategy for row in table.rows]
+    verdict_by_strategy = {
+        name: answer_word(contrast) for name in names if (contrast := find_contrast(contrasts, name, RANDOM))
     }
-    columns = {Head("than\nrandom", "Whether it is significantly better or worse than random search."): random}
     tested = {name for contrast in contrasts if contrast.adjusted is not None for name in contrast.pair}
     ahead = {pair for contrast in contrasts for pair in permutations(contrast.pair) if contrast.ahead(*pair)}
-    for word, pairs in (("better", ahead), ("worse", {pair[::-1] for pair in ahead})):
-        meaning = f"The number of strategies than which it is significantly {word}; click it for their names."
-        opponents = {name: [opponent for opponent in names if (name, opponent) in pairs] for name in tested}
-        columns[Head(f"{word}\nthan", meaning, higher_is_better=word == "better")] = {
-            name: Cell(str(len(group)), names=", ".join(group)) for name, group in opponents.items()
-        }
-    columns[Head("average\nrank", "The mean rank by area on each workload; 1 if it is best on all.")] = {
-        name: Cell(number_text(rank, 2)) for name, rank in ranks.items()
-    }
-    return make_table(rows, Tables.PAGE, **words).insert(1, {head: cells for head, cells in columns.items() if cells})
+    better = {name: [opponent for opponent in names if (name, opponent) in ahead] for name in tested}
+    worse = {name: [opponent for opponent in names if (opponent, name) in ahead] for name in tested}
+    columns = [
+        Column[Row](
+            "",
+            lambda row: verdict_by_strategy.get(row.strategy),
+            title="than\nrandom",
+            meaning="Whether it is significantly better or worse than random search.",
+        ),
+        _opponents_column("better", better),
+        _opponents_column("worse", worse),
+        rank_column(ranks),
+    ]
+    return table.insert(1, columns)
+
+
+def _opponents_column(word: str, opponents: Mapping[str, Sequence[str]]) -> Column[Any]:
+    """Return the column with the number of strategies than which each strategy is significantly better or worse."""
+    return Column(
+        "",
+        lambda row: len(opponents[row.strategy]) if row.strategy in opponents else None,
+        title=f"{word}\nthan",
+        meaning=f"The number of strategies than which it is significantly {word}; click it for their names.",
+        higher_is_better=word == "better",
+        list_names=lambda row: opponents.get(row.strategy, []),
+    )
 
 
 def knob_that_matters_most(comparison: ComparedRuns) -> str:

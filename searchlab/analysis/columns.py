@@ -1,0 +1,327 @@
+"""The columns of the tables of strategies, which the terminal, pages, notebooks, LaTeX and CSV files all show.
+
+:func:`strategy_columns` lists the columns of strategies on one workload, and :data:`OVERALL_COLUMNS` those over all
+workloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from enum import Flag, auto
+from typing import Any, Generic
+
+from ..records import FAILURES
+from ..stats.intervals import Interval
+from ..units import VALUES
+from .measures import OverallStrategy, Row, StrategySummary, TargetTimes
+from .runs import TARGET
+from .words import number_text
+
+
+class Tables(Flag):
+    """The human-readable tables in which a column appears. CSV files and frames contain every column with a name."""
+
+    NONE = 0
+    TERMINAL = auto()  # the ranking in the terminal and in notebooks
+    COSTS = auto()  # the table of costs in the terminal
+    PAGE = auto()  # the ranking on the page
+    RANKINGS = TERMINAL | PAGE
+
+
+def _no_text(row: Any) -> str:
+    return ""
+
+
+def _no_names(row: Any) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """A column of a table of strategies.
+
+    Attributes:
+        name: The name in CSV files and frames; if empty, the column is omitted from them.
+        get_value: A function that returns the number or text of a row, or None if it has none.
+        title: The heading in human-readable tables.
+        meaning: A sentence that defines the numbers. The page shows it.
+        unit: The unit of the numbers.
+        tables: The human-readable tables that contain the column.
+        digits: The decimal places in human-readable tables; None for three significant digits.
+        higher_is_better: Whether higher numbers are better.
+        marks_best: Whether the best number is shown in bold.
+        format_suffix: A function that returns text to show after the number of a row.
+        format_detail: A function that returns further text, which only the page shows.
+        list_names: A function that returns the strategies that the number counts, which only the page shows.
+        none_text: What the page shows for a row without a number.
+    """
+
+    name: str
+    get_value: Callable[[Row], Any]
+    _: KW_ONLY
+    title: str = ""
+    meaning: str = ""
+    unit: str = ""
+    tables: Tables = Tables.NONE
+    digits: int | None = None
+    higher_is_better: bool = False
+    marks_best: bool = False
+    format_suffix: Callable[[Row], str] = _no_text
+    format_detail: Callable[[Row], str] = _no_text
+    list_names: Callable[[Row], Sequence[str]] = _no_names
+    none_text: str = "-"
+
+    def format(self, row: Row) -> str:
+        """Return the row's number as text, or a dash if it has none."""
+        value = self.get_value(row)
+        return value if isinstance(value, str) else number_text(value, self.digits)
+
+
+@dataclass(frozen=True)
+class Table(Generic[Row]):
+    """A human-readable table of strategies."""
+
+    columns: Sequence[Column[Row]]
+    rows: Sequence[Row]
+
+    @property
+    def texts(self) -> tuple[list[str], list[list[str]]]:
+        """The headings and the rows as texts, beginning with the strategies."""
+        headings = ["strategy", *(column.title.replace("\n", " ") for column in self.columns)]
+        return headings, [
+            [row.strategy, *(column.format(row) + column.format_suffix(row) for column in self.columns)]
+            for row in self.rows
+        ]
+
+    def is_best(self, row: Row, column: Column[Row]) -> bool:
+        """Return whether the column marks the row's number as the best."""
+        if not column.marks_best or len(self.rows) == 1:
+            return False
+        numbers = [number for row in self.rows if (number := column.get_value(row)) is not None]
+        return bool(numbers) and column.get_value(row) == (max if column.higher_is_better else min)(numbers)
+
+    def insert(self, position: int, columns: Sequence[Column[Row]]) -> Table[Row]:
+        """Return the table with further columns, except those without any values."""
+        return Table([*self.columns[:position], *_with_values(columns, self.rows), *self.columns[position:]], self.rows)
+
+
+def make_table(rows: Sequence[Row], columns: Sequence[Column[Row]], tables: Tables) -> Table[Row]:
+    """Return the human-readable table that ``tables`` selects, without columns that have no values."""
+    return Table(_with_values([column for column in columns if column.tables & tables], rows), rows)
+
+
+def _with_values(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> list[Column[Row]]:
+    return [column for column in columns if any(column.get_value(row) is not None for row in rows)]
+
+
+def _format_interval(interval: Interval | None) -> str:
+    """Format an interval as " [0.912, 0.934]". Returns an empty string if there is no interval."""
+    return f" {interval.brackets()}".rstrip() if interval else ""
+
+
+def _format_censored(times: TargetTimes) -> str:
+    """Return the number of seeds that reached the target, such as " (3 of 5)", or an empty string if all did."""
+    seed_count = len(times.by_seed)
+    return "" if times.reached == seed_count else f" ({times.reached} of {seed_count})"
+
+
+def _format_failures(row: StrategySummary) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in row.failures.items() if count) or "none"
+
+
+def _failure_column(kind: str) -> Column[StrategySummary]:
+    return Column(kind, lambda row: row.failures[kind])
+
+
+def _seconds_column(name: str, part: str, title: str) -> Column[StrategySummary]:
+    """Return a column of charged seconds; ``part`` is an attribute of ChargedSeconds."""
+    return Column(
+        name,
+        lambda row: getattr(row.seconds, part),
+        title=title,
+        meaning="The seconds counted for all runs.",
+        unit="s",
+        tables=Tables.COSTS,
+    )
+
+
+_GOAL = f"{100 * TARGET:g} %"
+
+RUN_COLUMNS: list[Column[StrategySummary]] = [
+    Column("batch", lambda row: row.batch),
+    Column(
+        "seeds",
+        lambda row: len(row.seeds),
+        title="seeds",
+        meaning="The number of runs that are compared: those with seeds that all strategies have.",
+        tables=Tables.TERMINAL,
+    ),
+    Column(
+        "trials",
+        lambda row: row.trials,
+        title="trials",
+        meaning="The largest number of trials that at least half of the runs have; a + means that the numbers differ.",
+        tables=Tables.TERMINAL,
+        digits=0,
+        format_suffix=lambda row: "" if row.complete else "+",
+    ),
+    Column("complete", lambda row: row.complete),
+    Column(
+        "area_mean",
+        lambda row: row.area.value,
+        title="mean area",
+        meaning="Area under the convergence curve, as a fraction of the best known, over trials or, if seconds limit "
+        "the runs, over seconds: mean over seeds, with its 95 % interval.",
+        tables=Tables.RANKINGS,
+        digits=3,
+        higher_is_better=True,
+        marks_best=True,
+        format_suffix=lambda row: _format_interval(row.area),
+    ),
+    Column("area_mean_lower", lambda row: row.area.lower),
+    Column("area_mean_upper", lambda row: row.area.upper),
+]
+
+TARGET_COLUMNS: list[Column[StrategySummary]] = [
+    Column("seeds_that_reached_target", lambda row: row.trials_to_target.reached),
+    Column(
+        "trials_to_target_median",
+        lambda row: row.trials_to_target.median,
+        title=f"trials\nto {_GOAL}",
+        meaning="Median trials to the target, and how many seeds reached it if not all did.",
+        unit="trials",
+        tables=Tables.RANKINGS,
+        marks_best=True,
+        format_suffix=lambda row: _format_censored(row.trials_to_target),
+        none_text="not reached",
+    ),
+    Column("trials_to_target_lower", lambda row: row.trials_to_target.lower),
+    Column("trials_to_target_upper", lambda row: row.trials_to_target.upper),
+    Column(
+        "seconds_to_target_median",
+        lambda row: row.seconds_to_target.median,
+        title=f"seconds\nto {_GOAL}",
+        meaning="Median seconds to the target.",
+        unit="s",
+        tables=Tables.RANKINGS,
+        marks_best=True,
+        format_detail=lambda row: _format_censored(row.seconds_to_target),
+        none_text="not reached",
+    ),
+    Column("seconds_to_target_lower", lambda row: row.seconds_to_target.lower),
+    Column("seconds_to_target_upper", lambda row: row.seconds_to_target.upper),
+    Column("area_by_seconds_mean", lambda row: row.area_by_seconds and row.area_by_seconds.value),
+    Column("area_by_seconds_mean_lower", lambda row: row.area_by_seconds and row.area_by_seconds.lower),
+    Column("area_by_seconds_mean_upper", lambda row: row.area_by_seconds and row.area_by_seconds.upper),
+]
+
+SCORE_COLUMNS: list[Column[StrategySummary]] = [
+    Column(
+        "score",
+        lambda row: row.score and row.score.value,
+        title="score\n(of trials)",
+        meaning="Mean over seeds of the score relative to random search in the same space, in log latency, over the "
+        "trials shown next to it, with its 95 % interval; it ends where random search itself comes close to the best "
+        "known program. Scores in different spaces are not comparable. Without a complete table, a space has scores "
+        "only if there are four random draws for each compared trial.",
+        tables=Tables.RANKINGS,
+        digits=3,
+        higher_is_better=True,
+        marks_best=True,
+        format_suffix=lambda row: f" ({row.score_first}-{row.score_trials})" if row.score else "",
+        format_detail=lambda row: _format_interval(row.score),
+    ),
+    Column("score_lower", lambda row: row.score and row.score.lower),
+    Column("score_upper", lambda row: row.score and row.score.upper),
+    Column("score_first", lambda row: row.score_first),
+    Column("score_trials", lambda row: row.score_trials),
+]
+
+COST_COLUMNS: list[Column[StrategySummary]] = [
+    _seconds_column("seconds", "total", "seconds"),
+    *(_seconds_column(f"{part}_seconds", part, part) for part in ("propose", "train", "build", "run")),
+    _seconds_column("feature_seconds", "features", "incl.\nfeatures"),
+    _seconds_column("check_seconds", "check", "incl.\ncheck"),
+    Column(
+        "",
+        _format_failures,
+        title="failed trials",
+        meaning="The failed trials of all runs, by kind.",
+        tables=Tables.COSTS,
+    ),
+    *map(_failure_column, FAILURES),
+]
+
+
+def _throughput_columns(unit: str) -> list[Column[StrategySummary]]:
+    digits = None if unit in VALUES else 1
+
+    def format_quartiles(row: StrategySummary) -> str:
+        spread = row.best_gflops.in_unit(unit)
+        return f" [{number_text(spread.lower, digits)}, {number_text(spread.upper, digits)}]"
+
+    return [
+        Column(
+            "best_gflops_median",
+            lambda row: row.best_gflops.in_unit(unit).median,
+            title=f"{unit}\n[quartiles]",
+            meaning="Best throughput: median and quartiles over seeds.",
+            unit=unit,
+            tables=Tables.RANKINGS,
+            digits=digits,
+            higher_is_better=True,
+            marks_best=True,
+            format_suffix=format_quartiles,
+        ),
+        Column("best_gflops_q1", lambda row: row.best_gflops.in_unit(unit).lower),
+        Column("best_gflops_q3", lambda row: row.best_gflops.in_unit(unit).upper),
+    ]
+
+
+def strategy_columns(unit: str = "GFLOPS") -> list[Column[StrategySummary]]:
+    """Return the columns of strategies on one workload, whose throughput has this unit; see :mod:`searchlab.units`."""
+    return [*RUN_COLUMNS, *_throughput_columns(unit), *TARGET_COLUMNS, *SCORE_COLUMNS, *COST_COLUMNS]
+
+
+OVERALL_COLUMNS: list[Column[OverallStrategy]] = [
+    Column(
+        "area_mean",
+        lambda row: row.area.value,
+        title="mean area",
+        meaning="Mean over workloads of the mean area under the curve over seeds, with its 95 % interval for these "
+        "workloads.",
+        tables=Tables.RANKINGS,
+        digits=3,
+        higher_is_better=True,
+        marks_best=True,
+        format_suffix=lambda row: _format_interval(row.area),
+    ),
+    Column("area_mean_lower", lambda row: row.area.lower),
+    Column("area_mean_upper", lambda row: row.area.upper),
+    Column(
+        "score",
+        lambda row: row.score and row.score.value,
+        title="score",
+        meaning="Mean over workloads of the score relative to random search, with its 95 % interval for these "
+        "workloads.",
+        tables=Tables.RANKINGS,
+        digits=3,
+        higher_is_better=True,
+        format_suffix=lambda row: _format_interval(row.score),
+    ),
+    Column("score_lower", lambda row: row.score and row.score.lower),
+    Column("score_upper", lambda row: row.score and row.score.upper),
+]
+"""The columns of strategies over all workloads."""
+
+
+def rank_column(ranks: Mapping[str, float]) -> Column[Any]:
+    """Return the column of each strategy's average rank."""
+    return Column(
+        "rank",
+        lambda row: ranks.get(row.strategy),
+        title="average\nrank",
+        meaning="The mean rank by area on each workload; 1 if it is best on all.",
+        digits=2,
+    )
