@@ -30,8 +30,29 @@ from .measures import (
 )
 from .model import ClaimVerdict, Comparand
 from .runs import TARGET, ComparedRuns, StrategyRuns, WorkloadRuns
-from .verdict import DIGITS, tally, these_workloads
-from .words import counted, listed, number_text, p_equals
+from .verdict import DIGITS, these_workloads
+from .words import fill, listed
+
+_SENTENCE = """
+    {{ claim.strategy }} against {{ comparand.against }}
+    {%- if claim.trials is not none or claim.seconds is not none %} after
+    {%- if claim.trials is not none %} {{ claim.trials | counted("trial") }}{% endif %}
+    {%- if claim.trials is not none and claim.seconds is not none %} and{% endif %}
+    {%- if claim.seconds is not none %} {{ "%g" | format(claim.seconds) }} s{% endif %}
+    {%- endif %}:
+    {% if not comparand.workloads %}{{ note }}.{% else %}
+    {{- measure.title }}, {% if measure.is_ratio %}ratio{% else %}difference{% endif %}
+    {{ comparand.value | number(digits) }}
+    {%- if comparand.p is not none %}, 95 % interval {{ comparand.lower | number(digits) }} to
+    {{ comparand.upper | number(digits) }} (margin
+    {% if measure.is_ratio %}{{ "%g" | format(100 * claim.margin) }} %{% else %}{{ "%g" | format(claim.margin) }}
+    {%- endif %}); {{ comparand.p | p_equals }} on {{ comparand.scope }}{% endif %};
+    better on {{ comparand.ahead }} of {{ comparand.workloads | counted("workload") }}, worse on {{ comparand.behind }};
+    {{ comparand.seeds | counted("seed") }}
+    {%- if comparand.unreached %}; {{ comparand.unreached | percent }} of the runs did not reach the target: their
+    budget counts{% endif %}. {% if comparand.p is none %}{{ note }}{% endif %}
+    {% endif %}
+"""
 
 WORST_FIRST = ("fails", "undecided", "untested", "holds")
 """The verdicts, starting with the one that has precedence if a claim has several opponents."""
@@ -85,7 +106,7 @@ class _ClaimResult:
         return "these kernels on other devices" if self.difference.clusters else "workloads like these"
 
 
-def claim_verdicts(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[ClaimVerdict]:
+def judge_claims(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[ClaimVerdict]:
     """Return the verdict on each of ``claims``."""
     results = {
         (number, opponent): _compare(comparison, claim, opponent)
@@ -96,15 +117,17 @@ def claim_verdicts(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[Cl
     verdicts = []
     for number, claim in enumerate(claims):
         keys = [(number, opponent) for opponent in claim.opponents]
-        against = [_comparand(results[key], p.get(key)) for key in keys]
+        comparands = [_make_comparand(results[key], p.get(key)) for key in keys]
         decisive = min(
-            against,
+            comparands,
             key=lambda comparand: (
                 WORST_FIRST.index(comparand.verdict),
                 comparand.value if comparand.workloads else 0.0,
             ),
         )
-        verdicts.append(ClaimVerdict(claim=claim, verdict=decisive.verdict, says=decisive.says, against=against))
+        verdicts.append(
+            ClaimVerdict(claim=claim, verdict=decisive.verdict, sentence=decisive.sentence, comparands=comparands)
+        )
     return verdicts
 
 
@@ -112,29 +135,31 @@ def _compare(comparison: ComparedRuns, claim: Claim, opponent: str) -> _ClaimRes
     """Compare the claim's strategy with ``opponent`` on each workload on which both have enough trials."""
     names = (claim.strategy, opponent)
     budget = Budget(claim.trials or UNLIMITED, claim.seconds)
-    pairs: list[tuple[Floats, Floats]] = []
+    number_pairs: list[tuple[Floats, Floats]] = []
     clusters: list[str] = []
-    unreached: list[float] = []
+    unreached_fractions: list[float] = []
     has_short_runs = False
-    for item in comparison.values():
-        if any(name not in item.strategies for name in names) or item.best is None:
+    for workload_runs in comparison.values():
+        if any(name not in workload_runs.strategies for name in names) or workload_runs.best is None:
             continue
-        part = item.truncate(budget, names)
-        groups = [part.strategies[name] for name in names]
-        if not all(_covers(group, claim) for group in groups):
+        truncated_runs = workload_runs.truncate(budget, names)
+        strategy_runs = [truncated_runs.strategies[name] for name in names]
+        if not all(_covers(runs, claim) for runs in strategy_runs):
             has_short_runs = True
             continue
-        numbers = [_numbers(group, claim.measure) for group in groups]
-        unreached += [float(np.isinf(list(by_seed.values())).mean()) for by_seed in numbers]
-        pairs.append(_pair_numbers(numbers, part, claim.measure))
-        clusters.append(item.cluster)
+        numbers = [_measure_by_seed(runs, claim.measure) for runs in strategy_runs]
+        unreached_fractions += [float(np.isinf(list(by_seed.values())).mean()) for by_seed in numbers]
+        number_pairs.append(_pair_numbers(numbers, truncated_runs, claim.measure))
+        clusters.append(workload_runs.cluster)
     note = ""
-    if absent := [name for name in names if not any(name in item.strategies for item in comparison.values())]:
+    strategies = {name for workload_runs in comparison.values() for name in workload_runs.strategies}
+    if absent := [name for name in names if name not in strategies]:
         note = f"there are no runs of {listed(absent)} here"
-    elif not pairs:
-        note = "no workload has runs of both" + " with enough trials" * has_short_runs
-    difference = paired_difference([first for first, _ in pairs], [second for _, second in pairs], clusters)
-    return _ClaimResult(claim, opponent, difference, float(np.mean(unreached or [0.0])), note)
+    elif not number_pairs:
+        note = "no workload has runs of both" + (" with enough trials" if has_short_runs else "")
+    firsts, seconds = [first for first, _ in number_pairs], [second for _, second in number_pairs]
+    difference = paired_difference(firsts, seconds, clusters)
+    return _ClaimResult(claim, opponent, difference, float(np.mean(unreached_fractions or [0.0])), note)
 
 
 def _covers(runs: StrategyRuns, claim: Claim) -> bool:
@@ -144,7 +169,7 @@ def _covers(runs: StrategyRuns, claim: Claim) -> bool:
     return claim.trials is None or all(run.reaches(claim.trials) for run in runs.compared_runs)
 
 
-def _numbers(runs: StrategyRuns, measure: str) -> dict[int, float]:
+def _measure_by_seed(runs: StrategyRuns, measure: str) -> dict[int, float]:
     """Return the measure for each seed, or infinity if the run did not reach the target."""
     numbers = _MEASURES[measure].compute(runs).by_seed
     return {
@@ -153,27 +178,29 @@ def _numbers(runs: StrategyRuns, measure: str) -> dict[int, float]:
     }
 
 
-def _pair_numbers(numbers: Sequence[dict[int, float]], item: WorkloadRuns, measure: str) -> tuple[Floats, Floats]:
+def _pair_numbers(
+    numbers: Sequence[dict[int, float]], workload_runs: WorkloadRuns, measure: str
+) -> tuple[Floats, Floats]:
     """Return the numbers of both strategies for the same seeds, with NaN for missing runs. Higher is better."""
     rows = pair_by_seed(*numbers)
     definition = _MEASURES[measure]
     if definition.is_ratio:
         if not definition.higher_is_better:  # a run that did not reach the target counts as using the whole budget
-            rows[np.isinf(rows)] = item.longest if measure == SECONDS else item.horizon
+            rows[np.isinf(rows)] = workload_runs.longest if measure == SECONDS else workload_runs.horizon
         else:  # a run without any working program counts as the slowest of the other runs
-            rows[rows == 0] = np.nanmin(rows[rows > 0], initial=item.best_gflops)
+            rows[rows == 0] = np.nanmin(rows[rows > 0], initial=workload_runs.best_gflops)
         rows = np.log(rows)
     first, second = rows if definition.higher_is_better else -rows
     return first, second
 
 
-def _comparand(result: _ClaimResult, p: float | None) -> Comparand:
+def _make_comparand(result: _ClaimResult, p: float | None) -> Comparand:
     """Return the comparison with the opponent, given its corrected p-value."""
     claim, difference, interval = result.claim, result.difference, result.answer.difference
     value, lower, upper = _in_measure(claim, interval.value, interval.lower, interval.upper)
     comparand = Comparand(
         against=result.opponent,
-        verdict=_verdict(claim, difference.value, interval.lower, interval.upper, p),
+        verdict=_judge(claim, difference.value, interval.lower, interval.upper, p),
         value=value,
         lower=lower,
         upper=upper,
@@ -185,23 +212,23 @@ def _comparand(result: _ClaimResult, p: float | None) -> Comparand:
         behind=difference.behind,
         seeds=difference.pairs,
         unreached=result.unreached,
-        says="",
+        sentence="",
     )
-    return msgspec.structs.replace(comparand, says=_describe(claim, comparand, result.note or interval.note))
+    return msgspec.structs.replace(comparand, sentence=_write_sentence(claim, comparand, result.note or interval.note))
 
 
-def _verdict(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> str:
+def _judge(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> str:
     """Return the verdict on one comparison, given the difference, in which higher is better, and its interval."""
     if lower is None or upper is None or p is None:
         return "untested"
-    zone = math.log1p(claim.margin) if _MEASURES[claim.measure].is_ratio else claim.margin
+    margin = math.log1p(claim.margin) if _MEASURES[claim.measure].is_ratio else claim.margin
     if claim.relation == "better":
         holds = p <= ALPHA and value > 0
-        fails = value <= 0 if p <= ALPHA else upper <= zone
+        fails = value <= 0 if p <= ALPHA else upper <= margin
     else:
         is_two_sided = claim.relation == "level"  # a gain contradicts the claim, too
-        holds = lower >= -zone and not (is_two_sided and upper > zone)
-        fails = p <= ALPHA and (upper < -zone or (is_two_sided and lower > zone))
+        holds = lower >= -margin and not (is_two_sided and upper > margin)
+        fails = p <= ALPHA and (upper < -margin or (is_two_sided and lower > margin))
     return "holds" if holds else "fails" if fails else "undecided"
 
 
@@ -217,24 +244,14 @@ def _in_measure(claim: Claim, *numbers: float | None) -> tuple[float, float | No
     return value, lower, upper
 
 
-def _describe(claim: Claim, comparand: Comparand, note: str) -> str:
+def _write_sentence(claim: Claim, comparand: Comparand, note: str) -> str:
     """Return the numbers of a comparison as a sentence, which ends with ``note`` if there is no test."""
-    limits = [] if claim.trials is None else [counted(claim.trials, "trial")]
-    limits += [] if claim.seconds is None else [f"{claim.seconds:g} s"]
-    subject = f"{claim.strategy} against {comparand.against}{f' after {listed(limits)}' if limits else ''}"
-    if not comparand.workloads:
-        return f"{subject}: {note}."
     measure = _MEASURES[claim.measure]
-    effect, margin = ("ratio", f"{100 * claim.margin:g} %") if measure.is_ratio else ("difference", f"{claim.margin:g}")
-    digits = None if measure.is_ratio else DIGITS
-    value, lower, upper = (
-        number_text(number, digits) for number in (comparand.value, comparand.lower, comparand.upper)
+    return fill(
+        _SENTENCE,
+        claim=claim,
+        measure=measure,
+        digits=None if measure.is_ratio else DIGITS,
+        note=note,
+        comparand=comparand,
     )
-    facts = [f"{subject}: {measure.title}, {effect} {value}"]
-    if comparand.p is not None:
-        facts[0] += f", 95 % interval {lower} to {upper} (margin {margin})"
-        facts.append(f"{p_equals(comparand.p)} on {comparand.scope}")
-    facts += [tally(comparand), counted(comparand.seeds, "seed")]
-    if comparand.unreached:
-        facts.append(f"{100 * comparand.unreached:.0f} % of the runs did not reach the target: their budget counts")
-    return f"{'; '.join(facts)}. {note if comparand.p is None else ''}".rstrip()

@@ -48,6 +48,7 @@ class Column(Generic[Row]):
         meaning: A sentence that defines the numbers. The page shows it.
         unit: The unit of the numbers.
         tables: The human-readable tables that contain the column.
+        is_optional: Whether tables omit the column if no row has a number.
         digits: The decimal places in human-readable tables; None for three significant digits.
         higher_is_better: Whether higher numbers are better.
         marks_best: Whether the best number is shown in bold.
@@ -64,6 +65,7 @@ class Column(Generic[Row]):
     meaning: str = ""
     unit: str = ""
     tables: Tables = Tables.NONE
+    is_optional: bool = False
     digits: int | None = None
     higher_is_better: bool = False
     marks_best: bool = False
@@ -226,6 +228,7 @@ SCORE_COLUMNS: list[Column[StrategySummary]] = [
         "known program. Scores in different spaces are not comparable. Without a complete table, a space has scores "
         "only if there are four random draws for each compared trial.",
         tables=Tables.RANKINGS,
+        is_optional=True,
         digits=3,
         higher_is_better=True,
         marks_best=True,
@@ -269,6 +272,7 @@ def _throughput_columns(unit: str) -> list[Column[StrategySummary]]:
             meaning="Best throughput: median and quartiles over seeds.",
             unit=unit,
             tables=Tables.RANKINGS,
+            is_optional=True,
             digits=digits,
             higher_is_better=True,
             marks_best=True,
@@ -306,6 +310,7 @@ OVERALL_COLUMNS: list[Column[OverallStrategy]] = [
         meaning="Mean over workloads of the score relative to random search, with its 95 % interval for these "
         "workloads.",
         tables=Tables.RANKINGS,
+        is_optional=True,
         digits=3,
         higher_is_better=True,
         format_suffix=lambda row: _format_interval(row.score),
@@ -323,5 +328,6 @@ def rank_column(ranks: Mapping[str, float]) -> Column[Any]:
         lambda row: ranks.get(row.strategy),
         title="average\nrank",
         meaning="The mean rank by area on each workload; 1 if it is best on all.",
+        is_optional=True,
         digits=2,
     )

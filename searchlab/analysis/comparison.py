@@ -174,10 +174,10 @@ class Comparison:
             sentences = [f"{workload}: {texts}" for workload, texts in self.verdicts.items()]
         over_all = [self.summary.overall.verdict] if self.summary.overall else []
         texts = [
-            f"{claim_verdict.verdict}: {claim_verdict.claim.text} {claim_verdict.says}"
+            f"{claim_verdict.verdict}: {claim_verdict.claim.text} {claim_verdict.sentence}"
             for claim_verdict in self.summary.claims
         ]
-        return "\n".join([*texts, *(answer.says for answer in self.summary.answers), *over_all, *sentences])
+        return "\n".join([*texts, *(answer.sentence for answer in self.summary.answers), *over_all, *sentences])
 
     def strategies_frame(self) -> pd.DataFrame:
         """Return a row for each strategy on each workload, with the columns of ``summary.csv``."""
@@ -318,7 +318,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         workloads = self.summary.workloads[:_MOST]
         overall = self.summary.overall
-        texts = [answer.says for answer in self.summary.answers]
+        texts = [answer.sentence for answer in self.summary.answers]
         text = html_paragraphs([*texts, overall.verdict] if overall else texts)
         for item in workloads:
             headings, rows = item.make_table(Tables.TERMINAL).texts

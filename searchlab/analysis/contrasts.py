@@ -27,9 +27,9 @@ from ..arrays import Floats
 from ..stats.inference import no_answer, paired_difference
 from ..stats.intervals import improvement
 from ..stats.ranks import ALPHA, holm, rank_sum_test, round_to_largest, signed_rank
-from .model import OTHERS, PAIRED_T, RANK_SUM, SIGNED_RANK, Contrast, Family
+from .model import Contrast, Family, TestKind
 from .runs import ComparedRuns
-from .words import counted, listed
+from .words import fill, listed
 
 Runs = Mapping[int, float]
 """The numbers of a strategy's runs, by seed. Higher is better."""
@@ -38,6 +38,21 @@ Level = Callable[[str, str], float]
 K = TypeVar("K")
 Key = tuple[str, str, str, str]
 """The key of a test: the workload (empty for all workloads), the name of the test, and the two strategies."""
+
+_FAMILY = """
+    {% if not test_count %}Nothing here is tested; all numbers describe these runs.{% else %}
+    Strategies are tested by the {{ area }}: {{ test_count | counted("test") }}, for each pair of strategies, on each
+    workload and across all workloads.
+    {% if registered_pairs %}Registered before the runs: {{ registered_pairs }}. What is registered is first tested on
+    these workloads together, and on individual or other workloads only if every such result is significant. All other
+    pairs are exploratory.
+    {%- else %}No contrast was registered before the runs, so all tests are exploratory.{% endif %}
+    p-values are corrected by Holm's procedure, so that the chance that any two equal strategies are called different is
+    at most {{ level }} % {% if registered_pairs %}in each of these two families{% else %}on this page{% endif %}.
+    Intervals are not corrected, and contrasts.csv.gz also has p-values without correction.
+    {%- if late_pairs %} Added after runs had begun, and therefore not registered: {{ late_pairs }}. To register this,
+    run the study again with a new --out.{% endif %}{% endif %}
+"""
 
 
 def compare_pairs(
@@ -74,10 +89,10 @@ def compare_ranks(first: Runs, second: Runs, level: float) -> dict[str, Any]:
     common = sorted(first.keys() & second.keys())
     if 2.0 ** (2 - len(common)) <= level:
         effect, p = signed_rank(*(np.array([runs[seed] for seed in common]) for runs in (first, second)))
-        return {"test": SIGNED_RANK, "runs": len(common), "effect": effect, "p": p}
+        return {"test": TestKind.SIGNED_RANK, "runs": len(common), "effect": effect, "p": p}
     samples = [np.array([runs[seed] for seed in sorted(runs)]) for runs in (first, second)]
     effect, p = 2 * improvement(*samples) - 1, rank_sum_test(*samples)
-    return {"test": RANK_SUM, "runs": min(map(len, samples)), "effect": effect, "p": p}
+    return {"test": TestKind.RANK_SUM, "runs": min(map(len, samples)), "effect": effect, "p": p}
 
 
 def pair_by_seed(first: Runs, second: Runs) -> Floats:
@@ -85,7 +100,7 @@ def pair_by_seed(first: Runs, second: Runs) -> Floats:
     return np.array([[runs.get(seed, math.nan) for seed in sorted({*first, *second})] for runs in (first, second)])
 
 
-def seeds_needed(level: float) -> int:
+def count_seeds_needed(level: float) -> int:
     """Return the smallest number of seeds with which two strategies can differ significantly at ``level``."""
     return next(n for n in count(1) if 2 / comb(2 * n, n) <= level)
 
@@ -97,20 +112,20 @@ class PageTests:
     Attributes:
         on_workloads: The pair of strategies of each test on a single workload.
         over_all: The pair of strategies of each test over all workloads, of which a pair has at most two.
-        registered: The registered contrasts, in the order of the study.
+        registered_pairs: The registered contrasts, in the order of the study.
     """
 
     on_workloads: Sequence[tuple[str, str]]
     over_all: Sequence[tuple[str, str]]
-    registered: Sequence[tuple[str, str]]
+    registered_pairs: Sequence[tuple[str, str]]
 
     @cached_property
-    def _registered(self) -> set[frozenset[str]]:
-        return set(map(frozenset, self.registered))
+    def _unordered_registered_pairs(self) -> set[frozenset[str]]:
+        return set(map(frozenset, self.registered_pairs))
 
     def is_registered(self, first: str, second: str) -> bool:
         """Return whether two strategies, in either order, form a registered contrast."""
-        return frozenset((first, second)) in self._registered
+        return frozenset((first, second)) in self._unordered_registered_pairs
 
     @cached_property
     def _corrections(self) -> dict[bool, int]:
@@ -146,7 +161,7 @@ class PageTests:
     def correct_p(self, p: Mapping[Key, float]) -> dict[Key, float]:
         """Return the p-values of all tests, corrected as described above."""
         registered = {key: value for key, value in p.items() if self.is_registered(*key[2:])}
-        first = {key: value for key, value in registered.items() if key[1] == PAIRED_T}
+        first = {key: value for key, value in registered.items() if key[1] == TestKind.PAIRED_T}
         on_others = {key: value for key, value in registered.items() if not key[0] and key not in first}
         on_workloads = {key: value for key, value in registered.items() if key[0]}
         exploratory = {key: value for key, value in p.items() if key not in registered}
@@ -157,15 +172,25 @@ class PageTests:
             corrected |= {key: max(last, min(1.0, shares * value)) for key, value in correct_family(second).items()}
         return corrected | correct_family(exploratory)
 
-    def family(self, number: int, late: Sequence[tuple[str, str]], area: str = "area under the curve") -> Family:
+    def describe(
+        self, test_count: int, late_pairs: Sequence[tuple[str, str]], area: str = "area under the curve"
+    ) -> Family:
         """Describe the families of tests.
 
         Args:
-            number: The number of tests that have a p-value.
-            late: The contrasts that were added after runs had begun, which do not count as registered.
+            test_count: The number of tests that have a p-value.
+            late_pairs: The contrasts that were added after runs had begun, which do not count as registered.
             area: The name of the area by which strategies are compared.
         """
-        return Family(number, list(self.registered), list(late), _describe(number, self.registered, late, area))
+        description = fill(
+            _FAMILY,
+            test_count=test_count,
+            registered_pairs=_format_pairs(self.registered_pairs),
+            late_pairs=_format_pairs(late_pairs),
+            area=area,
+            level=f"{100 * ALPHA:g}",
+        )
+        return Family(test_count, list(self.registered_pairs), list(late_pairs), description)
 
 
 def p_values(contrasts: Iterable[Contrast]) -> dict[Key, float]:
@@ -173,7 +198,7 @@ def p_values(contrasts: Iterable[Contrast]) -> dict[Key, float]:
     return {
         (contrast.workload, test, contrast.first, contrast.second): p
         for contrast in contrasts
-        for test, p in ((contrast.test, contrast.p), (OTHERS, contrast.difference.on_others.p))
+        for test, p in ((contrast.test, contrast.p), (TestKind.OTHER_WORKLOADS, contrast.difference.on_others.p))
         if p is not None
     }
 
@@ -183,7 +208,7 @@ def _replace_p(contrast: Contrast, p: Mapping[Key, float]) -> Contrast:
         replace(answer, p=p.get((contrast.workload, test, contrast.first, contrast.second)))
         for test, answer in (
             (contrast.test, contrast.difference.on_these),
-            (OTHERS, contrast.difference.on_others),
+            (TestKind.OTHER_WORKLOADS, contrast.difference.on_others),
         )
     )
     difference = replace(contrast.difference, on_these=on_these, on_others=on_others)
@@ -195,7 +220,7 @@ def correct_family(p: Mapping[K, float]) -> dict[K, float]:
     return dict(zip(p, holm(np.array(list(p.values()))).tolist(), strict=True))
 
 
-def find_registered(comparison: ComparedRuns) -> dict[tuple[str, str], bool]:
+def find_registered_pairs(comparison: ComparedRuns) -> dict[tuple[str, str], bool]:
     """Return the contrasts in the logs, in the study's order, and whether each was registered before the runs.
 
     It was if it is in the logs of all runs of both strategies. Both strategies of a contrast use the same space.
@@ -213,30 +238,5 @@ def find_registered(comparison: ComparedRuns) -> dict[tuple[str, str], bool]:
     return is_registered
 
 
-def _describe(number: int, registered: Sequence[tuple[str, str]], late: Sequence[tuple[str, str]], area: str) -> str:
-    if not number:
-        return "Nothing here is tested; all numbers describe these runs."
-    kinds = "No contrast was registered before the runs, so all tests are exploratory."
-    if registered:
-        kinds = (
-            f"Registered before the runs: {_names(registered)}. What is registered is first tested on these workloads "
-            "together, and on individual or other workloads only if every such result is significant. All other pairs "
-            "are exploratory."
-        )
-    sentences = [
-        f"Strategies are tested by the {area}: {counted(number, 'test')}, for each pair of strategies, "
-        f"on each workload and across all workloads. {kinds} p-values are corrected by Holm's procedure, so that the "
-        f"chance that any two equal strategies are called different is at most {100 * ALPHA:g} % "
-        f"{'in each of these two families' if registered else 'on this page'}. Intervals are not corrected, and "
-        "contrasts.csv.gz also has p-values without correction.",
-    ]
-    if late:
-        sentences.append(
-            f"Added after runs had begun, and therefore not registered: {_names(late)}. To register this, run the "
-            "study again with a new --out."
-        )
-    return " ".join(sentences)
-
-
-def _names(pairs: Sequence[tuple[str, str]]) -> str:
+def _format_pairs(pairs: Sequence[tuple[str, str]]) -> str:
     return listed([f"{first} against {second}" for first, second in pairs], None)

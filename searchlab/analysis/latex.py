@@ -51,7 +51,7 @@ def latex_tables(summary: Summary) -> str:
         difference = contrast.difference.on_these.difference
         ends = difference.lower, difference.upper
         interval = "-" if None in ends else f"[{', '.join(signed(end) for end in ends if end is not None)}]"
-        p = "-" if contrast.adjusted is None else p_text(contrast.adjusted)
+        p = "-" if contrast.adjusted_p is None else p_text(contrast.adjusted_p)
         kind = "registered" if (first, second) in registered else "exploratory"
         contrasts.append([first, second, signed(difference.value), interval, p, kind])
     contrast_heads = ["strategy", "minus", "difference in area", "uncorrected 95 % interval", "corrected p", "contrast"]

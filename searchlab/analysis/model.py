@@ -16,13 +16,22 @@ from .measures import OverallStrategy, StrategySummary
 from .runs import BestKnown, By
 from .words import counted
 
-RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
-ONE_RUN, NO_SEED = "one run", "no seed in common"
-FOOTING = "measured in different ways"
-ONE_SEED, NO_NOISE = "one seed in common", "the same difference from every seed"
-OTHERS = "workloads like these"
-"""How two strategies were tested, or why they were not; see :class:`Contrast`. ``OTHERS`` is the test for a claim about
-other workloads."""
+
+class TestKind(StrEnum):
+    """How two strategies were tested, or why they were not; see :class:`Contrast`."""
+
+    __test__ = False  # pytest does not collect it
+
+    RANK_SUM = "rank-sum"
+    SIGNED_RANK = "signed-rank"
+    PAIRED_T = "paired-t"
+    OTHER_WORKLOADS = "workloads like these"  # the test for a claim about other workloads
+
+    SAME_RUNS = "one run"
+    DIFFERENT_MEASUREMENT = "measured in different ways"
+    NO_COMMON_SEED = "no seed in common"
+    ONE_COMMON_SEED = "one seed in common"
+    EQUAL_DIFFERENCES = "the same difference from every seed"
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +39,8 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         workload: The workload, or "" for all workloads.
+        first: The first strategy.
+        second: The second strategy.
         test: On one workload, "signed-rank", which pairs runs by seed, or "rank-sum", which does not. Over several
             workloads, "paired-t", a test of the mean difference on these workloads. Otherwise, the reason why there is
             no p-value: "one run" if one of the strategies yields the same run for every seed; "measured in different
@@ -46,14 +57,14 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     workload: str = ""
     first: str
     second: str
-    test: str
+    test: TestKind
     runs: int
     difference: Difference
     effect: float = 0.0
     p: float | None = None
 
     @property
-    def adjusted(self) -> float | None:
+    def adjusted_p(self) -> float | None:
         """The corrected p-value of ``test``, or None if there is no test."""
         return self.difference.on_these.p
 
@@ -62,12 +73,12 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
         return self.first, self.second
 
     @property
-    def significant(self) -> bool:
-        return self.adjusted is not None and self.adjusted <= ALPHA
+    def is_significant(self) -> bool:
+        return self.adjusted_p is not None and self.adjusted_p <= ALPHA
 
-    def ahead(self, strategy: str, other: str) -> bool:
+    def is_ahead(self, strategy: str, other: str) -> bool:
         """Return whether ``strategy`` is significantly better than ``other``."""
-        return self.significant and (strategy, other) == (self.pair if self.effect > 0 else self.pair[::-1])
+        return self.is_significant and (strategy, other) == (self.pair if self.effect > 0 else self.pair[::-1])
 
     def reversed(self) -> Contrast:
         """Return the comparison of the second strategy with the first."""
@@ -127,38 +138,70 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return Outcome.UNTESTED
 
 
-class Family(msgspec.Struct, frozen=True):
-    """The tests in a report, whose p-values are corrected in two families: registered contrasts, and all others."""
+class Family(
+    msgspec.Struct,
+    frozen=True,
+    rename={"test_count": "tests", "registered_pairs": "registered", "late_pairs": "late", "description": "says"},
+):
+    """The tests in a report, whose p-values are corrected in two families: registered contrasts, and all others.
 
-    tests: int  # the number of tests
-    registered: list[tuple[str, str]]  # pairs that the study registered before the runs; all others are exploratory
-    late: list[tuple[str, str]]  # pairs that were added after runs had begun, which are therefore exploratory
-    says: str  # a description of the families in words
+    Attributes:
+        test_count: The number of tests.
+        registered_pairs: The pairs that the study registered before the runs; all others are exploratory.
+        late_pairs: The pairs that were added after runs had begun, which are therefore exploratory.
+        description: A description of the families in words.
+    """
+
+    test_count: int
+    registered_pairs: list[tuple[str, str]]
+    late_pairs: list[tuple[str, str]]
+    description: str
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """A difference between two strategies in practice; see :mod:`.why`."""
+    """A difference between two strategies in practice; see :mod:`.why`.
 
-    size: str  # how much faster the best programs are; empty if a strategy has found none
-    why: str  # why the worse strategy loses; empty if the difference is not significant
+    Attributes:
+        size: How much faster the best programs are; empty if a strategy has found none.
+        why: Why the worse strategy loses; empty if the difference is not significant.
+    """
+
+    size: str
+    why: str
 
 
 class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The comparison of strategies on one workload."""
+    """The comparison of strategies on one workload.
+
+    Attributes:
+        workload: The name of the workload.
+        flops: The floating-point operations per execution; 10^9 if unknown.
+        unit: The unit of throughput; see :mod:`searchlab.units`.
+        cluster: See :attr:`searchlab.workload.Workload.cluster`.
+        horizon: The number of trials that every strategy has, and over which strategies are compared.
+        best: The best known program.
+        target_gflops: The throughput that counts as converged; None while nothing has succeeded.
+        strategies: The strategies, largest mean area first.
+        contrasts: The contrasts of all pairs of strategies.
+        standing: The comparison of the leading strategy with all others; None with fewer than two strategies.
+        verdict: The standing in words.
+        notes: Sentences on what the comparison leaves out, and on how comparable the times are.
+        explanations: If this is the only workload, explanations as in :class:`Overall`.
+    """
 
     workload: str
-    flops: int  # floating-point operations per execution; 10^9 if unknown
-    unit: str = "GFLOPS"  # unit of throughput; see searchlab.units
-    cluster: str = ""  # see searchlab.workload.Workload.cluster
-    horizon: int  # number of trials that every strategy has, and over which strategies are compared
+    flops: int
+    unit: str = "GFLOPS"
+    cluster: str = ""
+    horizon: int
     best: BestKnown | None
-    target_gflops: float | None  # throughput that counts as converged; None while nothing has succeeded
-    strategies: list[StrategySummary]  # largest mean area first
-    contrasts: list[Contrast]  # each pair of strategies
-    standing: Standing | None = None  # None with fewer than two strategies
+    target_gflops: float | None
+    strategies: list[StrategySummary]
+    contrasts: list[Contrast]
+    standing: Standing | None = None
     verdict: str
     notes: list[str]
-    explanations: list[Explanation] = []  # on the only workload, as in Overall
+    explanations: list[Explanation] = []
 
     def make_table(self, tables: Tables) -> Table[StrategySummary]:
         """Return the table of strategies that ``tables`` selects."""
@@ -169,29 +212,34 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         return {row.strategy: row for row in self.strategies}
 
 
-class ContrastAnswer(msgspec.Struct, frozen=True):
+class ContrastAnswer(msgspec.Struct, frozen=True, rename={"sentence": "says"}):
     """The answer to one registered contrast: is ``first`` better than ``second``?
 
     Attributes:
+        first: The first strategy.
+        second: The second strategy.
         verdict: ``better`` or ``worse`` if a test is significant and agrees with the mean difference, which a test of
             ranks may contradict; ``level`` if not and the interval is within the region of practical equivalence;
             ``untested`` if there is no test; otherwise ``undecided``.
+        sentence: The effect, its interval, and p on these workloads and on workloads like these.
         difference: The difference in area, ``first`` minus ``second``. Its p-values are corrected for all tests in the
             report, but its intervals are not.
+        explanation: The difference in practice.
     """
 
     first: str
     second: str
     verdict: str
-    says: str  # one sentence with the effect, its interval, and p on these workloads and on workloads like these
+    sentence: str
     difference: Difference
     explanation: Explanation
 
 
-class Comparand(msgspec.Struct, frozen=True, kw_only=True):
+class Comparand(msgspec.Struct, frozen=True, kw_only=True, rename={"sentence": "says"}):
     """The strategy that a claim is about, compared with one of its opponents.
 
     Attributes:
+        against: The opponent.
         verdict: As in :class:`ClaimVerdict`.
         value: The mean difference (strategy minus opponent) or, if the measure has a unit, the mean ratio of the two.
         lower, upper: The ends of the 95 % interval of ``value``, on which the verdict is based; None if there is none.
@@ -202,7 +250,7 @@ class Comparand(msgspec.Struct, frozen=True, kw_only=True):
             the same on ``level``, and worse on ``behind``.
         seeds: The number of pairs of runs on the workload with the fewest pairs.
         unreached: The fraction of compared runs that did not reach the target; they count as using the whole budget.
-        says: A sentence that states these numbers.
+        sentence: A sentence that states these numbers.
     """
 
     against: str
@@ -218,35 +266,45 @@ class Comparand(msgspec.Struct, frozen=True, kw_only=True):
     behind: int
     seeds: int
     unreached: float
-    says: str
+    sentence: str
 
 
-class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True, rename={"sentence": "says", "comparands": "against"}):
     """A published claim, and the verdict on it.
 
     Attributes:
         claim: The claim, as in the study.
         verdict: The first of ``fails``, ``undecided``, ``untested`` and ``holds`` that applies to any opponent.
-        says: A sentence with the effect and its interval for the opponent that decides the verdict.
-        against: The comparison with each opponent.
+        sentence: The effect and its interval for the opponent that decides the verdict.
+        comparands: The comparison with each opponent.
     """
 
     claim: Claim
     verdict: str
-    says: str
-    against: list[Comparand]
+    sentence: str
+    comparands: list[Comparand]
 
 
 class Overall(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison, over all workloads, of the strategies that ran on every workload."""
+    """The comparison, over all workloads, of the strategies that ran on every workload.
+
+    Attributes:
+        workloads: The names of the workloads.
+        strategies: The strategies, largest mean area first.
+        contrasts: The contrasts of all pairs by area over shared seeds, tested for a difference on these workloads.
+        ranks: The average ranks by mean area on each workload; 1 for a strategy that is best everywhere.
+        standing: The comparison of the leading strategy with all others.
+        verdict: The standing in words.
+        explanations: The explanations of the differences from the leader, except in registered contrasts.
+    """
 
     workloads: list[str]
-    strategies: list[OverallStrategy]  # largest mean area first
-    contrasts: list[Contrast]  # each pair by area over shared seeds, tested for a difference on these workloads
-    ranks: dict[str, float]  # average ranks by mean area on each workload; 1 for a strategy that is best everywhere
+    strategies: list[OverallStrategy]
+    contrasts: list[Contrast]
+    ranks: dict[str, float]
     standing: Standing
     verdict: str
-    explanations: list[Explanation]  # of the differences from the leader, except in registered contrasts
+    explanations: list[Explanation]
 
     def make_table(self, tables: Tables) -> Table[OverallStrategy]:
         """Return the table of strategies that ``tables`` selects."""

@@ -98,7 +98,7 @@ def power_plan(
         raise SearchlabError(f"no runs of the strategy {strategy!r}{did_you_mean(strategy, names)}")
     all_pairs = list(combinations(names, 2))
     pairs = [pair for pair in all_pairs if not strategy or strategy in pair]
-    tests = registered or tests or max(1, summary.family.tests * len(pairs) // max(1, len(all_pairs)))
+    tests = registered or tests or max(1, summary.family.test_count * len(pairs) // max(1, len(all_pairs)))
     rows = [item.by_strategy for item in summary.workloads]
     seeds = max((len(row.seeds) for by_strategy in rows for row in by_strategy.values()), default=0)
     alpha = ALPHA / tests

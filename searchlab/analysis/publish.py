@@ -195,7 +195,7 @@ def _copy_logs(directory: Path, to: Path) -> Path:
 
 def _make_entry(result: Publication, comparison: Comparison) -> IndexEntry:
     summary = comparison.summary
-    texts = [answer.says for answer in summary.answers]
+    texts = [answer.sentence for answer in summary.answers]
     if not texts:
         texts = [summary.overall.verdict] if summary.overall else [item.verdict for item in summary.workloads]
     runs = [run for item in comparison.runs.values() for run in item.runs]

@@ -11,28 +11,23 @@ import numpy as np
 from ..log.plan import Claim
 from ..stats.inference import no_answer, paired_difference
 from ..stats.ranks import average_ranks, round_to_largest
-from .claims import claim_verdicts
-from .contrasts import PageTests, compare_pairs, find_registered, p_values, pair_by_seed
+from .claims import judge_claims
+from .contrasts import PageTests, compare_pairs, find_registered_pairs, p_values, pair_by_seed
 from .measures import OverallStrategy, StrategySummary, rank_over_all, sort_by_area
 from .model import (
-    FOOTING,
-    NO_NOISE,
-    NO_SEED,
-    ONE_RUN,
-    ONE_SEED,
-    PAIRED_T,
     Contrast,
     ContrastAnswer,
     Explanation,
     Overall,
     Summary,
+    TestKind,
     WorkloadSummary,
     find_contrast,
 )
 from .notes import MEASUREMENT, workload_notes
 from .runs import TARGET, By, ComparedRuns, StrategyRuns, WorkloadRuns
-from .verdict import SO_FAR, answer, answer_word, compare_leader, verdict
-from .why import explain, practical_size
+from .verdict import SO_FAR, compare_leader, judge_contrast, write_answer, write_verdict
+from .why import describe_speedup, explain
 from .words import area_text, counted
 
 Ranking = Mapping[str, StrategySummary]
@@ -49,7 +44,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     by: By = next((item.by for item in comparison.values()), "trials")
     rankings = {workload: _rank_strategies(item) for workload, item in comparison.items()}
     strategies, contrasts = compare_over_all(comparison, rankings)
-    is_registered = find_registered(comparison)
+    is_registered = find_registered_pairs(comparison)
     tests = PageTests(
         [
             pair
@@ -86,10 +81,10 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     return Summary(
         TARGET,
         workloads,
-        tests.family(number, [pair for pair, in_time in is_registered.items() if not in_time], area_text(by)),
+        tests.describe(number, [pair for pair, in_time in is_registered.items() if not in_time], area_text(by)),
         _summarize_all(comparison, rankings, strategies, by_workload[""], tests, so_far=so_far) if strategies else None,
-        answer_registered(tests.registered, main, comparison, so_far=so_far),
-        claim_verdicts(comparison, claims),
+        answer_registered_contrasts(tests.registered_pairs, main, comparison, so_far=so_far),
+        judge_claims(comparison, claims),
         by,
     )
 
@@ -124,9 +119,9 @@ def _reasons_for_no_test(item: WorkloadRuns, ranking: Ranking) -> dict[tuple[str
 def _reason_for_no_test(first: StrategyRuns, second: StrategyRuns) -> str:
     """Return why two strategies are not tested on a workload, or "" if they are."""
     if first.is_deterministic or second.is_deterministic:
-        return ONE_RUN
+        return TestKind.SAME_RUNS
     is_alike = all(getattr(first.header, field) == getattr(second.header, field) for field in MEASUREMENT)
-    return "" if is_alike else FOOTING
+    return "" if is_alike else TestKind.DIFFERENT_MEASUREMENT
 
 
 def _summarize_workload(
@@ -152,16 +147,16 @@ def _summarize_workload(
         strategies=rows,
         contrasts=contrasts,
         standing=standing,
-        verdict=verdict(rows, standing, area_text(item.by), so_far=so_far),
+        verdict=write_verdict(rows, standing, area_text(item.by), so_far=so_far),
         notes=workload_notes(item, [item.strategies[name] for name in ranking]),
         explanations=_explain_leader(rows[0].strategy, contrasts, tests, [item]) if explains and rows else [],
     )
 
 
 NOTES = {
-    NO_SEED: "The strategies do not have a seed in common on every workload.",
-    ONE_RUN: "One of the two produces the same run from every seed, which does not show how runs vary.",
-    FOOTING: "The two were measured in different ways.",
+    TestKind.NO_COMMON_SEED: "The strategies do not have a seed in common on every workload.",
+    TestKind.SAME_RUNS: "One of the two produces the same run from every seed, which does not show how runs vary.",
+    TestKind.DIFFERENT_MEASUREMENT: "The two were measured in different ways.",
 }
 """Why there is no answer over all workloads."""
 
@@ -187,7 +182,9 @@ def compare_over_all(
         _contrast_over_all(first.strategy, second.strategy, comparison, rankings)
         for first, second in combinations(strategies, 2)
     ]
-    return ([], []) if all(contrast.test == NO_SEED for contrast in contrasts) else (strategies, contrasts)
+    if all(contrast.test is TestKind.NO_COMMON_SEED for contrast in contrasts):
+        return [], []
+    return strategies, contrasts
 
 
 def _contrast_over_all(first: str, second: str, comparison: ComparedRuns, rankings: Mapping[str, Ranking]) -> Contrast:
@@ -199,18 +196,18 @@ def _contrast_over_all(first: str, second: str, comparison: ComparedRuns, rankin
     reasons = (_reason_for_no_test(item.strategies[first], item.strategies[second]) for item in items)
     reason = next(filter(None, reasons), "")
     if difference.workloads < len(rankings):
-        reason = NO_SEED
+        reason = TestKind.NO_COMMON_SEED
     if reason:
         no_test = no_answer(difference.value, NOTES[reason])
         # Workloads vary even if runs do not.
-        on_others = difference.on_others if reason == ONE_RUN else no_test
+        on_others = difference.on_others if reason == TestKind.SAME_RUNS else no_test
         difference = replace(difference, on_these=no_test, on_others=on_others)
     if difference.on_these.p is None:
-        reason = reason or (ONE_SEED if difference.pairs < 2 else NO_NOISE)
+        reason = reason or (TestKind.ONE_COMMON_SEED if difference.pairs < 2 else TestKind.EQUAL_DIFFERENCES)
     return Contrast(
         first=first,
         second=second,
-        test=reason or PAIRED_T,
+        test=reason or TestKind.PAIRED_T,
         runs=sum(int((~np.isnan(a - b)).sum()) for a, b in areas),
         difference=difference,
         effect=difference.value,
@@ -233,9 +230,9 @@ def _summarize_all(
     means = np.array([[rows[name].area.value for name in names] for rows in rankings.values()])
     standing = compare_leader(names[0], contrasts)
     over = f" across {counted(len(comparison), 'workload')}"
-    sentences = [verdict(strategies, standing, f"mean {area}", over, so_far=so_far)]
+    sentences = [write_verdict(strategies, standing, f"mean {area}", over, so_far=so_far)]
     if not tests.is_registered(*names[:2]):
-        sentences.append(answer(contrasts[0], area))
+        sentences.append(write_answer(contrasts[0], area))
     return Overall(
         workloads=list(comparison),
         strategies=strategies,
@@ -252,8 +249,8 @@ def _summarize_all(
 
 def _explain(contrast: Contrast, items: Sequence[WorkloadRuns]) -> Explanation:
     loser, winner = contrast.pair[::-1] if contrast.difference.value > 0 else contrast.pair
-    why = explain(loser, winner, items) if contrast.significant else ""
-    return Explanation(practical_size(loser, winner, items), why)
+    why = explain(loser, winner, items) if contrast.is_significant else ""
+    return Explanation(describe_speedup(loser, winner, items), why)
 
 
 def _explain_leader(
@@ -267,7 +264,7 @@ def _explain_leader(
     ]
 
 
-def answer_registered(
+def answer_registered_contrasts(
     registered: Sequence[tuple[str, str]], contrasts: Sequence[Contrast], comparison: ComparedRuns, *, so_far: bool
 ) -> list[ContrastAnswer]:
     """Answer the registered contrasts, in the study's order.
@@ -283,10 +280,15 @@ def answer_registered(
     answers = []
     for first, second in registered:
         if contrast := find_contrast(contrasts, first, second):
-            says = answer(contrast, area_text(items[0].by)) + f" {SO_FAR}" * so_far
+            sentence = write_answer(contrast, area_text(items[0].by))
             answers.append(
                 ContrastAnswer(
-                    first, second, answer_word(contrast), says, contrast.difference, _explain(contrast, items)
+                    first=first,
+                    second=second,
+                    verdict=judge_contrast(contrast),
+                    sentence=f"{sentence} {SO_FAR}" if so_far else sentence,
+                    difference=contrast.difference,
+                    explanation=_explain(contrast, items),
                 )
             )
     return answers

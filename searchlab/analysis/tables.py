@@ -65,7 +65,7 @@ CONTRAST_COLUMNS = {
     "lower": "difference.on_these.difference.lower",
     "upper": "difference.on_these.difference.upper",
     "p": "p",
-    "adjusted_p": "adjusted",
+    "adjusted_p": "adjusted_p",
     "others_lower": "difference.on_others.difference.lower",
     "others_upper": "difference.on_others.difference.upper",
     "others_adjusted_p": "difference.on_others.p",
@@ -97,7 +97,7 @@ def number_tables(summary: Summary, comparison: ComparedRuns) -> dict[str, Rows]
         "programs": Rows(BestProgram.__struct_fields__, program_rows(comparison)),
         "overall": Rows(("strategy", "rank", *_column_names(OVERALL_COLUMNS)), overall_rows),
         "published_claims": Rows(
-            ("claim", *CLAIM_COLUMNS, "claim_verdict", *Comparand.__struct_fields__), claim_rows(summary)
+            ("claim", *CLAIM_COLUMNS, "claim_verdict", *Comparand.__struct_encode_fields__), claim_rows(summary)
         ),
     }
 
@@ -194,4 +194,4 @@ def claim_rows(summary: Summary) -> Iterator[tuple[Any, ...]]:
     """Iterate over the rows of ``published_claims.csv``: a row for each opponent in each claim."""
     for number, verdict in enumerate(summary.claims, 1):
         claim = [getattr(verdict.claim, name) for name in CLAIM_COLUMNS]
-        yield from ((number, *claim, verdict.verdict, *astuple(comparand)) for comparand in verdict.against)
+        yield from ((number, *claim, verdict.verdict, *astuple(comparand)) for comparand in verdict.comparands)

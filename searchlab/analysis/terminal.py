@@ -31,7 +31,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
     failed trials, and a description of the tests, which is always there if contrasts were added too late.
     """
     parts: list[RenderableType] = claim_texts(summary.claims)
-    parts += [Text.assemble((answer.says, "bold"), f"\n{answer.explanation.size}") for answer in summary.answers]
+    parts += [Text.assemble((answer.sentence, "bold"), f"\n{answer.explanation.size}") for answer in summary.answers]
     items = summary.workloads if full or summary.overall is None else []
     is_shared = summary.overall is None and len(items) > 1 and len({item.verdict for item in items}) == 1
     for item in items:
@@ -50,7 +50,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
             parts.append(_StrategyTable("", item.make_table(Tables.COSTS), item.strategies))
     if is_shared:
         parts.append(Text(items[0].verdict))
-    about_tests = [Text(summary.family.says)] if full or summary.family.late else []
+    about_tests = [Text(summary.family.description)] if full or summary.family.late_pairs else []
     return [*parts, *overall_tables(summary, full=full), *about_tests]
 
 
@@ -62,7 +62,7 @@ def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
             (f": {claim_verdict.claim.text}", "bold"),
             f" ({claim_verdict.claim.source})",
             *([f"\n  published: {claim_verdict.claim.published}"] if claim_verdict.claim.published else []),
-            *(f"\n  here: {comparand.says}" for comparand in claim_verdict.against),
+            *(f"\n  here: {comparand.sentence}" for comparand in claim_verdict.comparands),
         )
         for claim_verdict in claims
     ]

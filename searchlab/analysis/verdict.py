@@ -1,19 +1,21 @@
 """The sentences in a report: which strategy leads, whether this may be noise, and what the runs support.
 
-Each sentence is a fixed text in which facts are filled in; tables and JSON contain the same facts.
+Each sentence is a template in which facts are filled in; tables and JSON contain the same facts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from ..stats.inference import ROPE, Difference
+import msgspec
+
+from ..stats.inference import ROPE
 from ..stats.intervals import Interval
 from ..stats.ranks import ALPHA
-from .contrasts import PageTests, seeds_needed
+from .contrasts import PageTests, count_seeds_needed
 from .measures import OverallStrategy, StrategySummary
-from .model import Comparand, Contrast, Outcome, Standing
-from .words import counted, listed, number_text, p_equals, p_text
+from .model import Contrast, Outcome, Standing
+from .words import fill, p_equals, p_text
 
 SO_FAR = "Some runs are not complete, so this may change."
 DIGITS = 3  # after the decimal point, for differences of the area under the curve
@@ -26,19 +28,38 @@ WORDS = {
 }
 """The words for each verdict on a contrast, which follow "is" in a sentence."""
 
+_NO_WINNER = "No winner{% if strategy_count > 2 %} among {{ strategy_count }} strategies{% endif %}{{ over }}"
 STANDINGS = {
-    Outcome.AHEAD: "{leader} is significantly better than {behind}{over} by {measure} ({p_behind}).",
-    Outcome.AHEAD_OF_SOME: "{leader} is first{over} by {measure}: it is significantly better than {behind} "
-    "({p_behind}), but cannot be told apart from {undecided} ({p_undecided}).",
-    Outcome.UNDECIDED: "No winner{among}{over}: {leader} cannot be told apart from {undecided} by {measure} "
-    "({p_undecided}).",
-    Outcome.TOO_FEW_SEEDS: "No winner{among}{over}: {leader} cannot be told apart from {undecided} by {measure} with "
-    "{seeds}; a significant difference needs at least {seeds_needed}.",
-    Outcome.CONTRADICTED: "No winner{among}{over}: {leader} has the largest mean area, but {better} is significantly "
-    "better in a test of ranks ({p_better}).",
-    Outcome.UNTESTED: "No winner{among}{over}.",
+    Outcome.AHEAD: """
+        {{ leader }} is significantly better than {{ behind | listed }}{{ over }} by {{ area }} ({{ p_behind }}).""",
+    Outcome.AHEAD_OF_SOME: """
+        {{ leader }} is first{{ over }} by {{ area }}: it is significantly better than {{ behind | listed }}
+        ({{ p_behind }}), but cannot be told apart from {{ undecided | listed(None) }} ({{ p_undecided }}).""",
+    Outcome.UNDECIDED: _NO_WINNER
+    + """: {{ leader }} cannot be told apart from {{ undecided | listed(None) }} by {{ area }} ({{ p_undecided }}).""",
+    Outcome.TOO_FEW_SEEDS: _NO_WINNER
+    + """: {{ leader }} cannot be told apart from {{ undecided | listed(None) }} by {{ area }} with
+        {{ seeds | counted("seed") }}; a significant difference needs at least {{ seeds_needed }}.""",
+    Outcome.CONTRADICTED: _NO_WINNER
+    + """: {{ leader }} has the largest mean area, but {{ better | listed(None) }} is significantly better in a test of
+        ranks ({{ p_better }}).""",
+    Outcome.UNTESTED: _NO_WINNER + ".",
 }
 """The sentence for each outcome of the tests."""
+
+_NO_TEST = "There is no test of {{ leader }} against {{ opponents | listed(None) }} ({{ reason }})."
+
+_ANSWER = """
+    {{ first }} is {{ words }} {{ second }}
+    {%- if difference.workloads %}: {{ area }} {{ effect }}{% endif %}
+    {%- for scope, p in p_by_scope.items() %}; corrected {{ p | p_equals }} {{ scope }}{% endfor %}.
+    {% if not p_by_scope %}{{ difference.on_these.difference.note }}{% endif %}
+"""
+
+_EFFECT = """
+    {{ value }}{% if lower is not none %}, uncorrected 95 % interval {{ lower | number(digits) }} to
+    {{ upper | number(digits) }}{% endif %}
+"""
 
 
 def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: PageTests | None = None) -> Standing:
@@ -53,14 +74,14 @@ def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: PageTests 
     untested: dict[str, str] = {}
     by_opponent = {contrast.second: contrast for contrast in contrasts if contrast.first == leader}
     for name, contrast in by_opponent.items():
-        if contrast.adjusted is None:
+        if contrast.adjusted_p is None:
             untested[name] = contrast.test
             continue
-        group = behind if contrast.ahead(leader, name) else better if contrast.ahead(name, leader) else undecided
-        group[name] = contrast.adjusted
+        group = behind if contrast.is_ahead(leader, name) else better if contrast.is_ahead(name, leader) else undecided
+        group[name] = contrast.adjusted_p
     runs = min((by_opponent[name].runs for name in undecided), default=0)
     corrections = [tests.correction(leader, name) for name in undecided] if tests else []
-    minimum = seeds_needed(ALPHA / min(corrections)) if corrections else 0
+    minimum = count_seeds_needed(ALPHA / min(corrections)) if corrections else 0
     return Standing(
         leader=leader,
         better=better,
@@ -72,41 +93,43 @@ def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: PageTests 
     )
 
 
-def standing_sentences(standing: Standing, measure: str, over: str = "") -> list[str]:
-    """Return sentences about the leader's standing by ``measure``, with a phrase such as " across 3 workloads"."""
+def write_standing(standing: Standing, area: str, over: str = "") -> str:
+    """Return sentences about the leader's standing by area.
+
+    Args:
+        standing: The leader's standing.
+        area: The name of the area by which strategies are compared.
+        over: A phrase such as " across 3 workloads".
+    """
     strategies = {standing.leader, *standing.better, *standing.behind, *standing.undecided, *standing.untested}
-    facts = {
-        "leader": standing.leader,
-        "among": f" among {len(strategies)} strategies" * (len(strategies) > 2),
-        "measure": measure,
-        "over": over,
-        "better": listed([*standing.better], None),
-        "behind": listed([*standing.behind]),
-        "undecided": listed([*standing.undecided], None),
-        "p_better": _p(standing.better, max),
-        "p_behind": _p(standing.behind, max),
-        "p_undecided": _p(standing.undecided, min),
-        "seeds": counted(standing.seeds, "seed"),
-        "seeds_needed": standing.seeds_needed,
-    }
-    names_by_reason: dict[str, list[str]] = {}
+    sentence = fill(
+        STANDINGS[standing.outcome],
+        area=area,
+        over=over,
+        strategy_count=len(strategies),
+        p_better=_format_p_values(standing.better, max),
+        p_behind=_format_p_values(standing.behind, max),
+        p_undecided=_format_p_values(standing.undecided, min),
+        **msgspec.structs.asdict(standing),
+    )
+    opponents_by_reason: dict[str, list[str]] = {}
     for name, reason in standing.untested.items():
-        names_by_reason.setdefault(reason, []).append(name)
+        opponents_by_reason.setdefault(reason, []).append(name)
     reasons = [
-        f"There is no test of {standing.leader} against {listed(names, None)} ({reason})."
-        for reason, names in names_by_reason.items()
+        fill(_NO_TEST, leader=standing.leader, opponents=opponents, reason=reason)
+        for reason, opponents in opponents_by_reason.items()
     ]
-    return [STANDINGS[standing.outcome].format_map(facts), *reasons]
+    return " ".join([sentence, *reasons])
 
 
-def _p(p: Mapping[str, float], bound: Callable[[Collection[float]], float]) -> str:
+def _format_p_values(p: Mapping[str, float], bound: Callable[[Collection[float]], float]) -> str:
     """Format the largest or smallest of the corrected p-values."""
     value = bound(p.values()) if p else 1.0
-    exact = len(set(p.values())) == 1 or value < 0.001
-    return p_equals(value) if exact else f"p at {'most' if bound is max else 'least'} {p_text(value)}"
+    is_exact = len(set(p.values())) == 1 or value < 0.001
+    return p_equals(value) if is_exact else f"p at {'most' if bound is max else 'least'} {p_text(value)}"
 
 
-def verdict(
+def write_verdict(
     rows: Sequence[StrategySummary] | Sequence[OverallStrategy],
     standing: Standing | None,
     area: str,
@@ -129,23 +152,18 @@ def verdict(
         return "No trials have succeeded: see the failures."
     if standing is None:
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
-    areas = [f"{row.strategy} {row.area.text()}" for row in rows[:2]]
-    sentences = [*standing_sentences(standing, area, over), f"Mean {area.removeprefix('mean ')}: {', '.join(areas)}."]
+    areas = ", ".join(f"{row.strategy} {row.area.text()}" for row in rows[:2])
+    sentences = [write_standing(standing, area, over), f"Mean {area.removeprefix('mean ')}: {areas}."]
     return " ".join([*sentences, SO_FAR] if so_far else sentences)
-
-
-def tally(difference: Difference | Comparand) -> str:
-    """Return on how many workloads the first strategy is better and worse."""
-    return f"better on {difference.ahead} of {counted(difference.workloads, 'workload')}, worse on {difference.behind}"
 
 
 def effect_text(difference: Interval) -> str:
     """Format a difference in area with its interval: "+0.039, uncorrected 95 % interval 0.033 to 0.045"."""
-    ends = (number_text(end, DIGITS) for end in (difference.lower, difference.upper) if end is not None)
-    return ", uncorrected 95 % interval ".join(filter(None, [signed(difference.value), " to ".join(ends)]))
+    value, lower, upper = signed(difference.value), difference.lower, difference.upper
+    return fill(_EFFECT, value=value, lower=lower, upper=upper, digits=DIGITS)
 
 
-def answer_word(contrast: Contrast) -> str:
+def judge_contrast(contrast: Contrast) -> str:
     """Return the ``verdict`` of a :class:`~searchlab.analysis.model.ContrastAnswer`."""
     difference = contrast.difference
     p_values = [answer.p for answer in (difference.on_these, difference.on_others) if answer.p is not None]
@@ -157,16 +175,24 @@ def answer_word(contrast: Contrast) -> str:
     return "level" if lower is not None and upper is not None and max(-lower, upper) <= ROPE else "undecided"
 
 
-def answer(contrast: Contrast, area: str) -> str:
+def write_answer(contrast: Contrast, area: str) -> str:
     """Return whether the first strategy is better: the effect, its interval, and the p-values of its tests, if any."""
     difference = contrast.difference
-    on_these, on_others = difference.on_these, difference.on_others
     other_scope = "for these kernels on other devices" if difference.clusters else "on workloads like these"
-    tests = {f"on {these_workloads(difference.workloads)}": on_these.p, other_scope: on_others.p}
-    p = [f"corrected {p_equals(value)} {scope}" for scope, value in tests.items() if value is not None]
-    effect = f": {area} {effect_text(on_these.difference)}" if difference.workloads else ""
-    sentence = f"{contrast.first} is {WORDS[answer_word(contrast)]} {contrast.second}{effect}"
-    return f"{'; '.join([sentence, *p])}." if p else f"{sentence}. {on_these.difference.note}"
+    p_by_scope = {
+        f"on {these_workloads(difference.workloads)}": difference.on_these.p,
+        other_scope: difference.on_others.p,
+    }
+    return fill(
+        _ANSWER,
+        first=contrast.first,
+        second=contrast.second,
+        words=WORDS[judge_contrast(contrast)],
+        difference=difference,
+        area=area,
+        effect=effect_text(difference.on_these.difference),
+        p_by_scope={scope: p for scope, p in p_by_scope.items() if p is not None},
+    )
 
 
 def these_workloads(number: int) -> str:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,14 +15,14 @@ from ..arrays import Floats
 from ..units import VALUES
 from .knobs import knob_text
 from .runs import PARTS, BudgetParts, StrategyRuns, WorkloadRuns, mean_of_defined
-from .words import listed, percent
+from .words import fill
 
 MAIN_SHARE = 2 / 3  # the share of a difference that arises in the part of the budget that an explanation names
 LONGEST = PARTS / 2  # a longer part is not named
-LEAST = 0.05  # the smallest difference between two shares of trials that explains anything
-FACTS = 2  # maximum number of workloads, of kinds of trials, and of knobs to consider
+LEAST_DIFFERENCE = 0.05  # the smallest difference between two shares of trials that explains anything
+MAX_FACTS = 2  # maximum number of workloads, of kinds of trials, and of knobs to consider
 
-KINDS = {
+TRIAL_KINDS = {
     "near": "were near the best so far",
     "slow": "were slower than the space's median",
     "failed": "failed",
@@ -29,125 +30,200 @@ KINDS = {
 }
 """What is true of the trials in each share of :class:`~searchlab.analysis.runs.BudgetParts`."""
 
-SIZE = "The best programs of {winner} are {faster} those of {loser}{over}"
-MATCH = ", and it matches them after {share} of the budget"
-WHEN = "{loser} falls behind {winner} {part}{where}."
-TRIALS = "Of its trials{scope}, {kinds}."
-KNOB = "{share} of its trials{where} had {knob} = {value}, as in the fastest config ({winner}: {winner_share})."
+_SPEEDUP = """
+    The best programs of {{ winner }} are {{ speed }} those of {{ loser }}
+    {%- if workload_count > 1 %} (geometric mean over {{ workload_count }} workloads){% endif %}
+    {%- if is_matched %}, and it matches them after {{ budget_share_to_match | percent }} of the budget{% endif %}.
+"""
+
+_LOSS = """
+    {{ loser }} falls behind {{ winner }}
+    {% if is_all %}throughout the budget
+    {%- elif not start %}in the first {{ end | percent }} of the budget
+    {%- else %}between {{ start | percent }} and {{ end | percent }} of the budget{% endif %}
+    {%- if workload_count > 1 %}, most on {{ worst_workloads | listed }}{% endif %}.
+"""
+
+_TRIALS = "Of its trials{% if not is_all %} there{% endif %}, {{ trial_differences | listed }}."
+
+_TRIAL_DIFFERENCE = "{{ loser_share | percent }} {{ trial_kind }} ({{ winner }}: {{ winner_share | percent }})"
+
+_KNOB = """
+    {{ loser_share | percent }} of its trials{% if workload_count > 1 %} on {{ workload }}{% endif %} had {{ knob }} =
+    {{ value }}, as in the fastest config ({{ winner }}: {{ winner_share | percent }}).
+"""
 
 
-def explain(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> str:
-    """Return in which part of the budget and where the ``loser`` falls behind, and how its trials differ there."""
-    pairs = _pairs(loser, winner, items)
+class _Pair(NamedTuple):
+    """The runs of two strategies on a workload."""
+
+    workload_runs: WorkloadRuns
+    loser_runs: StrategyRuns
+    winner_runs: StrategyRuns
+
+
+def _pair_runs(loser: str, winner: str, comparison: Sequence[WorkloadRuns]) -> list[_Pair]:
+    """Return the runs of both strategies on each workload on which both ran."""
+    return [
+        _Pair(workload_runs, workload_runs.strategies[loser], workload_runs.strategies[winner])
+        for workload_runs in comparison
+        if {loser, winner} <= workload_runs.strategies.keys()
+    ]
+
+
+def explain(loser: str, winner: str, comparison: Sequence[WorkloadRuns]) -> str:
+    """Return in which part of the budget and where the ``loser`` falls behind, and how its trials differ there.
+
+    Args:
+        loser: The name of the worse strategy.
+        winner: The name of the better strategy.
+        comparison: The runs on each workload.
+    """
+    pairs = _pair_runs(loser, winner, comparison)
     if not pairs:
         return ""
     # The axes are workloads, strategies, fields of BudgetParts, and parts of the budget.
-    parts = np.array([[behind.parts, ahead.parts] for _, behind, ahead in pairs])
-    lost = parts[:, 1, 0] - parts[:, 0, 0]
-    if not lost.sum() > 0:
+    budget_parts = np.array([[pair.loser_runs.parts, pair.winner_runs.parts] for pair in pairs])
+    lost_areas = budget_parts[:, 1, 0] - budget_parts[:, 0, 0]
+    if not lost_areas.sum() > 0:
         return ""
-    order = np.argsort(-lost.sum(axis=1))
-    worst = [f"{pairs[index][0].workload} ({-lost[index].mean():+.3f})" for index in order[:FACTS]]
-    start, end = _part_of_most(lost.mean(axis=0))
-    when = WHEN.format(
-        loser=loser,
-        winner=winner,
-        part=_part_text(start, end),
-        where=f", most on {listed(worst)}" if len(pairs) > 1 else "",
-    )
-    of_loser, of_winner = mean_of_defined(parts[:, :, 1:, start:end], axis=(0, 3)).tolist()
-    shares = zip(BudgetParts._fields[1:], of_loser, of_winner, strict=True)
-    differences = [(abs(first - second), kind, first, second) for kind, first, second in shares]
-    kinds = [
-        f"{percent(first)} {KINDS[kind]} ({winner}: {percent(second)})"
-        for difference, kind, first, second in sorted(differences, reverse=True)
-        if difference >= LEAST
-    ][:FACTS]
-    item, behind, ahead = pairs[order[0]]
-    where = f" on {item.workload}" * (len(pairs) > 1)
+    order = np.argsort(-lost_areas.sum(axis=1))
+    worst = [f"{pairs[index].workload_runs.workload} ({-lost_areas[index].mean():+.3f})" for index in order[:MAX_FACTS]]
+    start, end = _find_main_part(lost_areas.mean(axis=0))
+    trial_shares = mean_of_defined(budget_parts[:, :, 1:, start:end], axis=(0, 3))
+    trial_differences = _describe_trials(winner, trial_shares)
+    facts = {
+        "loser": loser,
+        "winner": winner,
+        "is_all": end - start == PARTS,
+        "start": start / PARTS,
+        "end": end / PARTS,
+        "workload_count": len(pairs),
+        "worst_workloads": worst,
+        "trial_differences": trial_differences,
+    }
     sentences = [
-        when,
-        TRIALS.format(scope=" there" * (end - start < PARTS), kinds=listed(kinds)) if kinds else "",
-        _missed_value(item, behind, ahead, winner, where),
+        fill(_LOSS, **facts),
+        fill(_TRIALS, **facts) if trial_differences else "",
+        _describe_knob(winner, pairs[order[0]], len(pairs)),
     ]
     return " ".join(filter(None, sentences))
 
 
-def practical_size(loser: str, winner: str, items: Sequence[WorkloadRuns]) -> str:
-    """Return by how much the best programs of the ``winner`` are faster, and when it finds programs as fast as these.
-
-    The speedup is the geometric mean over workloads of the ratio of the medians over seeds.
-    """
-    items = [item for item in items if item.unit not in VALUES]
-    pairs = [pair for pair in _pairs(loser, winner, items) if all(np.median(runs.curves[:, -1]) for runs in pair[1:])]
-    if not pairs:
-        return ""
-    ratios = [np.median(ahead.curves[:, -1]) / np.median(behind.curves[:, -1]) for _, behind, ahead in pairs]
-    gain = math.exp(np.log(ratios).mean()) - 1
-    faster = f"{100 * abs(gain):.1f} % {'faster' if gain > 0 else 'slower'} than"
-    if gain > 1 or not round(100 * gain, 1):
-        faster = f"{f'{1 + gain:.1f} times ' * (gain > 1)}as fast as"
-    over = f" (geometric mean over {len(pairs)} workloads)" * (len(pairs) > 1)
-    share = float(np.median([_share_to_match(behind, ahead) for _, behind, ahead in pairs]))
-    match = MATCH.format(share=percent(share)) * (share < 1 and gain >= 0)
-    return SIZE.format(winner=winner, faster=faster, loser=loser, over=over) + match + "."
-
-
-def _share_to_match(behind: StrategyRuns, ahead: StrategyRuns) -> float:
-    """Return the share of the budget after which one strategy's median is the other's final one, or infinity."""
-    workload = ahead.workload
-    spent = np.median(ahead.elapsed, axis=0) if workload.by_seconds else np.arange(1.0, ahead.horizon + 1)
-    matches = np.median(ahead.curves, axis=0) >= np.median(behind.curves[:, -1])
-    return float(spent[matches.argmax()]) / workload.budget if matches.any() else math.inf
-
-
-def _pairs(
-    loser: str, winner: str, items: Sequence[WorkloadRuns]
-) -> list[tuple[WorkloadRuns, StrategyRuns, StrategyRuns]]:
-    """Return the workloads on which both strategies ran, each with the runs of the loser and the winner."""
-    return [
-        (item, item.strategies[loser], item.strategies[winner])
-        for item in items
-        if {loser, winner} <= item.strategies.keys()
-    ]
-
-
-def _part_of_most(lost: Floats) -> tuple[int, int]:
+def _find_main_part(lost_areas: Floats) -> tuple[int, int]:
     """Return the start and the end of the shortest part of the budget in which most of the difference arises."""
     parts = sorted(combinations(range(PARTS + 1), 2), key=lambda part: part[1] - part[0])
-    start, end = next(part for part in parts if lost[slice(*part)].sum() >= MAIN_SHARE * lost.sum())
+    start, end = next(part for part in parts if lost_areas[slice(*part)].sum() >= MAIN_SHARE * lost_areas.sum())
     return (start, end) if end - start <= LONGEST else (0, PARTS)
 
 
-def _part_text(start: int, end: int) -> str:
-    if end - start == PARTS:
-        return "throughout the budget"
-    if start == 0:
-        return f"in the first {percent(end / PARTS)} of the budget"
-    return f"between {percent(start / PARTS)} and {percent(end / PARTS)} of the budget"
+def _describe_trials(winner: str, trial_shares: Floats) -> list[str]:
+    """Return the kinds of trials of which strategies had different shares: shape (strategies, kinds), loser first."""
+    differences = [
+        (abs(loser_share - winner_share), name, loser_share, winner_share)
+        for name, (loser_share, winner_share) in zip(BudgetParts._fields[1:], trial_shares.T.tolist(), strict=True)
+    ]
+    return [
+        fill(
+            _TRIAL_DIFFERENCE,
+            winner=winner,
+            trial_kind=TRIAL_KINDS[name],
+            loser_share=loser_share,
+            winner_share=winner_share,
+        )
+        for difference, name, loser_share, winner_share in sorted(differences, reverse=True)
+        if difference >= LEAST_DIFFERENCE
+    ][:MAX_FACTS]
 
 
-def _missed_value(item: WorkloadRuns, behind: StrategyRuns, ahead: StrategyRuns, winner: str, where: str) -> str:
-    """Return the value of an important knob in the fastest config that one strategy tried less often than the other."""
-    space = next((space for space in item.spaces if space.space == behind.space == ahead.space), None)
-    if space is None:
+def _describe_knob(winner: str, pair: _Pair, workload_count: int) -> str:
+    """Return the value of an important knob in the fastest config that the loser tried less often than the winner."""
+    workload_runs, loser_runs, winner_runs = pair
+    spaces = [space for space in workload_runs.spaces if space.space == loser_runs.space == winner_runs.space]
+    if not spaces:
         return ""
+    space = spaces[0]
     fastest = space.throughput.argmax()
-    values = {knob: space.knobs[knob][fastest] for knob in list(space.importances)[:FACTS]}
+    values = {knob: space.knobs[knob][fastest] for knob in list(space.importances)[:MAX_FACTS]}
     shares = [
-        (knob, value, _share_with(behind, knob, value), _share_with(ahead, knob, value))
+        (knob, value, _measure_share_with(loser_runs, knob, value), _measure_share_with(winner_runs, knob, value))
         for knob, value in values.items()
     ]
-    knob, value, of_loser, of_winner = max(shares, key=lambda share: share[3] - share[2], default=("", "", 0.0, 0.0))
-    if of_winner - of_loser < LEAST:
+    knob, value, loser_share, winner_share = max(
+        shares, key=lambda share: share[3] - share[2], default=("", "", 0.0, 0.0)
+    )
+    if winner_share - loser_share < LEAST_DIFFERENCE:
         return ""
-    return KNOB.format(
-        share=percent(of_loser), where=where, knob=knob, value=value, winner=winner, winner_share=percent(of_winner)
+    return fill(
+        _KNOB,
+        winner=winner,
+        workload=workload_runs.workload,
+        workload_count=workload_count,
+        knob=knob,
+        value=value,
+        loser_share=loser_share,
+        winner_share=winner_share,
     )
 
 
-def _share_with(runs: StrategyRuns, knob: str, value: str) -> float:
+def _measure_share_with(runs: StrategyRuns, knob: str, value: str) -> float:
     """Return the share of the trials that are compared in which ``knob`` has this ``value``."""
-    configs = Counter(config for run in runs.compared_runs for config in run.log.configs[: runs.horizon].tolist())
-    matches = sum(number for config, number in configs.items() if knob_text(msgspec.json.decode(config), knob) == value)
-    return matches / configs.total()
+    counts = Counter(config for run in runs.compared_runs for config in run.log.configs[: runs.horizon].tolist())
+    matches = sum(count for config, count in counts.items() if knob_text(msgspec.json.decode(config), knob) == value)
+    return matches / counts.total()
+
+
+def describe_speedup(loser: str, winner: str, comparison: Sequence[WorkloadRuns]) -> str:
+    """Return by how much the best programs of the ``winner`` are faster, and when it finds programs as fast as these.
+
+    The speedup is the geometric mean over workloads of the ratio of the medians over seeds.
+
+    Args:
+        loser: The name of the worse strategy.
+        winner: The name of the better strategy.
+        comparison: The runs on each workload.
+    """
+    timed_runs = [workload_runs for workload_runs in comparison if workload_runs.unit not in VALUES]
+    pairs = [
+        pair
+        for pair in _pair_runs(loser, winner, timed_runs)
+        if _find_throughput(pair.loser_runs) and _find_throughput(pair.winner_runs)
+    ]
+    if not pairs:
+        return ""
+    ratios = [_find_throughput(pair.winner_runs) / _find_throughput(pair.loser_runs) for pair in pairs]
+    gain = math.exp(np.log(ratios).mean()) - 1
+    shares = [_find_budget_share_to_match(pair.loser_runs, pair.winner_runs) for pair in pairs]
+    budget_share_to_match = float(np.median(shares))
+    return fill(
+        _SPEEDUP,
+        winner=winner,
+        loser=loser,
+        speed=_format_speed(gain),
+        workload_count=len(pairs),
+        is_matched=budget_share_to_match < 1 and gain >= 0,
+        budget_share_to_match=budget_share_to_match,
+    )
+
+
+def _find_throughput(runs: StrategyRuns) -> float:
+    """Return the median over seeds of the best GFLOPS, or 0 if few runs found a working program."""
+    return float(np.median(runs.curves[:, -1]))
+
+
+def _format_speed(gain: float) -> str:
+    if not round(100 * gain, 1):
+        return "as fast as"
+    if gain > 1:
+        return f"{1 + gain:.1f} times as fast as"
+    return f"{100 * abs(gain):.1f} % {'faster' if gain > 0 else 'slower'} than"
+
+
+def _find_budget_share_to_match(loser_runs: StrategyRuns, winner_runs: StrategyRuns) -> float:
+    """Return the share of the budget after which the winner's median is the loser's final one, or infinity."""
+    workload_runs = winner_runs.workload
+    spent = (
+        np.median(winner_runs.elapsed, axis=0) if workload_runs.by_seconds else np.arange(1.0, winner_runs.horizon + 1)
+    )
+    is_matched = np.median(winner_runs.curves, axis=0) >= np.median(loser_runs.curves[:, -1])
+    return float(spent[is_matched.argmax()]) / workload_runs.budget if is_matched.any() else math.inf

@@ -1,9 +1,13 @@
-"""Formatting numbers and names for reports."""
+"""Formatting numbers, names and sentences for reports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
+from functools import cache
 from itertools import groupby
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Template
 
 
 def number_text(value: float | None, digits: int | None = None) -> str:
@@ -37,9 +41,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
-def listed(names: Sequence[str], most: int | None = 3) -> str:
+def listed(names: Collection[str], most: int | None = 3) -> str:
     """Join names, as in "a, b, c and 3 more"; ``most`` limits their number."""
-    shown = list(names[:most])
+    shown = list(names)[:most]
     if len(names) > len(shown):
         shown.append(f"{len(names) - len(shown)} more")
     return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
@@ -57,3 +61,21 @@ def number_ranges(numbers: Iterable[int]) -> str:
 
 def percent(fraction: float) -> str:
     return f"{100 * fraction:.0f} %"
+
+
+@cache
+def _compile(template: str) -> Template:
+    environment = Environment(undefined=StrictUndefined)
+    environment.filters |= {
+        "counted": counted,
+        "listed": listed,
+        "number": number_text,
+        "p_equals": p_equals,
+        "percent": percent,
+    }
+    return environment.from_string(" ".join(template.split()))
+
+
+def fill(template: str, **values: Any) -> str:
+    """Fill ``values`` into a Jinja template, in which line breaks count as spaces."""
+    return _compile(template).render(values).strip()

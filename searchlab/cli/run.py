@@ -12,7 +12,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from ..analysis import Comparison, read_runs, report_directory
-from ..analysis.contrasts import seeds_needed
+from ..analysis.contrasts import count_seeds_needed
 from ..analysis.runs import ComparedRuns
 from ..analysis.watch import StudyProgress, WatchServer
 from ..analysis.words import counted
@@ -203,7 +203,7 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     if pairs := [" against ".join(pair) for pair in study.spec.contrasts]:
         say(
             f"to be tested: {', '.join(pairs)}. A significant difference on one workload needs at least "
-            f"{seeds_needed(ALPHA / len(pairs))} seeds; the study has {len({run.seed for run in all_runs})}"
+            f"{count_seeds_needed(ALPHA / len(pairs))} seeds; the study has {len({run.seed for run in all_runs})}"
         )
 
 

@@ -274,7 +274,7 @@ def suite_report(
     comparison = Comparison(runs)
     comparison.save(directory)
     summary = comparison.summary
-    out.print(*(answer.says for answer in summary.answers), *overall_tables(summary), sep="\n")
+    out.print(*(answer.sentence for answer in summary.answers), *overall_tables(summary), sep="\n")
     say(f"the report: {directory / 'report.html'}")
 
 

@@ -338,8 +338,8 @@ class SuiteAnswer:
             "ahead": int((differences > 0).sum()),
             "level": int((differences == 0).sum()),
             "behind": int((differences < 0).sum()),
-            "significantly ahead": sum(contrast.ahead(self.label, baseline) for contrast in contrasts),
-            "significantly behind": sum(contrast.ahead(baseline, self.label) for contrast in contrasts),
+            "significantly ahead": sum(contrast.is_ahead(self.label, baseline) for contrast in contrasts),
+            "significantly behind": sum(contrast.is_ahead(baseline, self.label) for contrast in contrasts),
         }
 
 

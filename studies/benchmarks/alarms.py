@@ -32,7 +32,7 @@ import numpy as np
 from simulation import TABLES, Runs, lucky_runs, read_tables
 
 from searchlab.analysis.contrasts import Key, PageTests
-from searchlab.analysis.model import PAIRED_T, SIGNED_RANK
+from searchlab.analysis.model import TestKind
 from searchlab.arrays import Floats
 from searchlab.stats.inference import paired_difference
 from searchlab.stats.ranks import ALPHA, rank_sum_test, round_to_largest, signed_rank
@@ -56,11 +56,11 @@ def tests_of(page: Page) -> dict[Key, float]:
     for workload, runs in enumerate(page):
         values = round_to_largest(np.array([strategy_runs.area for strategy_runs in runs]))
         for i, j in pairs:
-            tests[f"workload {workload}", SIGNED_RANK, str(i), str(j)] = rank_test(values[i], values[j], level)
+            tests[f"workload {workload}", TestKind.SIGNED_RANK, str(i), str(j)] = rank_test(values[i], values[j], level)
     for i, j in pairs:
         first, second = ([runs[index].area for runs in page] for index in (i, j))
         p = paired_difference(first, second).on_these.p
-        tests["", PAIRED_T, str(i), str(j)] = 1.0 if p is None else p
+        tests["", TestKind.PAIRED_T, str(i), str(j)] = 1.0 if p is None else p
     return tests
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import msgspec
 from rich.console import Console
 
-from searchlab.analysis.claims import claim_verdicts
+from searchlab.analysis.claims import judge_claims
 from searchlab.analysis.model import ClaimVerdict
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.terminal import claim_texts
@@ -103,7 +103,7 @@ def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console)
         StudyHead.read(file).title,
         where,
         len(study.spec.seed_list),
-        claim_verdicts(runs, study.spec.claims),
+        judge_claims(runs, study.spec.claims),
         as_published=[*study.baselines, *(describe_strategy(entry) for entry in entries if not entry.tuned_on)],
         tuned=[describe_strategy(entry) for entry in entries if entry.tuned_on],
     )
@@ -136,7 +136,7 @@ def page() -> Iterator[str]:
         for outcome in verdicts.claims:
             published = f"; published: {outcome.claim.published}" if outcome.claim.published else ""
             yield f"**{outcome.verdict.capitalize()}**: {outcome.claim.text} ({outcome.claim.source}{published})\n"
-            yield from (f"- {pair.says}" for pair in outcome.against)
+            yield from (f"- {pair.sentence}" for pair in outcome.comparands)
             yield ""
 
 

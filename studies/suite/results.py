@@ -244,7 +244,7 @@ def main() -> None:
     if summary.overall is None:
         sys.exit("fewer than two strategies have runs on all tables")
     half = halfway(comparison, suite.spec.trials // 2)
-    sentences = [*(answer.says for answer in summary.answers), summary.overall.verdict]
+    sentences = [*(answer.sentence for answer in summary.answers), summary.overall.verdict]
     replace_part(options.part, "\n\n".join([*sentences, strategies(summary), pairs(summary), kinds(summary), half]))
 
 

@@ -112,7 +112,7 @@ wider = searchlab.Study.from_dict(
     }
 )
 second = searchlab.compare(wider.run(OUT / "wider"))
-answers = [answer.says for answer in second.summary.answers]
+answers = [answer.sentence for answer in second.summary.answers]
 print(*answers, second.summary.overall.verdict, sep="\n")
 
 # %% [markdown]

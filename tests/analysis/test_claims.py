@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from searchlab.analysis.model import PAIRED_T, Contrast
-from searchlab.analysis.verdict import answer
+from searchlab.analysis.model import Contrast, TestKind
+from searchlab.analysis.verdict import write_answer
 from searchlab.stats.inference import paired_difference
+
+PAIRED_T = TestKind.PAIRED_T
 
 
 def contrast(workloads: int, seeds: int) -> Contrast:
@@ -15,7 +17,7 @@ def contrast(workloads: int, seeds: int) -> Contrast:
 
 
 def test_an_answer_is_about_what_the_runs_support() -> None:
-    many, few, single, none = (answer(contrast(*size), "area") for size in ((12, 5), (3, 5), (3, 1), (0, 0)))
+    many, few, single, none = (write_answer(contrast(*size), "area") for size in ((12, 5), (3, 5), (3, 1), (0, 0)))
     assert "on these 12 workloads" in many and many.endswith("on workloads like these.")
     assert few.startswith("a is better than b: area +0.0") and few.endswith("on these 3 workloads.")
     assert single.startswith("a is not tested against b: area +0.0") and "needs 2 seeds in common" in single

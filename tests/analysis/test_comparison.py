@@ -190,7 +190,7 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
     for seed in range(6):
         write(tmp_path / "a", "x", seed, [1, 2 + seed], contrasts=(("x", "y"),))
         write(tmp_path / "a", "y", seed, [1, 3 + seed], contrasts=(("x", "y"),))
-    assert compare({"a": tmp_path / "a"}).summary.family.registered == [("a: x", "a: y")]
+    assert compare({"a": tmp_path / "a"}).summary.family.registered_pairs == [("a: x", "a: y")]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.analysis.contrasts import PageTests, Runs, compare_pairs, seeds_needed
-from searchlab.analysis.model import ONE_RUN, RANK_SUM, SIGNED_RANK
+from searchlab.analysis.contrasts import PageTests, Runs, compare_pairs, count_seeds_needed
+from searchlab.analysis.model import TestKind
 from searchlab.arrays import Floats
 from searchlab.stats.ranks import holm, rank_sum_test, signed_rank
 from tests.support.analysis.contrasts import contrasts
+
+RANK_SUM, SIGNED_RANK, SAME_RUNS = TestKind.RANK_SUM, TestKind.SIGNED_RANK, TestKind.SAME_RUNS
 
 
 def signed_rank_test(first: Floats, second: Floats) -> float:
@@ -30,7 +32,7 @@ def test_pairs_are_corrected_as_a_family() -> None:
         (first, second, RANK_SUM, 4) for first, second in (("a", "b"), ("a", "c"), ("b", "c"))
     ]
     assert pairs[0].p == rank_sum_test(np.arange(1.0, 5), np.arange(5.0, 9))
-    assert [c.adjusted for c in pairs] == holm(np.array([c.p for c in pairs])).tolist()
+    assert [c.adjusted_p for c in pairs] == holm(np.array([c.p for c in pairs])).tolist()
     assert [(c.effect + 1) / 2 for c in pairs] == pytest.approx([1, (3.5 + 2.5 + 1.5 + 1) / 16, 4 / 16])
     assert [c.difference.value for c in pairs] == pytest.approx([4, (99 - 4) / 4, (99 - 8) / 4 - 3 * 4 / 4])
 
@@ -42,15 +44,15 @@ def test_a_registered_pair_may_have_fewer_seeds_than_others() -> None:
     contrasts_of_all = compare_pairs(values, {}, tests.level)
     assert [c.test for c in contrasts_of_all] == [SIGNED_RANK, *[RANK_SUM] * 14]
     adjusted = tests.correct(contrasts_of_all)
-    assert contrasts_of_all[0].p is not None and adjusted[0].adjusted == contrasts_of_all[0].p
+    assert contrasts_of_all[0].p is not None and adjusted[0].adjusted_p == contrasts_of_all[0].p
 
 
 def test_the_strategy_with_the_better_runs_is_ahead() -> None:
     (contrast,) = contrasts({"a": runs(*range(8)), "b": runs(*range(20, 28))})
-    assert contrast.significant and contrast.ahead("a", "b")
-    assert not contrast.ahead("b", "a") and not contrast.ahead("a", "c") and not contrast.ahead("c", "a")
+    assert contrast.is_significant and contrast.is_ahead("a", "b")
+    assert not contrast.is_ahead("b", "a") and not contrast.is_ahead("a", "c") and not contrast.is_ahead("c", "a")
     (contrast,) = contrasts({"b": runs(*range(20, 28)), "a": runs(*range(8))})
-    assert contrast.ahead("a", "b") and not contrast.ahead("b", "a")
+    assert contrast.is_ahead("a", "b") and not contrast.is_ahead("b", "a")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_effect_and_direction_are_those_of_the_pairs() -> None:
     (contrast,) = contrasts({"a": runs(*a), "b": runs(*b)})
     assert contrast.test == SIGNED_RANK and contrast.runs == 30
     assert contrast.p is not None and contrast.p < 1e-5 and contrast.effect > 0.8
-    assert contrast.ahead("a", "b") and not contrast.ahead("b", "a")
+    assert contrast.is_ahead("a", "b") and not contrast.is_ahead("b", "a")
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9) | st.just(99)), min_size=8, max_size=20))
@@ -91,8 +93,8 @@ def test_a_significant_pair_has_the_direction_of_its_effect(pairs: list[tuple[in
         contrast.p
     )
     assert reversed_contrast.difference.value == pytest.approx(-contrast.difference.value)
-    if contrast.significant:
-        assert contrast.effect != 0 and contrast.ahead("a", "b") == (contrast.effect > 0)
+    if contrast.is_significant:
+        assert contrast.effect != 0 and contrast.is_ahead("a", "b") == (contrast.effect > 0)
 
 
 def test_sums_in_another_order_tie() -> None:
@@ -110,10 +112,10 @@ def test_sums_in_another_order_tie() -> None:
 
 def test_a_strategy_with_a_single_run_is_not_tested() -> None:
     values = {"a": runs(*range(9)), "b": runs(*range(5, 14)), "grid": runs(100)}
-    pairs = contrasts(values, untested={(name, "grid"): ONE_RUN for name in "ab"})
-    assert [(c.test, c.p is None) for c in pairs] == [(SIGNED_RANK, False), (ONE_RUN, True), (ONE_RUN, True)]
-    assert pairs[0].adjusted == pairs[0].p and pairs[1].difference.on_these.difference.lower is None
-    assert not pairs[1].significant and not pairs[1].ahead("a", "grid")
+    pairs = contrasts(values, untested={(name, "grid"): SAME_RUNS for name in "ab"})
+    assert [(c.test, c.p is None) for c in pairs] == [(SIGNED_RANK, False), (SAME_RUNS, True), (SAME_RUNS, True)]
+    assert pairs[0].adjusted_p == pairs[0].p and pairs[1].difference.on_these.difference.lower is None
+    assert not pairs[1].is_significant and not pairs[1].is_ahead("a", "grid")
 
 
 @given(
@@ -132,7 +134,7 @@ def test_the_numbers_of_the_seeds_do_not_matter(pairs: list[tuple[int, int]], or
 def test_the_number_of_seeds_needed_is_exact(strategies: int) -> None:
     def is_significant(seeds: int) -> bool:
         values = {str(i): runs(*range(100 * i, 100 * i + seeds)) for i in range(strategies)}
-        return contrasts(values)[0].significant
+        return contrasts(values)[0].is_significant
 
-    needed = seeds_needed(0.05 / math.comb(strategies, 2))
+    needed = count_seeds_needed(0.05 / math.comb(strategies, 2))
     assert is_significant(needed) and not is_significant(needed - 1)

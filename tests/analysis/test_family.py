@@ -8,13 +8,15 @@ import pytest
 
 from searchlab.analysis.comparison import Comparison
 from searchlab.analysis.contrasts import Key, PageTests
-from searchlab.analysis.model import PAIRED_T, SIGNED_RANK, Summary
+from searchlab.analysis.model import Summary, TestKind
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
 from searchlab.analysis.terminal import summary_table
 from searchlab.plugins import Plugin
 from searchlab.stats.ranks import holm
 from tests.support.analysis.logs import write
+
+PAIRED_T, SIGNED_RANK = TestKind.PAIRED_T, TestKind.SIGNED_RANK
 
 WORKLOADS = ["gemm:100x100x50", "gemm:64x64x64"]
 
@@ -121,28 +123,29 @@ def test_without_contrasts_all_tests_are_one_family(tmp_path: Path) -> None:
     assert explored.overall is not None
     all_contrasts = [c for item in explored.workloads for c in item.contrasts] + explored.overall.contrasts
     tested = {number: c.p for number, c in enumerate(all_contrasts) if c.p is not None}
-    assert len(tested) == explored.family.tests == 9
+    assert len(tested) == explored.family.test_count == 9
     adjusted = holm(np.array(list(tested.values())))
-    assert [all_contrasts[number].adjusted for number in tested] == pytest.approx(adjusted)
-    assert "9 tests" in explored.family.says and "No contrast was registered" in explored.family.says
+    assert [all_contrasts[number].adjusted_p for number in tested] == pytest.approx(adjusted)
+    assert "9 tests" in explored.family.description and "No contrast was registered" in explored.family.description
 
 
 def test_a_contrast_is_registered_if_every_log_names_it(tmp_path: Path) -> None:
     facts = summary(tmp_path / "all", [("b", "a")])
-    assert facts.family.registered == [("b", "a")] and "Registered before the runs: b against a" in facts.family.says
+    assert facts.family.registered_pairs == [("b", "a")]
+    assert "Registered before the runs: b against a" in facts.family.description
     explored = summary(tmp_path / "none", [])
     assert facts.overall is not None and explored.overall is not None
     registered, unregistered = (
         next(c for c in facts_of_study.overall.contrasts if {c.first, c.second} == {"a", "b"})
         for facts_of_study in (facts, explored)
     )
-    assert registered.p == unregistered.p and registered.adjusted is not None and unregistered.adjusted is not None
-    assert registered.adjusted < unregistered.adjusted
-    assert registered.adjusted == registered.p, "one test over all workloads"
+    assert registered.p == unregistered.p and registered.adjusted_p is not None and unregistered.adjusted_p is not None
+    assert registered.adjusted_p < unregistered.adjusted_p
+    assert registered.adjusted_p == registered.p, "one test over all workloads"
     late = summary(tmp_path / "late", [("b", "a")], late="a").family
-    assert (late.registered, late.late) == ([], [("b", "a")])
-    assert "not registered: b against a. To register this, run the study again with a new --out." in late.says
-    assert summary(tmp_path / "other", [("b", "a")], late="c").family.registered == [("b", "a")]
+    assert (late.registered_pairs, late.late_pairs) == ([], [("b", "a")])
+    assert "not registered: b against a. To register this, run the study again with a new --out." in late.description
+    assert summary(tmp_path / "other", [("b", "a")], late="c").family.registered_pairs == [("b", "a")]
 
 
 def test_registered_contrasts_are_answered_in_order(tmp_path: Path) -> None:
@@ -152,17 +155,17 @@ def test_registered_contrasts_are_answered_in_order(tmp_path: Path) -> None:
     assert answer.verdict == ("better" if answer.difference.value > 0 else "worse")
     ends = answer.difference.on_these.difference
     assert ends.lower is not None and ends.upper is not None and ends.lower < answer.difference.value < ends.upper
-    assert answer.says.startswith(
+    assert answer.sentence.startswith(
         f"a is {answer.verdict} than c: area under the curve {answer.difference.value:+.3f}, "
     )
-    assert "on these 2 workloads" in answer.says and "like these" not in answer.says
+    assert "on these 2 workloads" in answer.sentence and "like these" not in answer.sentence
     comparison = Comparison(read_runs(tmp_path))
-    says = [contrast.says for contrast in facts.answers]
-    assert comparison.verdict.splitlines()[:2] == says
+    sentences = [contrast.sentence for contrast in facts.answers]
+    assert comparison.verdict.splitlines()[:2] == sentences
     first_lines = [str(contrast).split("\n")[0] for contrast in summary_table(facts)[:2]]
-    assert first_lines == says, "before all tables"
+    assert first_lines == sentences, "before all tables"
     page = (comparison.save(tmp_path / "report")).read_text()
-    assert page.index(says[0].split(": ")[0]) < page.index(says[1].split(": ")[0]) < page.index('id="family"')
+    assert page.index(sentences[0].split(": ")[0]) < page.index(sentences[1].split(": ")[0]) < page.index('id="family"')
     assert summary(tmp_path / "none", []).answers == []
 
 
@@ -183,12 +186,13 @@ def test_a_contrast_on_one_workload_is_answered_by_its_test(tmp_path: Path) -> N
             write(tmp_path, name, seed, [1.0 + seed / 50, 5, 9 - 3 * index, 10], contrasts=(("b", "a"),))
     facts = summarize(read_runs(tmp_path))
     (answer,), (contrast,) = facts.answers, facts.workloads[0].contrasts
-    assert answer.difference.on_these.p == contrast.adjusted and answer.difference.value < 0
-    assert answer.verdict == ("worse" if contrast.significant else "undecided") and "on this workload" in answer.says
+    assert answer.difference.on_these.p == contrast.adjusted_p and answer.difference.value < 0
+    assert answer.verdict == ("worse" if contrast.is_significant else "undecided")
+    assert "on this workload" in answer.sentence
 
 
 def test_a_contrast_is_registered_in_each_space(tmp_path: Path) -> None:
     for space in ("x", "y"):
         for name in ("a", "b"):
             write(tmp_path, name, 0, [1, 2], space=Plugin(space), contrasts=(("a", "b"),))
-    assert summarize(read_runs(tmp_path)).family.registered == [("x / a", "x / b"), ("y / a", "y / b")]
+    assert summarize(read_runs(tmp_path)).family.registered_pairs == [("x / a", "x / b"), ("y / a", "y / b")]

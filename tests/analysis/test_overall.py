@@ -14,7 +14,7 @@ from searchlab.analysis import report
 from searchlab.analysis.model import Outcome, Overall
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
-from searchlab.analysis.verdict import SO_FAR, answer
+from searchlab.analysis.verdict import SO_FAR, write_answer
 from searchlab.run.study import Study
 from tests.support.analysis.logs import write
 
@@ -45,7 +45,7 @@ def test_numbers_over_two_workloads(tmp_path: Path) -> None:
     (contrast,) = facts.contrasts
     assert (contrast.first, contrast.second, contrast.runs) == ("good", "random", 8)
     assert contrast.test == "paired-t" and contrast.p is not None and contrast.p < 1e-8
-    assert contrast.adjusted == pytest.approx(contrast.p * 3), "the pair is tested on each workload, too"
+    assert contrast.adjusted_p == pytest.approx(contrast.p * 3), "the pair is tested on each workload, too"
     assert contrast.effect == pytest.approx(np.mean([(36 - 10 - seed) / 64 for seed in range(4)]), abs=0.1)
     assert contrast.difference.value == contrast.effect and contrast.difference.ahead == 2
     assert facts.ranks == {"good": 1, "random": 2}
@@ -54,7 +54,7 @@ def test_numbers_over_two_workloads(tmp_path: Path) -> None:
         "good is significantly better than random across 2 workloads by mean area under the curve (p < 0.001). "
         "Mean area under the curve: good 0.6"
     )
-    claim = answer(contrast, "area under the curve")
+    claim = write_answer(contrast, "area under the curve")
     assert claim.startswith("good is better than random: area under the curve +0.") and claim in facts.verdict
     assert "corrected p < 0.001 on these 2 workloads" in claim
 
@@ -94,10 +94,10 @@ def test_answers_are_provisional_while_runs_are_missing(tmp_path: Path) -> None:
     spec = {"suite": "v1/gemm-255x129x65-guided-1t", "policies": ["random", "grid"], "trials": 4, "seeds": 3}
     Study.from_dict({**spec, "contrasts": [["grid", "random"]]}).run(tmp_path, progress=False)
     [answer] = summarize(read_runs(tmp_path)).answers
-    assert SO_FAR not in answer.says
+    assert SO_FAR not in answer.sentence
     next(tmp_path.rglob("seed2.jsonl")).unlink()
     summary = summarize(read_runs(tmp_path))
-    assert summary.answers[0].says.endswith(SO_FAR) and SO_FAR in summary.workloads[0].verdict
+    assert summary.answers[0].sentence.endswith(SO_FAR) and SO_FAR in summary.workloads[0].verdict
 
 
 def test_a_strategy_with_few_seeds_costs_the_others_none(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_eleven_workloads_carry_a_claim_on_others(tmp_path: Path) -> None:
     assert len(summary.overall.explanations) == 2
     texts = [text for explanation in summary.overall.explanations for text in (explanation.size, explanation.why)]
     page = html.unescape((tmp_path / "report" / "report.html").read_text())
-    assert all(sentence in page for sentence in (*texts, summary.family.says))
+    assert all(sentence in page for sentence in (*texts, summary.family.description))
     rows = pd.read_csv(tmp_path / "report" / "contrasts.csv.gz")
     assert rows["others_adjusted_p"].notna().tolist() == rows["workload"].isna().tolist()
 

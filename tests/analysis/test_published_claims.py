@@ -14,7 +14,7 @@ import pytest
 
 import searchlab
 from searchlab.analysis import read_runs, report, summarize
-from searchlab.analysis.claims import claim_verdicts
+from searchlab.analysis.claims import judge_claims
 from searchlab.analysis.model import ClaimVerdict
 from searchlab.errors import SearchlabError
 from searchlab.log.plan import Claim, write_plan
@@ -68,9 +68,9 @@ def only_verdict(verdicts: list[ClaimVerdict]) -> ClaimVerdict:
 )
 def test_a_claim_holds_fails_or_is_undecided(curve: Curve, measure: Any, verdict: str, tmp_path: Path) -> None:
     study(tmp_path, a=curve, b=curve_near(1.0, 0.0005, 1))
-    result = only_verdict(claim_verdicts(read_runs(tmp_path), [claim(measure=measure)]))
-    assert result.verdict == verdict, result.says
-    (pair,) = result.against
+    result = only_verdict(judge_claims(read_runs(tmp_path), [claim(measure=measure)]))
+    assert result.verdict == verdict, result.sentence
+    (pair,) = result.comparands
     assert (pair.workloads, pair.seeds, pair.scope) == (12, len(SEEDS), "workloads like these")
     assert pair.lower is not None and pair.upper is not None and pair.lower <= pair.value <= pair.upper
 
@@ -90,7 +90,7 @@ def test_a_claim_holds_fails_or_is_undecided(curve: Curve, measure: Any, verdict
 def test_claims_of_equality(level: float, spread: float, relation: Any, verdict: str, tmp_path: Path) -> None:
     study(tmp_path, a=curve_near(level, spread), b=curve_near(1.0, 0.0005, 1))
     equality = claim(measure="best_gflops", relation=relation)
-    assert only_verdict(claim_verdicts(read_runs(tmp_path), [equality])).verdict == verdict
+    assert only_verdict(judge_claims(read_runs(tmp_path), [equality])).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -99,19 +99,19 @@ def test_claims_of_equality(level: float, spread: float, relation: Any, verdict:
 )
 def test_a_verdict_names_the_margin(options: dict[str, Any], margin: str, tmp_path: Path) -> None:
     study(tmp_path, a=curve_near(1.0, 0.0005), b=curve_near(1.0, 0.0005, 1))
-    assert f" (margin {margin}); p" in only_verdict(claim_verdicts(read_runs(tmp_path), [claim(**options)])).says
+    assert f" (margin {margin}); p" in only_verdict(judge_claims(read_runs(tmp_path), [claim(**options)])).sentence
 
 
 def test_a_ratio_is_the_geometric_mean_of_what_the_runs_found(tmp_path: Path) -> None:
     study(tmp_path, 3, a=curve_near(1.1, 0.1), b=curve_near(1.0, 0.1, 1))
-    pair = only_verdict(claim_verdicts(read_runs(tmp_path), [claim(measure="best_gflops")])).against[0]
+    pair = only_verdict(judge_claims(read_runs(tmp_path), [claim(measure="best_gflops")])).comparands[0]
     logs = [
         math.log(curve_near(1.1, 0.1)(workload, seed)[0] / curve_near(1.0, 0.1, 1)(workload, seed)[0])
         for workload in range(3)
         for seed in SEEDS
     ]
     assert pair.value == pytest.approx(math.exp(np.mean(logs))) and pair.scope == "these 3 workloads"
-    reverse = only_verdict(claim_verdicts(read_runs(tmp_path), [claim("b", "a", measure="best_gflops")])).against[0]
+    reverse = only_verdict(judge_claims(read_runs(tmp_path), [claim("b", "a", measure="best_gflops")])).comparands[0]
     assert pair.lower is not None and reverse.upper == pytest.approx(1 / pair.lower)
     assert (reverse.ahead, reverse.behind) == (pair.behind, pair.ahead)
 
@@ -123,12 +123,12 @@ def test_a_run_that_misses_the_target_counts_with_its_budget(
         return lambda workload, seed: [1.0] * (at + seed % 2 - 1) + [2.0] * (20 - at - seed % 2 + 1)
 
     study(tmp_path, 3, a=reaching(4), b=lambda workload, seed: [1.0] * 20)
-    result = only_verdict(claim_verdicts(read_runs(tmp_path), [claim(measure="trials_to_target")]))
-    pair = result.against[0]
+    result = only_verdict(judge_claims(read_runs(tmp_path), [claim(measure="trials_to_target")]))
+    pair = result.comparands[0]
     assert result.verdict == "holds" and pair.value == pytest.approx(math.sqrt(4 / 20 * 5 / 20))
-    assert pair.unreached == 0.5 and "50 % of the runs did not reach the target" in result.says
-    opposite = only_verdict(claim_verdicts(read_runs(tmp_path), [claim("b", "a", measure="trials_to_target")]))
-    assert opposite.verdict == "fails" and opposite.against[0].value == pytest.approx(1 / pair.value)
+    assert pair.unreached == 0.5 and "50 % of the runs did not reach the target" in result.sentence
+    opposite = only_verdict(judge_claims(read_runs(tmp_path), [claim("b", "a", measure="trials_to_target")]))
+    assert opposite.verdict == "fails" and opposite.comparands[0].value == pytest.approx(1 / pair.value)
 
 
 def test_a_claim_is_about_its_own_trials(tmp_path: Path) -> None:
@@ -140,10 +140,10 @@ def test_a_claim_is_about_its_own_trials(tmp_path: Path) -> None:
 
     study(tmp_path, 3, a=crossing(2, 2.5, 0), b=crossing(1, 3, 1))
     claims = [claim(measure="best_gflops", trials=trials) for trials in (4, 8, 9)]
-    early, later, beyond = claim_verdicts(read_runs(tmp_path), claims)
-    assert early.verdict == "holds" and "after 4 trials" in early.says
-    assert later.verdict == "fails" and later.against[0].value == pytest.approx(2.5 / 3, rel=0.01)
-    assert beyond.verdict == "untested" and "no workload has runs of both with enough trials" in beyond.says
+    early, later, beyond = judge_claims(read_runs(tmp_path), claims)
+    assert early.verdict == "holds" and "after 4 trials" in early.sentence
+    assert later.verdict == "fails" and later.comparands[0].value == pytest.approx(2.5 / 3, rel=0.01)
+    assert beyond.verdict == "untested" and "no workload has runs of both with enough trials" in beyond.sentence
 
 
 def test_a_claim_in_seconds(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_claim_in_seconds(tmp_path: Path) -> None:
 
     slow(tmp_path, "a", 1.0, 1.0)
     slow(tmp_path, "b", 4.0, 1.5)
-    quick, later = claim_verdicts(
+    quick, later = judge_claims(
         read_runs(tmp_path), [claim(measure="best_gflops", seconds=seconds) for seconds in (5.0, 11.0)]
     )
     assert quick.verdict == "holds", "a is in its fifth trial, b in its second"
@@ -170,17 +170,17 @@ def test_each_opponent_must_be_beaten(tmp_path: Path) -> None:
         d=curve_near(1.2, 0.5, 3),
     )
     claims = [claim(against=against, measure="best_gflops") for against in ("b", ["b", "d"], ["b", "d", "c"])]
-    results = claim_verdicts(read_runs(tmp_path), claims)
+    results = judge_claims(read_runs(tmp_path), claims)
     assert [result.verdict for result in results] == ["holds", "undecided", "fails"]
-    assert [result.says.split(":")[0] for result in results] == ["a against b", "a against d", "a against c"]
+    assert [result.sentence.split(":")[0] for result in results] == ["a against b", "a against d", "a against c"]
 
 
 def test_many_claims_are_corrected_together(tmp_path: Path) -> None:
     study(tmp_path, a=curve_near(1.02, 0.03), b=curve_near(1.0, 0.0005, 1))
     runs, faster = read_runs(tmp_path), claim(measure="best_gflops")
-    single, among = claim_verdicts(runs, [faster])[0], claim_verdicts(runs, [faster] * 3)[0]
-    assert single.against[0].p and among.against[0].p == pytest.approx(3 * single.against[0].p)
-    assert among.against[0].lower == single.against[0].lower
+    single, among = judge_claims(runs, [faster])[0], judge_claims(runs, [faster] * 3)[0]
+    assert single.comparands[0].p and among.comparands[0].p == pytest.approx(3 * single.comparands[0].p)
+    assert among.comparands[0].lower == single.comparands[0].lower
 
 
 def test_equal_runs_from_every_seed_can_support_a_claim(tmp_path: Path) -> None:
@@ -190,8 +190,8 @@ def test_equal_runs_from_every_seed_can_support_a_claim(tmp_path: Path) -> None:
             shared = [f"{index}" for index in range(8)]
             write(tmp_path, "a", seed, [1.2 + workload / 1000] * 8, workload=where, shared=shared)
             write(tmp_path, "b", seed, curve_near(1.0, 0.01)(workload, seed), workload=where)
-    result = only_verdict(claim_verdicts(read_runs(tmp_path), [claim(measure="best_gflops")]))
-    assert result.verdict == "holds" and result.against[0].seeds == len(SEEDS)
+    result = only_verdict(judge_claims(read_runs(tmp_path), [claim(measure="best_gflops")]))
+    assert result.verdict == "holds" and result.comparands[0].seeds == len(SEEDS)
 
 
 def test_runs_without_success_count_as_the_slowest(tmp_path: Path) -> None:
@@ -199,15 +199,15 @@ def test_runs_without_success_count_as_the_slowest(tmp_path: Path) -> None:
         return ["run_error"] * 4 if seed == 0 else [1.0 + 0.01 * seed] * 4
 
     study(tmp_path, 2, a=failing, b=lambda workload, seed: [0.5 + 0.01 * seed] * 4)
-    pair = only_verdict(claim_verdicts(read_runs(tmp_path), [claim(measure="best_gflops")])).against[0]
+    pair = only_verdict(judge_claims(read_runs(tmp_path), [claim(measure="best_gflops")])).comparands[0]
     expected = [0.0, *(math.log((1 + 0.01 * seed) / (0.5 + 0.01 * seed)) for seed in SEEDS[1:])]
     assert pair.value == pytest.approx(math.exp(np.mean(expected)))
 
 
 def test_a_strategy_without_runs_is_untested(tmp_path: Path) -> None:
     study(tmp_path, 2, a=curve_near(1.0, 0.1))
-    result = only_verdict(claim_verdicts(read_runs(tmp_path), [claim()]))
-    assert result.verdict == "untested" and result.says == "a against b: there are no runs of b here."
+    result = only_verdict(judge_claims(read_runs(tmp_path), [claim()]))
+    assert result.verdict == "untested" and result.sentence == "a against b: there are no runs of b here."
 
 
 def test_every_measure_of_claims_has_a_number_for_each_seed(tmp_path: Path) -> None:

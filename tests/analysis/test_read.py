@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from searchlab.analysis.model import FOOTING
+from searchlab.analysis.model import TestKind
 from searchlab.analysis.notes import measurement_notes
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
@@ -129,9 +129,9 @@ def test_logs_that_were_measured_differently(tmp_path: Path, changes: dict[str, 
     summary = summarize(runs)
     (workload,) = summary.workloads
     assert any("different ways" in note for note in workload.notes)
-    tests = {frozenset((c.first, c.second)): (c.test, c.adjusted) for c in workload.contrasts}
+    tests = {frozenset((c.first, c.second)): (c.test, c.adjusted_p) for c in workload.contrasts}
     assert {pair: test for pair, (test, _) in tests.items() if "b" in pair} == dict.fromkeys(
-        (frozenset("ab"), frozenset("bc")), FOOTING
+        (frozenset("ab"), frozenset("bc")), TestKind.DIFFERENT_MEASUREMENT
     )
     assert [adjusted is None for _, adjusted in tests.values()].count(True) == 2
     assert [answer.verdict for answer in summary.answers] == ["untested", "better"]

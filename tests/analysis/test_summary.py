@@ -107,7 +107,7 @@ def test_one_stopped_seed_in_ten_makes_no_strategy_worse(tmp_path: Path) -> None
     item = summarize_workload(tmp_path)
     same, complete = item.by_strategy["same"], item.by_strategy["one"]
     assert same.area.by_seed == complete.area.by_seed and same.seeds == complete.seeds == list(range(1, 10))
-    assert not any(contrast.significant for contrast in item.contrasts) and "not complete" in item.verdict
+    assert not any(contrast.is_significant for contrast in item.contrasts) and "not complete" in item.verdict
 
 
 def test_strategies_are_compared_over_the_same_seeds(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_strategies_are_compared_at_the_common_budget(tmp_path: Path) -> None:
     long, short = item.by_strategy["long"], item.by_strategy["short"]
     assert (item.horizon, long.trials, short.trials, long.complete) == (4, 8, 4, True)
     assert (long.area, long.trials_to_target) == (short.area, short.trials_to_target)
-    assert {contrast.adjusted for contrast in item.contrasts if contrast.p is not None} == {1}
+    assert {contrast.adjusted_p for contrast in item.contrasts if contrast.p is not None} == {1}
     assert item.notes == [
         "All are compared over the first 4 trials, which every strategy has completed: long completed 8. "
         "To compare more, continue the others."
@@ -186,10 +186,10 @@ def test_equal_runs_from_all_seeds_count_as_one_run(tmp_path: Path) -> None:
         one_run = "grid" in (first, second)
         lower = contrast.difference.on_these.difference.lower
         assert (contrast.test == "one run", contrast.p is None, lower is None) == (one_run,) * 3
-        assert not (one_run and contrast.significant)
+        assert not (one_run and contrast.is_significant)
         gap = item.by_strategy[first].area.value - item.by_strategy[second].area.value
         assert contrast.difference.value == pytest.approx(gap)
-    assert tests["other", "random"].p == tests["other", "random"].adjusted, "it is the only test"
+    assert tests["other", "random"].p == tests["other", "random"].adjusted_p, "it is the only test"
     assert item.standing is not None and item.standing.untested == {"grid": "one run"}
     assert item.standing.undecided == pytest.approx({"random": 0.25}, abs=0.005)
     assert "(p = 0.25). There is no test of other against grid (one run). " in item.verdict
@@ -470,7 +470,7 @@ def test_runs_limited_by_seconds_are_compared_over_seconds(tmp_path: Path) -> No
     assert summary.by == "seconds" and runs[WORKLOAD].seconds_horizon == 20
     assert [row.strategy for row in item.strategies] == ["quick", "slow"]
     assert all(row.area == row.area_by_seconds for row in item.strategies)
-    assert "area under the curve over seconds" in item.verdict and "over seconds" in summary.family.says
+    assert "area under the curve over seconds" in item.verdict and "over seconds" in summary.family.description
     assert not any("trials" in note for note in item.notes), "the numbers of trials do not matter"
     charts = all_charts(summary, runs)[WORKLOAD]
     assert next(iter(charts["convergence"].views)) == "seconds", "the first view shows what is tested"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from searchlab.analysis.model import RANK_SUM, SIGNED_RANK, Outcome, Summary
+from searchlab.analysis.model import Outcome, Summary, TestKind
 from searchlab.analysis.runs import LoggedRun, WorkloadRuns
 from searchlab.analysis.summary import summarize
 from searchlab.arrays import Floats
@@ -21,6 +21,8 @@ from searchlab.stats.random_search import RandomDraws, RandomSearch
 from searchlab.stats.ranks import rank_sum_test, signed_rank
 from tests.support.analysis.contrasts import contrasts
 from tests.support.analysis.logs import WORKLOAD, header
+
+SIGNED_RANK, RANK_SUM = TestKind.SIGNED_RANK, TestKind.RANK_SUM
 
 
 def signed_rank_test(first: Floats, second: Floats) -> float:
@@ -89,7 +91,7 @@ def test_equal_strategies_rarely_get_a_verdict(strategies: int, seeds: int, meas
             for i, runs_of_one in enumerate(strategy_runs)
         }
         pairs = contrasts(values)
-        alarms += any(contrast.significant for contrast in pairs)
+        alarms += any(contrast.is_significant for contrast in pairs)
         assert {c.test for c in pairs} == {
             SIGNED_RANK if (strategies, seeds) in ((2, 8), (2, 10), (4, 10)) else RANK_SUM
         }
@@ -114,8 +116,8 @@ def test_a_better_strategy_is_found_better(measure: Callable[[Order], float]) ->
     for _ in range(50):
         blunt, sharp = runs(random, 10, [0.0, 6.0])
         (contrast,) = contrasts({n: {s: measure(r) for s, r in enumerate(o)} for n, o in (("b", blunt), ("s", sharp))})
-        successes += contrast.ahead("s", "b")
-        assert not contrast.ahead("b", "s")
+        successes += contrast.is_ahead("s", "b")
+        assert not contrast.is_ahead("b", "s")
     assert successes >= 40
 
 

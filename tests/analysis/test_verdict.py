@@ -6,7 +6,7 @@ from statistics import fmean
 from searchlab.analysis.model import Outcome, Standing, WorkloadSummary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
-from searchlab.analysis.verdict import answer_word
+from searchlab.analysis.verdict import judge_contrast
 from tests.support.analysis.logs import write
 
 Runs = dict[str, list[int | None]]
@@ -85,7 +85,7 @@ def test_a_mean_that_ranks_contradict(tmp_path: Path) -> None:
         "No winner: a has the largest mean area, but b is significantly better in a test of ranks (p = 0.0"
     )
     (contrast,) = summary.contrasts
-    assert answer_word(contrast) == answer_word(contrast.reversed()) == "undecided"
+    assert judge_contrast(contrast) == judge_contrast(contrast.reversed()) == "undecided"
 
 
 def test_the_first_of_the_ranking_has_the_largest_mean(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from searchlab.analysis import read_runs
-from searchlab.analysis.why import explain, practical_size
+from searchlab.analysis.why import describe_speedup, explain
 from tests.support.analysis.logs import WORKLOAD, write
 
 SECOND_WORKLOAD = "gemm:100x100x500"
@@ -42,21 +42,21 @@ def test_the_size_of_a_difference_is_stated_in_practice(tmp_path: Path) -> None:
             write(tmp_path, "quick", seed, [4, 10, 12, 12], workload=workload)
             write(tmp_path, "slow", seed, [1, 2, 5, 8], workload=workload)
     runs = list(read_runs(tmp_path).values())
-    assert practical_size("slow", "quick", runs) == (
+    assert describe_speedup("slow", "quick", runs) == (
         "The best programs of quick are 50.0 % faster than those of slow (geometric mean over 2 workloads), "
         "and it matches them after 50 % of the budget."
     )
-    assert practical_size("quick", "slow", runs[:1]) == (
+    assert describe_speedup("quick", "slow", runs[:1]) == (
         "The best programs of slow are 33.3 % slower than those of quick."
     )
-    assert practical_size("quick", "none", runs) == ""
+    assert describe_speedup("quick", "none", runs) == ""
 
 
 def test_large_differences_are_ratios(tmp_path: Path) -> None:
     write(tmp_path, "quick", 0, [12, 12])
     write(tmp_path, "slow", 0, [1, 1])
     runs = list(read_runs(tmp_path).values())
-    assert practical_size("slow", "quick", runs).startswith(
+    assert describe_speedup("slow", "quick", runs).startswith(
         "The best programs of quick are 12.0 times as fast as those"
     )
 
@@ -65,5 +65,5 @@ def test_programs_that_are_slower_in_the_end_match_nothing(tmp_path: Path) -> No
     for workload, final in ((WORKLOAD, 20), (SECOND_WORKLOAD, 2)):
         write(tmp_path, "quick", 0, [8, 8, 8, final], workload=workload)
         write(tmp_path, "slow", 0, [1, 1, 1, 10], workload=workload)
-    size = practical_size("slow", "quick", list(read_runs(tmp_path).values()))
+    size = describe_speedup("slow", "quick", list(read_runs(tmp_path).values()))
     assert size.endswith("(geometric mean over 2 workloads).")

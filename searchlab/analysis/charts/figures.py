@@ -341,9 +341,9 @@ def _difference_row(contrast: Contrast) -> Row:
         name: round_value(interval.value if end is None else end)
         for name, end in (("lower", interval.lower), ("upper", interval.upper))
     }
-    p = "" if contrast.adjusted is None else p_equals(contrast.adjusted)
+    p = "" if contrast.adjusted_p is None else p_equals(contrast.adjusted_p)
     pair = {"first": contrast.first, "second": contrast.second, "difference": round_value(interval.value), **ends}
-    return pair | {"p": p, "significant": contrast.significant}
+    return pair | {"p": p, "significant": contrast.is_significant}
 
 
 def _differences(contrasts: Sequence[Contrast], styles: LineStyles, where: str) -> Chart:

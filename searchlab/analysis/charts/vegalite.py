@@ -64,7 +64,7 @@ class Chart(NamedTuple):
 
     key: str
     title: str
-    says: str  # how to read the chart; its first sentence is the subtitle
+    description: str  # how to read the chart; its first sentence is the subtitle
     views: Mapping[str, Spec]
 
     @property
@@ -503,7 +503,7 @@ def titled(spec: Spec, workload: str, chart: Chart, view: str) -> Spec:
     by = f", {view}" if len(chart.views) > 1 else ""
     title = {
         "text": f"{workload or 'Across all workloads'}: {chart.title.lower()}{by}",
-        "subtitle": wrap(chart.says.partition(". ")[0], 90),
+        "subtitle": wrap(chart.description.partition(". ")[0], 90),
         "anchor": "start",
         "subtitleColor": GREY,
         "offset": 10,

@@ -29,7 +29,7 @@ from ..knobs import MeasuredSpace
 from ..measures import Row
 from ..model import Contrast, Summary, WorkloadSummary, find_contrast
 from ..runs import RANDOM, BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
-from ..verdict import SO_FAR, answer_word
+from ..verdict import SO_FAR, judge_contrast
 from ..words import area_text, counted, listed, number_ranges, number_text, percent
 
 WATCH = "watch.js"  # the script of pages that are served
@@ -153,10 +153,10 @@ def ranking(table: Table[Row], contrasts: Sequence[Contrast], ranks: Mapping[str
     """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
     names = [row.strategy for row in table.rows]
     verdict_by_strategy = {
-        name: answer_word(contrast) for name in names if (contrast := find_contrast(contrasts, name, RANDOM))
+        name: judge_contrast(contrast) for name in names if (contrast := find_contrast(contrasts, name, RANDOM))
     }
-    tested = {name for contrast in contrasts if contrast.adjusted is not None for name in contrast.pair}
-    ahead = {pair for contrast in contrasts for pair in permutations(contrast.pair) if contrast.ahead(*pair)}
+    tested = {name for contrast in contrasts if contrast.adjusted_p is not None for name in contrast.pair}
+    ahead = {pair for contrast in contrasts for pair in permutations(contrast.pair) if contrast.is_ahead(*pair)}
     better = {name: [opponent for opponent in names if (name, opponent) in ahead] for name in tested}
     worse = {name: [opponent for opponent in names if (opponent, name) in ahead] for name in tested}
     columns = [
@@ -165,6 +165,7 @@ def ranking(table: Table[Row], contrasts: Sequence[Contrast], ranks: Mapping[str
             lambda row: verdict_by_strategy.get(row.strategy),
             title="than\nrandom",
             meaning="Whether it is significantly better or worse than random search.",
+            is_optional=True,
         ),
         _opponents_column("better", better),
         _opponents_column("worse", worse),
@@ -180,6 +181,7 @@ def _opponents_column(word: str, opponents: Mapping[str, Sequence[str]]) -> Colu
         lambda row: len(opponents[row.strategy]) if row.strategy in opponents else None,
         title=f"{word}\nthan",
         meaning=f"The number of strategies than which it is significantly {word}; click it for their names.",
+        is_optional=True,
         higher_is_better=word == "better",
         list_names=lambda row: opponents.get(row.strategy, []),
     )

@@ -47,7 +47,7 @@ def test_differences_are_those_of_contrasts_and_answers(tmp_path: Path) -> None:
     assert references[0] == "tpe", "of what a strategy was registered to be compared with, the best"
     gaps = {(gap.first, gap.second): gap for gap in summary.contrasts}
     assert gaps.keys() == {("mine", "tpe"), ("mine", "zzz"), ("tpe", "zzz")}, "best first"
-    assert gaps["mine", "zzz"].significant
+    assert gaps["mine", "zzz"].is_significant
     _, answer = summary.answers
     assert gaps["mine", "tpe"].difference == answer.difference, "the number of the answer"
 

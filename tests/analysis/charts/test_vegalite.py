@@ -51,7 +51,7 @@ def test_every_chart_is_valid_and_drawn(charts: dict[str, dict[str, Chart]]) -> 
             assert chart.title.lower() in svg and not {"NaN", "undefined", "Infinity"} & set(svg.split())
             if "layer" in spec:
                 subtitle = " ".join(altair_chart(complete).to_dict()["title"]["subtitle"])
-                assert chart.says.startswith(subtitle) and subtitle
+                assert chart.description.startswith(subtitle) and subtitle
 
 
 def encodings(spec: dict[str, Any], channel: str) -> list[dict[str, Any]]:
