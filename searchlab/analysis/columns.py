@@ -100,21 +100,23 @@ class Table(Generic[Row]):
         """Return whether the column marks the row's number as the best."""
         if not column.marks_best or len(self.rows) == 1:
             return False
-        numbers = [number for row in self.rows if (number := column.get_value(row)) is not None]
+        numbers = [number for other in self.rows if (number := column.get_value(other)) is not None]
         return bool(numbers) and column.get_value(row) == (max if column.higher_is_better else min)(numbers)
 
     def insert(self, position: int, columns: Sequence[Column[Row]]) -> Table[Row]:
-        """Return the table with further columns, except those without any values."""
-        return Table([*self.columns[:position], *_with_values(columns, self.rows), *self.columns[position:]], self.rows)
+        """Return the table with further columns."""
+        return make_table(self.rows, [*self.columns[:position], *columns, *self.columns[position:]])
 
 
-def make_table(rows: Sequence[Row], columns: Sequence[Column[Row]], tables: Tables) -> Table[Row]:
-    """Return the human-readable table that ``tables`` selects, without columns that have no values."""
-    return Table(_with_values([column for column in columns if column.tables & tables], rows), rows)
-
-
-def _with_values(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> list[Column[Row]]:
-    return [column for column in columns if any(column.get_value(row) is not None for row in rows)]
+def make_table(rows: Sequence[Row], columns: Sequence[Column[Row]], tables: Tables | None = None) -> Table[Row]:
+    """Return a human-readable table of all columns, or of those that ``tables`` selects."""
+    shown_columns = [
+        column
+        for column in columns
+        if (tables is None or column.tables & tables)
+        and (not column.is_optional or any(column.get_value(row) is not None for row in rows))
+    ]
+    return Table(shown_columns if rows else [], rows)
 
 
 def _format_interval(interval: Interval | None) -> str:
@@ -272,7 +274,6 @@ def _throughput_columns(unit: str) -> list[Column[StrategySummary]]:
             meaning="Best throughput: median and quartiles over seeds.",
             unit=unit,
             tables=Tables.RANKINGS,
-            is_optional=True,
             digits=digits,
             higher_is_better=True,
             marks_best=True,

@@ -34,7 +34,7 @@ from .words import fill, listed
 Runs = Mapping[int, float]
 """The numbers of a strategy's runs, by seed. Higher is better."""
 Level = Callable[[str, str], float]
-"""A function that returns the significance level for two strategies; see :meth:`PageTests.level`."""
+"""A function that returns the significance level for two strategies; see :meth:`ReportTests.compute_level`."""
 K = TypeVar("K")
 Key = tuple[str, str, str, str]
 """The key of a test: the workload (empty for all workloads), the name of the test, and the two strategies."""
@@ -56,14 +56,17 @@ _FAMILY = """
 
 
 def compare_pairs(
-    runs: Mapping[str, Runs], untested: Mapping[tuple[str, str], str], level: Level, workload: str = ""
+    runs: Mapping[str, Runs],
+    reasons_for_no_test: Mapping[tuple[str, str], TestKind | None],
+    compute_level: Level,
+    workload: str = "",
 ) -> list[Contrast]:
     """Compare every pair of strategies with the test described above, without correcting p-values.
 
     Args:
         runs: The numbers of each strategy.
-        untested: Why some pairs of strategies, in the order of ``runs``, are not tested.
-        level: See :meth:`PageTests.level`.
+        reasons_for_no_test: Why some pairs of strategies, in the order of ``runs``, are not tested.
+        compute_level: See :meth:`ReportTests.compute_level`.
         workload: The name of the workload.
     """
     values = np.array([value for by_seed in runs.values() for value in by_seed.values()])
@@ -72,11 +75,11 @@ def compare_pairs(
     contrasts = []
     for first, second in combinations(runs, 2):
         difference = paired_difference(*pair_by_seed(runs[first], runs[second])[:, np.newaxis])
-        if reason := untested.get((first, second)):
+        if reason := reasons_for_no_test.get((first, second)):
             difference = replace(difference, on_these=no_answer(difference.value, reason))
             result: dict[str, Any] = {"test": reason, "runs": min(len(runs[first]), len(runs[second]))}
         else:
-            result = compare_ranks(runs[first], runs[second], level(first, second))
+            result = compare_ranks(runs[first], runs[second], compute_level(first, second))
         contrasts.append(Contrast(workload=workload, first=first, second=second, difference=difference, **result))
     return contrasts
 
@@ -106,7 +109,7 @@ def count_seeds_needed(level: float) -> int:
 
 
 @dataclass(frozen=True)
-class PageTests:
+class ReportTests:
     """The tests in a report, before their p-values are known.
 
     Attributes:
@@ -128,7 +131,7 @@ class PageTests:
         return frozenset((first, second)) in self._unordered_registered_pairs
 
     @cached_property
-    def _corrections(self) -> dict[bool, int]:
+    def _test_counts(self) -> dict[bool, int]:
         """The number of tests that a test on one workload is corrected for, by whether its contrast is registered."""
         groups = {
             is_registered: [
@@ -138,38 +141,42 @@ class PageTests:
             for is_registered in (True, False)
         }
         on_workloads, over_all = groups[True]
-        shares = 1 + (len(over_all) > len(set(over_all)))  # tests on other workloads have half of the level
-        return {True: shares * len(on_workloads), False: sum(map(len, groups[False]))}
+        # If there are tests on other workloads, they have half of the level.
+        family_count = 2 if len(over_all) > len(set(over_all)) else 1
+        return {True: family_count * len(on_workloads), False: sum(map(len, groups[False]))}
 
-    def correction(self, first: str, second: str) -> int:
+    def count_tests(self, first: str, second: str) -> int:
         """Return the number of tests that a test of this pair on one workload is corrected for, if all others fail."""
-        return self._corrections[self.is_registered(first, second)]
+        return self._test_counts[self.is_registered(first, second)]
 
-    def level(self, first: str, second: str) -> float:
+    def compute_level(self, first: str, second: str) -> float:
         """Return the significance level for a test of this pair on one workload, if it is the first to be rejected.
 
         For a registered contrast, this is the level after all contrasts were significant over all workloads.
         """
-        return ALPHA / self.correction(first, second)
+        return ALPHA / self.count_tests(first, second)
 
     def correct(self, contrasts: Iterable[Contrast]) -> list[Contrast]:
         """Return all contrasts of a report, with the p-values of their differences corrected."""
         contrasts = list(contrasts)
-        corrected = self.correct_p(p_values(contrasts))
-        return [_replace_p(contrast, corrected) for contrast in contrasts]
+        corrected = self.correct_p(collect_p_values(contrasts))
+        return [_with_p_values(contrast, corrected) for contrast in contrasts]
 
     def correct_p(self, p: Mapping[Key, float]) -> dict[Key, float]:
         """Return the p-values of all tests, corrected as described above."""
         registered = {key: value for key, value in p.items() if self.is_registered(*key[2:])}
-        first = {key: value for key, value in registered.items() if key[1] == TestKind.PAIRED_T}
-        on_others = {key: value for key, value in registered.items() if not key[0] and key not in first}
+        on_these = {key: value for key, value in registered.items() if key[1] == TestKind.PAIRED_T}
+        on_others = {key: value for key, value in registered.items() if not key[0] and key not in on_these}
         on_workloads = {key: value for key, value in registered.items() if key[0]}
         exploratory = {key: value for key, value in p.items() if key not in registered}
-        corrected = correct_family(first)
-        last = max(corrected.values(), default=0.0)
-        shares = bool(on_others) + bool(on_workloads)
-        for second in (on_others, on_workloads):
-            corrected |= {key: max(last, min(1.0, shares * value)) for key, value in correct_family(second).items()}
+        corrected = correct_family(on_these)
+        largest_first_p = max(corrected.values(), default=0.0)
+        second_families = [family for family in (on_others, on_workloads) if family]
+        for family in second_families:
+            corrected |= {
+                key: max(largest_first_p, min(1.0, len(second_families) * value))
+                for key, value in correct_family(family).items()
+            }
         return corrected | correct_family(exploratory)
 
     def describe(
@@ -193,7 +200,7 @@ class PageTests:
         return Family(test_count, list(self.registered_pairs), list(late_pairs), description)
 
 
-def p_values(contrasts: Iterable[Contrast]) -> dict[Key, float]:
+def collect_p_values(contrasts: Iterable[Contrast]) -> dict[Key, float]:
     """Return the p-value of each test, for claims about these workloads and for claims about others like them."""
     return {
         (contrast.workload, test, contrast.first, contrast.second): p
@@ -203,7 +210,7 @@ def p_values(contrasts: Iterable[Contrast]) -> dict[Key, float]:
     }
 
 
-def _replace_p(contrast: Contrast, p: Mapping[Key, float]) -> Contrast:
+def _with_p_values(contrast: Contrast, p: Mapping[Key, float]) -> Contrast:
     on_these, on_others = (
         replace(answer, p=p.get((contrast.workload, test, contrast.first, contrast.second)))
         for test, answer in (
@@ -225,17 +232,17 @@ def find_registered_pairs(comparison: ComparedRuns) -> dict[tuple[str, str], boo
 
     It was if it is in the logs of all runs of both strategies. Both strategies of a contrast use the same space.
     """
-    pairs_of: dict[str, list[list[tuple[str, str]]]] = {}  # by strategy, the contrasts in each run's log
-    for item in comparison.values():
-        for run in item.runs:
+    pairs_by_strategy: dict[str, list[list[tuple[str, str]]]] = {}  # the contrasts in the log of each run
+    for workload_runs in comparison.values():
+        for run in workload_runs.runs:
             prefix = run.strategy.removesuffix(run.log.header.name)
             pairs = [(prefix + first, prefix + second) for first, second in run.log.header.contrasts]
-            pairs_of.setdefault(run.strategy, []).append(pairs)
-    is_registered: dict[tuple[str, str], bool] = {}
-    for pair in (pair for runs in pairs_of.values() for pairs in runs for pair in pairs):
-        if pairs_of.keys() >= set(pair) and pair[::-1] not in is_registered:
-            is_registered[pair] = all(pair in pairs for name in pair for pairs in pairs_of[name])
-    return is_registered
+            pairs_by_strategy.setdefault(run.strategy, []).append(pairs)
+    is_registered_by_pair: dict[tuple[str, str], bool] = {}
+    for pair in (pair for log_pairs in pairs_by_strategy.values() for pairs in log_pairs for pair in pairs):
+        if pairs_by_strategy.keys() >= set(pair) and pair[::-1] not in is_registered_by_pair:
+            is_registered_by_pair[pair] = all(pair in pairs for name in pair for pairs in pairs_by_strategy[name])
+    return is_registered_by_pair
 
 
 def _format_pairs(pairs: Sequence[tuple[str, str]]) -> str:

@@ -271,7 +271,7 @@ class OverallStrategy(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-Row = TypeVar("Row", StrategySummary, OverallStrategy)
+Row = TypeVar("Row", bound=StrategySummary | OverallStrategy)
 
 
 def sort_by_area(rows: Iterable[Row]) -> list[Row]:

@@ -14,7 +14,7 @@ from ..log.columns import Columns, Texts, read_logs
 from ..log.format import LOGS, Log, find_logs, workload_name
 from ..log.lease import is_locked
 from ..log.plan import PLAN, Claim, read_plan
-from .notes import MEASUREMENT, header_difference, measurement_difference
+from .notes import MEASUREMENT, describe_measurement_difference, find_header_difference
 from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
 from .words import counted
 
@@ -130,8 +130,8 @@ def group_runs(
         for strategy, runs in strategies.items():
             _check_strategy(runs)
             strategies[strategy] = _one_log_per_seed(runs)
-        if note := measurement_difference([run for runs in strategies.values() for run in runs]):
-            warn(note)
+        if difference := describe_measurement_difference([run for runs in strategies.values() for run in runs]):
+            warn(difference)
     return {
         workload: WorkloadRuns(workload, strategies, by=by, not_started=not_started)
         for workload, strategies in by_workload.items()
@@ -201,10 +201,10 @@ def _workload_label(log: Columns) -> str:
 
 
 def _check_strategy(runs: Sequence[LoggedRun]) -> None:
-    if difference := header_difference(runs, _STRATEGY):
+    if difference := find_header_difference(runs, _STRATEGY):
         field, run, first, second = difference
         raise SearchlabError(
-            f"{runs[0].file} and {run.file} are both called {run.strategy!r}, but their {field} differs ({first} "
+            f"{runs[0].log_name} and {run.log_name} are both called {run.strategy!r}, but their {field} differs ({first} "
             f"and {second}); give each its own label"
         )
 
@@ -219,7 +219,7 @@ def _one_log_per_seed(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
         first = by_seed.setdefault(run.seed, run)
         if first is not run:
             warn(
-                f"skipped: {run.file} and {first.file} are logs of the same run: {run.strategy!r} on {run.workload} "
-                f"with seed {run.seed}; only {first.file} counts"
+                f"skipped: {run.log_name} and {first.log_name} are logs of the same run: {run.strategy!r} on {run.workload} "
+                f"with seed {run.seed}; only {first.log_name} counts"
             )
     return [by_seed[seed] for seed in sorted(by_seed)]

@@ -72,13 +72,21 @@ class BestProgram(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """A run of a strategy on a workload with one seed, read from a log."""
+    """A run of a strategy on a workload with one seed, read from a log.
+
+    Attributes:
+        workload: The name of the workload.
+        strategy: The name of the strategy.
+        log: The log.
+        log_name: The log's name in reports: its path as specified, or relative to the directory that was read.
+        is_running: Whether the run was in progress when its log was read.
+    """
 
     workload: str
     strategy: str
     log: Columns
-    file: str  # the log's name in reports: its path as specified, or relative to the directory that was read
-    running: bool = False  # whether the run was in progress when its log was read
+    log_name: str
+    is_running: bool = False
 
     @property
     def seed(self) -> int:
@@ -132,7 +140,7 @@ class LoggedRun:
             unit=log.unit,
             tied=tied,
             config=log.config(index),
-            log=self.file,
+            log=self.log_name,
         )
 
     def reaches(self, trials: int) -> bool:
@@ -440,7 +448,7 @@ class WorkloadRuns:
             return BestKnown(gflops=self.flops / optimum / 1e9, seconds=optimum)
         if not math.isfinite(fastest):
             return None
-        run = min(succeeded, key=lambda run: (-run.curve[-1], int(np.argmin(run.log.costs)), run.file))
+        run = min(succeeded, key=lambda run: (-run.curve[-1], int(np.argmin(run.log.costs)), run.log_name))
         index = int(np.argmin(run.log.costs))
         return BestKnown(
             gflops=float(run.curve[-1]),
@@ -449,7 +457,7 @@ class WorkloadRuns:
             seed=run.seed,
             trial=index,
             config=run.log.config(index),
-            log=run.file,
+            log=run.log_name,
         )
 
     @property

@@ -12,7 +12,7 @@ from ..log.plan import Claim
 from ..stats.inference import no_answer, paired_difference
 from ..stats.ranks import average_ranks, round_to_largest
 from .claims import judge_claims
-from .contrasts import PageTests, compare_pairs, find_registered_pairs, p_values, pair_by_seed
+from .contrasts import ReportTests, collect_p_values, compare_pairs, find_registered_pairs, pair_by_seed
 from .measures import OverallStrategy, StrategySummary, rank_over_all, sort_by_area
 from .model import (
     Contrast,
@@ -24,7 +24,7 @@ from .model import (
     WorkloadSummary,
     find_contrast,
 )
-from .notes import MEASUREMENT, workload_notes
+from .notes import MEASUREMENT, write_notes
 from .runs import TARGET, By, ComparedRuns, StrategyRuns, WorkloadRuns
 from .verdict import SO_FAR, compare_leader, judge_contrast, write_answer, write_verdict
 from .why import describe_speedup, explain
@@ -41,119 +41,129 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         comparison: The runs.
         claims: The published claims to test.
     """
-    by: By = next((item.by for item in comparison.values()), "trials")
-    rankings = {workload: _rank_strategies(item) for workload, item in comparison.items()}
-    strategies, contrasts = compare_over_all(comparison, rankings)
-    is_registered = find_registered_pairs(comparison)
-    tests = PageTests(
-        [
+    by: By = next((workload_runs.by for workload_runs in comparison.values()), "trials")
+    rankings = {workload: _rank_strategies(workload_runs) for workload, workload_runs in comparison.items()}
+    strategies, overall_contrasts = compare_over_all(comparison, rankings)
+    is_registered_by_pair = find_registered_pairs(comparison)
+    tests = ReportTests(
+        on_workloads=[
             pair
             for workload, ranking in rankings.items()
-            for pair, reason in _reasons_for_no_test(comparison[workload], ranking).items()
-            if not reason
+            for pair, reason in _find_reasons_for_no_test(comparison[workload], ranking).items()
+            if reason is None
         ],
-        [(first, second) for _, _, first, second in p_values(contrasts)],
-        [pair for pair, in_time in is_registered.items() if in_time],
+        over_all=[(first, second) for _, _, first, second in collect_p_values(overall_contrasts)],
+        registered_pairs=[pair for pair, is_registered in is_registered_by_pair.items() if is_registered],
     )
-    contrasts += [
+    contrasts = overall_contrasts + [
         contrast
         for workload, ranking in rankings.items()
         for contrast in _compare_strategies(comparison[workload], ranking, tests)
     ]
-    number, contrasts = len(p_values(contrasts)), tests.correct(contrasts)
-    by_workload: dict[str, list[Contrast]] = {workload: [] for workload in ("", *comparison)}
-    for contrast in contrasts:
-        by_workload[contrast.workload].append(contrast)
-    finished = {workload: _is_finished(comparison[workload], ranking) for workload, ranking in rankings.items()}
-    so_far = not all(finished.values())
+    contrasts_by_workload: dict[str, list[Contrast]] = {workload: [] for workload in ("", *comparison)}
+    for contrast in tests.correct(contrasts):
+        contrasts_by_workload[contrast.workload].append(contrast)
+    is_finished = {workload: _is_finished(comparison[workload], ranking) for workload, ranking in rankings.items()}
     workloads = [
         _summarize_workload(
             comparison[workload],
             ranking,
-            by_workload[workload],
+            contrasts_by_workload[workload],
             tests,
-            so_far=not finished[workload],
-            explains=len(rankings) == 1,
+            so_far=not is_finished[workload],
+            is_only_workload=len(rankings) == 1,
         )
         for workload, ranking in rankings.items()
     ]
-    main = workloads[0].contrasts if len(workloads) == 1 else by_workload[""]
+    so_far = not all(is_finished.values())
+    overall = (
+        _summarize_all(comparison, rankings, strategies, contrasts_by_workload[""], tests, so_far=so_far)
+        if strategies
+        else None
+    )
+    main_contrasts = workloads[0].contrasts if len(workloads) == 1 else contrasts_by_workload[""]
+    late_pairs = [pair for pair, is_registered in is_registered_by_pair.items() if not is_registered]
     return Summary(
-        TARGET,
-        workloads,
-        tests.describe(number, [pair for pair, in_time in is_registered.items() if not in_time], area_text(by)),
-        _summarize_all(comparison, rankings, strategies, by_workload[""], tests, so_far=so_far) if strategies else None,
-        answer_registered_contrasts(tests.registered_pairs, main, comparison, so_far=so_far),
-        judge_claims(comparison, claims),
-        by,
+        target=TARGET,
+        workloads=workloads,
+        family=tests.describe(len(collect_p_values(contrasts)), late_pairs, area_text(by)),
+        overall=overall,
+        answers=answer_registered_contrasts(tests.registered_pairs, main_contrasts, comparison, so_far=so_far),
+        claims=judge_claims(comparison, claims),
+        by=by,
     )
 
 
-def _rank_strategies(item: WorkloadRuns) -> Ranking:
-    rows = sort_by_area(map(StrategySummary.from_runs, item.strategies.values()))
+def _rank_strategies(workload_runs: WorkloadRuns) -> Ranking:
+    rows = sort_by_area(map(StrategySummary.from_runs, workload_runs.strategies.values()))
     return {row.strategy: row for row in rows}
 
 
-def _is_finished(item: WorkloadRuns, ranking: Ranking) -> bool:
+def _is_finished(workload_runs: WorkloadRuns, ranking: Ranking) -> bool:
     """Return whether all runs on a workload are complete, and all runs of its study have begun."""
-    return not (item.empty_runs or item.not_started) and all(row.complete for row in ranking.values())
+    return not (workload_runs.empty_runs or workload_runs.not_started) and all(row.complete for row in ranking.values())
 
 
 # --- one workload -----------------------------------------------------------------------------------------------------
 
 
-def _compare_strategies(item: WorkloadRuns, ranking: Ranking, tests: PageTests) -> list[Contrast]:
+def _compare_strategies(workload_runs: WorkloadRuns, ranking: Ranking, tests: ReportTests) -> list[Contrast]:
     """Return the contrasts of all pairs of strategies, with uncorrected p-values."""
     areas = {name: row.area_by_seed for name, row in ranking.items()}
-    return compare_pairs(areas, _reasons_for_no_test(item, ranking), tests.level, item.workload)
+    return compare_pairs(
+        areas, _find_reasons_for_no_test(workload_runs, ranking), tests.compute_level, workload_runs.workload
+    )
 
 
-def _reasons_for_no_test(item: WorkloadRuns, ranking: Ranking) -> dict[tuple[str, str], str]:
-    """Return why each pair of strategies is not tested, or "" if it is."""
+def _find_reasons_for_no_test(workload_runs: WorkloadRuns, ranking: Ranking) -> dict[tuple[str, str], TestKind | None]:
+    """Return why each pair of strategies is not tested, or None if it is."""
+    strategies = workload_runs.strategies
     return {
-        (first, second): _reason_for_no_test(item.strategies[first], item.strategies[second])
+        (first, second): _find_reason_for_no_test(strategies[first], strategies[second])
         for first, second in combinations(ranking, 2)
     }
 
 
-def _reason_for_no_test(first: StrategyRuns, second: StrategyRuns) -> str:
-    """Return why two strategies are not tested on a workload, or "" if they are."""
+def _find_reason_for_no_test(first: StrategyRuns, second: StrategyRuns) -> TestKind | None:
+    """Return why two strategies are not tested on a workload, or None if they are."""
     if first.is_deterministic or second.is_deterministic:
         return TestKind.SAME_RUNS
-    is_alike = all(getattr(first.header, field) == getattr(second.header, field) for field in MEASUREMENT)
-    return "" if is_alike else TestKind.DIFFERENT_MEASUREMENT
+    if any(getattr(first.header, field) != getattr(second.header, field) for field in MEASUREMENT):
+        return TestKind.DIFFERENT_MEASUREMENT
+    return None
 
 
 def _summarize_workload(
-    item: WorkloadRuns,
+    workload_runs: WorkloadRuns,
     ranking: Ranking,
     contrasts: list[Contrast],
-    tests: PageTests,
+    tests: ReportTests,
     *,
     so_far: bool,
-    explains: bool,
+    is_only_workload: bool,
 ) -> WorkloadSummary:
     """Summarise a workload, given its strategies and their corrected contrasts."""
     rows = list(ranking.values())
     standing = compare_leader(rows[0].strategy, contrasts, tests) if len(rows) > 1 else None
+    has_explanations = is_only_workload and rows
     return WorkloadSummary(
-        workload=item.workload,
-        flops=item.flops,
-        unit=item.unit,
-        cluster=item.cluster,
-        horizon=item.horizon,
-        best=item.best,
-        target_gflops=item.target if item.best else None,
+        workload=workload_runs.workload,
+        flops=workload_runs.flops,
+        unit=workload_runs.unit,
+        cluster=workload_runs.cluster,
+        horizon=workload_runs.horizon,
+        best=workload_runs.best,
+        target_gflops=workload_runs.target if workload_runs.best else None,
         strategies=rows,
         contrasts=contrasts,
         standing=standing,
-        verdict=write_verdict(rows, standing, area_text(item.by), so_far=so_far),
-        notes=workload_notes(item, [item.strategies[name] for name in ranking]),
-        explanations=_explain_leader(rows[0].strategy, contrasts, tests, [item]) if explains and rows else [],
+        verdict=write_verdict(rows, standing, area_text(workload_runs.by), so_far=so_far),
+        notes=write_notes(workload_runs, [workload_runs.strategies[name] for name in ranking]),
+        explanations=_explain_leader(rows[0].strategy, contrasts, tests, [workload_runs]) if has_explanations else [],
     )
 
 
-NOTES = {
+NO_ANSWER_NOTES = {
     TestKind.NO_COMMON_SEED: "The strategies do not have a seed in common on every workload.",
     TestKind.SAME_RUNS: "One of the two produces the same run from every seed, which does not show how runs vary.",
     TestKind.DIFFERENT_MEASUREMENT: "The two were measured in different ways.",
@@ -179,7 +189,7 @@ def compare_over_all(
     """
     strategies = rank_over_all(list(rankings.values())) if len(rankings) > 1 else []
     contrasts = [
-        _contrast_over_all(first.strategy, second.strategy, comparison, rankings)
+        _compare_two_over_all(first.strategy, second.strategy, comparison, rankings)
         for first, second in combinations(strategies, 2)
     ]
     if all(contrast.test is TestKind.NO_COMMON_SEED for contrast in contrasts):
@@ -187,28 +197,33 @@ def compare_over_all(
     return strategies, contrasts
 
 
-def _contrast_over_all(first: str, second: str, comparison: ComparedRuns, rankings: Mapping[str, Ranking]) -> Contrast:
+def _compare_two_over_all(
+    first: str, second: str, comparison: ComparedRuns, rankings: Mapping[str, Ranking]
+) -> Contrast:
     """Compare two strategies over all workloads."""
     areas = [pair_by_seed(ranking[first].area_by_seed, ranking[second].area_by_seed) for ranking in rankings.values()]
-    clusters = [comparison[workload].cluster for workload in rankings]
-    difference = paired_difference([a for a, _ in areas], [b for _, b in areas], clusters)
-    items = comparison.values()
-    reasons = (_reason_for_no_test(item.strategies[first], item.strategies[second]) for item in items)
-    reason = next(filter(None, reasons), "")
+    clusters = [workload_runs.cluster for workload_runs in comparison.values()]
+    first_areas, second_areas = [pair[0] for pair in areas], [pair[1] for pair in areas]
+    difference = paired_difference(first_areas, second_areas, clusters)
+    reasons = (
+        _find_reason_for_no_test(workload_runs.strategies[first], workload_runs.strategies[second])
+        for workload_runs in comparison.values()
+    )
+    reason = next(filter(None, reasons), None)
     if difference.workloads < len(rankings):
         reason = TestKind.NO_COMMON_SEED
     if reason:
-        no_test = no_answer(difference.value, NOTES[reason])
+        no_test = no_answer(difference.value, NO_ANSWER_NOTES[reason])
         # Workloads vary even if runs do not.
-        on_others = difference.on_others if reason == TestKind.SAME_RUNS else no_test
+        on_others = difference.on_others if reason is TestKind.SAME_RUNS else no_test
         difference = replace(difference, on_these=no_test, on_others=on_others)
-    if difference.on_these.p is None:
-        reason = reason or (TestKind.ONE_COMMON_SEED if difference.pairs < 2 else TestKind.EQUAL_DIFFERENCES)
+    elif difference.on_these.p is None:
+        reason = TestKind.ONE_COMMON_SEED if difference.pairs < 2 else TestKind.EQUAL_DIFFERENCES
     return Contrast(
         first=first,
         second=second,
         test=reason or TestKind.PAIRED_T,
-        runs=sum(int((~np.isnan(a - b)).sum()) for a, b in areas),
+        runs=sum(int((~np.isnan(first_area - second_area)).sum()) for first_area, second_area in areas),
         difference=difference,
         effect=difference.value,
         p=difference.on_these.p,
@@ -220,7 +235,7 @@ def _summarize_all(
     rankings: Mapping[str, Ranking],
     strategies: list[OverallStrategy],
     contrasts: list[Contrast],
-    tests: PageTests,
+    tests: ReportTests,
     *,
     so_far: bool,
 ) -> Overall:
@@ -247,40 +262,44 @@ def _summarize_all(
 # --- explanations and answers -----------------------------------------------------------------------------------------
 
 
-def _explain(contrast: Contrast, items: Sequence[WorkloadRuns]) -> Explanation:
+def _explain(contrast: Contrast, comparison: Sequence[WorkloadRuns]) -> Explanation:
     loser, winner = contrast.pair[::-1] if contrast.difference.value > 0 else contrast.pair
-    why = explain(loser, winner, items) if contrast.is_significant else ""
-    return Explanation(describe_speedup(loser, winner, items), why)
+    why = explain(loser, winner, comparison) if contrast.is_significant else ""
+    return Explanation(describe_speedup(loser, winner, comparison), why)
 
 
 def _explain_leader(
-    leader: str, contrasts: Sequence[Contrast], tests: PageTests, items: Sequence[WorkloadRuns]
+    leader: str, contrasts: Sequence[Contrast], tests: ReportTests, comparison: Sequence[WorkloadRuns]
 ) -> list[Explanation]:
     """Explain the differences from the leader, except in registered contrasts, which are answered."""
     return [
-        _explain(contrast, items)
+        _explain(contrast, comparison)
         for contrast in contrasts
         if contrast.first == leader and not tests.is_registered(*contrast.pair)
     ]
 
 
 def answer_registered_contrasts(
-    registered: Sequence[tuple[str, str]], contrasts: Sequence[Contrast], comparison: ComparedRuns, *, so_far: bool
+    registered_pairs: Sequence[tuple[str, str]],
+    contrasts: Sequence[Contrast],
+    comparison: ComparedRuns,
+    *,
+    so_far: bool,
 ) -> list[ContrastAnswer]:
     """Answer the registered contrasts, in the study's order.
 
     Args:
-        registered: The contrasts.
+        registered_pairs: The strategies in the registered contrasts.
         contrasts: The corrected contrasts over all workloads, or on the only workload. Registered contrasts that are
             not among them, because a strategy did not run on every workload, are skipped.
         comparison: The runs.
         so_far: Whether some runs have not begun or ended yet.
     """
-    items = list(comparison.values())
+    all_runs = list(comparison.values())
     answers = []
-    for first, second in registered:
+    for first, second in registered_pairs:
         if contrast := find_contrast(contrasts, first, second):
-            sentence = write_answer(contrast, area_text(items[0].by))
+            sentence = write_answer(contrast, area_text(all_runs[0].by))
             answers.append(
                 ContrastAnswer(
                     first=first,
@@ -288,7 +307,7 @@ def answer_registered_contrasts(
                     verdict=judge_contrast(contrast),
                     sentence=f"{sentence} {SO_FAR}" if so_far else sentence,
                     difference=contrast.difference,
-                    explanation=_explain(contrast, items),
+                    explanation=_explain(contrast, all_runs),
                 )
             )
     return answers

@@ -12,7 +12,7 @@ import msgspec
 from ..stats.inference import ROPE
 from ..stats.intervals import Interval
 from ..stats.ranks import ALPHA
-from .contrasts import PageTests, count_seeds_needed
+from .contrasts import ReportTests, count_seeds_needed
 from .measures import OverallStrategy, StrategySummary
 from .model import Contrast, Outcome, Standing
 from .words import fill, p_equals, p_text
@@ -62,7 +62,7 @@ _EFFECT = """
 """
 
 
-def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: PageTests | None = None) -> Standing:
+def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: ReportTests | None = None) -> Standing:
     """Compare the leading strategy with the others by area.
 
     Args:
@@ -80,8 +80,8 @@ def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: PageTests 
         group = behind if contrast.is_ahead(leader, name) else better if contrast.is_ahead(name, leader) else undecided
         group[name] = contrast.adjusted_p
     runs = min((by_opponent[name].runs for name in undecided), default=0)
-    corrections = [tests.correction(leader, name) for name in undecided] if tests else []
-    minimum = count_seeds_needed(ALPHA / min(corrections)) if corrections else 0
+    test_counts = [tests.count_tests(leader, name) for name in undecided] if tests else []
+    minimum = count_seeds_needed(ALPHA / min(test_counts)) if test_counts else 0
     return Standing(
         leader=leader,
         better=better,

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from ..errors import SearchlabError, warn
 from ..log.format import Log
 from ..log.programs import describe_program_change, recorded_program
-from ..log.reliability import ROUNDS, noise
+from ..log.reliability import ROUNDS, measure_noise
 from ..log.result import Result, load_log
 from ..machine.cuda import check_can_measure, gpu_name
 from ..machine.host import available_cores, cpu_model, observe_load
@@ -213,7 +213,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         untuned = _measure_untuned(measurer, space, timeable)
         timeable = [trial for trial in timeable if _can_be_timed(measurer, space, trial)]
         timings = _time_in_turn(measurer, space, timeable, untuned)
-    floor = noise(result.log) or 0.0
+    floor = measure_noise(result.log) or 0.0
     positions = {trial.index: position for position, trial in enumerate(timeable)}
     for index, program in enumerate(programs):
         position = positions.get(program.trial)

@@ -17,7 +17,7 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.columns import read_logs
 from ..log.format import find_logs, no_logs, read_log, read_logs_in
-from ..log.reliability import describe_reliability, drift, find_best_trial, noise
+from ..log.reliability import describe_reliability, find_best_trial, measure_drift, measure_noise
 from ..log.result import Best, load_log
 from ..log.writer import check_log
 from ..options import Seed, Trials
@@ -145,8 +145,8 @@ def best_record(best: Best) -> dict[str, Any]:
         "gflops": best.gflops,
         "unit": log.unit,
         "tied": None if best.tied is None else [trial.index for trial in best.tied],
-        "noise": noise(log),
-        "drift": drift(log),
+        "noise": measure_noise(log),
+        "drift": measure_drift(log),
     }
 
 

@@ -25,11 +25,11 @@ According to the sign test, p is then (1 + 11) / 2^11 = 0.6 % for one rival, and
 MARGIN = 1.1
 """The maximum ratio of a finalist's time to that of the fastest trial."""
 
-DISAGREES = 1.25
+MAX_TIME_RATIO = 1.25
 """The largest factor by which two times of the same program should differ on an idle machine."""
 
 
-def noise(log: Log) -> float | None:
+def measure_noise(log: Log) -> float | None:
     """Return the noise floor: the median of (slowest - fastest) / cost over repeated trials, or None if none are."""
     spreads = [
         (max(record.seconds) - min(record.seconds)) / record.cost
@@ -67,31 +67,32 @@ def find_winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
     return best, tuple(tied)
 
 
-def sentinel_trial(trials: Sequence[Trial]) -> Trial | None:
+def find_sentinel_trial(trials: Sequence[Trial]) -> Trial | None:
     """Return the first successful trial, whose program is timed again throughout a run."""
     return next((trial for trial in trials if math.isfinite(trial.cost)), None)
 
 
-def drift(log: Log | Columns) -> list[float]:
+def measure_drift(log: Log | Columns) -> list[float]:
     """Return each reading of the sentinel divided by its time as a trial. On a steady machine, ratios are near 1."""
     readings = log.sentinels[~np.isnan(log.sentinels)]
-    works = np.flatnonzero(np.isfinite(log.costs))
-    ratios: list[float] = (readings / log.costs[works[0]]).tolist() if len(works) and len(readings) else []
+    successes = np.flatnonzero(np.isfinite(log.costs))
+    has_sentinel = len(successes) and len(readings)
+    ratios: list[float] = (readings / log.costs[successes[0]]).tolist() if has_sentinel else []
     return ratios
 
 
-def largest_drift(log: Log | Columns) -> float | None:
-    """Return the :func:`drift` ratio farthest from 1, or None if the sentinel was not timed."""
-    return max(drift(log), key=lambda ratio: abs(math.log(ratio)), default=None)
+def find_largest_drift(log: Log | Columns) -> float | None:
+    """Return the :func:`measure_drift` ratio farthest from 1, or None if the sentinel was not timed."""
+    return max(measure_drift(log), key=lambda ratio: abs(math.log(ratio)), default=None)
 
 
-def disagreement(log: Log) -> str:
+def describe_disagreement(log: Log) -> str:
     """Return a warning if the best trial's time differed when it was measured again, or "" if it did not."""
     if log.final is None:
         return ""
     best, _ = find_winner(log.final)
     seconds, retimed_seconds = float(log.costs[best.index]), statistics.median(best.seconds)
-    if 1 / DISAGREES <= retimed_seconds / seconds <= DISAGREES:
+    if 1 / MAX_TIME_RATIO <= retimed_seconds / seconds <= MAX_TIME_RATIO:
         return ""
     return (
         f"trial {best.index}, the best, took {1e3 * seconds:.4g} ms during the search but "
@@ -102,26 +103,29 @@ def disagreement(log: Log) -> str:
 
 def describe_reliability(log: Log) -> list[str]:
     """Return sentences that describe the reliability of the best trial's times."""
-    texts = []
-    if log.final is not None:
-        best, tied = find_winner(log.final)
-        rivals = len(log.final.finalists) - 1
-        retiming = f"measured again {len(best.seconds)} times"
-        if not rivals:
-            texts.append(f"{retiming}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
-        elif tied:
-            names = ", ".join(str(finalist.index) for finalist in tied)
-            texts.append(f"{retiming} in turn with {rivals} others; equally fast within the noise: trials {names}")
-        else:
-            texts.append(
-                f"{retiming} in turn with {rivals} others, and faster than each of them by more than the noise"
-            )
-    if doubt := disagreement(log):
-        texts.append(doubt)
-    if (spread := noise(log)) is not None:
-        texts.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
-    if readings := drift(log):
-        extremes = sorted({f"{ratio:.2f}" for ratio in (min(readings), max(readings))}, key=float)
-        count = "1 reading" if len(readings) == 1 else f"{len(readings)} readings"
-        texts.append(f"the machine drifted: its first program took {' to '.join(extremes)} times as long ({count})")
-    return texts
+    noise, drift = measure_noise(log), measure_drift(log)
+    sentences = [
+        _describe_finalists(log.final) if log.final else "",
+        describe_disagreement(log),
+        f"the repeats of a trial spread by {100 * noise:.1f} % (median)" if noise is not None else "",
+        _describe_drift(drift) if drift else "",
+    ]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _describe_finalists(final: Final) -> str:
+    best, tied = find_winner(final)
+    retiming = f"measured again {len(best.seconds)} times"
+    rival_count = len(final.finalists) - 1
+    if not rival_count:
+        return f"{retiming}; no other trial was within {100 * (MARGIN - 1):.0f} % of it"
+    if tied:
+        trials = ", ".join(str(finalist.index) for finalist in tied)
+        return f"{retiming} in turn with {rival_count} others; equally fast within the noise: trials {trials}"
+    return f"{retiming} in turn with {rival_count} others, and faster than each of them by more than the noise"
+
+
+def _describe_drift(ratios: Sequence[float]) -> str:
+    extremes = " to ".join(sorted({f"{ratio:.2f}" for ratio in (min(ratios), max(ratios))}, key=float))
+    readings = "1 reading" if len(ratios) == 1 else f"{len(ratios)} readings"
+    return f"the machine drifted: its first program took {extremes} times as long ({readings})"

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import RunsFailed, SearchlabError, warn
 from ..executors.contract import RunExecutor
 from ..log.format import Log
-from ..log.reliability import disagreement
+from ..log.reliability import describe_disagreement
 from ..machine.host import observe_load
 from ..units import VALUES
 from .dispatch import Dispatch, Outcomes
@@ -121,7 +121,7 @@ def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
             f"{path} contains {len(logs[path].records)} trials, more than the {budgets[path]} requested{more}; results "
             f"include all trials in a log"
         )
-    doubts = [(path, text) for path, log in logs.items() if (text := disagreement(log))]
+    doubts = [(path, text) for path, log in logs.items() if (text := describe_disagreement(log))]
     if doubts:
         more = f"; the same happened in {len(doubts) - 1} other runs" if len(doubts) > 1 else ""
         warn(f"{doubts[0][0]}: {doubts[0][1]}{more}")

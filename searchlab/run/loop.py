@@ -21,7 +21,7 @@ from ..costmodel.features import use_extractor
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, warn
 from ..log.format import Changed, Ended, Final, Finalist, Log, Record
-from ..log.reliability import MARGIN, ROUNDS, sentinel_trial
+from ..log.reliability import MARGIN, ROUNDS, find_sentinel_trial
 from ..log.writer import LogWriter, OtherRun
 from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer
@@ -221,7 +221,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         measurer = self._measurer
         if not isinstance(measurer, Remeasurer) or not measurer.sentinel_every or batch % measurer.sentinel_every:
             return None
-        trial = sentinel_trial(self._trials)
+        trial = find_sentinel_trial(self._trials)
         if trial is None:
             return None
         try:

@@ -22,7 +22,7 @@ from ..analysis.words import counted
 from ..arrays import Floats
 from ..console import speed
 from ..log.format import TABLE, Log, Passes, version_spans
-from ..log.reliability import noise
+from ..log.reliability import measure_noise
 from ..units import VALUES, convert_throughput
 from .landscape import Landscape, percent
 from .passes import MAX_DEVIATION
@@ -78,7 +78,7 @@ class TableInfo:
     @property
     def noise(self) -> float | None:
         """The median of (slowest - fastest) / cost over all configs, or None without repeats."""
-        return noise(self.log)
+        return measure_noise(self.log)
 
     @cached_property
     def landscape(self) -> Landscape:

@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 from simulation import TABLES, Runs, lucky_runs, read_tables
 
-from searchlab.analysis.contrasts import Key, PageTests
+from searchlab.analysis.contrasts import Key, ReportTests
 from searchlab.analysis.model import TestKind
 from searchlab.arrays import Floats
 from searchlab.stats.inference import paired_difference
@@ -67,7 +67,7 @@ def tests_of(page: Page) -> dict[Key, float]:
 def adjust(tests: Mapping[Key, float], registered: Sequence[tuple[str, str]]) -> dict[Key, float]:
     """Return the p-values adjusted as in a report."""
     on_workloads, overall = ([key[2:] for key in tests if bool(key[0]) == single] for single in (True, False))
-    return PageTests(on_workloads, overall, registered).correct_p(tests)
+    return ReportTests(on_workloads, overall, registered).correct_p(tests)
 
 
 def adjust_each_verdict(tests: Mapping[Key, float]) -> dict[Key, float]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.analysis.contrasts import PageTests, Runs, compare_pairs, count_seeds_needed
+from searchlab.analysis.contrasts import ReportTests, Runs, compare_pairs, count_seeds_needed
 from searchlab.analysis.model import TestKind
 from searchlab.arrays import Floats
 from searchlab.stats.ranks import holm, rank_sum_test, signed_rank
@@ -39,9 +39,9 @@ def test_pairs_are_corrected_as_a_family() -> None:
 
 def test_a_registered_pair_may_have_fewer_seeds_than_others() -> None:
     values = {name: runs(*range(100 * i, 100 * i + 7)) for i, name in enumerate("abcdef")}
-    tests = PageTests([(first, second) for first in values for second in values if first < second], [], [("a", "b")])
-    assert tests.level("b", "a") == 0.05 and tests.level("a", "c") == 0.05 / 14
-    contrasts_of_all = compare_pairs(values, {}, tests.level)
+    tests = ReportTests([(first, second) for first in values for second in values if first < second], [], [("a", "b")])
+    assert tests.compute_level("b", "a") == 0.05 and tests.compute_level("a", "c") == 0.05 / 14
+    contrasts_of_all = compare_pairs(values, {}, tests.compute_level)
     assert [c.test for c in contrasts_of_all] == [SIGNED_RANK, *[RANK_SUM] * 14]
     adjusted = tests.correct(contrasts_of_all)
     assert contrasts_of_all[0].p is not None and adjusted[0].adjusted_p == contrasts_of_all[0].p

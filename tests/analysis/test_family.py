@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from searchlab.analysis.comparison import Comparison
-from searchlab.analysis.contrasts import Key, PageTests
+from searchlab.analysis.contrasts import Key, ReportTests
 from searchlab.analysis.model import Summary, TestKind
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
@@ -39,10 +39,10 @@ def keys(strategies: int, workloads: int) -> list[Key]:
     return [(*test, *map(str, pair)) for test in tests for pair in combinations(range(strategies), 2)]
 
 
-def page_tests(tests: list[Key], registered: list[tuple[str, str]]) -> PageTests:
+def page_tests(tests: list[Key], registered: list[tuple[str, str]]) -> ReportTests:
     """What a report knows of its tests before it performs them."""
     on_workloads = [key[2:] for key in tests if key[0]]
-    return PageTests(on_workloads, [key[2:] for key in tests if not key[0]], registered)
+    return ReportTests(on_workloads, [key[2:] for key in tests if not key[0]], registered)
 
 
 def correct_by_holm(p: dict[Key, float], family: list[Key]) -> list[float]:
@@ -79,7 +79,7 @@ def test_single_and_other_workloads_share_the_level() -> None:
     page = page_tests(tests, [("0", "1")])
     adjusted = page.correct_p({key: 0.01 if key[1] != PAIRED_T else 0.001 for key in tests})
     assert list(adjusted.values()) == pytest.approx([0.001, 0.02, 0.04, 0.04])
-    assert page.level("0", "1") == 0.05 / 4
+    assert page.compute_level("0", "1") == 0.05 / 4
 
 
 def test_contrast_without_an_overall_test_is_tested_on_workloads() -> None:

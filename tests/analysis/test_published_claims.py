@@ -229,7 +229,7 @@ def test_reports_show_claims_everywhere(tmp_path: Path) -> None:
     with (out / "published_claims.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert (row["claim"], row["against"], row["claim_verdict"], row["verdict"]) == ("1", "b", "holds", "holds")
-    assert float(row["value"]) == summary.claims[0].against[0].value
+    assert float(row["value"]) == summary.claims[0].comparands[0].value
     page = (out / "report.html").read_text()
     assert "holds: a is better than b." in page and "Published: 1.3 times &lt;faster&gt;" in page
     frame = searchlab.compare(tmp_path / "gemm-100x100x50-knob-a-0.jsonl").published_claims_frame()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from searchlab.analysis.model import TestKind
-from searchlab.analysis.notes import measurement_notes
+from searchlab.analysis.notes import write_measurement_notes
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
@@ -155,7 +155,7 @@ def test_logs_under_a_report_are_not_read(tmp_path: Path) -> None:
     for folder in ("report", "study/report/old"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "x.jsonl").write_text("not a log")
-    assert [run.file for run in read_runs(tmp_path)["gemm:100x100x50"].runs] == [
+    assert [run.log_name for run in read_runs(tmp_path)["gemm:100x100x50"].runs] == [
         "deep/deeper/gemm-100x100x50-knob-a-0.jsonl"
     ]
 
@@ -165,7 +165,7 @@ def test_the_share_of_nearest_answers_is_reported(tmp_path: Path) -> None:
         path = write(tmp_path, strategy, 0, [1, 2, 3, 4])
         path.write_text(path.read_text().replace('"config"', '"nearest":true,"config"', nearest))
     runs = read_runs(tmp_path)[WORKLOAD].runs
-    (note,) = measurement_notes(runs)
+    (note,) = write_measurement_notes(runs)
     assert note.endswith(" for 50.0 % of the trials of a, 25.0 % of the trials of c.")
 
 
@@ -175,13 +175,13 @@ def test_drift_is_told_in_one_sentence_for_all_runs(tmp_path: Path) -> None:
         first = 1e-3  # a run of 1 GFLOPS: see logs.WORKLOAD
         path.write_text(path.read_text().replace('"index":2', f'"sentinel":{first * ratio},"index":2'))
     runs = read_runs(tmp_path)[WORKLOAD].runs
-    (note,) = measurement_notes(runs)
+    (note,) = write_measurement_notes(runs)
     assert "during 3 of 4 runs, most of all in gemm-100x100x50-knob-a-2.jsonl" in note and "0.50 times" in note
-    (note,) = measurement_notes(runs[:2])
+    (note,) = write_measurement_notes(runs[:2])
     assert note.startswith(
         "The machine drifted during gemm-100x100x50-knob-a-1.jsonl, where the first program once took 1.20"
     )
-    assert measurement_notes(runs[:1]) == []
+    assert write_measurement_notes(runs[:1]) == []
 
 
 def test_compressed_logs_are_compared_as_others_are(tmp_path: Path) -> None:

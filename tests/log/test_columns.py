@@ -16,7 +16,7 @@ from searchlab.errors import SearchlabError
 from searchlab.log.budget import Budget
 from searchlab.log.columns import METRICS, Columns, read_columns
 from searchlab.log.format import Ended, Final, Finalist, Log, Record, read_log
-from searchlab.log.reliability import drift
+from searchlab.log.reliability import measure_drift
 from searchlab.log.result import Result
 from searchlab.records import FAILURES
 from tests.support.logs import HEADER
@@ -86,7 +86,7 @@ def test_columns_equal_those_of_the_records(
     ]
     for name in ("costs", "charged", "elapsed", "sentinels", "starts", "flops", "unit", "final", "ended"):
         np.testing.assert_array_equal(getattr(quick, name), getattr(log, name))
-    assert drift(quick) == drift(log)
+    assert measure_drift(quick) == measure_drift(log)
     kinds = [FAILURES[kind] if kind >= 0 else None for kind in quick.failures]
     assert kinds == [record.failure for record in rows]
     models = [[getattr(record.model, name) for name in METRICS] for record in rows if record.model]

@@ -15,12 +15,12 @@ from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Final, Finalist, Record, read_log
 from searchlab.log.reliability import (
     ROUNDS,
+    describe_disagreement,
     describe_reliability,
-    disagreement,
-    drift,
+    find_largest_drift,
     find_winner,
-    largest_drift,
-    noise,
+    measure_drift,
+    measure_noise,
 )
 from searchlab.log.result import load_log
 from searchlab.log.writer import LogWriter
@@ -61,8 +61,8 @@ def test_noise_is_the_median_spread_of_repeats(tmp_path: Path) -> None:
             record(4, 1.0, 1.2, 1.0),
         )
     )
-    assert noise(log) == pytest.approx(0.2)
-    assert noise(read_log(write_lines(tmp_path / "b.jsonl", record(0, 1.0)))) is None
+    assert measure_noise(log) == pytest.approx(0.2)
+    assert measure_noise(read_log(write_lines(tmp_path / "b.jsonl", record(0, 1.0)))) is None
 
 
 def test_drift_is_against_the_first_success(tmp_path: Path) -> None:
@@ -75,25 +75,25 @@ def test_drift_is_against_the_first_success(tmp_path: Path) -> None:
             record(3, 1.0, sentinel=1.0),
         )
     )
-    assert drift(log) == pytest.approx([1.1, 0.5]) and largest_drift(log) == pytest.approx(0.5)
+    assert measure_drift(log) == pytest.approx([1.1, 0.5]) and find_largest_drift(log) == pytest.approx(0.5)
     assert "0.50 to 1.10 times" in " ".join(describe_reliability(log))
     once = read_log(write_lines(tmp_path / "once.jsonl", record(0, 2.0), record(1, 1.0, sentinel=1.0)))
     assert "took 0.50 times as long (1 reading)" in " ".join(describe_reliability(once))
     steady = read_log(write_lines(tmp_path / "b.jsonl", record(0, 1.0)))
-    assert drift(steady) == [] and largest_drift(steady) is None and describe_reliability(steady) == []
+    assert measure_drift(steady) == [] and find_largest_drift(steady) is None and describe_reliability(steady) == []
 
 
 def test_a_best_that_retiming_contradicts_is_doubted(tmp_path: Path) -> None:
     for name, again, doubted in (("same", 1.1, False), ("slower", 4.0, True), ("faster", 0.5, True)):
         final = Final(trials=2, finalists=(Finalist(1, (again,) * ROUNDS), Finalist(0, (9.0,) * ROUNDS)))
         log = read_log(write_lines(tmp_path / f"{name}.jsonl", record(0, 9.0), record(1, 1.0), final))
-        text = disagreement(log)
+        text = describe_disagreement(log)
         assert bool(text) == doubted and (not doubted or text in describe_reliability(log))
         if doubted:
             assert "trial 1, the best, took 1000 ms during the search" in text
             with pytest.warns(SearchlabWarning, match="the machine was busy or unsteady"):
                 warn_of_results([], {log.path: log})
-    assert disagreement(read_log(write_lines(tmp_path / "none.jsonl", record(0, 1.0)))) == ""
+    assert describe_disagreement(read_log(write_lines(tmp_path / "none.jsonl", record(0, 1.0)))) == ""
 
 
 def test_a_busy_machine_is_warned_of_before_it_is_measured(
