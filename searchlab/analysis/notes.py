@@ -166,19 +166,18 @@ def find_header_difference(runs: Sequence[LoggedRun], fields: Iterable[str]) -> 
 
 def describe_measurement_difference(runs: Sequence[LoggedRun]) -> str:
     """Return a sentence on how two runs of a workload were measured differently, or "" if all were measured alike."""
-    header = runs[0].log.header
-    for run in runs[1:]:
+    first_run, *other_runs = runs
+    for run in other_runs:
+        headers = first_run.log.header, run.log.header
         differences = [
             f"{field}.{name} is {first!r} in the first and {second!r} in the second"
             for field in MEASUREMENT
-            for name, (first, second) in _find_differences(
-                getattr(header, field), getattr(run.log.header, field)
-            ).items()
+            for name, (first, second) in _find_differences(*(getattr(header, field) for header in headers)).items()
         ]
         if differences:
             return (
-                f"{runs[0].log_name} and {run.log_name} measured {run.workload} in different ways, so strategies measured "
-                f"differently are compared, but not tested: {'; '.join(differences[:3])}"
+                f"{first_run.log_name} and {run.log_name} measured {run.workload} in different ways, so strategies "
+                f"measured differently are compared, but not tested: {'; '.join(differences[:3])}"
             )
     return ""
 

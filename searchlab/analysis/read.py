@@ -204,8 +204,8 @@ def _check_strategy(runs: Sequence[LoggedRun]) -> None:
     if difference := find_header_difference(runs, _STRATEGY):
         field, run, first, second = difference
         raise SearchlabError(
-            f"{runs[0].log_name} and {run.log_name} are both called {run.strategy!r}, but their {field} differs ({first} "
-            f"and {second}); give each its own label"
+            f"{runs[0].log_name} and {run.log_name} are both called {run.strategy!r}, but their {field} differs "
+            f"({first} and {second}); give each its own label"
         )
 
 
@@ -219,7 +219,7 @@ def _one_log_per_seed(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
         first = by_seed.setdefault(run.seed, run)
         if first is not run:
             warn(
-                f"skipped: {run.log_name} and {first.log_name} are logs of the same run: {run.strategy!r} on {run.workload} "
-                f"with seed {run.seed}; only {first.log_name} counts"
+                f"skipped: {run.log_name} and {first.log_name} are logs of the same run: {run.strategy!r} on "
+                f"{run.workload} with seed {run.seed}; only {first.log_name} counts"
             )
     return [by_seed[seed] for seed in sorted(by_seed)]
