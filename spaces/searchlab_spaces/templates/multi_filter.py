@@ -44,7 +44,7 @@ class FilteredProduct(ProductSpace):
         return super().sample(rng) if self.filter is None else self.filter.sample(self.axes, rng)
 
     def samples(self, rng: np.random.Generator, n: int) -> list[Config]:
-        return self._draw(rng, n) if self.filter is None else Space.samples(self, rng, n)
+        return self._sample_product(rng, n) if self.filter is None else Space.samples(self, rng, n)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         return super().knobs(config) if self.filter is None else Space.knobs(self, config)
