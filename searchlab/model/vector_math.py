@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ..workload import operations_of
-from ..workload.tir import OPERATIONS
+from ..workload.primfunc import OPERATIONS
 
 if TYPE_CHECKING:
     import tvm

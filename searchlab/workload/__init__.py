@@ -5,9 +5,10 @@ from .function import Function, call_with, knobs_of, maximize, minimize, pickle_
 from .fused import Fused, fuse
 from .kernel import Kernel
 from .parse import kind_of, parse_workload, parse_workload_in_file, preset_names, restore_workload
+from .primfunc import operations_of, program_hash
 from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, convolutions_between, gemm
 from .softmax import Softmax
-from .tir import Tir, from_primfunc, operations_of, program_hash
+from .tir import Tir, from_primfunc
 
 __all__ = [
     "ACCUMULATED_IN",

@@ -108,10 +108,6 @@ class Fused(ProductWithEpilogue):
 
     def tolerance(self) -> tuple[float, float]:
         """Return the tolerance of the product, increased by as much as the operations increase an error."""
-        return self._tolerance
-
-    @cached_property
-    def _tolerance(self) -> tuple[float, float]:
         rtol, atol = super().tolerance()
         own_rtol, own_atol = self.elementwise.tolerance()
         inputs = self.elementwise.inputs()

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,20 +23,21 @@ from ..files import read_text
 from ..options import Count, Natural
 from ..plugins import execute_file
 from ..schema import UNREADABLE
-from ..survival import find_crash
 from ..units import RUNS
-from .base import UNKNOWN_FLOPS, Argument, Workload, arguments_of
+from .base import UNKNOWN_FLOPS, Argument, Workload
+from .primfunc import OPERATIONS, analyse, calls_partial_function, compile_for_cpu, program_hash
+from .tir_json import load_json, load_untrusted_json, to_float64
 
 if TYPE_CHECKING:
     import tvm
 
-MAX_BYTES = 1 << 26
+MAX_PROGRAM_BYTES = 1 << 26
 """The maximum size of a decompressed program in bytes."""
 
-ERRORS = 64
+MIN_ERROR_COUNT = 64
 """The minimum number of elements from whose errors a tolerance is determined."""
 
-TWIN = "_reference"
+TWIN_SUFFIX = "_reference"
 """The suffix of the name of a NumPy function that computes the same results as a PrimFunc."""
 
 
@@ -91,21 +91,25 @@ class Tir(Workload):
         if function is None:
             raise SearchlabError(f"{path} defines no {name!r}{did_you_mean(name, vars(module))}")
         workload = cls.from_function(function, name)
-        if (twin := vars(module).get(name + TWIN)) is not None:
-            workload.check_twin(twin, f"{name}{TWIN} in {path}")
+        if (twin := vars(module).get(name + TWIN_SUFFIX)) is not None:
+            workload.check_twin(twin, f"{name}{TWIN_SUFFIX} in {path}")
         return workload
 
     @classmethod
     def _from_json(cls, path: Path, name: str) -> Self:
         import tvm
 
-        text = read_text(path)
+        json_text = read_text(path)
         try:
-            content = load_untrusted_json(text)
+            content = load_untrusted_json(json_text)
         except Exception as error:  # TVM may raise anything
             raise SearchlabError(f"{path} is not a PrimFunc or a module in TVM's JSON: {first_line(error)}") from None
         if isinstance(content, tvm.IRModule):
-            functions = {v.name_hint: f for v, f in content.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
+            functions = {
+                variable.name_hint: function
+                for variable, function in content.functions.items()
+                if isinstance(function, tvm.tirx.PrimFunc)
+            }
             if not name and len(functions) == 1:
                 name = next(iter(functions))
             if name not in functions:
@@ -120,7 +124,6 @@ class Tir(Workload):
     def from_function(cls, func: Any, name: str = "") -> Self:
         """Return the workload that computes ``func``; see :func:`from_primfunc`."""
         import tvm
-        from tvm.s_tir import SBlockRealize
 
         if not isinstance(func, tvm.tirx.PrimFunc):
             raise SearchlabError(
@@ -128,35 +131,19 @@ class Tir(Workload):
             )
         own_name = str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "main"
         name = re.sub(r"[^\w.+-]", "_", name or own_name)
-        if not isinstance(func.body, SBlockRealize):
-            raise SearchlabError(f"the function {name} is not in TensorIR with blocks, so no schedule can change it")
-        if func.attrs and func.attrs.get("tirx.is_scheduled", False):
-            raise SearchlabError(f"the function {name} is already scheduled; tune the function before it is scheduled")
-        operations = operations_of(func)
+        analysis = analyse(func, name)
         for attribute in ("op_pattern", "relax.primvalue", OPERATIONS):  # attributes that only a model needs
             if func.attrs and attribute in func.attrs:
                 func = func.without_attr(attribute)
         func = func.with_attr("global_symbol", "main")
+        json_text = tvm.ir.save_json(func)
         try:
-            arguments = arguments_of(func)
+            load_json(json_text)
         except SearchlabError as error:
             raise SearchlabError(f"the function {name} cannot be a workload: {error}") from None
-        is_written, terms = _examine(func)
-        results = sum(is_written)
-        if not results or not all(is_written[-results:]):
-            names = list(compress([argument.name for argument in arguments], is_written))
-            raise SearchlabError(
-                f"the function {name} writes to {', '.join(names) or 'none of its arguments'}; a workload writes only "
-                f"to its last arguments, which are its results"
-            )
-        text = tvm.ir.save_json(func)
-        try:
-            load_json(text)
-        except SearchlabError as error:
-            raise SearchlabError(f"the function {name} cannot be a workload: {error}") from None
-        program = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+        program = base64.b64encode(zlib.compress(json_text.encode(), 9)).decode()
         digest = program_hash(tvm.IRModule({"main": func}))
-        return cls(name, digest, program, operations, results, terms, is_checked=True)
+        return cls(name, digest, program, *analysis, is_checked=True)
 
     @property
     def spelling(self) -> str:
@@ -180,11 +167,11 @@ class Tir(Workload):
 
         damaged = f"the program of {self} is damaged"
         try:
-            unpack = zlib.decompressobj()
-            text = unpack.decompress(base64.b64decode(self.program, validate=True), MAX_BYTES)
-            if unpack.unconsumed_tail or not unpack.eof:
-                raise SearchlabError(f"it is incomplete, or larger than {MAX_BYTES >> 20} MB")
-            func = (load_json if self.is_checked else load_untrusted_json)(text.decode())
+            decompressor = zlib.decompressobj()
+            json_bytes = decompressor.decompress(base64.b64decode(self.program, validate=True), MAX_PROGRAM_BYTES)
+            if decompressor.unconsumed_tail or not decompressor.eof:
+                raise SearchlabError(f"it is incomplete, or larger than {MAX_PROGRAM_BYTES >> 20} MB")
+            func = (load_json if self.is_checked else load_untrusted_json)(json_bytes.decode())
             digest = program_hash(tvm.IRModule({"main": func}))
         except Exception as error:  # TVM may raise anything
             raise SearchlabError(f"{damaged}: {first_line(error)}") from None
@@ -196,7 +183,7 @@ class Tir(Workload):
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         """Return inputs as in :class:`Workload`, but absolute values if the program calls a function such as sqrt."""
         inputs = super().inputs(seed)
-        if not _is_partial(self.prim_func()):
+        if not calls_partial_function(self.prim_func()):
             return inputs
         # The absolute value of the smallest integer, such as -128, does not fit into its type.
         return {
@@ -206,14 +193,13 @@ class Tir(Workload):
 
     def exact_inputs(self, seed: int = 0) -> dict[str, Array] | None:
         """Return inputs with exact results, or None; not even the program as written may round them."""
-        if _is_partial(self.prim_func()):
+        if calls_partial_function(self.prim_func()):
             return None
         inputs = super().exact_inputs(seed)
-        if inputs is None or not self._in_float64:
+        if inputs is None or not self._float64_program:
             return inputs
-        pairs = zip(self._compute(self._as_written, inputs), self.reference(inputs), strict=True)
-        is_exact = all(np.array_equal(computed_results, exact) for computed_results, exact in pairs)
-        return inputs if is_exact else None
+        result_pairs = zip(self._run(self._unscheduled_program, inputs), self.reference(inputs), strict=True)
+        return inputs if all(np.array_equal(actual, expected) for actual, expected in result_pairs) else None
 
     def reference(self, inputs: dict[str, Array]) -> tuple[Array, ...]:
         """Return the results of the unscheduled program on this machine's CPU, computed in float64 if possible.
@@ -221,100 +207,106 @@ class Tir(Workload):
         Raises:
             SearchlabError: If the program writes to its inputs, or its results depend on what they were before.
         """
-        computed_results = self._compute(self._in_float64 or self._as_written, inputs)
-        arguments = self.arguments[-self.results :]
+        results = self._run(self._reference_program, inputs)
         return tuple(
             result.astype(argument.dtype, copy=False)
-            for result, argument in zip(computed_results, arguments, strict=True)
+            for result, argument in zip(results, self.arguments[-self.results :], strict=True)
         )
 
-    def _compute(self, program: Any, inputs: dict[str, Array]) -> tuple[Array, ...]:
-        """Run ``program``, one of the two defined below, and return its results in the dtype in which it computes."""
-        import tvm
-
-        exact = program is self._in_float64
-
-        def compute_dtype(dtype: str) -> str:
-            return "float64" if exact and "float" in dtype else dtype
-
-        operands = [value.astype(compute_dtype(str(value.dtype)), copy=False) for value in inputs.values()]
-
-        def run(initial: Callable[[Argument], Array]) -> tuple[Array, ...]:
-            results = [
-                tvm.runtime.tensor(initial(argument._replace(dtype=compute_dtype(argument.dtype))))
-                for argument in self.arguments[-self.results :]
-            ]
-            arrays = [tvm.runtime.tensor(operand) for operand in operands]
-            program(*arrays, *results)
-            for name, array, operand in zip(inputs, arrays, operands, strict=True):
-                if array.numpy().tobytes() != operand.tobytes():
-                    raise SearchlabError(
-                        f"the function {self.name} writes to its input {name}; a workload writes only to its last "
-                        "arguments, which are its results"
-                    )
-            return tuple(result.numpy() for result in results)
-
-        computed_results = run(Argument.unwritten)
-        if not self._is_examined:
-            repeated = run(lambda argument: np.ones(argument.shape).astype(argument.dtype))
-            for argument, first, second in zip(
-                self.arguments[-self.results :], computed_results, repeated, strict=True
-            ):
-                if first.tobytes() != second.tobytes() and not np.array_equal(
-                    first, second, equal_nan=argument.is_float
-                ):
-                    raise SearchlabError(
-                        f"the function {self.name} does not write to every element of its result {argument.name}, or "
-                        "reads elements that it has not yet written; a workload's results depend only on its inputs"
-                    )
-            self.__dict__["_is_examined"] = True  # once is enough
-        return computed_results
+    @cached_property
+    def _reference_program(self) -> Any:
+        """The program that computes the reference, which has been checked to write all of its results."""
+        program = self._float64_program or self._unscheduled_program
+        self._check_program(program)
+        return program
 
     @cached_property
-    def _is_examined(self) -> bool:
-        """Whether the program has been found to write to all of its results without reading them first."""
-        return False
+    def _unscheduled_program(self) -> Any:
+        return compile_for_cpu(self.prim_func())
 
     @cached_property
-    def _as_written(self) -> Any:
-        return _compile(self.prim_func())
-
-    @cached_property
-    def _in_float64(self) -> Any:
+    def _float64_program(self) -> Any:
         """The program with float64 for all floating-point types; None if it does not compile or is not more exact."""
         if not all(argument.is_float and argument.dtype != "float64" for argument in self.arguments[-self.results :]):
             return None
         try:
-            return _compile(_in_float64(self.prim_func()))
+            return compile_for_cpu(to_float64(self.prim_func()))
         except Exception:  # TVM may raise anything
             return None
+
+    def _check_program(self, program: Any) -> None:
+        """Raise SearchlabError if the results of ``program`` depend on what their arrays contained before."""
+        inputs = self.inputs()
+        results = self._run(program, inputs)
+        results_over_ones = self._run(program, inputs, lambda argument: np.ones(argument.shape).astype(argument.dtype))
+        for argument, first, second in zip(self.arguments[-self.results :], results, results_over_ones, strict=True):
+            if first.tobytes() != second.tobytes() and not np.array_equal(first, second, equal_nan=argument.is_float):
+                raise SearchlabError(
+                    f"the function {self.name} does not write to every element of its result {argument.name}, or "
+                    "reads elements that it has not yet written; a workload's results depend only on its inputs"
+                )
+
+    def _run(
+        self,
+        program: Any,
+        inputs: dict[str, Array],
+        initialize: Callable[[Argument], Array] = Argument.unwritten,
+    ) -> tuple[Array, ...]:
+        """Return the results of a compiled program, in the dtype in which it computes.
+
+        Args:
+            program: One of the programs above.
+            inputs: The operands by name.
+            initialize: A function that returns the initial content of a result's array.
+
+        Raises:
+            SearchlabError: If the program writes to its inputs.
+        """
+        import tvm
+
+        is_float64 = program is self._float64_program
+
+        def compute_dtype(dtype: str) -> str:
+            return "float64" if is_float64 and "float" in dtype else dtype
+
+        operands = [value.astype(compute_dtype(str(value.dtype)), copy=False) for value in inputs.values()]
+        operand_tensors = [tvm.runtime.tensor(operand) for operand in operands]
+        result_tensors = [
+            tvm.runtime.tensor(initialize(argument._replace(dtype=compute_dtype(argument.dtype))))
+            for argument in self.arguments[-self.results :]
+        ]
+        program(*operand_tensors, *result_tensors)
+        for name, tensor, operand in zip(inputs, operand_tensors, operands, strict=True):
+            if tensor.numpy().tobytes() != operand.tobytes():
+                raise SearchlabError(
+                    f"the function {self.name} writes to its input {name}; a workload writes only to its last "
+                    "arguments, which are its results"
+                )
+        return tuple(tensor.numpy() for tensor in result_tensors)
 
     def tolerance(self) -> tuple[float, float]:
         """Return (rtol, atol), where atol is four times the largest error of the unscheduled program.
 
-        The errors are differences from :meth:`reference` in at least :data:`ERRORS` elements. The unscheduled program
-        sums sequentially. Other orders are hardly less accurate, because rounding errors grow fastest in a sequential
-        sum and more slowly with partial sums (Higham, "Accuracy and stability of numerical algorithms", 2002, chapter
-        4). If there is no program in float64, the largest error is assumed to be sqrt(terms) times the machine epsilon
-        times the largest result, as for independent rounding errors (Higham and Mary, SIAM J. Sci. Comput. 2019).
+        The errors are differences from :meth:`reference` in at least :data:`MIN_ERROR_COUNT` elements. The unscheduled
+        program sums sequentially. Other orders are hardly less accurate, because rounding errors grow fastest in a
+        sequential sum and more slowly with partial sums (Higham, "Accuracy and stability of numerical algorithms",
+        2002, chapter 4). If there is no program in float64, the largest error is assumed to be sqrt(terms) times the
+        machine epsilon times the largest result, as for independent rounding errors (Higham and Mary, SIAM J. Sci.
+        Comput. 2019).
         """
-        return self._tolerance
-
-    @cached_property
-    def _tolerance(self) -> tuple[float, float]:
         rtol = atol = 0.0
-        results = self.arguments[-self.results :]
-        for seed in range(math.ceil(ERRORS / min(math.prod(argument.shape) for argument in results))):
+        arguments = self.arguments[-self.results :]
+        for seed in range(math.ceil(MIN_ERROR_COUNT / min(argument.elements for argument in arguments))):
             inputs = self.inputs(seed)
-            exact = self.reference(inputs)
-            computed_results = self._compute(self._as_written, inputs) if self._in_float64 else exact
-            for argument, expected, actual in zip(results, exact, computed_results, strict=True):
-                finite = np.isfinite(expected) & np.isfinite(actual)
-                if argument.is_float and finite.any():
+            expected_results = self.reference(inputs)
+            results = self._run(self._unscheduled_program, inputs) if self._float64_program else expected_results
+            for argument, expected, actual in zip(arguments, expected_results, results, strict=True):
+                is_finite = np.isfinite(expected) & np.isfinite(actual)
+                if argument.is_float and is_finite.any():
                     eps = float(ml_dtypes.finfo(argument.dtype).eps)  # type: ignore[no-untyped-call]
-                    largest = float(np.abs(expected[finite].astype(np.float64)).max())
-                    errors = np.abs(actual[finite].astype(np.float64) - expected[finite].astype(np.float64))
-                    error = float(errors.max()) if self._in_float64 else math.sqrt(self.terms) * eps * largest
+                    largest = float(np.abs(expected[is_finite].astype(np.float64)).max())
+                    errors = np.abs(actual[is_finite].astype(np.float64) - expected[is_finite].astype(np.float64))
+                    error = float(errors.max()) if self._float64_program else math.sqrt(self.terms) * eps * largest
                     rtol, atol = max(rtol, 4 * eps), max(atol, 4 * error, eps * largest)
         return rtol, atol
 
@@ -373,141 +365,3 @@ def from_primfunc(func: tvm.tirx.PrimFunc, name: str = "") -> Tir:
         ('matmul', 1024, [(8, 8), (8, 8), (8, 8)])
     """
     return Tir.from_function(func, name)
-
-
-def program_hash(module: tvm.IRModule) -> str:
-    """Return the structural hash of a module, which identifies its program in logs and caches."""
-    from tvm_ffi import structural_hash
-
-    return f"{structural_hash(module) & (1 << 64) - 1:016x}"
-
-
-def _compile(func: tvm.tirx.PrimFunc) -> Any:
-    import tvm
-
-    with tvm.target.Target("llvm"):
-        return tvm.compile(tvm.IRModule({"main": func}), target="llvm")["main"]
-
-
-def _in_float64(func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    """Return ``func`` with float64 in place of all other types of floating-point numbers."""
-    import tvm
-
-    graph = json.loads(tvm.ir.save_json(func))
-    for node in graph["nodes"]:
-        if node["type"] == "ir.PrimType" and re.fullmatch(r"b?float\d+", node["data"]["dtype"]):
-            node["data"]["dtype"] = "float64"
-    return load_json(json.dumps(graph))
-
-
-HARMLESS = re.compile(
-    r"None|bool|int|float|DataType|Device|ffi\.(String|Bytes|Array|List|Map|Dict|Shape)"
-    r"|(ir|prim|s_tir|target|tirx)\.\w+|relax\.(\w+Type|expr\.\w+)"
-)
-"""A pattern that matches the types of the objects in TensorIR."""
-
-
-def load_json(text: str) -> Any:
-    """Load an object from TVM's JSON, which may be untrusted.
-
-    Only objects whose types match :data:`HARMLESS` are created, because TVM's JSON may also contain libraries, which
-    TVM would load.
-
-    Raises:
-        SearchlabError: If the JSON is damaged or contains other types. TVM itself may raise any exception.
-    """
-    import tvm
-
-    try:
-        graph = json.loads(text)  # not with msgspec, since TVM writes infinity
-        types = [node["type"] for node in graph["nodes"]]
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise SearchlabError(f"it is not TVM's JSON: {first_line(error)}") from None
-    for name in types:
-        if not isinstance(name, str) or not HARMLESS.fullmatch(name):
-            raise SearchlabError(f"it contains an object of type {name!r}, but a program consists of TensorIR")
-    return tvm.ir.load_json(json.dumps(graph))  # not ``text``: if a key occurs twice, TVM might read the other value
-
-
-def load_untrusted_json(text: str) -> Any:
-    """Load an object from TVM's JSON as :func:`load_json` does, after trying it in a fork.
-
-    TVM does not check the graph, and may crash or never return if it is damaged: if an object contains itself, if it
-    is of another type than TVM expects, or if it lacks a part.
-
-    Raises:
-        SearchlabError: If TVM cannot load the object, or cannot use it as a program.
-    """
-
-    def use() -> None:
-        import tvm
-        from tvm.s_tir import Schedule
-
-        content = load_json(text)
-        module = content if isinstance(content, tvm.IRModule) else tvm.IRModule({"main": content})
-        program_hash(module)
-        for function in module.functions.values():
-            if isinstance(function, tvm.tirx.PrimFunc):
-                Tir.from_function(function)
-        Schedule(module)
-        module.script()
-
-    if crash := find_crash(use):
-        raise SearchlabError(f"TVM cannot load it: {crash}")
-    return load_json(text)
-
-
-OPERATIONS = "searchlab.operations"
-"""The attribute of a function with the number of its operations, if they cannot be counted in its body."""
-
-
-def operations_of(func: tvm.tirx.PrimFunc) -> int:
-    """Return the number of floating-point operations of one execution, or 0 if TVM cannot count them."""
-    import tvm
-    from tvm.s_tir.analysis import estimate_tir_flops
-
-    if func.attrs and OPERATIONS in func.attrs:
-        return int(func.attrs[OPERATIONS])
-    try:
-        return max(0, int(estimate_tir_flops(tvm.IRModule({"main": func}))))
-    except Exception:  # for example, because an extent is not a constant
-        return 0
-
-
-def _examine(func: tvm.tirx.PrimFunc) -> tuple[list[bool], int]:
-    """Return, for each argument, whether ``func`` writes to it, and the most elements that a block reduces to one."""
-    from tvm.s_tir import SBlock
-    from tvm.tirx import BufferStore, IntImm
-    from tvm_ffi import structural_walk
-
-    is_written = [False] * len(func.params)
-    terms = [1]
-
-    def store(node: BufferStore) -> None:
-        for number, parameter in enumerate(func.params):
-            is_written[number] = is_written[number] or node.buffer.same_as(parameter)
-
-    def block(node: SBlock) -> None:
-        extents = [axis.dom.extent for axis in node.iter_vars if axis.iter_type == axis.CommReduce]
-        terms.append(math.prod(int(extent) for extent in extents if isinstance(extent, IntImm)))
-
-    structural_walk(func.body, [(BufferStore, store), (SBlock, block)])
-    return is_written, max(terms)
-
-
-PARTIAL = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "pow", "acosh"}
-"""Functions that are not defined for all negative numbers."""
-
-
-def _is_partial(func: tvm.tirx.PrimFunc) -> bool:
-    from tvm.ir import Call, Op
-    from tvm_ffi import structural_walk
-
-    function_names: set[str] = set()
-
-    def call(node: Call) -> None:
-        if isinstance(node.op, Op):
-            function_names.add(str(node.op.name).rpartition(".")[2])
-
-    structural_walk(func.body, (Call, call))
-    return not PARTIAL.isdisjoint(function_names)

@@ -83,7 +83,7 @@ def test_a_damaged_graph_is_one_sentence(
 def test_a_graph_is_tried_only_once(workload: Tir, monkeypatch: pytest.MonkeyPatch) -> None:
     logged = Tir.from_log(workload.spelling, workload.content())
     calls = []
-    monkeypatch.setattr("searchlab.workload.tir.find_crash", lambda call: calls.append(call) or "")
+    monkeypatch.setattr("searchlab.workload.tir_json.find_crash", lambda call: calls.append(call) or "")
     for _ in range(2):
         logged.prim_func()
         workload.prim_func()

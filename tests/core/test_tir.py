@@ -14,6 +14,7 @@ import pytest
 
 import searchlab
 import searchlab.apply.verify
+import searchlab.workload.tir_json
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log, workload_of
 from searchlab.workload import Tir, from_primfunc, gemm, parse_workload
@@ -162,7 +163,7 @@ def test_a_type_cannot_be_hidden_behind_a_second_key(monkeypatch: pytest.MonkeyP
 
     read: list[str] = []
     monkeypatch.setattr(tvm.ir, "load_json", read.append)
-    searchlab.workload.tir.load_json(hostile({"type": "ffi.Module", "data": ""}, twice=True))
+    searchlab.workload.tir_json.load_json(hostile({"type": "ffi.Module", "data": ""}, twice=True))
     assert "ffi.Module" not in read[0]
 
 
