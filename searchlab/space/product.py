@@ -43,7 +43,6 @@ class ProductSpace(Space):
     def __init__(self, workload: Workload, target: Target, knobs: Sequence[Knob]) -> None:
         super().__init__(workload, target)
         self.axes = tuple(knobs)
-        self._open_knobs = [knob for knob in self.axes if len(knob.choices) > 1]
 
     @property
     def independent(self) -> bool:
@@ -92,6 +91,10 @@ class ProductSpace(Space):
         knob = self._open_knobs[int(rng.integers(len(self._open_knobs)))]
         value = knob.redraw(config[knob.name], rng)
         return Config.wrap({axis.name: value if axis is knob else config[axis.name] for axis in self.axes})
+
+    @cached_property
+    def _open_knobs(self) -> list[Knob]:
+        return [knob for knob in self.axes if len(knob.choices) > 1]
 
     def _has_config(self, config: Mapping[str, Value]) -> bool:
         """Return whether ``config`` is in the product."""

@@ -156,6 +156,12 @@ def test_entity_of_another_space_is_refused(autotvm: KnobTemplate, entity: list[
 # --- programs -------------------------------------------------------------------------------------------
 
 
+def test_a_mutation_changes_one_knob(autotvm: KnobTemplate) -> None:
+    config = autotvm.config_at(0)
+    mutation = autotvm.mutate(config, np.random.default_rng(0))
+    assert sum(mutation[name] != value for name, value in config.items()) == 1
+
+
 def assert_right(space: KnobTemplate, config: Config) -> None:
     workload, target = space.workload, space.target
     schedule = space.schedule(config)
