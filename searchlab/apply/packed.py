@@ -18,7 +18,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 
 from ..errors import SearchlabError
-from ..measure.code import compile_program, device_of, packed_inputs
+from ..measure.code import compile_program, device_of, pack_inputs
 from ..target import Target, resolve_target
 from ..workload import PACK, Argument, packed_arguments
 from .matching import MARKS
@@ -45,7 +45,7 @@ class PackedFunction:
         argument = self.arguments[index]
         module, device = self._runs
         weights = tvm.runtime.tensor(value.numpy().reshape(argument.shape), device)
-        arrays = packed_inputs(module, packed_arguments(self.program), {argument.name: weights})[argument.name]
+        arrays = pack_inputs(module, packed_arguments(self.program), {argument.name: weights})[argument.name]
         return [tvm.runtime.tensor(array.numpy()) for array in arrays]
 
     @cached_property

@@ -40,7 +40,7 @@ class Code(msgspec.Struct, frozen=True, array_like=True):
     packed: dict[str, tuple[Argument, ...]] = {}
 
 
-def to_code(module: tvm.IRModule, target: Target) -> Code:
+def compile_to_code(module: tvm.IRModule, target: Target) -> Code:
     """Compile ``module`` with :func:`compile_program`."""
     return Code(to_objects(compile_program(module, target)), packed_arguments(module))
 
@@ -77,15 +77,15 @@ def to_objects(executable: tvm.runtime.Executable) -> Objects:
     """Return the object files of a compiled program."""
     from tvm_ffi import get_global_func
 
-    host = executable.mod
-    if not host.imports:
-        return (_object_file(host),)
-    pack = get_global_func("runtime.ModulePackImportsToLLVM")
-    packed = pack(host, False, host.get_function("_get_target_string")(), "")
-    return _object_file(host), _object_file(packed)
+    host_module = executable.mod
+    if not host_module.imports:
+        return (_write_object(host_module),)
+    pack_imports = get_global_func("runtime.ModulePackImportsToLLVM")
+    packed_imports = pack_imports(host_module, False, host_module.get_function("_get_target_string")(), "")
+    return _write_object(host_module), _write_object(packed_imports)
 
 
-def link(objects: Objects, library: Path, compiler: str) -> None:
+def link(objects: Objects, library_path: Path, compiler: str) -> None:
     """Link ``objects`` into a shared library, or archive them if ``compiler`` is empty.
 
     Raises:
@@ -94,13 +94,13 @@ def link(objects: Objects, library: Path, compiler: str) -> None:
     from tvm.support import cc, tar
 
     with ScratchFolder() as folder:
-        files = [str(Path(folder, f"{number}.o")) for number in range(len(objects))]
-        for file, data in zip(files, objects, strict=True):
-            Path(file).write_bytes(data)
+        object_paths = [str(Path(folder, f"{number}.o")) for number in range(len(objects))]
+        for object_path, object_bytes in zip(object_paths, objects, strict=True):
+            Path(object_path).write_bytes(object_bytes)
         if compiler:
-            cc.create_shared(str(library), files, cc=compiler)
+            cc.create_shared(str(library_path), object_paths, cc=compiler)
         else:
-            tar.tar(str(library), files)
+            tar.tar(str(library_path), object_paths)
 
 
 def load_objects(objects: Sequence[bytes]) -> tvm.runtime.Module:
@@ -110,7 +110,7 @@ def load_objects(objects: Sequence[bytes]) -> tvm.runtime.Module:
     return default_session().load_module(list(objects))
 
 
-def packed_inputs(
+def pack_inputs(
     program: tvm.runtime.Module, packed: Packed, inputs: Mapping[str, tvm.runtime.Tensor]
 ) -> dict[str, list[tvm.runtime.Tensor]]:
     """Pack the inputs that a program takes packed, and return all of its input arguments by name, in order.
@@ -122,30 +122,28 @@ def packed_inputs(
     """
     import tvm
 
-    arguments = {}
+    arrays_by_name = {name: [array] for name, array in inputs.items()}
     for name, array in inputs.items():
-        arguments[name] = [tvm.runtime.tensor(spec.unwritten(), array.device) for spec in packed.get(name, ())] or [
-            array
-        ]
         if name in packed:
-            program[PACK + name](array, *arguments[name])
-    return arguments
+            arrays_by_name[name] = [tvm.runtime.tensor(part.unwritten(), array.device) for part in packed[name]]
+            program[PACK + name](array, *arrays_by_name[name])
+    return arrays_by_name
 
 
 def error_text(error: Exception) -> str:
     """Return the text of ``error``, omitting the kernel source code that CUDA errors contain."""
     text = text_of(error)
-    _, mark, output = text.partition("\nCompilation error:\n")
-    text = output if mark else text.partition("// func_name=")[0]
+    _, heading, compiler_output = text.partition("\nCompilation error:\n")
+    text = compiler_output if heading else text.partition("// func_name=")[0]
     return shorten_text(f"{type(error).__name__}: {text.strip()}")
 
 
-def _object_file(module: tvm.runtime.Module) -> bytes:
+def _write_object(module: tvm.runtime.Module) -> bytes:
     """Return ``module`` as an object file. It is written to memory, so a killed process leaves no file behind."""
-    with open(os.memfd_create("object"), "r+b") as memory:
-        module.write_to_file(f"/proc/self/fd/{memory.fileno()}", "o")
-        memory.seek(0)
-        return memory.read()
+    with open(os.memfd_create("object"), "r+b") as memory_file:
+        module.write_to_file(f"/proc/self/fd/{memory_file.fileno()}", "o")
+        memory_file.seek(0)
+        return memory_file.read()
 
 
 class CodeFolder:
@@ -158,15 +156,15 @@ class CodeFolder:
         except OSError as error:
             raise SearchlabError(f"cannot store programs in {self.folder}: {error.strerror}") from None
 
-    def get(self, program: str) -> Code | None:
+    def get(self, program_hash: str) -> Code | None:
         """Return a program's code, or None if it is not in the folder."""
         try:
-            return msgspec.msgpack.decode(read_bytes(self._file(program), under=self.folder), type=Code)
+            return msgspec.msgpack.decode(read_bytes(self._path_of(program_hash), under=self.folder), type=Code)
         except FileMissing:
             return None
 
-    def __setitem__(self, program: str, code: Code) -> None:
-        write_file(self._file(program), msgspec.msgpack.encode(code), under=self.folder)
+    def __setitem__(self, program_hash: str, code: Code) -> None:
+        write_file(self._path_of(program_hash), msgspec.msgpack.encode(code), under=self.folder)
 
-    def _file(self, program: str) -> Path:
-        return self.folder / f"{program}.code"
+    def _path_of(self, program_hash: str) -> Path:
+        return self.folder / f"{program_hash}.code"

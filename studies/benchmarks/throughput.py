@@ -28,7 +28,7 @@ from tvm_ffi import structural_hash
 from searchlab.machine.host import available_cores
 from searchlab.measure.code import compile_program, device_of, load_objects, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.measure.worker import Runner
+from searchlab.measure.runner import LoadedProgram, Runner
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement
 from searchlab.space import SPACES, Config, Space
@@ -60,13 +60,14 @@ def batches(configs: Sequence[Config], size: int) -> Iterator[Sequence[Config]]:
 
 def measure_floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, float]:
     runner = Runner(space.workload, EQUAL, device_of("llvm"))
-    inputs = runner.inputs[id(runner.cases.timing)]
+    inputs = list(runner.timing_inputs.values())
     to_objects(compile_program(space.schedule(configs[0]).mod, space.target))  # warm-up
     start = time.perf_counter()
     built = [to_objects(compile_program(space.schedule(config).mod, space.target)) for config in configs]
     build_seconds = time.perf_counter() - start
     start = time.perf_counter()
-    costs = [float(np.median(runner.time(load_objects(objects), inputs, EQUAL.repeat))) for objects in built]
+    programs = (LoadedProgram(load_objects(objects), inputs, runner.results) for objects in built)
+    costs = [float(np.median(runner.timer.time(program, EQUAL.repeat))) for program in programs]
     run_seconds = time.perf_counter() - start
     return {
         "seconds": build_seconds / cores + run_seconds,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
-from searchlab.measure.code import compile_program, device_of, packed_inputs
+from searchlab.measure.code import compile_program, device_of, pack_inputs
 from searchlab.space import SPACES, Config
 from searchlab.target import Target
 from searchlab.workload import Workload, packed_arguments, parse_workload, preset_names
@@ -91,7 +91,7 @@ def build(
     plugin, _ = SPACES.resolve(space)
     module = SPACES.make(plugin, workload, target).schedule(config).mod
     program = compile_program(module, target).jit()
-    arguments = packed_inputs(program, packed_arguments(module), dict(zip(workload.shapes, operands, strict=True)))
+    arguments = pack_inputs(program, packed_arguments(module), dict(zip(workload.shapes, operands, strict=True)))
     return program, [array for arrays in arguments.values() for array in arrays]
 
 

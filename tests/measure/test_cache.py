@@ -16,7 +16,7 @@ from searchlab.log.format import read_log
 from searchlab.measure.code import compile_program, load_objects, to_objects
 from searchlab.measure.local import LocalSettings
 from searchlab.measure.pool import check_can_flush
-from searchlab.measure.worker import Runner
+from searchlab.measure.runner import LoadedProgram, Runner
 from searchlab.run.tune import tune
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
@@ -40,7 +40,7 @@ def chase_seconds(**settings: object) -> tuple[float, ...]:
     runner = Runner(CHASE, LocalSettings(check=False, **settings).for_worker(), tvm.cpu())  # type: ignore[arg-type]
     program = tvm.IRModule({"main": chase.with_attr("global_symbol", "main")})
     module = load_objects(to_objects(compile_program(program, resolve_target("native"))))
-    return runner.time(module, runner.inputs[id(runner.cases.timing)], 5)
+    return runner.timer.time(LoadedProgram(module, list(runner.timing_inputs.values()), runner.results), 5)
 
 
 def test_cold_arguments_come_from_memory() -> None:

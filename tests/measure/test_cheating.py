@@ -10,9 +10,10 @@ import tvm
 from tvm.script import tirx as T
 
 from searchlab.errors import SearchlabError
+from searchlab.measure.cases import make_cases, make_wrong_values
 from searchlab.measure.code import compile_program, load_objects, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.measure.worker import LoadableProgram, Runner, make_cases, wrong_values
+from searchlab.measure.runner import LoadableProgram, Runner
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
@@ -49,9 +50,10 @@ def test_a_sum_that_saturates_in_16_bits_is_found(native: Target, name: str) -> 
 @pytest.mark.parametrize("name", ["gemm:1x1x64:relu", "gemm:32x32x32:float16:bias:add:relu", "conv2d:1x8x8x8x8x3x3:p1"])
 def test_exact_inputs_have_whole_results(name: str) -> None:
     first, second = make_cases(parse_workload(name), check=True)
-    assert first.tolerance == (0.0, 0.5)
-    assert first.expected is not None and second.tolerance != first.tolerance
-    assert (first.expected[0] == np.rint(first.expected[0])).all() and first.expected[0].any()
+    assert first is not None and (first.rtol, first.atol) == (0.0, 0.5)
+    assert (second.rtol, second.atol) != (first.rtol, first.atol)
+    (result,) = first.expected_results
+    assert (result == np.rint(result)).all() and result.any()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint8", "int32", "bool"])
@@ -59,9 +61,10 @@ def test_wrong_values_are_all_wrong(dtype: str) -> None:
     rng = np.random.default_rng(0)
     for values in (np.zeros(5), np.ones(7), rng.integers(0, 2, (3, 4)), 100 * rng.standard_normal(50)):
         array = values.astype(dtype)
-        assert (wrong_values(array) != array).all() and wrong_values(array).dtype == array.dtype
+        wrong_values = make_wrong_values(array)
+        assert (wrong_values != array).all() and wrong_values.dtype == array.dtype
     odd = np.array([np.nan, np.inf, -np.inf, 0.0])
-    assert not np.isnan(wrong_values(odd)[0]) and (wrong_values(odd)[1:] != odd[1:]).all()
+    assert not np.isnan(make_wrong_values(odd)[0]) and (make_wrong_values(odd)[1:] != odd[1:]).all()
 
 
 @T.prim_func(s_tir=True)
@@ -131,6 +134,6 @@ def test_on_a_shared_device_only_cheats_are_wrong(size: int, cheat: str, failure
     schedule = Cheating(workload, native).schedule(Config({"cheat": cheat}))
     module = load_objects(to_objects(compile_program(schedule.mod, native)))
     runner = Runner(workload, LocalSettings(repeat=1, min_repeat_ms=0).for_worker(), tvm.cpu())
-    runner.device = SharedDevice()
+    runner.timer.device = SharedDevice()
     answer = runner.run(LoadableProgram(lambda: module, {}))
     assert getattr(answer, "failure", None) == failure, answer

@@ -27,7 +27,7 @@ from searchlab.measure.code import Objects, compile_program, error_text, load_ob
 from searchlab.measure.local import LocalMeasurer, LocalSettings, can_continue_after
 from searchlab.measure.messages import Answer, Build, Built, Continue, Failed, Ready, Scheduled, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker
-from searchlab.measure.worker import LoadableProgram, Runner
+from searchlab.measure.runner import LoadableProgram, Runner
 from searchlab.records import FAILURES
 from searchlab.run.tune import tune
 from searchlab.space import Config

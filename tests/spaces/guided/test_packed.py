@@ -12,7 +12,7 @@ from tvm.target.codegen import target_has_features
 
 import searchlab
 from searchlab.errors import SearchlabError
-from searchlab.measure.code import packed_inputs
+from searchlab.measure.code import pack_inputs
 from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import Target, resolve_target
@@ -64,7 +64,7 @@ def test_the_answer_is_right_and_the_weights_are_packed_once(
         packed = packed_arguments(module)
         assert list(packed) == [weights]
         program = tvm.compile(module, target=native.tvm).jit()
-        operands = packed_inputs(program, packed, inputs)
+        operands = pack_inputs(program, packed, inputs)
         assert [array.shape for array in operands[weights]] == [operand.shape for operand in packed[weights]]
         computed = tvm.runtime.tensor(result.unwritten())
         program["main"](*(array for arrays in operands.values() for array in arrays), computed)
@@ -104,7 +104,7 @@ def test_products_with_padding_are_omitted(workload: str, taps: tuple[Any, ...],
         module = space.schedule(config).mod
         program = tvm.compile(module, target=native.tvm).jit()
         tensors = {name: tvm.runtime.tensor(array) for name, array in inputs.items()}
-        operands = packed_inputs(program, packed_arguments(module), tensors)
+        operands = pack_inputs(program, packed_arguments(module), tensors)
         result = tvm.runtime.empty(expected.shape)
         program["main"](*(array for arrays in operands.values() for array in arrays), result)
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-4)

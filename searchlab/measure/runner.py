@@ -1,0 +1,385 @@
+"""Run loaded programs on a device: check their results, and time them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import tvm
+from tvm.rpc.base import RPC_SESS_MASK
+
+from ..arrays import Array
+from ..errors import SearchlabError
+from ..machine.host import start_tvm_threads
+from ..records import cost_of
+from ..workload import Packed, Workload
+from .cases import Cases, make_cases, make_wrong_values
+from .code import Code, error_text, load_objects, pack_inputs
+from .contract import RunSettings
+from .isolation import add_memory_limit
+from .messages import Failed, Ran, Remeasured
+
+COLD_SECONDS = 0.01
+"""The time below which executions are timed by TVM's evaluator, which warms up and has no overhead."""
+
+SINGLE_FACTOR = 4.0
+"""How many times a program's readings a single execution may take, plus the allowances below."""
+
+SINGLE_SECONDS = 20e-6
+"""The allowance for the call itself, in seconds."""
+
+DEVICE_SECONDS = 1e-4
+"""The additional allowance for a GPU or a device of a fleet, in seconds."""
+
+MAX_SINGLE_EXECUTIONS = 20
+"""The maximum number of single executions. Other work on this machine slows down some of them, but hardly all."""
+
+ENOUGH_EXECUTION_SECONDS = 0.1
+"""The time in seconds after which three tries are enough, since other work hardly slows long executions."""
+
+WARM_SECONDS = 1e-3
+"""The time below which caches and threads are warmed up before a single execution of a program."""
+
+
+class LoadableProgram(NamedTuple):
+    """A program to run, and the arguments that it takes packed."""
+
+    load: Callable[[], tvm.runtime.Module]
+    packed: Packed
+
+    @classmethod
+    def from_code(cls, code: Code) -> LoadableProgram:
+        """Return a program that this process can load."""
+        return cls(partial(load_objects, code.objects), code.packed)
+
+
+class LoadedProgram(NamedTuple):
+    """A program in memory, and the arrays with which it is called."""
+
+    module: tvm.runtime.Module
+    inputs: Sequence[tvm.runtime.Tensor]
+    results: Sequence[tvm.runtime.Tensor]
+
+    @property
+    def arguments(self) -> list[tvm.runtime.Tensor]:
+        return [*self.inputs, *self.results]
+
+
+class Timing(NamedTuple):
+    """The readings of a program in seconds.
+
+    Attributes:
+        pruned: Whether it was not timed again because it is slow.
+    """
+
+    seconds: tuple[float, ...]
+    pruned: bool = False
+
+
+class Timer:
+    """Times programs on one device.
+
+    Args:
+        settings: How to time programs.
+        is_on_cpu: Whether the device is this machine's CPU.
+    """
+
+    def __init__(self, settings: RunSettings, device: tvm.runtime.Device, is_on_cpu: bool) -> None:
+        self.settings = settings
+        self.device = device
+        self.flush_options = _make_flush_options(device) if settings.cache == "cold" else None
+        # The most that a single execution takes besides its computation: a call, and waiting for the device.
+        self.overhead_seconds = SINGLE_SECONDS
+        if not is_on_cpu:
+            self.overhead_seconds += DEVICE_SECONDS + 4 * min(_time_call(device.sync) for _ in range(3))
+
+    def execute(self, program: LoadedProgram) -> float:
+        """Execute a program once, and return the time in seconds."""
+        main = program.module["main"]
+        arguments = program.arguments
+
+        def call() -> None:
+            main(*arguments)
+            self.device.sync()  # a kernel may fail after its launch returns
+
+        return _time_call(call)
+
+    def time(self, program: LoadedProgram, repeat: int, min_repeat_ms: int | None = None) -> tuple[float, ...]:
+        """Return ``repeat`` readings in seconds, each averaged over the number of executions that the settings require.
+
+        TVM first runs the program once without timing it.
+        """
+        min_ms = self.settings.min_repeat_ms if min_repeat_ms is None else min_repeat_ms
+        number = self.settings.number
+        if self.flush_options is None:
+            evaluate = program.module.time_evaluator("main", self.device, number, repeat, min_ms)
+            return tuple(evaluate(*program.arguments).results)
+        readings: list[float] = []
+        while len(readings) < repeat:
+            start = time.perf_counter()
+            # TVM flushes the caches before each of its repeats, so each of them is a single execution.
+            evaluate = program.module.time_evaluator("main", self.device, 1, number, **self.flush_options)
+            executions = evaluate(*program.arguments).results
+            elapsed_ms = 1e3 * (time.perf_counter() - start)
+            if elapsed_ms >= min_ms:
+                readings.append(float(np.mean(executions)))
+            else:
+                number = math.ceil(max(1.6 * number, 1.1 * number * min_ms / elapsed_ms))
+        return tuple(readings)
+
+    def time_or_prune(self, program: LoadedProgram, first_seconds: float | None, limit_seconds: float) -> Timing:
+        """Time a program ``repeat`` times, unless two readings show that it takes more than ``limit_seconds``.
+
+        ``first_seconds`` is the time of its first execution, or None if it has not been executed or the time includes
+        more than the execution.
+        """
+        repeat = self.settings.repeat
+        if first_seconds is None:
+            if repeat == 1 or math.isinf(limit_seconds):
+                return Timing(self.time(program, repeat))
+            first_readings = self.time(program, 1)
+            if first_readings[0] <= limit_seconds:
+                return Timing(first_readings + self.time(program, repeat - 1))
+            fastest = min(*first_readings, *self.time(program, 1, 0))
+        elif first_seconds <= limit_seconds:
+            return Timing(self.time(program, repeat))
+        else:
+            fastest = min(first_seconds, self.execute(program)) if first_seconds >= COLD_SECONDS else first_seconds
+            if fastest < COLD_SECONDS:  # too short for the first execution to count, since caches are cold
+                fastest = min(self.time(program, 2, 0))
+        if fastest > limit_seconds:
+            return Timing((fastest,), pruned=True)
+        return Timing(self.time(program, repeat))
+
+
+def _make_flush_options(device: tvm.runtime.Device) -> dict[str, Any]:
+    """Return the options with which TVM's evaluator removes a program's arguments from ``device``'s caches.
+
+    On a CPU, an instruction removes each of their cache lines, except those of the first argument, as in AutoTVM, Ansor
+    and MetaSchedule. On a GPU, everything is evicted by copying an array that is twice as large as the L2 cache.
+    """
+    if device.dlpack_device_type() % RPC_SESS_MASK == tvm.cpu().dlpack_device_type():
+        return {"f_preproc": "cache_flush_cpu_non_first_arg"}
+    size = device.l2_cache_size_bytes
+    if not size:
+        raise SearchlabError('the driver does not report the size of the L2 cache, which cache = "cold" requires')
+    return {"cache_flush_bytes": 2 * size}
+
+
+def _time_call(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+class Runner:
+    """Runs programs for one workload on one device.
+
+    Args:
+        settings: How to check and time programs.
+        is_local: Whether the device is part of this machine, so that this process can time its runs.
+        cases: The inputs and the expected results, which are computed if this is None.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        settings: RunSettings,
+        device: tvm.runtime.Device,
+        is_local: bool = True,
+        cases: Cases | None = None,
+    ) -> None:
+        self.settings = settings
+        self.is_local = is_local
+        self.cases = cases or make_cases(workload, settings.check)
+        is_on_cpu = is_local and bool(device == tvm.cpu())
+        self.timer = Timer(settings, device, is_on_cpu)
+
+        def copy_to_device(inputs: dict[str, Array]) -> dict[str, tvm.runtime.Tensor]:
+            return {name: tvm.runtime.tensor(value, device) for name, value in inputs.items()}
+
+        self.timing_inputs = copy_to_device(self.cases.timing.inputs)
+        self.check_inputs = copy_to_device(self.cases.check.inputs) if self.cases.check else {}
+        # Inputs are compared with their original content only on this machine's CPU, where this is cheap.
+        self.guards_inputs = is_on_cpu and self.cases.check is not None
+        # The current program's packed inputs, each with its name and a copy of its original content:
+        self.packed_inputs: list[tuple[str, tvm.runtime.Tensor, Array]] = []
+        # Results are first filled with NaN or an impossible number, to reveal elements that a program does not write.
+        self.unwritten_values = [array.unwritten() for array in workload.arguments[-workload.results :]]
+        self.results = [tvm.runtime.tensor(value, device) for value in self.unwritten_values]
+        # Before a program is timed, they are filled with values that it cannot recognise as such.
+        self.wrong_values = [make_wrong_values(expected) for expected in self.cases.timing.expected_results]
+        self.spare_results = [tvm.runtime.tensor(value, device) for value in self.unwritten_values]
+        start_tvm_threads()  # so that the time for starting them is not charged to the first program
+        # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
+        self.modules: list[tvm.runtime.Module] = []
+
+    def run(self, program: LoadableProgram, best: float = math.inf) -> Ran | Failed:
+        """Pack the arguments that a program takes packed, check the program's result, and time the program.
+
+        If the checked run, or else the first repeat, takes more than ``prune_factor`` times ``best`` (in seconds), and
+        further readings confirm this, the program is pruned: it is not timed again. If it is faster than ``best``, it
+        is timed once more where the settings say so (``confirm``).
+        """
+        start = time.perf_counter()
+        try:
+            answer = self._check_and_time(program, best)
+            answer = self._restore_inputs() or answer
+        except Exception as error:  # a candidate may raise anything
+            answer = Failed("run_error", add_memory_limit(error_text(error), self.settings.memory_limit_mb))
+            with contextlib.suppress(Exception):
+                self._restore_inputs()
+        seconds = time.perf_counter() - start
+        if isinstance(answer, Failed):
+            return msgspec.structs.replace(answer, seconds=seconds)
+        timing, check_seconds = answer
+        return Ran(timing.seconds, timing.pruned, seconds, check_seconds)
+
+    def _check_and_time(self, loadable: LoadableProgram, best: float) -> tuple[Timing, float] | Failed:
+        """Return the readings, and the time in seconds until the first of them, or how the program failed."""
+        start = time.perf_counter()
+        limit_seconds = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
+        (module,) = self.modules = [loadable.load()]
+        self.packed_inputs = []
+        program = self._prepare(module, loadable.packed, self.timing_inputs)
+        first_seconds = None
+        if self.cases.check:
+            _fill(self.results, self.unwritten_values)
+            elapsed = self.timer.execute(self._prepare(module, loadable.packed, self.check_inputs))
+            first_seconds = elapsed if self.is_local else None
+            if error := self.cases.check.describe_error(result.numpy() for result in self.results):
+                return Failed("wrong_answer", error)
+        _fill(self.results, self.wrong_values)
+        check_seconds = time.perf_counter() - start
+        timing = self._time(program, first_seconds, limit_seconds, best)
+        for seconds in timing.seconds:
+            if not self._is_plausible(seconds):
+                return Failed("run_error", self._describe_implausible(seconds))
+        error = self._describe_error(self.results)
+        if not error and not timing.pruned and self.cases.check:
+            error = self._check_computes(program, min(timing.seconds))
+        if error:
+            return Failed("wrong_answer", f"when it was executed again, {error}")
+        return timing, check_seconds
+
+    def _time(self, program: LoadedProgram, first_seconds: float | None, limit_seconds: float, best: float) -> Timing:
+        """Time a program, and once more if it is to be confirmed or the clock has measured an impossible time."""
+        timing = self.timer.time_or_prune(program, first_seconds, limit_seconds)
+        seconds = timing.seconds
+        if self.settings.is_confirmed(cost_of(seconds, None, self.settings.statistic), best):
+            seconds += self.timer.time(program, len(seconds))
+        if not all(map(self._is_plausible, seconds)):  # for example, because this machine was suspended
+            seconds = self.timer.time(program, len(seconds))
+        return Timing(seconds, timing.pruned)
+
+    def _is_plausible(self, seconds: float) -> bool:
+        return 0 < seconds <= self.settings.run_timeout
+
+    def _describe_implausible(self, seconds: float) -> str:
+        if seconds <= 0:
+            return f"the clock measured {seconds} s; increase number or min_repeat_ms"
+        return f"the clock measured {seconds:g} s twice, but run_timeout is {self.settings.run_timeout:g} s"
+
+    def remeasure(self, loadables: Sequence[LoadableProgram], rounds: int) -> Remeasured | Failed:
+        """Time each program once per round. The programs take turns, and each round begins with the next program.
+
+        Results are checked after the first round.
+        """
+        try:
+            self.modules = [loadable.load() for loadable in loadables]
+            self.packed_inputs = []
+            programs = [
+                self._prepare(module, loadable.packed, self.timing_inputs)
+                for module, loadable in zip(self.modules, loadables, strict=True)
+            ]
+            readings: list[list[float]] = [[] for _ in programs]
+            for round_number in range(rounds):
+                for i in range(len(programs)):
+                    index = (round_number + i) % len(programs)
+                    if round_number == 0:
+                        _fill(self.results, self.wrong_values)
+                    readings[index] += self.timer.time(programs[index], 1)
+                    if round_number == 0 and (problem := self._describe_error(self.results)):
+                        return Failed("wrong_answer", problem)
+        except Exception as error:
+            return Failed("run_error", error_text(error))
+        return self._restore_inputs() or Remeasured([tuple(seconds) for seconds in readings])
+
+    def _prepare(
+        self, module: tvm.runtime.Module, packed: Packed, inputs: dict[str, tvm.runtime.Tensor]
+    ) -> LoadedProgram:
+        """Return a program with its arguments. The program itself packs the inputs that it takes packed."""
+        tensors_by_name = pack_inputs(module, packed, inputs)
+        if self.guards_inputs:
+            for name in tensors_by_name.keys() & packed:
+                self.packed_inputs += [(f"{name}, packed", tensor, tensor.numpy()) for tensor in tensors_by_name[name]]
+        return LoadedProgram(module, [t for tensors in tensors_by_name.values() for t in tensors], self.results)
+
+    def _check_computes(self, program: LoadedProgram, reading: float) -> str | None:
+        """Return a description of what is wrong if a program's single executions are wrong or slower than its readings.
+
+        A program that returns at once if its result is already there has readings far below the time of an execution.
+        To be sure that there is no result yet, another array, filled with wrong values, receives it. The program is
+        executed repeatedly only while it is too slow. ``reading`` is its fastest reading, in seconds.
+        """
+        spare_program = program._replace(results=self.spare_results)
+        fastest, total = math.inf, 0.0
+        for count in range(MAX_SINGLE_EXECUTIONS):
+            if count >= 3 and total > ENOUGH_EXECUTION_SECONDS:
+                break
+            if reading < WARM_SECONDS:
+                self.timer.execute(program)
+            _fill(self.spare_results, self.wrong_values)
+            seconds = self.timer.execute(spare_program)
+            fastest, total = min(fastest, seconds), total + seconds
+            if error := self._describe_error(self.spare_results):
+                return error
+            if self._is_within_allowance(fastest, reading):
+                return None
+        # Other processes may delay every call, for example by using the GPU in turn. If so, they also delay executions
+        # that find their result.
+        results = [result.numpy() for result in self.spare_results]
+        repeated_seconds = math.inf
+        for _ in range(3):
+            _fill(self.spare_results, results)
+            repeated_seconds = min(repeated_seconds, self.timer.execute(spare_program))
+        if self._is_within_allowance(fastest, repeated_seconds):
+            return None
+        return (
+            f"it took at least {fastest:.3g} s, but only {repeated_seconds:.3g} s when the result was already there: "
+            "it does not compute in every execution"
+        )
+
+    def _is_within_allowance(self, single_seconds: float, reading: float) -> bool:
+        """Return whether a single execution took no longer than one that takes ``reading`` seconds may take."""
+        return single_seconds <= SINGLE_FACTOR * reading + self.timer.overhead_seconds
+
+    def _restore_inputs(self) -> Failed | None:
+        """If the program has overwritten an input, restore the input and return the failure; otherwise, return None."""
+        if not self.guards_inputs:
+            return None
+        assert self.cases.check
+        inputs = [(name, tensor, self.cases.check.inputs[name]) for name, tensor in self.check_inputs.items()]
+        inputs += [(name, tensor, self.cases.timing.inputs[name]) for name, tensor in self.timing_inputs.items()]
+        overwritten_names = []
+        for name, tensor, original in inputs + self.packed_inputs:
+            if not np.array_equal(tensor.numpy().view(np.uint8), original.view(np.uint8)):
+                tensor.copyfrom(original)
+                overwritten_names.append(name)
+        if overwritten_names:
+            return Failed("wrong_answer", f"the program writes to its input {overwritten_names[0]}")
+        return None
+
+    def _describe_error(self, results: Sequence[tvm.runtime.Tensor]) -> str | None:
+        return self.cases.timing.describe_error(result.numpy() for result in results)
+
+
+def _fill(results: Sequence[tvm.runtime.Tensor], values: Sequence[Array]) -> None:
+    for result, value in zip(results, values, strict=False):  # there are no values if results are not checked
+        result.copyfrom(value)
