@@ -144,7 +144,7 @@ class Remeasurer(Measurer):
 class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
     """The base class for the settings of a kind of measurement, specified under ``measure`` in a study file.
 
-    In all methods, ``base`` is the directory that relative paths start from.
+    In all methods, ``base_dir`` is the directory that relative paths start from.
 
     Attributes:
         exclusive: Whether this machine is measured, so that simultaneous runs would disturb each other.
@@ -164,19 +164,19 @@ class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in fields.items() if name not in self.not_identity}
 
-    def default_target(self, base: Path = Path()) -> str | dict[str, Any]:
+    def default_target(self, base_dir: Path = Path()) -> str | dict[str, Any]:
         """Return the target to use if none is specified, as :func:`~searchlab.target.resolve_target` accepts it."""
         return "native"
 
-    def measurable(self, base: Path = Path()) -> set[tuple[str, str]] | None:
+    def measurable(self, base_dir: Path = Path()) -> set[tuple[str, str]] | None:
         """Return the workload and space fingerprint of each run that can be measured, or None if all can."""
         return None
 
-    def machine(self, target: Target, base: Path = Path()) -> str:
+    def machine(self, target: Target, base_dir: Path = Path()) -> str:
         """Return the name of the measured machine, as in :attr:`Header.measured_on`, or "" if it is unknown."""
         return ", ".join(host_model(target.kind).values())
 
-    def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> Measurer:
+    def make(self, target: Target, measurements: MeasurementsByProgram, base_dir: Path = Path()) -> Measurer:
         """Create the measurer. Programs in ``measurements`` are not measured again."""
         raise NotImplementedError
 

@@ -87,7 +87,7 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
         from tvm.rpc import base
 
         self.address = address
-        self._base = base
+        self._rpc = base
         host, _, port = address.rpartition(":")
         try:
             self._socket = socket.create_connection((host, int(port)), ANSWER_SECONDS)
@@ -116,7 +116,7 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
             SearchlabError: If the tracker does not answer in time, or not like a tracker.
         """
         try:
-            self._base.sendjson(self._socket, [self._base.TrackerCode.SUMMARY])
+            self._rpc.sendjson(self._socket, [self._rpc.TrackerCode.SUMMARY])
             return self._receive(tuple[Any, TrackerSummary])[1]
         except OSError as error:
             raise SearchlabError(f"the tracker at {self.address} has closed the connection ({error})") from None
@@ -131,7 +131,7 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
 
     def request(self, key: str) -> None:
         """Request a device, which :meth:`take` returns once this connection is readable. Raises OSError if it fails."""
-        self._base.sendjson(self._socket, [self._base.TrackerCode.REQUEST, key, "", 1])
+        self._rpc.sendjson(self._socket, [self._rpc.TrackerCode.REQUEST, key, "", 1])
 
     def take(self) -> Address:
         """Return a requested device.
@@ -145,7 +145,7 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
     def _receive(self, kind: type[T]) -> T:
         """Return the next answer. Raises OSError if the tracker is gone."""
         try:
-            return msgspec.convert(self._base.recvjson(self._socket), kind)
+            return msgspec.convert(self._rpc.recvjson(self._socket), kind)
         except TimeoutError:
             problem = f"there is no complete answer after {ANSWER_SECONDS:g} s"
         except (ValueError, RecursionError, msgspec.ValidationError) as error:

@@ -39,7 +39,7 @@ class FunctionSettings(MeasureSettings, frozen=True, tag="function"):
 
     exclusive: ClassVar[bool] = True
 
-    def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> FunctionMeasurer:
+    def make(self, target: Target, measurements: MeasurementsByProgram, base_dir: Path = Path()) -> FunctionMeasurer:
         return FunctionMeasurer(self)
 
 

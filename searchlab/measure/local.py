@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -20,7 +21,7 @@ from .channel import Deadline
 from .code import Code, CodeFolder
 from .contract import CannotMeasure, MeasurementsByProgram, Remeasurer, RunSettings
 from .messages import Built, Failed, Ran, SetUpRunner, Work
-from .pool import BuildingMeasurer
+from .pool import BuildingMeasurer, measurement_of
 from .process import AnswerMismatch, AnswerT, MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
 
 
@@ -42,7 +43,7 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
     not_identity: ClassVar[tuple[str, ...]] = (*RunSettings.not_identity, "sentinel", "finalists", "programs")
     exclusive: ClassVar[bool] = True
 
-    def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> LocalMeasurer:
+    def make(self, target: Target, measurements: MeasurementsByProgram, base_dir: Path = Path()) -> LocalMeasurer:
         return LocalMeasurer(self, target, measurements, self.workers or available_cores())
 
 
@@ -135,7 +136,9 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat * (1 + self.settings.confirm):
                 self._runners.close()
                 answer = Failed("crash", "the running process sent more times than requested")
-            measurement = self._measurement(program, built, answer)
+            measurement = replace(
+                measurement_of(answer, self.settings.statistic), build_seconds=built.seconds, program=program
+            )
             self._keep(measurement, built.code)
             return measurement
 

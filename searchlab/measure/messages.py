@@ -81,12 +81,24 @@ class SetUpFunction(_SetUpObject):
     """Prepare to call a function."""
 
 
+class FleetSettings(NamedTuple):
+    """The settings for running programs on a fleet.
+
+    Attributes:
+        connect_timeout: The time limit for connecting to a device and sending a program's inputs, in seconds.
+        compiler: The compiler that links programs, or "" for the local one.
+    """
+
+    connect_timeout: float
+    compiler: str
+
+
 class SetUpRunner(NamedTuple):
     """Prepare to run programs for a workload.
 
     Attributes:
         error_factor: See searchlab.space.Space.
-        fleet: RpcSettings.connect_timeout and cc, or None to run on this machine.
+        fleet: The settings for running on a fleet, or None to run on this machine.
         seed: The seed for drawing the inputs.
     """
 
@@ -94,7 +106,7 @@ class SetUpRunner(NamedTuple):
     settings: RunSettings
     target: Target
     error_factor: float
-    fleet: tuple[float, str] | None = None
+    fleet: FleetSettings | None = None
     seed: int = 0
 
     def __str__(self) -> str:

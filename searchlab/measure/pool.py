@@ -540,13 +540,6 @@ class BuildingMeasurer(Measurer):
             self._folder.cleanup()
         super().close()
 
-    def _measurement(
-        self, program: str, built: Built, answer: Ran | Failed, connect_seconds: float = 0.0
-    ) -> Measurement:
-        """Return the measurement of a program that has run or failed."""
-        measurement = measurement_of(answer, self.settings.statistic)
-        return replace(measurement, build_seconds=built.seconds, program=program, connect_seconds=connect_seconds)
-
 
 def measurement_of(answer: Ran | Failed, statistic: Statistic) -> Measurement:
     """Return the measurement of a program or function that has run or failed, without the time for building it."""

@@ -28,7 +28,7 @@ class RemoteRunner:
 
     def __init__(self, setup: SetUpRunner) -> None:
         assert setup.fleet is not None
-        self.connect_timeout, self.compiler = setup.fleet
+        self.fleet = setup.fleet
         self.workload = setup.workload
         self.settings = setup.settings
         self.target = setup.target
@@ -43,7 +43,7 @@ class RemoteRunner:
         """
         host, port, key = address
         # The server ends the session by itself after this time.
-        session_timeout = self.connect_timeout + self.settings.run_timeout
+        session_timeout = self.fleet.connect_timeout + self.settings.run_timeout
         try:
             session = rpc.connect(host, port, key, session_timeout=session_timeout)
             device = session.device(device_name(self.target.kind))
@@ -86,7 +86,7 @@ class RemoteRunner:
     def _make_library_loader(
         self, session: rpc.RPCSession, objects: Objects
     ) -> Callable[[], tvm.runtime.Module] | Failed:
-        compiler = self.compiler or ("" if self.target.is_foreign else cc.get_cc())
+        compiler = self.fleet.compiler or ("" if self.target.is_foreign else cc.get_cc())
         with tempfile.TemporaryDirectory() as folder:
             library_path = Path(folder, "program.so" if compiler else "program.tar")
             try:

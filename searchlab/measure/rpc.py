@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -18,8 +18,8 @@ from ..space import Space
 from ..target import Target
 from .contract import MeasurementsByProgram, RunSettings
 from .fleet import Address, Tracker, greets_clients, is_reachable, registered_devices
-from .messages import Built, DeviceLost, DeviceUnfit, Failed, InputsReceived, Ran, RunOn, SetUpRunner
-from .pool import BuildingMeasurer, JobBatch
+from .messages import Built, DeviceLost, DeviceUnfit, Failed, FleetSettings, InputsReceived, Ran, RunOn, SetUpRunner
+from .pool import BuildingMeasurer, JobBatch, WorkerPool, measurement_of
 from .process import MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
 
 POLL_SECONDS = 1.0
@@ -64,23 +64,23 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
         if not host or not port.isdecimal() or int(port) > 65535:
             raise ValueError(f"tracker must be host:port, such as 10.0.0.1:9190, not {self.tracker!r}")
 
-    def default_target(self, base: Path = Path()) -> str:
+    def default_target(self, base_dir: Path = Path()) -> str:
         raise SearchlabError(
             f"measuring on the devices {self.key!r} requires a target that describes them: an LLVM CPU name such as "
             f'"cortex-a72", {{"kind": "llvm", "mtriple": ..., "mcpu": ..., "num-cores": ...}}, or "native" if they '
             f"have the same CPU as this machine"
         )
 
-    def machine(self, target: Target, base: Path = Path()) -> str:
+    def machine(self, target: Target, base_dir: Path = Path()) -> str:
         return self.key
 
-    def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> RpcMeasurer:
+    def make(self, target: Target, measurements: MeasurementsByProgram, base_dir: Path = Path()) -> RpcMeasurer:
         return RpcMeasurer(self, target, measurements, self.workers or available_cores())
 
 
 @dataclass
 class _Task:
-    """A program, by its hash, to run on a device.
+    """A program to run on a device.
 
     Attributes:
         lost_devices: The number of devices lost while running it.
@@ -89,7 +89,7 @@ class _Task:
         connect_seconds: The seconds that connecting took in that run; None until it is connected.
     """
 
-    program: str
+    program_hash: str
     built: Built
     lost_devices: int = 0
     has_hung: bool = False
@@ -121,26 +121,27 @@ class RpcMeasurer(BuildingMeasurer):
             raise SearchlabError(f"{_describe_devices(settings, devices)}; start one with `searchlab fleet server`")
         super().__init__(settings, target, measurements, workers, scratch=True)
 
-    def _prepare(self, space: Space, count: int) -> None:
-        devices = len(self._runners.processes)  # if the tracker cannot be reached now, it may return in time
+    def _prepare(self, space: Space, config_count: int) -> None:
+        device_count = len(self._runners.processes)  # if the tracker cannot be reached now, it may return in time
         with contextlib.suppress(SearchlabError):
-            devices = len(registered_devices(self.settings.tracker).get(self.settings.key, []))
-        fleet = self.settings.connect_timeout, self.settings.cc
+            device_count = len(registered_devices(self.settings.tracker).get(self.settings.key, []))
+        fleet = FleetSettings(self.settings.connect_timeout, self.settings.cc)
         self._setup = SetUpRunner(space.workload, self.settings.for_worker(), self.target, space.error_factor, fleet)
-        self._count = min(max(1, devices), count)
-        self._runners.prepare(self._setup, self._count)
+        self._process_count = min(max(1, device_count), config_count)
+        self._runners.prepare(self._setup, self._process_count)
 
     @contextlib.contextmanager
     def _run_programs(
         self, space: Space, programs: dict[str, Built], best: float
     ) -> Iterator[Callable[[str, float], Measurement]]:
-        with _Batch(self, [_Task(program, built) for program, built in programs.items()], best) as batch:
+        tasks = [_Task(program_hash, built) for program_hash, built in programs.items()]
+        with _DeviceBatch(self._runners, self._setup, self._process_count, tasks, self.settings, best) as batch:
 
-            def run(program: str, best: float) -> Measurement:
-                while program not in batch.measurements:
+            def run(program_hash: str, best: float) -> Measurement:
+                while program_hash not in batch.measurements:
                     batch.step()
                     self.measurements.update(batch.measurements)
-                return batch.measurements[program]
+                return batch.measurements[program_hash]
 
             yield run
 
@@ -150,19 +151,31 @@ def _describe_devices(settings: RpcSettings, devices: dict[str, list[str]]) -> s
     return f"the tracker at {settings.tracker} has no device with the key {settings.key!r}; it has {keys}"
 
 
-class _Batch(JobBatch[_Task]):
-    """The programs to run in a batch. While any are waiting, a device is requested for each idle process."""
+class _DeviceBatch(JobBatch[_Task]):
+    """The programs to run in a batch. While any are waiting, a device is requested for each idle process.
 
-    def __init__(self, measurer: RpcMeasurer, tasks: Sequence[_Task], best: float) -> None:
-        super().__init__(measurer._runners, measurer._setup, measurer._count, tasks)
-        self.measurer = measurer
-        self.settings = measurer.settings
+    Attributes:
+        best: The lowest cost in the run so far.
+        measurements: The measurements of the programs that have run or failed, by program hash.
+    """
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        message: SetUpRunner,
+        process_count: int,
+        tasks: Sequence[_Task],
+        settings: RpcSettings,
+        best: float,
+    ) -> None:
+        super().__init__(pool, message, process_count, tasks)
+        self.settings = settings
         self.best = best
-        self.measurements: dict[str, Measurement] = {}  # by program hash
+        self.measurements: dict[str, Measurement] = {}
         self.tracker: Tracker | None = None
         self.request_count = 0
         self.unavailable_since: float | None = None  # when the tracker or its last device vanished, by time.monotonic()
-        self.last_check = time.monotonic()
+        self.last_check_time = time.monotonic()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.tracker:
@@ -182,8 +195,8 @@ class _Batch(JobBatch[_Task]):
         is_running = any(assignment.job for assignment in self.assignments.values())
         problem = ""
         try:
-            if now - self.last_check > POLL_SECONDS and self.request_count and not is_running:
-                self.last_check = now
+            if now - self.last_check_time > POLL_SECONDS and self.request_count and not is_running:
+                self.last_check_time = now
                 devices = registered_devices(self.settings.tracker)
                 if self.settings.key in devices:
                     self.unavailable_since = None
@@ -228,12 +241,13 @@ class _Batch(JobBatch[_Task]):
         )
         time.sleep(min(POLL_SECONDS, self.settings.device_timeout))
 
-    def _fail_if_unavailable(self, text: str) -> None:
+    def _fail_if_unavailable(self, message: str) -> None:
+        """Raise SearchlabError with ``message`` if no device has been available for ``device_timeout`` seconds."""
         now = time.monotonic()
         if self.unavailable_since is None:
             self.unavailable_since = now
         if now - self.unavailable_since > self.settings.device_timeout:
-            raise SearchlabError(text)
+            raise SearchlabError(message)
 
     def receive(self, process: MeasuringWorker, task: _Task) -> None:
         has_connected = task.connect_seconds is not None
@@ -246,7 +260,7 @@ class _Batch(JobBatch[_Task]):
         self.mark_idle(process)
         match answer:
             case DeviceLost(text):
-                self._handle_loss(task, text, seconds)
+                self._handle_lost_device(task, text, seconds)
             case DeviceUnfit(text):
                 raise SearchlabError(f"{text}; register it under a different key, or choose a different target")
             case Ran() | Failed():
@@ -255,12 +269,12 @@ class _Batch(JobBatch[_Task]):
     def on_worker_died(self, task: _Task, death: WorkerDied, seconds: float) -> None:
         if isinstance(death, WorkerTimeout) and task.connect_seconds is None:
             limit = self.settings.connect_timeout
-            self._handle_loss(task, f"it did not accept the connection and the inputs within {limit:g} s", 0.0)
+            self._handle_lost_device(task, f"it did not accept the connection and the inputs within {limit:g} s", 0.0)
         else:
             failed = failure_of(death, "running", seconds)
-            self._handle_loss(task, failed.message, seconds, failed.failure)
+            self._handle_lost_device(task, failed.message, seconds, failed.failure)
 
-    def _handle_loss(self, task: _Task, text: str, seconds: float, failure: Failure = "crash") -> None:
+    def _handle_lost_device(self, task: _Task, text: str, seconds: float, failure: Failure = "crash") -> None:
         host, port, _ = task.address
         has_connected = task.connect_seconds is not None
         is_suspect = failure == "run_timeout" and not task.has_hung and not greets_clients(host, port)
@@ -276,6 +290,11 @@ class _Batch(JobBatch[_Task]):
         self._record(task, Failed(failure, message, seconds) if has_connected else Failed("run_error", message))
 
     def _record(self, task: _Task, answer: Ran | Failed) -> None:
-        measurement = self.measurer._measurement(task.program, task.built, answer, task.connect_seconds or 0.0)
+        measurement = replace(
+            measurement_of(answer, self.settings.statistic),
+            build_seconds=task.built.seconds,
+            program=task.program_hash,
+            connect_seconds=task.connect_seconds or 0.0,
+        )
         self.best = min(self.best, measurement.cost)
-        self.measurements[task.program] = measurement
+        self.measurements[task.program_hash] = measurement

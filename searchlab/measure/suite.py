@@ -196,22 +196,22 @@ def installed_suites() -> dict[str, Path]:
     return suites
 
 
-def find_suite(text: str | Path, base: Path = Path()) -> Suite:
+def find_suite(text: str | Path, base_dir: Path = Path()) -> Suite:
     """Return a suite, or part of one.
 
     Args:
         text: The name of a suite, such as ``v1``, or the path of its directory. Append ``/dev`` or ``/test`` to select
             a split, or ``/TABLE`` to select a table.
-        base: The directory that relative paths start from.
+        base_dir: The directory that relative paths start from.
 
     Raises:
         SearchlabError: If the suite or part does not exist, or the suite is damaged.
     """
     text = str(text).rstrip("/")
-    if (directory := _directory(text, base)) is not None:
+    if (directory := _directory(text, base_dir)) is not None:
         return read_suite(directory)
     head, _, part = text.rpartition("/")
-    if (directory := _directory(head, base) if head else None) is None:
+    if (directory := _directory(head, base_dir) if head else None) is None:
         raise SearchlabError(
             f"cannot find the suite {text!r}: no directory with this name contains {FILE}"
             f"{did_you_mean(text.partition('/')[0], installed_suites())}"
@@ -228,8 +228,8 @@ def find_suite(text: str | Path, base: Path = Path()) -> Suite:
     raise SearchlabError(f"the suite {suite.name} has no split or table {part!r}{hint}")
 
 
-def _directory(name: str, base: Path) -> Path | None:
-    return base / name if (base / name / FILE).is_file() else installed_suites().get(name)
+def _directory(name: str, base_dir: Path) -> Path | None:
+    return base_dir / name if (base_dir / name / FILE).is_file() else installed_suites().get(name)
 
 
 def read_suite(directory: Path) -> Suite:

@@ -75,26 +75,26 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in fields.items() if name != "path"} if self.name else fields
 
-    def content_digest(self, base: Path = Path()) -> str:
+    def content_digest(self, base_dir: Path = Path()) -> str:
         """Return the digest of the logs' content, which a table in a suite has already."""
-        return self.digest or files_digest([log for path in self.paths(base) for log in find_logs(path)])
+        return self.digest or files_digest([log for path in self.paths(base_dir) for log in find_logs(path)])
 
-    def headers(self, base: Path) -> Mapping[Path, Header]:
-        """Return the headers of all logs, searching directories recursively. They are read only once for each ``base``.
+    def headers(self, base_dir: Path) -> Mapping[Path, Header]:
+        """Return the headers of all logs, searching directories recursively. They are read only once for each ``base_dir``.
 
         Raises:
             SearchlabError: If a path contains no logs that can be read.
         """
-        if base not in self._headers:
+        if base_dir not in self._headers:
             headers: dict[Path, Header] = {}
-            for path in self.paths(base):  # each of which must contain logs
+            for path in self.paths(base_dir):  # each of which must contain logs
                 headers.update(read_logs_in([path], lambda log: (log, read_header(log))))
-            self._headers[base] = headers
-        return self._headers[base]
+            self._headers[base_dir] = headers
+        return self._headers[base_dir]
 
-    def default_target(self, base: Path = Path()) -> dict[str, Any]:
+    def default_target(self, base_dir: Path = Path()) -> dict[str, Any]:
         """Return the target recorded in the logs' headers. Raises SearchlabError if the logs have several targets."""
-        (path, header), *others = self.headers(base).items()
+        (path, header), *others = self.headers(base_dir).items()
         for other_path, other in others:
             if other.target != header.target:
                 raise SearchlabError(
@@ -103,18 +103,18 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
                 )
         return header.target
 
-    def measurable(self, base: Path = Path()) -> set[tuple[str, str]]:
+    def measurable(self, base_dir: Path = Path()) -> set[tuple[str, str]]:
         """Return the workload and the space fingerprint of each log."""
-        return {(header.workload, header.fingerprint) for header in self.headers(base).values()}
+        return {(header.workload, header.fingerprint) for header in self.headers(base_dir).values()}
 
-    def space_of(self, name: str, workload: str, base: Path = Path()) -> Plugin | None:
+    def space_of(self, name: str, workload: str, base_dir: Path = Path()) -> Plugin | None:
         """Return the space called ``name`` with the options recorded for ``workload``, or None if no log has both.
 
         Raises:
             UnsupportedWorkload: If no log is for ``workload``.
             SearchlabError: If the logs have different options.
         """
-        headers = self.headers(base).items()
+        headers = self.headers(base_dir).items()
         matches = [
             (path, header.space) for path, header in headers if (header.workload, header.space.name) == (workload, name)
         ]
@@ -132,17 +132,17 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
                 )
         return space
 
-    def machine(self, target: Target, base: Path = Path()) -> str:
+    def machine(self, target: Target, base_dir: Path = Path()) -> str:
         """Return the machine recorded in the logs' headers, or "" if the logs come from several machines."""
-        names = {header.measured_on for header in self.headers(base).values()}
+        names = {header.measured_on for header in self.headers(base_dir).values()}
         return names.pop() if len(names) == 1 else ""
 
-    def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> TableMeasurer:
-        return TableMeasurer(self, base)
+    def make(self, target: Target, measurements: MeasurementsByProgram, base_dir: Path = Path()) -> TableMeasurer:
+        return TableMeasurer(self, base_dir)
 
-    def paths(self, base: Path) -> list[Path]:
+    def paths(self, base_dir: Path) -> list[Path]:
         """Return the logs and directories of logs."""
-        return [base / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
+        return [base_dir / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
 
     @cached_property
     def _headers(self) -> dict[Path, Mapping[Path, Header]]:
@@ -180,7 +180,7 @@ class TableMeasurer(Measurer):
 
     Args:
         settings: The logs, and how to use them.
-        base: The directory that relative paths start from.
+        base_dir: The directory that relative paths start from.
 
     Raises:
         SearchlabError: If no log is found, or if the logs were recorded with different numbers of build workers. Also
@@ -189,11 +189,11 @@ class TableMeasurer(Measurer):
 
     repeatable = True
 
-    def __init__(self, settings: TableSettings, base: Path = Path()) -> None:
+    def __init__(self, settings: TableSettings, base_dir: Path = Path()) -> None:
         self.settings = settings
-        self.where = ", ".join(map(str, settings.paths(base)))
+        self.where = ", ".join(map(str, settings.paths(base_dir)))
         self.begin(seed=0)
-        self._headers = settings.headers(base)
+        self._headers = settings.headers(base_dir)
         self._tables: dict[tuple[str, str], _Table] = {}
         worker_counts = sorted({header.workers for header in self._headers.values()})
         if len(worker_counts) > 1:
