@@ -80,7 +80,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         return self.digest or files_digest([log for path in self.paths(base_dir) for log in find_logs(path)])
 
     def headers(self, base_dir: Path) -> Mapping[Path, Header]:
-        """Return the headers of all logs, searching directories recursively. They are read only once for each ``base_dir``.
+        """Return the headers of all logs, searching directories recursively. They are read once for each directory.
 
         Raises:
             SearchlabError: If a path contains no logs that can be read.
