@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from ..costmodel import scores_of
+from ..costmodel import BoundCostModel, scores_of
 from ..costmodel.features import use_extractor
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, warn
@@ -51,17 +51,18 @@ def search(run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None)
     The log is created or resumed; ``measurer`` measures only the configs that it does not contain. Raises
     SearchlabError if the log belongs to a different run, or the policy's proposals differ from the logged trials.
     """
-    try:
-        with note_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:
-            if run_loop.is_complete:
-                run_loop.replay_rest()
-            while run_loop.step():
-                pass
-            run_loop.finish()
-            return run_loop.log
-    except OtherRun as error:
-        discard_log(run, error)
-    return search(replace(run, existing_log=None, discard=False), measurer, on_trial)
+    while True:
+        try:
+            with note_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:
+                if run_loop.is_complete:
+                    run_loop.replay_rest()
+                while run_loop.step():
+                    pass
+                run_loop.finish()
+                return run_loop.log
+        except OtherRun as error:
+            discard_log(run, error)
+            run = replace(run, existing_log=None, discard=False)
 
 
 class RunLoop(AbstractContextManager["RunLoop"]):
@@ -77,10 +78,10 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         self._measurer = measurer
         self._log = LogWriter(run.log, header, durable=not measurer.repeatable, existing=run.existing_log)
         self._on_trial = on_trial or (lambda trial, replayed, charged: None)
-        self._charged = 0.0
+        self._charged_seconds = 0.0
         self._replayed_log = self._log.log
         self._trials: list[Trial] = []
-        self._best = math.inf
+        self._best_cost = math.inf
         self._driver: PolicyDriver | None = None
         self._has_ended = False
         self.is_current = run.is_current(self._log.log)  # otherwise, all trials are proposed again and compared
@@ -158,28 +159,29 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         if not configs:
             return
         self._log_change()
-        space, share = self._run.space, 1 / driver.batch_size
-        builders = min(self._log.header.workers, len(self._trials) - start + len(configs))
-        sentinel_seconds = self._sentinel(driver.batches - 1) if len(self._trials) == start else None
-        for config, measurement in zip(configs, self._measurer.measure(space, configs, self._best), strict=True):
+        cpu, batch_size, batch_index = driver.cpu_account, driver.batch_size, driver.batch_count - 1
+        builder_count = min(self._log.header.workers, len(self._trials) - start + len(configs))
+        sentinel_seconds = self._time_sentinel(batch_index) if len(self._trials) == start else None
+        measurements = self._measurer.measure(self._run.space, configs, self._best_cost)
+        for config, measurement in zip(configs, measurements, strict=True):
             trial = Trial(len(self._trials), config, measurement)
             batch = [*self._trials[start:], trial]
-            quality = driver.quality(batch) if len(batch) == driver.batch_size else None
+            quality = driver.rate_predictions(batch) if len(batch) == batch_size else None
             self._log.append(
                 Record.from_trial(
                     trial,
-                    batch=driver.batches - 1,
+                    batch=batch_index,
                     fill_in=config in driver.policy.fill_ins,
-                    propose_seconds=driver.propose_seconds * share,
-                    train_seconds=driver.train_seconds * share,
-                    feature_seconds=driver.feature_seconds * share,
+                    propose_seconds=cpu.propose_seconds / batch_size,
+                    train_seconds=cpu.train_seconds / batch_size,
+                    feature_seconds=cpu.feature_seconds / batch_size,
                     model=quality,
                     sentinel=sentinel_seconds,
                 )
             )
             sentinel_seconds = None
-            self._charged += (driver.propose_seconds + driver.train_seconds) * share
-            self._charged += measurement.build_seconds / builders + measurement.run_seconds
+            self._charged_seconds += (cpu.propose_seconds + cpu.train_seconds) / batch_size
+            self._charged_seconds += measurement.build_seconds / builder_count + measurement.run_seconds
             self._add(trial, False)
         self._log.sync()
         self._warn_of_failures(len(configs))
@@ -193,33 +195,33 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         if self._measurer.repeatable:
             return
         measurements = [trial.measurement for trial in self._trials]
-        if isinstance(self._run.space.workload, Function) and math.isfinite(self._best):
+        if isinstance(self._run.space.workload, Function) and math.isfinite(self._best_cost):
             errors = [measurement.failure == "run_error" for measurement in measurements]
             if any(errors[-new_trials:]) and not any(errors[:-new_trials]):
                 index = errors.index(True)
                 warn(f"trial {index} of {self._log.path} failed: {measurements[index].message}")
         count, threshold = len(measurements), min(FAILURES_SUFFICE, self._run.trials)
-        if math.isinf(self._best) and count - new_trials < threshold <= count:
+        if math.isinf(self._best_cost) and count - new_trials < threshold <= count:
             failures = describe_failures((measurement.failure, measurement.message) for measurement in measurements)
             warn(f"all {count} trials of {self._log.path} failed: {failures}")
 
     def _add_replayed(self, trial: Trial) -> None:
-        self._charged = float(self._replayed_log.elapsed[trial.index])
+        self._charged_seconds = float(self._replayed_log.elapsed[trial.index])
         self._add(trial, True)
 
     def _add(self, trial: Trial, is_replayed: bool) -> None:
         self._trials.append(trial)
-        self._best = min(self._best, trial.cost)
-        self._on_trial(trial, is_replayed, self._charged)
+        self._best_cost = min(self._best_cost, trial.cost)
+        self._on_trial(trial, is_replayed, self._charged_seconds)
 
     def _end(self, reason: Ended) -> None:
         self._has_ended = True
         self._log.append(msgspec.structs.replace(reason, time=round(time.time(), 3)))
 
-    def _sentinel(self, batch: int) -> float | None:
+    def _time_sentinel(self, batch_index: int) -> float | None:
         """Time the run's first working program again, and return the seconds, or None if it fails or is not due."""
         measurer = self._measurer
-        if not isinstance(measurer, Remeasurer) or not measurer.sentinel_every or batch % measurer.sentinel_every:
+        if not isinstance(measurer, Remeasurer) or not measurer.sentinel_every or batch_index % measurer.sentinel_every:
             return None
         trial = find_sentinel_trial(self._trials)
         if trial is None:
@@ -287,7 +289,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         if not isinstance(measurer, Remeasurer) or not measurer.finalists:
             return
         if final is None or final.trials != len(self._trials):
-            if not math.isinf(self._best):
+            if not math.isinf(self._best_cost):
                 announce(f"measuring the fastest programs in {self._log.path} again")
             final = measure_finalists(measurer, self._run.space, self._trials)
             if final is not None:
@@ -321,36 +323,99 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
     return Final(trials=len(trials), finalists=finalists, time=round(time.time(), 3))
 
 
-class PolicyDriver:
-    """Creates a run's policy, trains it on the run's warm start, and records the CPU time that it uses from then on.
+class CpuAccount:
+    """The CPU time that a policy and its cost model use, divided among the batches of a run.
 
-    Other work on the machine is not charged. ``other_cpu_seconds`` returns the CPU time that other processes have spent
-    on the policy's behalf, in seconds.
+    Other work on the machine is not charged.
+
+    Args:
+        cost_model: The policy's cost model, or None if it uses none.
+        other_cpu_seconds: A function that returns the CPU time that other processes have spent on the policy's behalf,
+            in seconds.
+
+    Attributes:
+        propose_seconds: The CPU time used to propose the last batch.
+        train_seconds: The CPU time used to learn from the batch before it.
+        feature_seconds: The part of both times that the cost model used for features.
+        predict_seconds: The wall time that the cost model used for predictions while the last batch was proposed.
+    """
+
+    def __init__(self, cost_model: BoundCostModel | None, other_cpu_seconds: Callable[[], float]) -> None:
+        self.propose_seconds = 0.0
+        self.train_seconds = 0.0
+        self.feature_seconds = 0.0
+        self.predict_seconds = 0.0
+        self._cost_model = cost_model
+        self._other_cpu_seconds = other_cpu_seconds
+        self._accounted_feature_seconds = 0.0  # of the cost model's total, what earlier batches or nobody is charged
+        if cost_model is not None:
+            cost_model.clock = self._read_clock
+
+    @contextmanager
+    def charge_training(self) -> Iterator[None]:
+        """Charge the CPU time within the context for learning from a batch."""
+        start = self._read_clock()
+        yield
+        self.train_seconds = self._read_clock() - start
+
+    @contextmanager
+    def charge_proposing(self) -> Iterator[None]:
+        """Charge the CPU time within the context for proposing a batch.
+
+        A policy that trains its cost model while proposing is charged like one that does so in `tell`.
+        """
+        fit_start, predict_start, _ = self._read_cost_model()
+        start = self._read_clock()
+        yield
+        seconds = self._read_clock() - start
+        fit_end, predict_end, features_end = self._read_cost_model()
+        self.train_seconds += fit_end - fit_start
+        self.propose_seconds = seconds - (fit_end - fit_start)
+        self.predict_seconds = predict_end - predict_start
+        self.feature_seconds = features_end - self._accounted_feature_seconds
+        self._accounted_feature_seconds = features_end
+
+    @contextmanager
+    def charge_nothing(self) -> Iterator[None]:
+        """Charge nobody for the features that the cost model extracts within the context."""
+        *_, features_start = self._read_cost_model()
+        yield
+        *_, features_end = self._read_cost_model()
+        self._accounted_feature_seconds += features_end - features_start
+
+    def _read_clock(self) -> float:
+        return time.process_time() + self._other_cpu_seconds()
+
+    def _read_cost_model(self) -> tuple[float, float, float]:
+        """Return the seconds that the cost model has used so far for training, predictions and features."""
+        model = self._cost_model
+        return (model.fit_seconds, model.predict_seconds, model.feature_seconds) if model else (0.0, 0.0, 0.0)
+
+
+class PolicyDriver:
+    """Creates a run's policy, trains it on the run's warm start, and accounts for the CPU time that it then uses.
+
+    For ``other_cpu_seconds``, see :class:`CpuAccount`.
+
+    Attributes:
+        batch_count: The number of proposed batches.
+        batch_size: The number of configs in the last batch.
     """
 
     def __init__(self, run: Run, other_cpu_seconds: Callable[[], float] = lambda: 0.0) -> None:
         self.policy, self.cost_model = run.start()
-        if self.cost_model is not None:
-            self.cost_model.clock = self._seconds
-        self.batches = 0  # the number of proposed batches
-        self.batch_size = 0  # the number of configs in the last batch
-        self.propose_seconds = 0.0  # the CPU time used to propose the last batch
-        self.feature_seconds = 0.0  # the part of both times that the cost model used for features
-        self._predict_seconds = 0.0
-        self._feature_total = 0.0  # what the cost model used for features up to the end of the last batch's proposal
+        self.cpu_account = CpuAccount(self.cost_model, other_cpu_seconds)
+        self.batch_count = 0
+        self.batch_size = 0
         self._run = run
         self._proposed_configs: set[Config] = set()
-        self._other_cpu_seconds = other_cpu_seconds
-        self.train_seconds = 0.0  # the CPU time used to learn from the previous batch
         if not run.warm_start.default:
             self._warm_start(())
 
     def _warm_start(self, trials: Sequence[Trial]) -> None:
         """Learn from the run's warm start, and from ``trials`` of the run itself."""
-        start = self._seconds()
-        with POLICIES.convert_errors(type(self.policy), "warm_start"):
+        with self.cpu_account.charge_training(), POLICIES.convert_errors(type(self.policy), "warm_start"):
             self._run.warm_start.feed(self.policy, self.cost_model, trials)
-        self.train_seconds = self._seconds() - start
 
     def ask(self, n: int) -> Sequence[Config]:
         """Return the next batch, which is empty if the policy has nothing more to propose.
@@ -359,44 +424,32 @@ class PolicyDriver:
 
         Raises SearchlabError if the policy breaks its contract.
         """
-        if self._run.warm_start.default and not self.batches:
+        if self._run.warm_start.default and not self.batch_count:
             space = self._run.space
             with SPACES.convert_errors(type(space), "default_config"):
-                return self._begin([space.default_config()])
-        old_train, old_predict = self._model_seconds()
-        start = self._seconds()
-        with POLICIES.convert_errors(type(self.policy), "ask"):
+                return self._begin_batch([space.default_config()])
+        with self.cpu_account.charge_proposing(), POLICIES.convert_errors(type(self.policy), "ask"):
             configs = self.policy.ask(n)
             if isinstance(configs, Sequence):
                 configs = list(configs)  # may call plug-in code: __len__ and __iter__
-        seconds = self._seconds() - start
-        # A policy that trains its cost model while proposing is charged like one that does so in `tell`.
-        new_train, new_predict = self._model_seconds()
-        self.train_seconds += new_train - old_train
-        self.propose_seconds = seconds - (new_train - old_train)
-        self._predict_seconds = new_predict - old_predict
-        total = self.cost_model.feature_seconds if self.cost_model else 0.0
-        self.feature_seconds, self._feature_total = total - self._feature_total, total
-        self._check(configs, n)
-        return self._begin(configs)
+        self._check_contract(configs, n)
+        return self._begin_batch(configs)
 
-    def _begin(self, configs: Sequence[Config]) -> Sequence[Config]:
+    def _begin_batch(self, configs: Sequence[Config]) -> Sequence[Config]:
         self._proposed_configs.update(configs)
         self.batch_size = len(configs)
-        self.batches += 1
+        self.batch_count += 1
         return configs
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Learn from a batch if it is complete. If a run ends within a batch, the resumed run first completes it."""
-        if self._run.warm_start.default and self.batches == 1:
+        if self._run.warm_start.default and self.batch_count == 1:
             self._warm_start(trials)
         elif len(trials) == self.batch_size:
-            start = self._seconds()
-            with POLICIES.convert_errors(type(self.policy), "tell"):
+            with self.cpu_account.charge_training(), POLICIES.convert_errors(type(self.policy), "tell"):
                 self.policy.tell(trials)
-            self.train_seconds = self._seconds() - start
 
-    def quality(self, batch: Sequence[Trial]) -> ModelQuality | None:
+    def rate_predictions(self, batch: Sequence[Trial]) -> ModelQuality | None:
         """Return the quality of the cost model's predictions for a new batch, or None if the model is untrained.
 
         The fastest quarter of the batch counts as its top, because many batches have only eight trials.
@@ -404,24 +457,17 @@ class PolicyDriver:
         cost_model = self.cost_model
         if cost_model is None or not cost_model.fitted:
             return None
-        start = cost_model.feature_seconds
-        predicted = cost_model.predict([trial.config for trial in batch])
-        self._feature_total += cost_model.feature_seconds - start  # this is not charged
+        with self.cpu_account.charge_nothing():
+            predicted_scores = cost_model.predict([trial.config for trial in batch])
         return model_quality(
-            predicted,
+            predicted_scores,
             scores_of(batch, cost_model.best),
             max(1, len(batch) // 4),
             train_seconds=cost_model.train_seconds,
-            predict_seconds=self._predict_seconds,
+            predict_seconds=self.cpu_account.predict_seconds,
         )
 
-    def _seconds(self) -> float:
-        return time.process_time() + self._other_cpu_seconds()
-
-    def _model_seconds(self) -> tuple[float, float]:
-        return (self.cost_model.fit_seconds, self.cost_model.predict_seconds) if self.cost_model else (0.0, 0.0)
-
-    def _check(self, configs: Sequence[Config], n: int) -> None:
+    def _check_contract(self, configs: Sequence[Config], n: int) -> None:
         complaint = f"policy {self._run.strategy.policy.name!r} broke its contract: it was asked for"
         if not isinstance(configs, Sequence) or not all(isinstance(config, Config) for config in configs):
             raise SearchlabError(f"{complaint} a list of configs and returned {configs!r:.200}")

@@ -29,13 +29,13 @@ class Waits(NeverTwice):
         super().tell(trials)
 
 
-def searcher(tmp_path: Path, elsewhere: list[float]) -> PolicyDriver:
+def make_driver(tmp_path: Path, other_cpu_readings: list[float]) -> PolicyDriver:
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     study = Study.from_dict(
         {
             "workloads": [str(toys.WORKLOAD)],
             "spaces": ["tests.support.toys:Small"],
-            "policies": ["tests.run.test_searcher:Waits"],
+            "policies": ["tests.run.test_cpu_account:Waits"],
             "seeds": 1,
             "trials": 16,
             "target": {"kind": "llvm"},
@@ -44,12 +44,12 @@ def searcher(tmp_path: Path, elsewhere: list[float]) -> PolicyDriver:
         tmp_path,
     )
     (run,), _ = study.plan()
-    return PolicyDriver(run, lambda: elsewhere.pop(0))
+    return PolicyDriver(run, lambda: other_cpu_readings.pop(0))
 
 
 def test_waiting_is_not_charged_and_work_in_other_processes_is(tmp_path: Path) -> None:
-    driver = searcher(tmp_path, [0.0, 0.0, 0.0, 5.0, 5.0, 7.0])
+    driver = make_driver(tmp_path, [0.0, 0.0, 0.0, 5.0, 5.0, 7.0])
     configs = driver.ask(4)
-    assert 5 <= driver.propose_seconds < 5 + WAITS
+    assert 5 <= driver.cpu_account.propose_seconds < 5 + WAITS
     driver.tell([Trial(index, config, toys.flaky(config)) for index, config in enumerate(configs)])
-    assert 2 <= driver.train_seconds < 2 + WAITS
+    assert 2 <= driver.cpu_account.train_seconds < 2 + WAITS
