@@ -470,8 +470,8 @@ def plan_hypertune(
     _check_study(study, entry, trials, seeds)
     cost_models = study.spec.cost_models[:1]
     spec = msgspec.structs.replace(study.spec, policies=[entry], cost_models=cost_models, seeds=[seed])
-    runs, left_out = replace(study, spec=spec).plan()
-    notes = [*left_out, *_caveats(study, entry, runs)]
+    runs, skipped = replace(study, spec=spec).plan()
+    notes = [*skipped, *_caveats(study, entry, runs)]
     problems = _make_problems(runs, study.base, notes)
     ranges, defaults = _ranges_and_defaults(entry, options)
     return HyperPlan(

@@ -115,8 +115,8 @@ def run(
     directory = directory or logs_of(study)
     loaded_study = Study.load(study)
     with nullcontext() if quiet else working("planning the runs"):
-        runs, left_out = loaded_study.plan()
-    for reason in left_out:
+        runs, skipped = loaded_study.plan()
+    for reason in skipped:
         say(f"note: {reason}", notes)
     if dry_run:
         is_local = executor is None and loaded_study.spec.executor is None
@@ -177,7 +177,9 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     def refuse(_: Run, error: OtherRun) -> None:
         refusals.append(str(error))
 
-    own_runs, all_runs = ([replace(run, log=directory / run.log) for run in group] for group in (runs, study.plan()[0]))
+    own_runs, all_runs = (
+        [replace(run, log=directory / run.log) for run in group] for group in (runs, study.plan().runs)
+    )
     opened_runs = open_runs(own_runs, all_runs, on_this_machine, refuse)
     logs = [(run, run.existing_log) for run in opened_runs]
     changes = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]

@@ -194,7 +194,7 @@ def suite_run(
     notes = err if as_json else out
     scratch = ScratchFolder() if directory is None else nullcontext(str(directory))
     with interruptible(), scratch as folder:
-        for reason in study.plan()[1]:
+        for reason in study.plan().skipped:
             say(f"note: {reason}", notes)
         new = run_policy(study, Path(folder) / "logs", jobs, progress=err)
         if any(table.entry.split == "test" for table in part.tables):

@@ -23,11 +23,12 @@ from .progress import announce
 
 def execute(
     runs: Sequence[Run],
+    *,
     base: Path,
     on_run: OnChargedRun,
     executor: RunExecutor | None = None,
     on_ready: Callable[[], None] = lambda: None,
-    study: Sequence[Run] = (),
+    study_runs: Sequence[Run] = (),
 ) -> dict[Path, Log]:
     """Execute ``runs``, which must all have the same target and kind of measurement, or must all use tables.
 
@@ -41,7 +42,7 @@ def execute(
             executor, runs share only the measurements in existing logs, so the results do not depend on which runs
             finish first.
         on_ready: Called when the existing logs have been checked.
-        study: All runs of the study, if ``runs`` are only a part of them.
+        study_runs: All runs of the study, if ``runs`` are only a part of them.
 
     Returns:
         The complete log of each run, by path.
@@ -55,7 +56,7 @@ def execute(
     with closing(MeasurerCache(measurements, base)) as measurers:
         if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
             measurers.for_run(runs[0])  # rejects invalid settings before any log is read
-        runs = open_runs(runs, study or runs, on_this_machine=executor is None)
+        runs = open_runs(runs, study_runs or runs, on_this_machine=executor is None)
         for run in runs:
             add_measurements(run, measurements)
         _announce_logs(runs)
@@ -79,7 +80,7 @@ def execute(
 def execute_one(run: Run, base: Path, on_run: OnChargedRun) -> Log:
     """Execute ``run`` in this process and return its log. If the run fails, its SearchlabError is raised."""
     try:
-        return execute([run], base, on_run)[run.log]
+        return execute([run], base=base, on_run=on_run)[run.log]
     except RunsFailed as runs_failed:
         assert runs_failed.__cause__ is not None
         error = runs_failed.__cause__

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..costmodel import COST_MODELS, BoundCostModel
 from ..errors import SearchlabError, warn
@@ -206,6 +206,20 @@ class Run:
             created=time.time(),
             computation=computation,
         )
+
+
+class Plan(NamedTuple):
+    """What a study executes, and what it leaves out.
+
+    Attributes:
+        runs: All runs, ordered by seed (for a suite, by table and then by seed), with log paths relative to the results
+            directory.
+        skipped: A sentence for each combination that is skipped because the space has no program for the workload, or
+            the policy cannot search the space.
+    """
+
+    runs: list[Run]
+    skipped: list[str]
 
 
 @lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute

@@ -29,96 +29,21 @@ from ..measure.settings import LocalSettings, Settings, add_kind, settings_for
 from ..measure.suite import Suite, find_suite
 from ..notebook import html_facts
 from ..options import Jobs, checks_arguments
-from ..options import plain as plain_value
-from ..plugins import Plugin, PluginKind, reference_of
+from ..plugins import reference_of
 from ..policy import POLICIES
 from ..schema import convert, parse_toml
-from ..space import SPACES, Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_results
-from .plan import OnRun, Run, plan_run, select_shard, space_spec
+from .objects import UserObjects, names_for_objects
+from .plan import OnRun, Plan, Run, plan_run, select_shard, space_spec
 from .progress import show_progress
 from .spec import SUITE_KEYS, PluginEntry, PolicyEntry, StudySpec, budget_of
 from .strategy import SpaceChoice, Strategy
 from .warm_start import EarlierRuns, WarmStart
 
-
-@dataclass(frozen=True)
-class UserObjects:
-    """The classes and objects that a script passed to a study, by the names that replace them there.
-
-    Attributes:
-        spaces: The spaces, by label or class name and then by workload.
-    """
-
-    policies: dict[str, type[Any]] = field(default_factory=dict)
-    spaces: dict[str, dict[str, Space]] = field(default_factory=dict)
-    workloads: dict[str, Workload] = field(default_factory=dict)
-
-
-def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObjects]:
-    """Replace the classes and objects in ``data`` with names. :meth:`Study.from_dict` describes ``data``.
-
-    Raises SearchlabError if the class of a space or cost model cannot be found by its name.
-    """
-    if not isinstance(data, Mapping):
-        raise SearchlabError(f"a study must be a mapping with the keys of a study file, not {data!r:.200}")
-    plain_data, objects = {name: plain_value(value) for name, value in data.items()}, UserObjects()
-    for key in ("policies", "cost_models", "spaces"):
-        if isinstance(plain_data.get(key), list | tuple):
-            entries = [_replace_objects(key, item, objects) for item in plain_data[key]]
-            plain_data[key] = [entry for entry in entries if entry is not None]
-    if objects.spaces and "workloads" not in plain_data and "suite" not in plain_data:
-        space_objects = [space for spaces in objects.spaces.values() for space in spaces.values()]
-        plain_data["workloads"] = list({str(space.workload): space.workload for space in space_objects}.values())
-    if isinstance(plain_data.get("workloads"), list | tuple):
-        workloads = [parse_workload(item) if callable(item) else item for item in plain_data["workloads"]]
-        objects.workloads.update({str(item): item for item in workloads if isinstance(item, Workload)})
-        plain_data["workloads"] = [str(item) if isinstance(item, Workload) else item for item in workloads]
-    if isinstance(plain_data.get("target"), Target):
-        plain_data["target"] = plain_data["target"].to_json()
-    if isinstance(plain_data.get("measure"), msgspec.Struct):
-        plain_data["measure"] = msgspec.to_builtins(plain_data["measure"])
-    return plain_data, objects
-
-
-def _replace_objects(key: str, item: Any, objects: UserObjects) -> Any:
-    """Return an entry in the list ``key`` with names, or None for a space that an earlier entry already covers."""
-    entry = dict(item) if isinstance(item, Mapping) else {"name": item}
-    name = entry.get("name")
-    if isinstance(name, Space):
-        return _replace_space(name, entry, objects)
-    if not isinstance(name, type):
-        return item
-    if key == "policies":
-        entry["name"] = POLICIES.name_of(name)
-        objects.policies[entry["name"]] = name
-        return entry
-    kind: PluginKind[Any] = COST_MODELS if key == "cost_models" else SPACES
-    entry["name"] = kind.name_of(name)
-    if "<locals>" in entry["name"] or kind.load(entry["name"]) is not name:
-        raise SearchlabError(
-            f"the {kind.title} {entry['name']!r} cannot be found by its name; define its class at the top level of a "
-            f"module"
-        )
-    return entry
-
-
-def _replace_space(space: Space, entry: dict[str, Any], objects: UserObjects) -> dict[str, Any] | None:
-    if "options" in entry:
-        raise SearchlabError(f"the {space} space already has options; omit options = {entry['options']!r}")
-    name = SPACES.name_of(type(space))
-    label = entry.get("label") or Plugin(name).title
-    spaces = objects.spaces.setdefault(label, {})
-    if str(space.workload) in spaces:
-        raise SearchlabError(f"two spaces for {space.workload} are called {label!r}; give one of them a unique label")
-    spaces[str(space.workload)] = space
-    return {**entry, "name": name} if len(spaces) == 1 else None
-
-
-def _has_knobs(item: Any) -> bool:
-    return isinstance(item, Mapping) and not any(isinstance(value, str | Mapping) for value in item.values())
+Sources = tuple[str, ...]
+"""The sources of a warm start, as a study specifies them."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +134,7 @@ class Study:
             names = [name for name in workloads if isinstance(name, str)]
             data = {**data, "measure": add_kind(data["measure"], names)}
         if isinstance(spaces := data.get("spaces"), list | tuple):
-            data = {**data, "spaces": [space_spec(item) if _has_knobs(item) else item for item in spaces]}
+            data = {**data, "spaces": [space_spec(space) if _maps_knobs(space) else space for space in spaces]}
         if "suite" not in data:
             return cls(convert(data, StudySpec, source), base)
         for name in SUITE_KEYS:
@@ -228,65 +153,63 @@ class Study:
         selection = self.spec.suite_selection
         return find_suite(selection.name, self.base) if selection else None
 
-    def plan(self) -> tuple[list[Run], list[str]]:
-        """Plan all runs.
-
-        Returns:
-            All runs, ordered by seed (for a suite, by table and then by seed), with log paths relative to the results
-            directory; and a sentence for each combination that is skipped because the space has no program for the
-            workload or the policy cannot search the space.
-        """
+    def plan(self) -> Plan:
+        """Plan all runs. Raises SearchlabError if the study is invalid, or leaves no run."""
         return self._plan
 
     @cached_property
-    def _plan(self) -> tuple[list[Run], list[str]]:
+    def _plan(self) -> Plan:
         spec = self.spec
         for model in spec.cost_model_entries:  # including those that no policy uses
             COST_MODELS.check_name(model.name)
-        strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
+        strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._make_strategies(entry)]
         _check_distinct("policy", [file_name(strategy.label) for _, strategy in strategies])
         self._check_references(strategies)
+        space_groups, skipped = self._plan_spaces()
+        statistic = space_groups[0][0].settings.statistic
+        earlier_runs = {
+            sources: EarlierRuns.from_sources(sources, statistic, self.base)
+            for sources in dict.fromkeys(self._warm_start_sources(entry) for entry, _ in strategies)
+        }
         runs: list[Run] = []
-        skip_reasons: list[str] = []
-        earlier_runs: dict[tuple[str, ...], EarlierRuns] = {}  # by the sources of a warm start
-        warm_starts: dict[tuple[str, ...], list[WarmStart]] = defaultdict(list)
-        for group in self._space_groups(skip_reasons):
-            group_runs: list[Run] = []
-            for space in group:
-                for sources, run in self._runs_in(space, strategies, earlier_runs, skip_reasons):
-                    group_runs.append(run)
+        warm_starts: dict[Sources, list[WarmStart]] = defaultdict(list)
+        for spaces in space_groups:
+            first_seed_runs: list[Run] = []
+            for space in spaces:
+                space_runs, skipped_strategies = self._plan_space_runs(space, strategies, earlier_runs)
+                for sources, run in space_runs:
+                    first_seed_runs.append(run)
                     warm_starts[sources].append(run.warm_start)
+                skipped += skipped_strategies
             runs += [
                 replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl")
                 for seed in spec.seed_list
-                for run in group_runs
+                for run in first_seed_runs
             ]
         if not runs and spec.policies:
-            raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(skip_reasons))
+            raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(skipped))
         for sources, run_warm_starts in warm_starts.items():
             earlier_runs[sources].check_used(run_warm_starts)
-        return runs, skip_reasons
+        return Plan(runs, skipped)
 
-    def _runs_in(
+    def _plan_space_runs(
         self,
         space: PlannedSpace,
         strategies: Sequence[tuple[PolicyEntry, Strategy]],
-        earlier_runs: dict[tuple[str, ...], EarlierRuns],
-        skip_reasons: list[str],
-    ) -> Iterator[tuple[tuple[str, ...], Run]]:
-        """Yield a run for each strategy that can search ``space``, with the sources of its warm start.
+        earlier_runs: Mapping[Sources, EarlierRuns],
+    ) -> tuple[list[tuple[Sources, Run]], list[str]]:
+        """Plan a run for each strategy that can search ``space``, with the first seed and a directory for its log.
 
-        The runs have the first seed, and their logs are directories. Sources that are read for the first time are added
-        to ``earlier_runs``, and the reasons for skipping strategies to ``skip_reasons``.
+        Returns:
+            The runs, each with the sources of its warm start, and a sentence for each strategy that is skipped.
         """
         spec = self.spec
-        all_costs = cache(partial(self._all_costs, space))
+        runs: list[tuple[Sources, Run]] = []
+        skipped: list[str] = []
+        all_costs = cache(partial(self._read_all_costs, space))
         for entry, strategy in strategies:
             if entry.spaces and space.choice.name not in entry.spaces:
                 continue
-            sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
-            if sources not in earlier_runs:
-                earlier_runs[sources] = EarlierRuns.from_sources(sources, space.settings.statistic, self.base)
             run = Run(
                 space.choice,
                 strategy,
@@ -298,10 +221,15 @@ class Study:
                 contrasts=tuple(spec.contrasts),
                 starts=strategy.name if spec.starts == "own" else "",
             )
+            sources = self._warm_start_sources(entry)
             try:
-                yield sources, plan_run(run, earlier_runs[sources], self.base)
+                runs.append((sources, plan_run(run, earlier_runs[sources], self.base)))
             except UnsupportedSpace as error:
-                skip_reasons.append(f"{run.log} is not searched: {error}")
+                skipped.append(f"{run.log} is not searched: {error}")
+        return runs, skipped
+
+    def _warm_start_sources(self, entry: PolicyEntry) -> Sources:
+        return tuple(self.spec.warm_start if entry.warm_start is None else entry.warm_start)
 
     def _check_references(self, strategies: Sequence[tuple[PolicyEntry, Strategy]]) -> None:
         """Raise SearchlabError if a contrast or claim refers to a strategy that is not in the study."""
@@ -325,63 +253,65 @@ class Study:
                     hint = did_you_mean(name, choices)
                     raise SearchlabError(f"{key} refer to the strategy {name!r}, which is not in the study{hint}")
 
-    def _all_costs(self, space: PlannedSpace) -> SpaceCosts | None:
+    def _read_all_costs(self, space: PlannedSpace) -> SpaceCosts | None:
         if not space.settings.replays:
             return None
         with space.settings.make(space.choice.space.target, {}, self.base) as measurer:
             return measurer.all_costs(space.choice.space)
 
-    def _space_groups(self, skip_reasons: list[str]) -> Iterator[list[PlannedSpace]]:
-        """Yield groups of spaces; in a suite, each table is a separate group.
+    def _plan_spaces(self) -> tuple[list[list[PlannedSpace]], list[str]]:
+        """Return groups of spaces, in which runs are ordered by seed, and a sentence for each space that is skipped.
 
-        The reasons for skipping spaces are added to ``skip_reasons``.
+        In a suite, each table is a separate group; otherwise, there is only one group.
         """
         spec = self.spec
         if self.suite is not None:
-            for table in self.suite.tables:
-                noise = spec.suite_selection is not None and spec.suite_selection.noise
-                yield [PlannedSpace(Path(table.entry.name), SpaceChoice.from_table(table), table.settings(noise))]
-            return
-        target = None if spec.target is None else resolve_target(spec.target)
-        if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
-            target = resolve_target((spec.measure or LocalSettings()).default_target(self.base))
+            noise = spec.suite_selection is not None and spec.suite_selection.noise
+            tables = self.suite.tables
+            return [
+                [PlannedSpace(Path(table.entry.name), SpaceChoice.from_table(table), table.settings(noise))]
+                for table in tables
+            ], []
         workloads = [self.objects.workloads.get(text) or parse_workload(text) for text in spec.workloads]
         entries = spec.space_entries
         _check_distinct("space", [file_name(entry.title) for entry in entries])
         _check_distinct("workload", [str(workload) for workload in workloads])
-        measurable = spec.measure.measurable(self.base) if spec.measure else None
-        planned_spaces: list[PlannedSpace] = []
-        not_in_tables: list[str] = []
+        target = None if spec.target is None else resolve_target(spec.target)
+        if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
+            target = resolve_target((spec.measure or LocalSettings()).default_target(self.base))
+        measurable_spaces = spec.measure.measurable(self.base) if spec.measure else None
+        spaces: list[PlannedSpace] = []
+        skipped: list[str] = []
         for workload in workloads:
             for entry in entries:
-                name = entry.title
-                spaces = self.objects.spaces.get(name)
-                if spaces is not None and str(workload) not in spaces:
-                    skip_reasons.append(f"{workload} is not searched in {name}: this space is for {', '.join(spaces)}")
-                    continue
                 try:
-                    space_choice = SpaceChoice.from_spec(
-                        spaces[str(workload)] if spaces else entry,
-                        workload,
-                        target if spaces is None or spec.target is not None else None,
-                        entry.label,
-                        settings=spec.measure,
-                        base=self.base,
-                    )
+                    choice = self._make_space(workload, entry, target)
+                    if (
+                        measurable_spaces is not None
+                        and (str(workload), choice.space.fingerprint) not in measurable_spaces
+                    ):
+                        raise UnsupportedWorkload("no table contains it for this target")
                 except UnsupportedWorkload as error:
-                    skip_reasons.append(f"{workload} is not searched in {name}: {error}")
+                    skipped.append(f"{workload} is not searched in {entry.title}: {error}")
                     continue
-                if measurable is not None and (str(workload), space_choice.space.fingerprint) not in measurable:
-                    not_in_tables.append(f"{workload} is not searched in {name}: no table contains it for this target")
-                else:
-                    directory = Path(file_name(str(workload)), file_name(name))
-                    planned_spaces.append(PlannedSpace(directory, space_choice, settings_for(workload, spec.measure)))
-        skip_reasons += not_in_tables
-        if not planned_spaces:
-            raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(skip_reasons))
-        yield planned_spaces
+                directory = Path(file_name(str(workload)), file_name(entry.title))
+                spaces.append(PlannedSpace(directory, choice, settings_for(workload, spec.measure)))
+        if not spaces:
+            raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(skipped))
+        return [spaces], skipped
 
-    def _strategies(self, entry: PolicyEntry) -> Iterator[Strategy]:
+    def _make_space(self, workload: Workload, entry: PluginEntry, target: Target | None) -> SpaceChoice:
+        """Create the space of an entry. Raises UnsupportedWorkload if it has no programs for the workload."""
+        spec = self.spec
+        spaces_by_workload = self.objects.spaces.get(entry.title)
+        if spaces_by_workload is None:
+            return SpaceChoice.from_spec(entry, workload, target, entry.label, settings=spec.measure, base=self.base)
+        if str(workload) not in spaces_by_workload:
+            raise UnsupportedWorkload(f"this space is for {', '.join(spaces_by_workload)}")
+        space = spaces_by_workload[str(workload)]
+        return SpaceChoice.from_spec(space, workload, target if spec.target is not None else None, entry.label)
+
+    def _make_strategies(self, entry: PolicyEntry) -> Iterator[Strategy]:
         """Yield a policy's labelled strategies, one for each cost model that the policy is to use."""
         policy = {"name": self.objects.policies.get(entry.name, entry.name), "options": entry.options}
         cls = POLICIES.resolve(policy)[1]
@@ -399,7 +329,7 @@ class Study:
         """The names of the suite's baselines to which the study refers, sorted."""
         if self.suite is None:
             return []
-        labels = {strategy.label for entry in self.spec.policy_entries for strategy in self._strategies(entry)}
+        labels = {strategy.label for entry in self.spec.policy_entries for strategy in self._make_strategies(entry)}
         names = {name for pair in self.spec.contrasts for name in pair}
         names |= {name for claim in self.spec.claims for name in (claim.strategy, *claim.opponents)}
         return sorted(names & self.suite.baseline_files.keys() - labels)
@@ -415,7 +345,7 @@ class Study:
                 seed=run.seed,
                 budget=run.budget,
             )
-            for run in self.plan()[0]
+            for run in self.plan().runs
         ]
 
     @checks_arguments
@@ -464,7 +394,7 @@ class Study:
                 measures this machine.
             RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
-        planned_runs, _ = self.plan()
+        planned_runs = self.plan().runs
         all_runs = [replace(run, log=Path(out) / run.log, discard=discard) for run in planned_runs]
         logs_in_shard = {Path(out) / run.log for run in select_shard(planned_runs, *shard)}
         runs = [run for run in all_runs if run.log in logs_in_shard]
@@ -485,10 +415,19 @@ class Study:
             elif (plugin := choose_executor(self.spec.executor, executor, jobs)) is not None:
                 exclusive = any(run.settings.exclusive for run in runs)
                 run_executor = stack.enter_context(start(plugin, exclusive, Path(out)))
-            on_each = stack.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
+            on_each_run = stack.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
             if not planned_runs:  # the study's claims are only about the suite's baselines
                 write_files()
-            logs = execute(runs, self.base, on_each, run_executor, write_files, all_runs) if runs else {}
+            logs = {}
+            if runs:
+                logs = execute(
+                    runs,
+                    base=self.base,
+                    on_run=on_each_run,
+                    executor=run_executor,
+                    on_ready=write_files,
+                    study_runs=all_runs,
+                )
         warn_of_results(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
 
@@ -512,6 +451,11 @@ class Study:
             **({} if spec.stop_after is None else {"stop after": f"{spec.stop_after} trials without a gain"}),
         }
         return html_facts(facts, caption="a study")
+
+
+def _maps_knobs(space: Any) -> bool:
+    """Return whether ``space`` is a mapping from knobs to values, rather than an entry with a name."""
+    return isinstance(space, Mapping) and not any(isinstance(value, str | Mapping) for value in space.values())
 
 
 def _check_distinct(title: str, names: Sequence[str]) -> None:

@@ -52,7 +52,7 @@ def study_of(table: Path, path: Path, seeds: int, trials: int, only: Sequence[st
 
 def cpu_seconds(study: Study, out: Path) -> Iterator[tuple[str, float]]:
     """Yield each run's strategy and CPU seconds."""
-    runs = study.plan()[0]
+    runs = study.plan().runs
     warm: set[str] = set()
     with tempfile.TemporaryDirectory() as scratch, runs[0].settings.make(runs[0].space.target, {}) as measurer:
         for run in runs:

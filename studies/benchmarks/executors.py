@@ -179,7 +179,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         path = study_file(folder, options.runs, options.trials, options.policies)
-        count = len(Study.load(path).plan()[0])
+        count = len(Study.load(path).plan().runs)
         print(f"{count} runs of {options.trials} trials", flush=True)
         makers = ways(path, options.jobs, options.kill)
         selected = [way for way in makers if way != FIRST and (not options.only or way in options.only)]

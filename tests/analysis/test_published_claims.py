@@ -270,6 +270,6 @@ def test_options_tuned_on_a_test_split_are_refused() -> None:
         entry = {"name": "random", "label": "tuned", "tuned_on": tuned_on}
         return Study.from_dict({**STUDY, "policies": ["grid", entry]})
 
-    assert study("v1/dev").plan()[0]
+    assert study("v1/dev").plan().runs
     with pytest.raises(SearchlabError, match="must not be tuned on a test split, such as v1/test"):
         study("v1/test")

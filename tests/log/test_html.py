@@ -93,7 +93,7 @@ def test_the_repr_of_an_object_is_one_line(tmp_path: Path) -> None:
     comparison = compare([result])
     (check, *_) = searchlab.conformance.policy_checks("random")
     objects = [result, result.trials[0], result.log, result.best, study, comparison, comparison.summary, check]
-    objects += [find_suite("v1"), *baselines(find_suite("v1/dev"), ["random"]), *study.plan()[0][:1]]
+    objects += [find_suite("v1"), *baselines(find_suite("v1/dev"), ["random"]), *study.plan().runs[:1]]
     assert not [text for text in map(repr, objects) if len(text) > 120 or not text.startswith("<")]
     assert repr(result.best) == f"<Best on {WORKLOAD}: 3 GFLOPS in trial 2>"
 

@@ -49,7 +49,7 @@ def test_an_executor_changes_nothing_in_a_replay(tmp_path: Path, one_by_one: dic
         executor=selected,
     )
     assert read_deterministic_parts(tmp_path / "out") == one_by_one and len(one_by_one) == 4
-    assert [result.log.path for result in results] == [tmp_path / "out" / run.log for run in study.plan()[0]]
+    assert [result.log.path for result in results] == [tmp_path / "out" / run.log for run in study.plan().runs]
     assert sorted(calls) == [(number, index) for number in (1, 2, 3, 4) for index in range(12)]
     assert not list((tmp_path / "out").glob(".*"))
 
@@ -125,7 +125,7 @@ def test_a_damaged_log_is_one_runs_failure(tmp_path: Path) -> None:
             return super().submit(fn, *args, **kwargs)
 
     study = table_study(tmp_path, policies=["random"])
-    log = tmp_path / "out" / study.plan()[0][1].log
+    log = tmp_path / "out" / study.plan().runs[1].log
     with pytest.raises(RunsFailed, match=r"1 of 2 runs failed\. .*seed1\.jsonl is not a searchlab log"):
         study.run(tmp_path / "out", executor=Damages())
     assert log.read_text() == "no log\n"
@@ -134,7 +134,7 @@ def test_a_damaged_log_is_one_runs_failure(tmp_path: Path) -> None:
 @pytest.mark.parametrize("executor", ["local", "elsewhere"])
 def test_a_log_of_another_run_is_refused(tmp_path: Path, executor: str) -> None:
     study = table_study(tmp_path, policies=["random"], seeds=1)
-    log = tmp_path / "out" / study.plan()[0][0].log
+    log = tmp_path / "out" / study.plan().runs[0].log
     log.parent.mkdir(parents=True)
     study.run(tmp_path / "out")
     changed = table_study(tmp_path, policies=["random"], seeds=1, batch=3)

@@ -416,7 +416,7 @@ def test_the_kind_of_measurement_follows_from_the_workload(module: Callable[[str
     data = {"policies": ["random"], "measure": measure}
     functions = Study.from_dict({**data, "workloads": ["python:objective:f"], "spaces": [SPACE]})
     programs = Study.from_dict({**data, "workloads": ["gemm:8x8x8"], "spaces": ["knob-template"]})
-    assert [study.plan()[0][0].settings for study in (functions, programs)] == [
+    assert [study.plan().runs[0].settings for study in (functions, programs)] == [
         FunctionSettings(repeat=2),
         LocalSettings(repeat=2),
     ]

@@ -18,7 +18,7 @@ from tests.support.executing import read_deterministic_parts, table_study
 
 @pytest.fixture(scope="module")
 def runs_of_study(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
-    return table_study(tmp_path_factory.mktemp("study")).plan()[0]
+    return table_study(tmp_path_factory.mktemp("study")).plan().runs
 
 
 @given(count=st.integers(0, 40), parts=st.integers(1, 9))

@@ -83,7 +83,7 @@ def test_programs_are_known_only_on_the_host_that_ran_them(
     study = Study.from_dict(
         {"workloads": ["gemm:8x8x8"], "spaces": ["knob-template"], "policies": ["random"], "seeds": 2}
     )
-    run = study.plan()[0][0]
+    run = study.plan().runs[0]
     header = run.header()
     header = header if same_host else msgspec.structs.replace(header, host={"cpu": "Another CPU"})
     (tmp_path / run.log).parent.mkdir(parents=True)
