@@ -29,6 +29,7 @@ class RunExecutor(Executor, ABC):
         one_per_machine: Whether exclusive calls are kept on different machines. If not, they are submitted one by one.
         ends_workers: Whether the workers end when the executor shuts down. If so, they keep their measuring processes
             for the study's next run.
+        shares_logs: Whether all workers see the directory of the logs. If not, logs travel with calls and results.
 
     Example:
         >>> from concurrent.futures import Future
@@ -50,6 +51,7 @@ class RunExecutor(Executor, ABC):
     batch: int = 1
     one_per_machine: bool = False
     ends_workers: bool = False
+    shares_logs: bool = False
 
     def __init__(self, exclusive: bool, folder: Path) -> None:
         """Start an executor.

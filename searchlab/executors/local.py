@@ -35,6 +35,7 @@ class LocalExecutor(RunExecutor):
     """
 
     ends_workers = True
+    shares_logs = True
 
     def __init__(self, exclusive: bool, folder: Path, *, jobs: int = 0, batch: Count = 8) -> None:
         self.batch = batch

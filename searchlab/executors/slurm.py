@@ -33,6 +33,7 @@ class SlurmExecutor(RunExecutor):
     """
 
     one_per_machine = True
+    shares_logs = True
 
     def __init__(
         self,

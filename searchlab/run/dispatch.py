@@ -40,7 +40,7 @@ MAX_LOSSES = 5
 POLL_SECONDS = 1.0
 """The interval at which the logs of runs on an executor are checked for new trials, in seconds."""
 
-BUSY_LOG_SECONDS = 20.0
+BUSY_LOG_TIMEOUT = 20.0
 """How long a run waits for another process, such as a worker presumed lost, to finish writing its log, in seconds."""
 
 WARNING_SUFFIX = ".warning"
@@ -59,49 +59,49 @@ class StudyContext:
     """The data that all calls in a study share.
 
     Attributes:
-        study: A unique name for this execution of the study.
+        study_id: A unique name for this execution of the study.
         base: The directory that relative paths start from.
         shared_folder: A folder that is visible on every machine that shares the directory of the logs.
-        measurements: The pickled measurements with which every run begins.
+        pickled_measurements: The pickled measurements with which every run begins.
         trusts_plugins: Whether warm-start logs may cause arbitrary modules to be imported.
-        keep_workers: Whether to keep measuring processes for the next run, because the executor ends its workers.
+        keeps_workers: Whether to keep measuring processes for the next run, because the executor ends its workers.
         planning_machine: The machine on which targets such as "native" were resolved.
     """
 
-    study: str
+    study_id: str
     base: Path
     shared_folder: Path
-    measurements: bytes
+    pickled_measurements: bytes
     trusts_plugins: bool
-    keep_workers: bool
+    keeps_workers: bool
     planning_machine: str
 
     def send_warning(self, text: str) -> None:
         """Pass a warning to the process of the study, at once if this machine shares its folder."""
-        part = self.shared_folder / uuid.uuid4().hex
+        temporary_path = self.shared_folder / uuid.uuid4().hex
         try:
-            part.write_text(text)
-            part.rename(part.with_suffix(WARNING_SUFFIX))
+            temporary_path.write_text(text)
+            temporary_path.rename(temporary_path.with_suffix(WARNING_SUFFIX))
         except OSError:
             warn(text)
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended. The run is complete if ``traceback`` is empty.
+    """How a run ended. The run is complete if ``traceback_text`` is empty.
 
     Attributes:
-        error: The text of a SearchlabError.
-        traceback: The traceback of any error.
+        error_text: The text of a SearchlabError.
+        traceback_text: The traceback of any error.
         is_busy: Whether another process is writing the run's log.
-        log: The current content of the run's log, if the directory of the logs is not shared.
+        log_bytes: The current content of the run's log, if the directory of the logs is not shared.
     """
 
-    error: str = ""
-    traceback: str = ""
+    error_text: str = ""
+    traceback_text: str = ""
     is_busy: bool = False
-    warnings: tuple[str, ...] = ()
-    log: bytes | None = None
+    warning_texts: tuple[str, ...] = ()
+    log_bytes: bytes | None = None
 
 
 @dataclass(eq=False)
@@ -109,23 +109,23 @@ class PendingRun:
     """A run that may not be complete.
 
     Attributes:
-        losses: The number of losses since its log last grew.
+        loss_count: The number of losses since its log last grew.
         size_at_loss: The size of its log at the last loss, in bytes.
         checked_size: The size of its log when it was last checked for new trials.
         job: The number of the run's job, or -1 until the run has begun.
-        reported_trials: The number of trials that have been passed to on_trial.
+        reported_trial_count: The number of trials that have been passed to on_trial.
     """
 
     run: Run
-    losses: int = 0
+    loss_count: int = 0
     size_at_loss: int = 0
     checked_size: int = 0
     on_trial: OnChargedTrial | None = None
     job: int = -1
-    reported_trials: int = 0
+    reported_trial_count: int = 0
 
     @property
-    def replayed_trials(self) -> int:
+    def replayed_trial_count(self) -> int:
         """The number of trials that the log contained when the study began."""
         return len(self.run.existing_log.records) if self.run.existing_log else 0
 
@@ -150,7 +150,7 @@ class Dispatch:
         on_run: OnChargedRun,
     ) -> None:
         self._executor = executor
-        self._runs = [PendingRun(run) for run in runs]
+        self._pending_runs = [PendingRun(run) for run in runs]
         self._on_run = on_run
         folder = Path(os.path.commonpath([run.log.absolute().parent for run in runs]))
         folder.mkdir(parents=True, exist_ok=True)
@@ -165,66 +165,70 @@ class Dispatch:
             this_machine(),
         )
         settings = runs[0].settings
-        self._measures = settings.exclusive
-        self._replays = settings.replays
-        self._one_at_a_time = settings.exclusive and not executor.one_per_machine
-        self._batch = executor.batch if settings.replays else 1
+        self._is_exclusive = settings.exclusive
+        self._uses_tables = settings.replays
+        self._is_sequential = settings.exclusive and not executor.one_per_machine
+        self._max_batch_size = executor.batch if settings.replays else 1
         self._queue: deque[list[PendingRun]] = deque()
-        self._calls: dict[Future[list[RunOutcome]], list[PendingRun]] = {}  # the runs of each call
-        self._numbers = itertools.count(1)  # for numbering the runs that have begun
-        self._used_jobs: set[int] = set()
+        self._batches_by_call: dict[Future[list[RunOutcome]], list[PendingRun]] = {}
+        self._run_numbers = itertools.count(1)  # of the runs that have begun
+        self._active_jobs: set[int] = set()
 
-    def outcomes(self) -> Outcomes:
+    def execute_runs(self) -> Outcomes:
         """Yield each run, with either its log or the reason why it failed."""
         incomplete_runs = []
-        for pending_run in self._runs:
+        for pending_run in self._pending_runs:
             if (log := pending_run.complete_log) is None:
                 incomplete_runs.append(pending_run)
             else:
-                self._end(pending_run, log)
+                self._end_run(pending_run, log)
                 yield pending_run.run, log
-        size = max(1, min(self._batch, len(incomplete_runs) // self._max_calls()))
+        size = max(1, min(self._max_batch_size, len(incomplete_runs) // self._count_max_calls()))
         self._queue.extend(incomplete_runs[i : i + size] for i in range(0, len(incomplete_runs), size))
         try:
-            while self._queue or self._calls:
-                while self._queue and len(self._calls) < self._max_calls():
+            while self._queue or self._batches_by_call:
+                while self._queue and len(self._batches_by_call) < self._count_max_calls():
                     self._submit(self._queue.popleft())
-                completed_calls, _ = wait(self._calls, POLL_SECONDS, FIRST_COMPLETED)
+                completed_calls, _ = wait(self._batches_by_call, POLL_SECONDS, FIRST_COMPLETED)
                 # In order of submission, so that a run is reported after the run whose worker it waited for.
-                for future in [future for future in self._calls if future in completed_calls]:
-                    yield from self._collect_batch(future, self._calls.pop(future))
+                for future in [future for future in self._batches_by_call if future in completed_calls]:
+                    yield from self._collect_batch(future, self._batches_by_call.pop(future))
                 self._poll_logs()
         finally:
-            for future in self._calls:
+            for future in self._batches_by_call:
                 with suppress(Exception):  # the connection to a cluster may be lost
                     future.cancel()
             self._shared_folder.cleanup()
 
-    def _jobs(self) -> int:
+    def _count_jobs(self) -> int:
         """Return the number of tasks that the executor can currently perform at the same time."""
         with EXECUTORS.convert_errors(type(self._executor), "jobs"):
             return max(1, int(self._executor.jobs))
 
-    def _max_calls(self) -> int:
+    def _count_max_calls(self) -> int:
         """Return the maximum number of simultaneous calls: two per worker, so that no worker has to wait."""
-        return 1 if self._one_at_a_time else 2 * self._jobs()
+        return 1 if self._is_sequential else 2 * self._count_jobs()
 
     def _submit(self, batch: list[PendingRun]) -> None:
         runs = [
             replace(pending_run.run, log=pending_run.run.log.absolute(), existing_log=None) for pending_run in batch
         ]
-        logs = [read_log_bytes(run.log) if run.log.is_file() else None for run in runs]
+        travelling_logs = [
+            read_log_bytes(run.log) if run.log.is_file() and not self._executor.shares_logs else None for run in runs
+        ]
         try:
             with EXECUTORS.convert_errors(type(self._executor), "submit"):
-                future = self._executor.submit(execute_in_worker, self._context, cloudpickle.dumps(runs), logs)
+                future = self._executor.submit(
+                    execute_in_worker, self._context, cloudpickle.dumps(runs), travelling_logs
+                )
                 if not isinstance(future, Future):
                     raise TypeError(f"it returned {future!r} instead of a concurrent.futures.Future")
         except SearchlabError as error:
             future = Future()
             future.set_exception(error)
-        self._calls[future] = batch
+        self._batches_by_call[future] = batch
 
-    def _result(self, future: Future[list[RunOutcome]], count: int) -> list[RunOutcome]:
+    def _receive_outcomes(self, future: Future[list[RunOutcome]], count: int) -> list[RunOutcome]:
         """Return the ``count`` outcomes of a future that is done. Raises SearchlabError if the call was lost.
 
         The future may contain any exception, and be of a class of the executor's.
@@ -243,45 +247,45 @@ class Dispatch:
 
     def _collect_batch(self, future: Future[list[RunOutcome]], batch: list[PendingRun]) -> Outcomes:
         try:
-            outcomes = self._result(future, len(batch))
+            outcomes = self._receive_outcomes(future, len(batch))
         except SearchlabError as loss:
             for pending_run in batch:
                 yield from self._resubmit(pending_run, loss)
             return
         for pending_run, outcome in zip(batch, outcomes, strict=True):
-            for text in outcome.warnings:
+            for text in outcome.warning_texts:
                 warn(text)
             if outcome.is_busy:
-                yield from self._resubmit(pending_run, SearchlabError(outcome.error))
+                yield from self._resubmit(pending_run, SearchlabError(outcome.error_text))
             else:
                 yield pending_run.run, self._collect(pending_run, outcome)
 
     def _resubmit(self, pending_run: PendingRun, error: SearchlabError) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
-        size = _size(pending_run.run.log)
-        pending_run.losses = 1 if size > pending_run.size_at_loss else pending_run.losses + 1
+        size = _read_size(pending_run.run.log)
+        pending_run.loss_count = 1 if size > pending_run.size_at_loss else pending_run.loss_count + 1
         pending_run.size_at_loss = size
-        if pending_run.losses < MAX_LOSSES and not _is_broken(error):
+        if pending_run.loss_count < MAX_LOSSES and not _is_broken(error):
             self._queue.append([pending_run])
         else:
-            self._used_jobs.discard(pending_run.job)
+            self._active_jobs.discard(pending_run.job)
             failure = SearchlabError(f"{error}; run this again to resume: logged trials are kept")
             failure.__cause__ = error
             yield pending_run.run, failure
 
     def _collect(self, pending_run: PendingRun, outcome: RunOutcome) -> Log | SearchlabError:
         try:
-            if outcome.log is not None:
-                _replace_log(pending_run.run, outcome.log)
-            if not outcome.traceback:
+            if outcome.log_bytes is not None:
+                _replace_log(pending_run.run, outcome.log_bytes)
+            if not outcome.traceback_text:
                 log = read_log(pending_run.run.log)
-                self._end(pending_run, log)
+                self._end_run(pending_run, log)
                 return log
-            failure = SearchlabError(outcome.error or outcome.traceback.strip().splitlines()[-1])
-            failure.__cause__ = RunTraceback(f"\n{outcome.traceback}")
+            failure = SearchlabError(outcome.error_text or outcome.traceback_text.strip().splitlines()[-1])
+            failure.__cause__ = RunTraceback(f"\n{outcome.traceback_text}")
         except SearchlabError as error:
             failure = error
-        self._used_jobs.discard(pending_run.job)
+        self._active_jobs.discard(pending_run.job)
         return failure
 
     def _poll_logs(self) -> None:
@@ -290,17 +294,17 @@ class Dispatch:
         A run that has just begun is not reported while every job is taken. In that case, one of the reported runs has
         ended, but its outcome has not been received yet.
         """
-        if self._measures:
+        if self._is_exclusive:
             for file in Path(self._shared_folder.name).glob(f"*{WARNING_SUFFIX}"):
                 warn(file.read_text())
                 file.unlink()
-        submitted_runs = [pending_run for batch in self._calls.values() for pending_run in batch]
+        submitted_runs = [pending_run for batch in self._batches_by_call.values() for pending_run in batch]
         # Even if no run is reported, an executor whose workers cannot be reached any more raises an error here.
-        free_jobs = self._jobs() - sum(pending_run.job >= 0 for pending_run in submitted_runs)
-        if self._replays:
+        free_jobs = self._count_jobs() - sum(pending_run.job >= 0 for pending_run in submitted_runs)
+        if self._uses_tables:
             return
         for pending_run in submitted_runs:
-            size = _size(pending_run.run.log)
+            size = _read_size(pending_run.run.log)
             needs_job = pending_run.job < 0
             if size == pending_run.checked_size or (needs_job and free_jobs <= 0):
                 continue
@@ -310,25 +314,27 @@ class Dispatch:
             except SearchlabError:  # reported when the run ends
                 continue
             if log is not None and (
-                pending_run.run.existing_log is None or len(log.records) > pending_run.replayed_trials
+                pending_run.run.existing_log is None or len(log.records) > pending_run.replayed_trial_count
             ):
                 free_jobs -= needs_job
                 self._report_trials(pending_run, log)
 
-    def _end(self, pending_run: PendingRun, log: Log) -> None:
+    def _end_run(self, pending_run: PendingRun, log: Log) -> None:
         self._report_trials(pending_run, log)
-        self._used_jobs.discard(pending_run.job)
+        self._active_jobs.discard(pending_run.job)
 
     def _report_trials(self, pending_run: PendingRun, log: Log) -> None:
         if pending_run.job < 0:
-            pending_run.job = next(job for job in itertools.count() if job not in self._used_jobs)
-            self._used_jobs.add(pending_run.job)
-            pending_run.on_trial = self._on_run(pending_run.run, next(self._numbers), len(self._runs), pending_run.job)
-        new_records = log.records[pending_run.reported_trials :]
-        pending_run.reported_trials = len(log.records)
+            pending_run.job = next(job for job in itertools.count() if job not in self._active_jobs)
+            self._active_jobs.add(pending_run.job)
+            pending_run.on_trial = self._on_run(
+                pending_run.run, next(self._run_numbers), len(self._pending_runs), pending_run.job
+            )
+        new_records = log.records[pending_run.reported_trial_count :]
+        pending_run.reported_trial_count = len(log.records)
         if pending_run.on_trial is not None:
             for record in new_records:
-                replayed = record.index < pending_run.replayed_trials
+                replayed = record.index < pending_run.replayed_trial_count
                 pending_run.on_trial(record.trial, replayed, float(log.elapsed[record.index]))
 
 
@@ -339,7 +345,7 @@ def _is_broken(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _size(path: Path) -> int:
+def _read_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
@@ -368,20 +374,20 @@ def _replace_log(run: Run, data: bytes) -> None:
         raise write_error(path, error) from None
 
 
-class _WorkerState:
+class _WorkerCache:
     """The data that a worker process keeps between tasks, so that it reads each table only once per study."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self._study = ""
+        self._study_id = ""
         self._measurements: MeasurementsByConditions = {}
         self._measurers = MeasurerCache(self._measurements, Path())
 
-    def measurers(self, context: StudyContext) -> MeasurerCache:
-        if context.study != self._study:
+    def open_measurers(self, context: StudyContext) -> MeasurerCache:
+        if context.study_id != self._study_id:
             self._measurers.close()
-            self._study, self._measurers = context.study, MeasurerCache(self._measurements, context.base)
-        initial_measurements: MeasurementsByConditions = pickle.loads(context.measurements)
+            self._study_id, self._measurers = context.study_id, MeasurerCache(self._measurements, context.base)
+        initial_measurements: MeasurementsByConditions = pickle.loads(context.pickled_measurements)
         for measurements in self._measurements.values():  # which measurers may hold
             measurements.clear()
         for conditions, measurements in initial_measurements.items():
@@ -389,22 +395,22 @@ class _WorkerState:
         return self._measurers
 
 
-_WORKER_STATE = _WorkerState()
+_WORKER_CACHE = _WorkerCache()
 
 
 def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence[bytes | None]) -> list[RunOutcome]:
     """Execute runs in a worker, and return how each ended. Raises an error only if they cannot be unpickled.
 
     Even if several threads call this function, a process executes only one run at a time, because runs may use
-    libraries that are not thread-safe. ``logs`` is each run's log so far, for machines that do not share its directory.
+    libraries that are not thread-safe. ``logs`` is each run's log so far, if the machine may not share its directory.
     """
-    with _WORKER_STATE.lock:
+    with _WORKER_CACHE.lock:
         runs: list[Run] = pickle.loads(pickled_runs)
         outcomes = []
         for run, log in zip(runs, logs, strict=True):
-            measurers = _WORKER_STATE.measurers(context)
+            measurers = _WORKER_CACHE.open_measurers(context)
             outcomes.append(_execute_and_collect_warnings(run, log, context, measurers))
-            if outcomes[-1].traceback or not (run.settings.replays or context.keep_workers):
+            if outcomes[-1].traceback_text or not (run.settings.replays or context.keeps_workers):
                 measurers.close()
         return outcomes
 
@@ -423,17 +429,19 @@ def _execute_and_collect_warnings(
                 outcome = _search_when_free(replace(run, log=log), context, measurers)
                 outcome = replace(
                     outcome,
-                    error=outcome.error.replace(str(log), str(run.log)),
-                    log=log.read_bytes() if log.exists() else None,
+                    error_text=outcome.error_text.replace(str(log), str(run.log)),
+                    log_bytes=log.read_bytes() if log.exists() else None,
                 )
     return replace(
         outcome,
-        warnings=tuple(str(warning.message) for warning in caught_warnings if warning.category is SearchlabWarning),
+        warning_texts=tuple(
+            str(warning.message) for warning in caught_warnings if warning.category is SearchlabWarning
+        ),
     )
 
 
 def _search_when_free(run: Run, context: StudyContext, measurers: MeasurerCache) -> RunOutcome:
-    """Execute ``run``. If another process is writing the run's log, retry for up to ``BUSY_LOG_SECONDS`` seconds."""
+    """Execute ``run``. If another process is writing the run's log, retry for up to ``BUSY_LOG_TIMEOUT`` seconds."""
     try:
         if run.settings.exclusive and context.planning_machine != (machine := this_machine()):
             context.send_warning(
@@ -442,7 +450,7 @@ def _search_when_free(run: Run, context: StudyContext, measurers: MeasurerCache)
                 f"{machine}"
             )
         with trust_plugins(context.trusts_plugins), machine_alone(run.settings.exclusive, context.send_warning):
-            deadline = time.monotonic() + BUSY_LOG_SECONDS
+            deadline = time.monotonic() + BUSY_LOG_TIMEOUT
             while True:
                 try:
                     search(run, measurers.for_run(run))
@@ -454,4 +462,4 @@ def _search_when_free(run: Run, context: StudyContext, measurers: MeasurerCache)
     except SearchlabError as error:
         return RunOutcome(str(error), traceback.format_exc(), isinstance(error, LogBusy))
     except Exception:
-        return RunOutcome(traceback=traceback.format_exc())
+        return RunOutcome(traceback_text=traceback.format_exc())

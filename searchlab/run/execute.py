@@ -65,7 +65,7 @@ def execute(
             outcomes = _search_each(runs, measurers, on_run)
         else:
             measurers.close()
-            outcomes = Dispatch(executor, runs, base, measurements, on_run).outcomes()
+            outcomes = Dispatch(executor, runs, base, measurements, on_run).execute_runs()
         for run, outcome in outcomes:
             if isinstance(outcome, SearchlabError):
                 failures[run.log] = outcome

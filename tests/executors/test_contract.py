@@ -35,7 +35,8 @@ def fail(text: str) -> None:
 def test_its_attributes_are_valid(executor: RunExecutor) -> None:
     assert type(executor.jobs) is int and executor.jobs == 2
     assert type(executor.batch) is int and executor.batch >= 1
-    assert type(executor.one_per_machine) is type(executor.ends_workers) is bool
+    for flag in (executor.one_per_machine, executor.ends_workers, executor.shares_logs):
+        assert type(flag) is bool
 
 
 def test_each_future_gets_the_result_of_its_call(executor: RunExecutor) -> None:

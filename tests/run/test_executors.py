@@ -21,6 +21,7 @@ from searchlab.machine.scratch import ScratchFolder
 from searchlab.run.study import Study
 from tests.support.cli import searchlab
 from tests.support.executing import Elsewhere, Refuses, read_deterministic_parts, table_study
+from tests.support.logs import read_deterministic_part
 
 BAD = {"name": "tests.support.failing:BadPolicy", "options": {"how": "ask"}}
 
@@ -129,6 +130,30 @@ def test_a_damaged_log_is_one_runs_failure(tmp_path: Path) -> None:
     with pytest.raises(RunsFailed, match=r"1 of 2 runs failed\. .*seed1\.jsonl is not a searchlab log"):
         study.run(tmp_path / "out", executor=Damages())
     assert log.read_text() == "no log\n"
+
+
+@pytest.mark.parametrize("shares_logs", [False, True])
+def test_logs_travel_only_if_no_directory_is_shared(tmp_path: Path, shares_logs: bool) -> None:
+    has_travelled: list[bool] = []
+
+    class Direct(RunExecutor):
+        def __init__(self) -> None:
+            self.shares_logs = shares_logs
+
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+            has_travelled.extend(log is not None for log in args[-1])
+            future: Future[Any] = Future()
+            future.set_result(fn(*args, **kwargs))
+            return future
+
+    study = table_study(tmp_path, policies=["random"], seeds=1)
+    study.run(tmp_path / "out")
+    log = tmp_path / "out" / study.plan().runs[0].log
+    complete_log = read_deterministic_part(log)
+    log.write_bytes(log.read_bytes()[:-700])
+    study.run(tmp_path / "out", executor=Direct())
+    assert has_travelled == [not shares_logs]
+    assert read_deterministic_part(log) == complete_log
 
 
 @pytest.mark.parametrize("executor", ["local", "elsewhere"])

@@ -37,7 +37,7 @@ def test_a_run_waits_for_a_process_that_still_writes_its_log(tmp_path: Path, mon
     descriptor = os.open(log, os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     with monkeypatch.context() as patch, pytest.raises(RunsFailed, match="1 of 4 runs failed.*another process is writ"):
-        patch.setattr(dispatch, "BUSY_LOG_SECONDS", 0.0)
+        patch.setattr(dispatch, "BUSY_LOG_TIMEOUT", 0.0)
         study.run(tmp_path / "out", executor=ThreadPoolExecutor(1))
     threading.Timer(1.0, os.close, (descriptor,)).start()
     study.run(tmp_path / "out", executor=ThreadPoolExecutor(1))
@@ -60,7 +60,7 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
 
     def end_run(run: Run, _: object, measurers: MeasurerCache) -> RunOutcome:
         measurers.for_run(run)
-        return RunOutcome(traceback=failing)
+        return RunOutcome(traceback_text=failing)
 
     monkeypatch.setattr(LocalSettings, "make", Measures)
     monkeypatch.setattr(dispatch, "_search_when_free", end_run)
@@ -70,9 +70,9 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
         f"{keeps_workers}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, keeps_workers, this_machine()
     )
     for next_run in runs:
-        assert execute_in_worker(context, cloudpickle.dumps([next_run]), [None]) == [RunOutcome(traceback=failing)]
+        assert execute_in_worker(context, cloudpickle.dumps([next_run]), [None]) == [RunOutcome(traceback_text=failing)]
     assert len(measurers) == count and closed == measurers[: count - (keeps_workers and not failing)]
-    execute_in_worker(replace(context, study="the next"), cloudpickle.dumps([]), [])
+    execute_in_worker(replace(context, study_id="the next"), cloudpickle.dumps([]), [])
 
 
 @pytest.mark.parametrize("same_host", [True, False])
