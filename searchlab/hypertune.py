@@ -31,7 +31,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from .arrays import Floats
 from .errors import SearchlabError, did_you_mean, shorten_text
-from .log.format import IDENTITY
+from .log.format import IDENTITY_FIELDS
 from .log.lease import lock
 from .machine.scratch import ScratchFolder
 from .measure.settings import TableSettings
@@ -382,7 +382,7 @@ class HyperPlan:
         for problem in self._visible(hold_out):
             header = msgspec.to_builtins(problem.run.header())
             header["code"].pop("table", None)  # it includes the tables of workloads that are held out
-            facts = {key: header[key] for key in (*IDENTITY, "code", "defaults", "versions")}
+            facts = {key: header[key] for key in (*IDENTITY_FIELDS, "code", "defaults", "versions")}
             facts |= {"trials": problem.run.trials, "table": problem.digest}
             identity |= {f"{key} on {problem}": fact for key, fact in facts.items()}
         identity = json.loads(json.dumps(identity))

@@ -24,8 +24,8 @@ from rich import filesize
 from ..errors import SearchlabError
 from ..files import copy_file, find_files, read_bytes, read_text, real_path, write_file
 from ..log.columns import CACHE
-from ..log.format import find_logs, no_logs
 from ..log.plan import JSON, PLAN, TOML
+from ..log.read import find_logs, make_no_logs_error
 from ..schema import UNREADABLE
 from .comparison import Comparison
 from .page.render import environment, facts, page_assets
@@ -181,7 +181,7 @@ def _write(folder: Path, result: Publication) -> Path:
 def _copy_logs(directory: Path, to: Path) -> Path:
     """Copy the logs, plans and study files in ``directory``, but no reports."""
     if not (logs := find_logs(directory)):
-        raise no_logs([directory])
+        raise make_no_logs_error([directory])
     for log in logs:
         relative_path = log.relative_to(directory)
         if REPORT not in relative_path.parts[:-1]:

@@ -11,9 +11,10 @@ from ..errors import SearchlabError, encodable, warn
 from ..files import find_files
 from ..log.budget import UNLIMITED, Budget
 from ..log.columns import Columns, Texts, read_logs
-from ..log.format import LOGS, Log, find_logs, workload_name
+from ..log.format import Log, workload_name
 from ..log.lease import is_locked
 from ..log.plan import PLAN, Claim, read_plan
+from ..log.read import LOG_SUFFIXES, find_logs
 from .notes import MEASUREMENT, describe_measurement_difference, find_header_difference
 from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
 from .words import counted
@@ -149,8 +150,8 @@ def _find_logs(source: Path, everything: bool) -> tuple[list[tuple[Path, Budget]
         return ([(path, Budget()) for path in paths], 0) if everything else _find_study_logs(source, paths)
     if not source.exists():
         raise SearchlabError(f"cannot report on {source}: there is no such directory or log; check the path")
-    if not source.name.endswith(LOGS):
-        raise SearchlabError(f"{source} is not a log: log names end in {', '.join(LOGS)}")
+    if not source.name.endswith(LOG_SUFFIXES):
+        raise SearchlabError(f"{source} is not a log: log names end in {', '.join(LOG_SUFFIXES)}")
     return [(source, Budget())], 0
 
 

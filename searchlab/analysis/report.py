@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import SearchlabError
 from ..files import resolve_inside
-from ..log.format import LOGS, read_header
+from ..log.read import LOG_SUFFIXES, read_header
 from .charts.vegalite import Format
 from .comparison import Comparison
 from .model import Summary
@@ -75,7 +75,7 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     directory = Path(where[0])
     for log in directory.iterdir():
         with suppress(SearchlabError):  # unreadable logs have been reported
-            if log.name.endswith(LOGS) and read_header(log).is_table:
+            if log.name.endswith(LOG_SUFFIXES) and read_header(log).is_table:
                 break
     else:
         resolve_inside(directory / REPORT, directory)

@@ -19,9 +19,10 @@ import msgspec
 from ..errors import SearchlabError, SearchlabWarning, describe, encodable
 from ..log.budget import Budget
 from ..log.forecast import RunStatus, forecast, format_duration, sum_forecasts
-from ..log.format import Log, decode_log, find_logs, read_log_bytes
+from ..log.format import Log
 from ..log.lease import is_locked
 from ..log.plan import PlannedRun, StudyPlan, read_plan
+from ..log.read import decode_log, find_logs, read_log_bytes
 from .comparison import Comparison
 from .page.render import render_page, waiting_page
 from .read import planned_claims

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import SearchlabError, did_you_mean, last_line, warn
 from ..files import write_file
-from ..log.format import find_logs
+from ..log.read import find_logs
 from ..log.result import Best, Result, load_log
 from ..machine.cuda import compile_mode
 from ..machine.host import start_tvm_threads

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import SearchlabError, warn
-from ..log.format import no_logs, read_logs_in
+from ..log.read import make_no_logs_error, read_logs_in
 from ..log.result import Best, Result, load_log
 from ..options import checks_arguments
 from ..target import Target, resolve_target
@@ -155,7 +155,7 @@ def _results(logs: Logs) -> list[Result]:
     for item in items:
         results += [item] if isinstance(item, Result) else read_logs_in([Path(item)], load_log)
     if not results:
-        raise no_logs([])
+        raise make_no_logs_error([])
     return results
 
 

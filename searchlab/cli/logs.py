@@ -16,7 +16,7 @@ from typer import Argument, Option
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.columns import read_logs
-from ..log.format import find_logs, no_logs, read_log, read_logs_in
+from ..log.read import find_logs, make_no_logs_error, read_log, read_logs_in
 from ..log.reliability import describe_reliability, find_best_trial, measure_drift, measure_noise
 from ..log.result import Best, load_log
 from ..log.writer import check_log
@@ -118,7 +118,7 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, html: bool, *, seve
 
 def _best_by_workload(directory: Path) -> list[Best]:
     if not (paths := find_logs(directory)):
-        raise no_logs([directory])
+        raise make_no_logs_error([directory])
     logs = read_logs(directory, paths, {})
     fastest: dict[str, tuple[float, Path]] = {}
     for columns in logs:

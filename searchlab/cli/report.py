@@ -20,9 +20,9 @@ from ..analysis.runs import By, ComparedRuns
 from ..analysis.watch import StudyProgress
 from ..analysis.words import counted
 from ..errors import SearchlabError
-from ..log.format import RESULT, find_logs
 from ..log.lease import is_locked
 from ..log.plan import Claim, write_plan
+from ..log.read import RESULT_FILE_NAME, find_logs
 from ..measure.suite import installed_suites
 from ..options import Share, Trials, check_option
 from ..policy import POLICIES, origins
@@ -108,7 +108,7 @@ def report(
         claims: Sequence[Claim] = ()
         if study:
             runs, claims = read_study_runs(study, paths[0], everything=everything, by=by), study.spec.claims
-        elif len(paths) == 1 and (paths[0] / RESULT).is_file() and not (everything or by):
+        elif len(paths) == 1 and (paths[0] / RESULT_FILE_NAME).is_file() and not (everything or by):
             from ..suite.compare import against_baselines  # imported here because other reports do not need suites
 
             runs, _ = against_baselines(paths[0], suite)
@@ -164,7 +164,7 @@ def _result(directory: Path, suite: str) -> Publication:
     from ..suite.compare import against_baselines  # imported here because reports do not need suites
     from ..suite.trajectories import read_trajectories
 
-    file = directory / RESULT
+    file = directory / RESULT_FILE_NAME
     if not file.is_file():
         return study_result(directory)
     result = read_trajectories(file)
@@ -285,7 +285,7 @@ def _runs_to_compare(study: Sequence[Path], suite: str) -> tuple[ComparedRuns, s
     from ..suite.compare import against_baselines  # imported here because reports do not need suites
 
     paths = [logs_of(path) if path.suffix == ".toml" else path for path in study]
-    if not any((path / RESULT).is_file() for path in paths):
+    if not any((path / RESULT_FILE_NAME).is_file() for path in paths):
         return read_runs(*paths), ""
     if len(paths) > 1:
         raise SearchlabError(

@@ -20,7 +20,7 @@ from ..analysis import Comparison
 from ..analysis.terminal import overall_tables
 from ..errors import SearchlabError
 from ..files import real_path, write_file
-from ..log.format import RESULT, find_logs
+from ..log.read import RESULT_FILE_NAME, find_logs
 from ..machine.scratch import ScratchFolder
 from ..measure.suite import SPLITS, Split, Suite, find_suite, installed_suites, read_suite
 from ..options import Jobs, SeedCount
@@ -204,7 +204,7 @@ def suite_run(
         part = restrict_to_runs(part, new)
         comparison = Comparison(compare(part, [new], baseline_runs, study.spec.seed_list))
         if directory is not None:
-            write_trajectories(directory / RESULT, new)
+            write_trajectories(directory / RESULT_FILE_NAME, new)
             say("writing the report", err)
             comparison.save(directory / "report")
     answer = SuiteAnswer(part, new, comparison.summary)
@@ -346,7 +346,7 @@ def suite_verify(
         if record:
             write_file(record, format(encode(verification), indent=2) + b"\n")
         is_correct = not verification.problems
-    elif (Path(target_path) / RESULT).is_file():
+    elif (Path(target_path) / RESULT_FILE_NAME).is_file():
         is_correct = verify_result(Path(target_path), on_step, seconds, policy or (), suite)
     else:
         is_correct = verify_suite(find_suite(target_path).part(None), on_step, seconds)

@@ -9,8 +9,9 @@ import msgspec
 
 from ..errors import SearchlabError, did_you_mean
 from ..log.columns import Columns, Texts
-from ..log.format import Log, read_log, read_logs_in
+from ..log.format import Log
 from ..log.frames import study_frame
+from ..log.read import read_log, read_logs_in
 from . import ioh, kernel_tuner
 
 _FINALISTS = "the finalists' times from when they were measured again"

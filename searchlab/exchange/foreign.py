@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar, cast
 import msgspec
 
 from ..errors import SearchlabError, warn
-from ..log.format import Header, Record, read_log_bytes
+from ..log.format import Header, Record
+from ..log.read import read_log_bytes
 from ..plugins import Plugin
 from ..records import Statistic
 from ..schema import UNREADABLE

@@ -19,7 +19,8 @@ import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, did_you_mean
 from ..files import read_bytes, write_file
-from ..log.format import LOGS, Header, Log, Record, computation_of, decode_log, workload_name, workload_of
+from ..log.format import Header, Log, Record, computation_of, workload_name, workload_of
+from ..log.read import LOG_SUFFIXES, decode_log
 from ..log.writer import encode_log
 from ..plugins import USER, Plugin, entry_points_of, names_from
 from ..schema import UNREADABLE
@@ -120,7 +121,7 @@ def import_file(
     reader = READERS[format]
     with names_from(path):
         tasks = [task if task.native else drop_repeated_configs(task) for task in reader.read(path)]
-    single = out.name.endswith(LOGS)
+    single = out.name.endswith(LOG_SUFFIXES)
     if single and len(tasks) > 1:
         names = ", ".join(task.name for task in tasks[:4]) + (", ..." if len(tasks) > 4 else "")
         raise SearchlabError(f"{path} contains {len(tasks)} tasks ({names}); pass a directory as --out")

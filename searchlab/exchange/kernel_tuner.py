@@ -24,7 +24,8 @@ import numpy as np
 
 from ..errors import SearchlabError
 from ..files import write_file
-from ..log.format import Log, Record, read_log_bytes
+from ..log.format import Log, Record
+from ..log.read import read_log_bytes
 from ..records import Failure, Statistic
 from ..schema import UNREADABLE
 from ..space import Config, Space, Value

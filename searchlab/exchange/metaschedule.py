@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, first_line
-from ..log.format import Header, Record, minor_version
+from ..log.format import Header, Record
+from ..log.read import minor_version
 from ..metaschedule import TracedSpace
 from ..schema import UNREADABLE, drop_unknown_keys
 from ..space import Config, Space

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from .columns import Columns
-from .format import GAIN, Ended, Log
+from .format import MIN_GAIN, Ended, Log
 
 AnyLog = TypeVar("AnyLog", Log, Columns)
 
@@ -30,7 +30,7 @@ class Budget(msgspec.Struct, frozen=True):
         trials: The maximum number of trials.
         seconds: The maximum charged time (:attr:`~searchlab.log.format.Log.elapsed`) in seconds, or None for no limit.
         stop_after: The number of trials, including failures, after which the run ends if the best throughput has not
-            risen by more than :data:`~searchlab.log.format.GAIN`, or None for no limit.
+            risen by more than :data:`~searchlab.log.format.MIN_GAIN`, or None for no limit.
     """
 
     trials: int = UNLIMITED
@@ -70,6 +70,6 @@ class Budget(msgspec.Struct, frozen=True):
             return Ended(trials=at, seconds=self.seconds)
         if self.stop_after is not None and at >= self.stop_after:
             before = np.min(log.costs[: at - self.stop_after], initial=math.inf)
-            if before <= np.min(log.costs[:at]) * (1 + GAIN):
+            if before <= np.min(log.costs[:at]) * (1 + MIN_GAIN):
                 return Ended(trials=at, stop_after=self.stop_after)
         return None

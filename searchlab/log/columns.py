@@ -24,7 +24,8 @@ from ..errors import SearchlabError, warn
 from ..files import FileMissing, open_file, read_each, write_file
 from ..parquet import decode, encode
 from ..records import FAILURES
-from .format import Changed, ConfigJson, Ended, Final, Header, Log, LoggedTrials, read_log
+from .format import Changed, ConfigJson, Ended, Final, Header, Log, LoggedTrials
+from .read import read_log
 
 METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rmse")
 """The fields of :class:`~searchlab.costmodel.quality.ModelQuality` that :attr:`Columns.qualities` contains."""
@@ -153,7 +154,7 @@ def objects(values: Sequence[Any]) -> Array:
 def read_columns(path: Path, texts: Texts) -> Columns:
     """Read the log at ``path``, ignoring an incomplete last line, and add its configs to ``texts``.
 
-    Raises SearchlabError in the same cases as :func:`~searchlab.log.format.read_log`.
+    Raises SearchlabError in the same cases as :func:`~searchlab.log.read.read_log`.
     """
     return Columns.from_log(read_log(path), texts)
 

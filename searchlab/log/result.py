@@ -19,9 +19,10 @@ from ..target import resolve_target
 from ..units import value_of_cost
 from ..workload import Workload
 from .columns import Columns, Texts
-from .format import Log, read_log, workload_of
+from .format import Log, workload_of
 from .frames import study_frame, trial_frame
 from .programs import check_program, check_sample, recorded_program
+from .read import read_log
 from .reliability import find_best_trial
 
 if TYPE_CHECKING:

@@ -17,20 +17,23 @@ from ..errors import SearchlabError, did_you_mean, first_line
 from ..files import write_error, write_file
 from ..parquet import PARQUET
 from .format import (
-    FORMAT,
-    IDENTITY,
-    KINDS,
-    SPENT,
-    WRITABLE,
+    FORMAT_VERSION,
+    IDENTITY_FIELDS,
+    SPENT_FIELDS,
     Changed,
     Ended,
     Final,
     Header,
-    Line,
     Log,
     Record,
-    UnknownLine,
     computation_of,
+)
+from .lease import LeasedFile, LogBusy, LogCut, is_locked
+from .read import (
+    LINE_KINDS,
+    WRITABLE_SUFFIX,
+    Line,
+    UnknownLine,
     header_line,
     is_newer,
     read_existing_log,
@@ -38,7 +41,6 @@ from .format import (
     read_log_bytes,
     scan,
 )
-from .lease import LeasedFile, LogBusy, LogCut, is_locked
 from .table import encode_table
 
 
@@ -57,7 +59,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
 
     Raises:
         SearchlabError: If the file is not a log or is damaged, if another process is writing it, or if its header
-            differs from ``header`` in one of the :data:`~searchlab.log.format.IDENTITY` fields.
+            differs from ``header`` in one of the :data:`~searchlab.log.format.IDENTITY_FIELDS` fields.
     """
 
     def __init__(self, path: str | Path, header: Header, durable: bool = True, existing: Log | None = None) -> None:
@@ -74,11 +76,11 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         self._lines: list[bytes] = []
         self._new_records: list[Record] = []
         self._process = os.getpid()
-        if self.path.suffix != WRITABLE:
+        if self.path.suffix != WRITABLE_SUFFIX:
             unpack = ", or unpack the log with gunzip" if self.path.suffix == ".gz" else ""
             raise SearchlabError(
-                f"cannot write the log {self.path}: choose a file name that ends in {WRITABLE}{unpack}, because runs "
-                f"are neither resumed nor found under other names"
+                f"cannot write the log {self.path}: choose a file name that ends in {WRITABLE_SUFFIX}{unpack}, because "
+                f"runs are neither resumed nor found under other names"
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +165,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             yield
         except LogCut as error:
             self._lines = []
-            copy = find_unused_path(self.path, ".saved", WRITABLE)
+            copy = find_unused_path(self.path, ".saved", WRITABLE_SUFFIX)
             write_log(copy, self.log)
             raise LogCut(
                 f"{error}; all {len(self.log.records):,} trials are in {copy}: rename it to continue"
@@ -207,7 +209,7 @@ def _reporting_values(path: Path) -> Iterator[None]:
 
 def _with_batch(path: Path, header: Header, record: Record) -> Record:
     """Return ``record`` with the number of its batch. Raises SearchlabError if one of its times is negative."""
-    if (seconds := min(getattr(record, name) for name in SPENT)) < 0:
+    if (seconds := min(getattr(record, name) for name in SPENT_FIELDS)) < 0:
         raise SearchlabError(f"cannot write the log {path}: trial {record.index} has an invalid time of {seconds:g} s")
     if record.batch is None:
         record = msgspec.structs.replace(record, batch=record.index // max(1, header.batch))
@@ -272,10 +274,10 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
     if is_newer(old):
         raise OtherRun(
             f"{path} has the log format {old.searchlab_log}, which is read-only here: this version of searchlab writes "
-            f"format {FORMAT}",
+            f"format {FORMAT_VERSION}",
             "choose a different log file",
         )
-    for name in IDENTITY:
+    for name in IDENTITY_FIELDS:
         old_value, new_value = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
         if old_value != new_value:
             entry = _ENTRIES.get(name)
@@ -343,7 +345,7 @@ def check_log(path: Path) -> LogCheck:
                 line = msgspec.structs.replace(line, problem=f"the header is damaged: {error}")
         unknown = line.unknown
         if isinstance(line.item, UnknownLine):
-            unknown = (f"unknown kind of line {line.item.kind!r}{did_you_mean(line.item.kind, KINDS)}",)
+            unknown = (f"unknown kind of line {line.item.kind!r}{did_you_mean(line.item.kind, LINE_KINDS)}",)
         damaged = damaged or bool(line.problem)
         if newer:
             notes |= dict.fromkeys(clause.partition(";")[0] for clause in unknown)

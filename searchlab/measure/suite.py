@@ -12,7 +12,8 @@ import msgspec
 
 from ..errors import SearchlabError, did_you_mean
 from ..files import MAX_NAME, read_bytes, read_text, resolve_inside
-from ..log.format import RUNS, Header, read_header
+from ..log.format import Header
+from ..log.read import RUNS_SUFFIX, read_header
 from ..options import Jobs, SeedCount, Trials
 from ..parquet import PARQUET
 from ..plugins import Plugin
@@ -181,7 +182,10 @@ class Suite:
     @property
     def baseline_files(self) -> dict[str, Path]:
         """The path of each baseline's file, by the baseline's name."""
-        return {path.name.removesuffix(RUNS): path for path in sorted((self.directory / "baselines").glob(f"*{RUNS}"))}
+        return {
+            path.name.removesuffix(RUNS_SUFFIX): path
+            for path in sorted((self.directory / "baselines").glob(f"*{RUNS_SUFFIX}"))
+        }
 
     def part(self, split: Split | None) -> Suite:
         return Suite(self.directory, self.spec, split)

@@ -20,8 +20,9 @@ import numpy as np
 from ..arrays import Floats
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
 from ..errors import SearchlabError, UnsupportedWorkload, warn
-from ..log.format import Header, Record, find_logs, read_header, read_log, read_logs_in
+from ..log.format import Header, Record
 from ..log.programs import SAMPLE, ChangedProgram, check_sample
+from ..log.read import find_logs, read_header, read_log, read_logs_in
 from ..machine.host import own_cores
 from ..plugins import Plugin, functions_in
 from ..records import Measurement, Statistic, Trial, cost_of

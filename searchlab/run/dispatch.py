@@ -23,8 +23,9 @@ import cloudpickle
 from ..errors import SearchlabError, SearchlabWarning, describe, warn
 from ..executors.contract import EXECUTORS, RunExecutor
 from ..files import write_error
-from ..log.format import Log, read_existing_log, read_log, read_log_bytes
+from ..log.format import Log
 from ..log.lease import LeasedFile, LogBusy
+from ..log.read import read_existing_log, read_log, read_log_bytes
 from ..log.writer import move_aside
 from ..machine.host import this_machine
 from ..machine.lock import machine_alone

@@ -11,7 +11,8 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..files import real_path
-from ..log.format import Header, Log, read_existing_log
+from ..log.format import Header, Log
+from ..log.read import read_existing_log
 from ..log.writer import OtherRun, check_identity, describe_remedies, move_aside
 from ..workload import Function
 from .plan import Run

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..costmodel import COST_MODELS, BoundCostModel
 from ..errors import SearchlabError, warn
 from ..log.budget import Budget
-from ..log.format import BUILTIN_KINDS, FORMAT, Computation, Header, Log
+from ..log.format import BUILTIN_WORKLOAD_KINDS, FORMAT_VERSION, Computation, Header, Log
 from ..log.programs import version_changes
 from ..machine.host import host_model, library_versions, machine_facts
 from ..machine.noise import resolution_facts
@@ -168,7 +168,7 @@ class Run:
         is_local = self.settings.exclusive  # this machine is measured
         target, workload = self.space.target, self.space.workload
         strategy = self.strategy
-        is_builtin = kind_of(self.workload)[0] in BUILTIN_KINDS
+        is_builtin = kind_of(self.workload)[0] in BUILTIN_WORKLOAD_KINDS
         computation = None
         if not is_builtin:
             with WORKLOADS.convert_errors(type(workload), "flops, unit, cluster or content"):
@@ -177,7 +177,7 @@ class Run:
         if isinstance(self.settings, LocalSettings) and target.kind == "llvm":
             resolution = resolution_facts(target.cores, self.settings.repeat)
         return Header(
-            searchlab_log=FORMAT,
+            searchlab_log=FORMAT_VERSION,
             workload=self.workload,
             space=self.space_choice.plugin.to_spec(),
             fingerprint=self.space.fingerprint,

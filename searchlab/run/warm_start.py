@@ -15,18 +15,9 @@ from ..costmodel import BoundCostModel, OtherTask, scores_of
 from ..costmodel.features import FEATURES
 from ..errors import SearchlabError, warn
 from ..files import read_each, real_path
-from ..log.format import (
-    DEFAULT_CONFIG,
-    Header,
-    Log,
-    decode_log,
-    find_logs,
-    read_log,
-    read_log_bytes,
-    workload_name,
-    workload_of,
-)
+from ..log.format import DEFAULT_CONFIG, Header, Log, workload_name, workload_of
 from ..log.programs import ChangedProgram
+from ..log.read import decode_log, find_logs, read_log, read_log_bytes
 from ..log.result import Result
 from ..measure.suite import SuiteTable, find_suite
 from ..plugins import Plugin, trust_plugins

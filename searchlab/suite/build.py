@@ -8,7 +8,7 @@ from pathlib import Path
 from ..errors import SearchlabError
 from ..exchange.imports import ImportOptions, import_file
 from ..files import resolve_inside
-from ..log.format import read_header
+from ..log.read import read_header
 from ..measure.suite import Suite, SuiteTable
 
 

@@ -24,7 +24,7 @@ from ..console import one_line
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
 from ..files import find_files, read_bytes, read_text, write_file
-from ..log.format import RESULT, RUNS
+from ..log.read import RESULT_FILE_NAME, RUNS_SUFFIX
 from ..measure.suite import SPLITS, Name, Split, Suite, find_suite, split_of
 from ..plugins import Plugin, unregistered_code
 from ..policy import POLICIES
@@ -143,7 +143,7 @@ def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
         SearchlabError: If something is missing or would be refused.
     """
     project, options = _read_project(directory)
-    files = sorted(directory.glob(f"*/{RESULT}"))
+    files = sorted(directory.glob(f"*/{RESULT_FILE_NAME}"))
     if not files:
         raise SearchlabError(
             f"{directory} contains no results; run `searchlab suite run ... --out {directory / 'dev'}`"
@@ -159,7 +159,7 @@ def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
         results[split] = result
     result = next(iter(results.values()))
     registered = {name: value for group in project.entry_points.values() for name, value in group.items()}
-    members = {f"{split}{RUNS}": read_bytes(file) for split, file in zip(results, files, strict=True)}
+    members = {f"{split}{RUNS_SUFFIX}": read_bytes(file) for split, file in zip(results, files, strict=True)}
     members |= {SOURCE + name: content for name, content in _read_source(directory)}
     submission = Submission(
         name=result.strategy,
@@ -252,8 +252,8 @@ def read_bundle(path: Path) -> Bundle:
             raise _refusal(path, f"its {name} is not the file that {SUBMISSION} lists, by its SHA-256")
     results: dict[Split, Trajectories] = {}
     for split in SPLITS:
-        if content := members.pop(f"{split}{RUNS}", b""):
-            results[split] = decode_trajectories(Path(path, f"{split}{RUNS}"), content)
+        if content := members.pop(f"{split}{RUNS_SUFFIX}", b""):
+            results[split] = decode_trajectories(Path(path, f"{split}{RUNS_SUFFIX}"), content)
     if not results:
         raise _refusal(path, "it has no results")
     source = {name.removeprefix(SOURCE): content for name, content in members.items()}
@@ -265,7 +265,7 @@ def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
     infos = archive.infolist()
     if len(infos) > MAX_FILES or sum(info.file_size for info in infos) > MAX_BYTES:
         raise ValueError(f"it unpacks to more than {MAX_FILES} files or {MAX_BYTES >> 20} MB")
-    results = {SUBMISSION, *(f"{split}{RUNS}" for split in SPLITS)}
+    results = {SUBMISSION, *(f"{split}{RUNS_SUFFIX}" for split in SPLITS)}
     names: set[str] = set()
     for info in infos:
         name = info.filename

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ..arrays import Floats
-from ..log.format import read_log
+from ..log.read import read_log
 from ..measure.suite import SuiteTable, read_suite
 from ..stats.random_search import difficulty, draws_for, expected_best, expected_draws
 from ..tables.info import NEAR, TableInfo, date_of, named_values, versions_text

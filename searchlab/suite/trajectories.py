@@ -22,8 +22,9 @@ from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
 from ..files import file_name, read_bytes, write_error, write_file
 from ..log.columns import Columns
-from ..log.format import RUNS, Ended, Header, Log, read_log
+from ..log.format import Ended, Header, Log
 from ..log.journal import Journal
+from ..log.read import RUNS_SUFFIX, read_log
 from ..machine.host import cpu_model
 from ..measure.suite import Suite, SuiteTable
 from ..parquet import INTEGERS, KEY, decode, encode
@@ -361,16 +362,18 @@ def read_results(paths: Iterable[Path]) -> list[Trajectories]:
     """
     result_files: list[Path] = []
     for result_path in paths:
-        files = sorted(result_path.glob(f"*{RUNS}")) if result_path.is_dir() else [result_path]
+        files = sorted(result_path.glob(f"*{RUNS_SUFFIX}")) if result_path.is_dir() else [result_path]
         if not files:
-            raise SearchlabError(f"{result_path} contains no runs (*{RUNS}); `suite run --out` writes result{RUNS}")
+            raise SearchlabError(
+                f"{result_path} contains no runs (*{RUNS_SUFFIX}); `suite run --out` writes result{RUNS_SUFFIX}"
+            )
         result_files += files
     return [read_trajectories(path) for path in result_files]
 
 
 def trajectories_path(directory: Path, strategy: str) -> Path:
     """Return the path of a strategy's file in a directory of trajectories."""
-    return directory / (file_name(strategy) + RUNS)
+    return directory / (file_name(strategy) + RUNS_SUFFIX)
 
 
 def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajectories]:

@@ -26,8 +26,8 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..files import FileMissing, read_text, write_file
 from ..log.budget import Budget
-from ..log.format import RESULT
 from ..log.programs import version_changes
+from ..log.read import RESULT_FILE_NAME
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
@@ -197,13 +197,15 @@ def verify_result(
         trusted: See :func:`replay`.
         suite_path: The path of the suite, if it cannot be found by name.
     """
-    result = read_trajectories(directory / RESULT)
+    result = read_trajectories(directory / RESULT_FILE_NAME)
     suite = find_suite(suite_path or result.suite).part(None)
     problems = _run_problems(suite, result)
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
         return False
-    replay_result = replay(suite, [result], digest=digest_of(directory / RESULT), seconds=seconds, trusted=trusted)
+    replay_result = replay(
+        suite, [result], digest=digest_of(directory / RESULT_FILE_NAME), seconds=seconds, trusted=trusted
+    )
     on_step(replay_result.describe("runs"), replay_result.problems)
     return not replay_result.problems
 

@@ -17,7 +17,8 @@ from rich.console import Console
 
 from ..errors import SearchlabError
 from ..log.budget import Budget
-from ..log.format import LOGS, TABLE, WRITABLE, Log, Record, read_log
+from ..log.format import TABLE_LABEL, Log, Record
+from ..log.read import LOG_SUFFIXES, WRITABLE_SUFFIX, read_log
 from ..log.result import Result
 from ..log.writer import check_identity, compress, write_log
 from ..measure.settings import LocalSettings, Settings, add_kind
@@ -117,7 +118,7 @@ def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes
         )
     if passes and not repeatable:
         raise SearchlabError("only programs on this machine can be timed again without rebuilding; set passes to 0")
-    if out is None or not out.name.endswith(LOGS):
+    if out is None or not out.name.endswith(LOG_SUFFIXES):
         return [_table_run(run, (out or default) / run.log, passes) for run in runs]
     if len(runs) > 1:
         raise SearchlabError(f"cannot write {len(runs)} tables to one file, {out}; pass a directory as --out")
@@ -129,9 +130,9 @@ def _table_run(run: Run, path: Path, passes: int) -> TableRun:
 
     Without passes, a table that is a plain log needs none.
     """
-    if not passes and path.name.endswith(WRITABLE):
+    if not passes and path.name.endswith(WRITABLE_SUFFIX):
         return TableRun(replace(run, log=path), path)
-    ending = next(ending for ending in LOGS if path.name.endswith(ending))
+    ending = next(ending for ending in LOG_SUFFIXES if path.name.endswith(ending))
     folder = path.with_name(path.name.removesuffix(ending) + WORK_SUFFIX)
     settings = run.settings
     if passes:
@@ -188,7 +189,7 @@ def build_table(
         >>> len(table.trials), table.best.config
         (3, Config({'x': 1}))
     """
-    if not str(path).endswith(LOGS):
+    if not str(path).endswith(LOG_SUFFIXES):
         raise SearchlabError(f"the name of a table must end in .parquet or .jsonl, unlike {str(path)!r}")
     entry = space_spec(space, restrictions, schedule)
     study_keys = {"workloads": [workload], "spaces": [entry], "policies": ["random"], "target": target}
@@ -223,7 +224,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
         raise SearchlabError(f"the limit on the number of configs to measure must be at least 1; got {limit}")
     spec = msgspec.structs.replace(
         study.spec,
-        policies=[PolicyEntry("random", label=TABLE)],
+        policies=[PolicyEntry("random", label=TABLE_LABEL)],
         seeds=[seed],
         batch=BATCH,
         warm_start=[],

@@ -19,7 +19,7 @@ from ..costmodel import TrainingData, bind, fit_model, make_cost_model, predicti
 from ..costmodel.features import FEATURES, lay_out, make_features
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
-from ..log.format import read_log, read_logs_in
+from ..log.read import read_log, read_logs_in
 from ..log.result import Result
 from ..options import Between, Count, Seed, check_option, checks_arguments
 from ..plugins import Plugin

@@ -21,7 +21,7 @@ from rich.text import Text
 from ..analysis.words import counted
 from ..arrays import Floats
 from ..console import speed
-from ..log.format import TABLE, Log, Passes, version_spans
+from ..log.format import TABLE_LABEL, Log, Passes, version_spans
 from ..log.reliability import measure_noise
 from ..units import VALUES, convert_throughput
 from .landscape import Landscape, percent
@@ -232,7 +232,7 @@ def unsteady(log: Log) -> str:
     """
     if log.header.passes is not None:
         return _of_passes(log, log.header.passes)
-    return _of_order(log) if log.header.label == TABLE else ""
+    return _of_order(log) if log.header.label == TABLE_LABEL else ""
 
 
 def _of_passes(log: Log, passes: Passes) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from searchlab.log.format import read_header, read_log
+from searchlab.log.read import read_header, read_log
 from searchlab.run.loop import search
 from searchlab.run.study import Study
 

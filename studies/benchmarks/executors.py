@@ -32,7 +32,7 @@ from typing import Any
 import psutil
 from cpu import difference
 
-from searchlab.log.format import read_header
+from searchlab.log.read import read_header
 from searchlab.run.study import Study
 
 TABLE = Path(__file__).parent.parent / "suite" / "v1" / "tables" / "gemm-99x51x85-knob-1t.parquet"

@@ -35,7 +35,8 @@ from pathlib import Path
 
 import psutil
 
-from searchlab.log.format import Log, read_log
+from searchlab.log.format import Log
+from searchlab.log.read import read_log
 from searchlab.measure.fleet import registered_devices
 from searchlab.run.study import Study
 from searchlab.space import Config

@@ -38,7 +38,7 @@ from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.exchange.imports import ImportOptions, import_file
-from searchlab.log.format import read_header, read_log
+from searchlab.log.read import read_header, read_log
 from searchlab.log.reliability import describe_reliability
 from searchlab.log.writer import check_log
 from searchlab.measure.suite import find_suite, read_suite

@@ -29,7 +29,8 @@ import numpy as np
 import psutil
 
 from searchlab.costmodel.quality import ModelQuality
-from searchlab.log.format import Header, Log, Record, read_log
+from searchlab.log.format import Header, Log, Record
+from searchlab.log.read import read_log
 from searchlab.measure.contract import SpaceCosts
 from searchlab.plugins import Plugin
 from searchlab.run.plan import random_draws

@@ -27,7 +27,7 @@ import psutil
 import searchlab
 from searchlab.conformance import toys
 from searchlab.log.budget import Budget
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.measure.contract import Measurer
 from searchlab.measure.settings import TableSettings
 from searchlab.plugins import Plugin

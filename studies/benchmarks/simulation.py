@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from searchlab.arrays import Floats
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 
 TABLES = Path(__file__).parents[1] / "suite" / "v1" / "tables"
 START, TRIALS, TARGET = 16, 100, 0.95

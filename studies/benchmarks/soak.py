@@ -47,7 +47,7 @@ from border import FOREIGN, SUITE
 from rows import Row, write_rows
 
 import searchlab
-from searchlab.log.format import RUNS, read_header
+from searchlab.log.read import RUNS_SUFFIX, read_header
 from searchlab.measure.table import TableMeasurer
 from searchlab.policy import POLICIES
 from searchlab.suite.trajectories import read_trajectories
@@ -278,7 +278,7 @@ def files_left(command: Command, folder: Path) -> dict[str, Any]:
     """Return the files that the command left behind, without times."""
     contents: dict[str, Any] = {}
     for path in sorted(path for files in command.files for path in folder.glob(files)):
-        if path.name.endswith(RUNS):
+        if path.name.endswith(RUNS_SUFFIX):
             contents[path.name] = _timeless(msgspec.to_builtins(read_trajectories(path)), folder)
             continue
         if not path.name.endswith((".jsonl", ".gz")):

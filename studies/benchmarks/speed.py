@@ -31,7 +31,7 @@ import reports
 import throughput
 
 from searchlab.log.budget import Budget
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.log.result import load_log
 from searchlab.machine.host import available_cores
 from searchlab.measure.settings import TableSettings

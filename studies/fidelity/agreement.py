@@ -22,7 +22,7 @@ from recorded import HERE, RECORDINGS, original
 from scipy.stats import ks_2samp, mannwhitneyu
 
 from searchlab.arrays import Array
-from searchlab.log.format import find_logs, read_log
+from searchlab.log.read import find_logs, read_log
 from searchlab.policy import origins
 
 AGREEMENT = HERE.parent / "reference" / "fidelity" / "agreement.json"

@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from searchlab import Study
-from searchlab.log.format import Record, read_log
+from searchlab.log.format import Record
+from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.space import ProductSpace

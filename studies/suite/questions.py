@@ -43,7 +43,7 @@ from searchlab.analysis.runs import ComparedRuns, WorkloadRuns
 from searchlab.arrays import Floats
 from searchlab.errors import SearchlabError
 from searchlab.log.budget import Budget
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.measure.suite import Suite, SuiteTable, find_suite
 from searchlab.records import Statistic, cost_of
 from searchlab.space import Config

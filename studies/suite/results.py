@@ -25,7 +25,7 @@ from searchlab.analysis.measures import OverallStrategy
 from searchlab.analysis.model import Contrast, Summary, WorkloadSummary
 from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.words import p_text
-from searchlab.log.format import find_logs, read_log
+from searchlab.log.read import find_logs, read_log
 from searchlab.measure.suite import find_suite
 from searchlab.stats.inference import Answer, paired_difference
 from searchlab.suite.compare import compare

@@ -13,7 +13,8 @@ from searchlab.analysis.charts.figures import all_charts
 from searchlab.analysis.model import Outcome, Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
-from searchlab.log.format import Final, Finalist, read_log
+from searchlab.log.format import Final, Finalist
+from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import FAILURES

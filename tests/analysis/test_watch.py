@@ -27,8 +27,8 @@ from searchlab.analysis.read import read_runs
 from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.watch import StudyProgress, WatchServer
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_header
 from searchlab.log.plan import PLAN
+from searchlab.log.read import read_header
 from searchlab.log.writer import LogWriter
 from searchlab.records import Trial
 from searchlab.run.study import Study

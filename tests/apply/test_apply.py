@@ -18,7 +18,7 @@ import searchlab
 from searchlab import SearchlabError
 from searchlab.apply import TEXT_FORMS, program_text
 from searchlab.apply.best import export_library
-from searchlab.log.format import read_header
+from searchlab.log.read import read_header
 from tests.support.apply.logs import invoke, write_log
 from tests.support.limits import file_size_limit
 from tests.support.spaces.programs import assert_right, valid_configs

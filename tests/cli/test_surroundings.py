@@ -18,7 +18,7 @@ import pytest
 
 from searchlab.analysis import report
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.log.writer import check_log
 from searchlab.run.study import Study
 from searchlab.run.tune import tune

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from tests.support import toys
 from tests.support.logs import write_table
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from searchlab.cli.app import app
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.machine.host import available_cores, cpu_model
 from searchlab.machine.noise import MachineCheck, Noise, resolution, resolution_facts, write_check
 from searchlab.run.tune import tune

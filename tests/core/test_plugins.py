@@ -11,7 +11,7 @@ import pytest
 
 from searchlab import SearchlabError, tune
 from searchlab.costmodel import COST_MODELS
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.plugins import Plugin
 from searchlab.policy import POLICIES, NeverTwice
 from searchlab.space import SPACES

@@ -16,7 +16,8 @@ import searchlab
 import searchlab.apply.verify
 import searchlab.workload.tir_json
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log, workload_of
+from searchlab.log.format import workload_of
+from searchlab.log.read import read_log
 from searchlab.workload import Tir, from_primfunc, gemm, parse_workload
 
 FILE = Path(__file__).parents[1] / "support" / "functions.py"

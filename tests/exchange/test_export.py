@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
-from searchlab.log.format import Header, read_log
+from searchlab.log.format import Header
+from searchlab.log.read import read_log
 from tests.support import toys
 from tests.support.exchange import DATA, write_log
 from tests.support.logs import write_table

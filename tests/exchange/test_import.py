@@ -19,7 +19,8 @@ from searchlab.exchange.foreign import REPEATED
 from searchlab.exchange.imports import ImportOptions, detect, import_file
 from searchlab.exchange.kernel_tuner import count_plausible
 from searchlab.exchange.legacy import workload_of
-from searchlab.log.format import Log, read_log
+from searchlab.log.format import Log
+from searchlab.log.read import read_log
 from searchlab.log.result import load_log
 from searchlab.measure.table import TableMeasurer, TableSettings
 from searchlab.plugins import Plugin

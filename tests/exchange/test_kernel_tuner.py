@@ -18,7 +18,8 @@ from searchlab.analysis import report
 from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning
 from searchlab.exchange.exports import export_logs
 from searchlab.exchange.imports import ImportOptions, detect, import_file
-from searchlab.log.format import Log, read_log
+from searchlab.log.format import Log
+from searchlab.log.read import read_log
 from searchlab.log.result import load_log
 from searchlab.plugins import Plugin
 from searchlab.run.study import Study

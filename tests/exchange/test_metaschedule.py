@@ -19,7 +19,8 @@ from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
 from searchlab.exchange.imports import ImportOptions, import_file
 from searchlab.exchange.metaschedule import Note
-from searchlab.log.format import Computation, Log, read_log
+from searchlab.log.format import Computation, Log
+from searchlab.log.read import read_log
 from searchlab.log.result import Result
 from searchlab.plugins import Plugin
 from searchlab.workload import from_primfunc

@@ -14,8 +14,8 @@ import pytest
 from searchlab.cli.logs import _best_by_workload
 from searchlab.errors import MAX_TEXT, SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
-from searchlab.log.format import MAX_LINES, MAX_NESTING, MAX_NUMBER, read_log
 from searchlab.log.lease import is_locked
+from searchlab.log.read import MAX_LINES, MAX_NESTING, MAX_NUMBER, read_log
 from searchlab.log.writer import check_log
 from tests.support.analysis.logs import write
 

@@ -13,7 +13,7 @@ from searchlab.analysis import report
 from searchlab.errors import SearchlabWarning
 from searchlab.log import columns as cache
 from searchlab.log.columns import CACHE, Columns, Texts, read_columns, read_logs
-from searchlab.log.format import find_logs
+from searchlab.log.read import find_logs
 from tests.log.test_columns import are_equal
 from tests.support.analysis.logs import write
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from searchlab.cli.app import app
-from searchlab.log.format import Ended, Final, Finalist, read_log
+from searchlab.log.format import Ended, Final, Finalist
+from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter, check_log
 from tests.support.cli import searchlab
 from tests.support.logs import HEADER, make_record, write_trials

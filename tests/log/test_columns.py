@@ -15,7 +15,8 @@ from searchlab.costmodel.quality import ModelQuality
 from searchlab.errors import SearchlabError
 from searchlab.log.budget import Budget
 from searchlab.log.columns import METRICS, Columns, read_columns
-from searchlab.log.format import Ended, Final, Finalist, Log, Record, read_log
+from searchlab.log.format import Ended, Final, Finalist, Log, Record
+from searchlab.log.read import read_log
 from searchlab.log.reliability import measure_drift
 from searchlab.log.result import Result
 from searchlab.records import FAILURES

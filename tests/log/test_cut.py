@@ -9,8 +9,8 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.log import lease
-from searchlab.log.format import read_log
 from searchlab.log.lease import LeasedFile, LogCut
+from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter, write_log
 from tests.support.analysis.logs import write
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import Record, read_log
+from searchlab.log.format import Record
+from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import FAILURES, Measurement, Trial

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import searchlab
 from searchlab import Study, compare, load_log
 from searchlab.console import one_line
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.log.result import Result, Results
 from searchlab.measure.suite import find_suite
 from searchlab.notebook import html_facts, html_paragraphs, html_table

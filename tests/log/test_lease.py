@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.log import lease
-from searchlab.log.format import read_log
 from searchlab.log.lease import LogBusy, LogTaken
+from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter, check_log
 from tests.support.logs import HEADER, make_record, write_trials
 

@@ -11,7 +11,7 @@ import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
-from searchlab.log.format import read_header, read_log
+from searchlab.log.read import read_header, read_log
 from searchlab.log.writer import LogWriter, check_log
 from tests.support.cli import searchlab
 from tests.support.logs import HEADER, write_trials

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.format import Final, Finalist, Record, read_log
+from searchlab.log.format import Final, Finalist, Record
+from searchlab.log.read import read_log
 from searchlab.log.reliability import (
     ROUNDS,
     describe_disagreement,

@@ -16,8 +16,8 @@ from searchlab.apply import program_text
 from searchlab.apply.best import export_library
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.exchange.exports import export_logs
-from searchlab.log.format import read_log
 from searchlab.log.programs import ChangedProgram
+from searchlab.log.read import read_log
 from searchlab.tables.costmodels import evaluate
 from searchlab.workload import program_hash
 from searchlab_spaces.templates import KnobTemplate

@@ -21,7 +21,8 @@ from pyarrow import parquet
 from searchlab.costmodel.quality import ModelQuality
 from searchlab.errors import SearchlabError
 from searchlab.log.columns import Columns, read_columns
-from searchlab.log.format import Changed, Ended, Final, Finalist, Log, Record, find_logs, read_header, read_log
+from searchlab.log.format import Changed, Ended, Final, Finalist, Log, Record
+from searchlab.log.read import find_logs, read_header, read_log
 from searchlab.log.writer import check_log, compress, write_log
 from searchlab.parquet import KEY
 from searchlab.records import FAILURES

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from searchlab.errors import InvalidConfig, SearchlabError
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.measure.local import LocalMeasurer
 from searchlab.records import Measurement
 from searchlab.run.tune import tune

@@ -17,7 +17,7 @@ from searchlab.apply.best import export_library
 from searchlab.apply.verify import verify_log
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.log.writer import check_log
 from searchlab.plugins import Plugin, import_attribute, names_from
 from searchlab.tables.costmodels import evaluate

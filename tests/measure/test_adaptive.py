@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.records import Measurement
 from searchlab.run.tune import tune

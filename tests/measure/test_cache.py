@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.measure.code import compile_program, load_objects, to_objects
 from searchlab.measure.local import LocalSettings
 from searchlab.measure.pool import check_can_flush

@@ -21,7 +21,7 @@ import tvm
 from tvm.script import relax as R
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
 from searchlab.measure.code import Objects, compile_program, error_text, load_objects, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings, can_continue_after

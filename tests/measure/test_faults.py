@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.records import Measurement
 from searchlab.space import Config

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from searchlab.cli.fleet import fleet as app
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.measure.fleet import Queue, Tracker, registered_devices
 from searchlab.measure.rpc import RpcMeasurer, RpcSettings
 from searchlab.records import Measurement

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.format import Record, read_log
+from searchlab.log.format import Record
+from searchlab.log.read import read_log
 from searchlab.log.writer import compress
 from searchlab.measure.table import ConfigIndex, TableMeasurer, TableSettings, draw_weights
 from searchlab.records import Measurement, Statistic, Trial

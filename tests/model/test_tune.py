@@ -23,7 +23,7 @@ from tvm_ffi import structural_equal
 
 import searchlab
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.model.compiled import ModelComparison
 from searchlab.model.decisions import FILE, Decision
 from searchlab.model.inputs import bind_weights, describe_weights, fix_dimensions, inputs_of, random_inputs

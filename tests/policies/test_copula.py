@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from searchlab.arrays import Floats
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.records import Measurement, Trial
 from searchlab.run.tune import tune
 from searchlab.space import Knob, ProductSpace

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.run.tune import tune
 from searchlab_policies import chat
 from searchlab_policies.llm import Llm, LlmSeeded, parse

@@ -16,7 +16,8 @@ from searchlab.analysis import report
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.budget import Budget
 from searchlab.log.forecast import RunStatus, forecast
-from searchlab.log.format import Ended, Log, Record, read_log
+from searchlab.log.format import Ended, Log, Record
+from searchlab.log.read import read_log
 from searchlab.log.writer import check_log
 from searchlab.records import Measurement, Trial
 from searchlab.run.execute import execute_one

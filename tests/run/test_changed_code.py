@@ -20,8 +20,9 @@ import searchlab
 from searchlab.conformance.toys import smooth
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.budget import Budget
-from searchlab.log.format import Header, Record, read_log
+from searchlab.log.format import Header, Record
 from searchlab.log.programs import ChangedProgram
+from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter, OtherRun
 from searchlab.measure.table import TableSettings
 from searchlab.plugins import Plugin

@@ -16,7 +16,7 @@ import pytest
 
 from searchlab.errors import RunsFailed, SearchlabError
 from searchlab.executors.contract import RunExecutor
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.machine.scratch import ScratchFolder
 from searchlab.run.study import Study
 from tests.support.cli import searchlab

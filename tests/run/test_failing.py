@@ -10,7 +10,8 @@ import pytest
 
 from searchlab.conformance import policy_checks, run_checks
 from searchlab.errors import SearchlabError
-from searchlab.log.format import Record, read_log
+from searchlab.log.format import Record
+from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter, check_log
 from searchlab.run.study import Study
 from searchlab.run.tune import tune

@@ -9,7 +9,7 @@ import pytest
 
 import searchlab
 from searchlab import SearchlabError
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 
 
 class Timid(searchlab.NeverTwice):

@@ -15,7 +15,7 @@ import pytest
 import searchlab
 from searchlab import Config, SearchlabError
 from searchlab.errors import SearchlabWarning
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.model.tasks import load_model
 from searchlab.plugins import convert_foreign_errors
 from searchlab.policy import NeverTwice

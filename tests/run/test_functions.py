@@ -24,7 +24,7 @@ from rich.console import Console
 
 import searchlab
 from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.log.writer import OtherRun
 from searchlab.measure.settings import FunctionSettings, LocalSettings
 from searchlab.records import Trial

@@ -10,8 +10,9 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.log import writer
-from searchlab.log.format import Log, read_existing_log
+from searchlab.log.format import Log
 from searchlab.log.plan import JSON, TOML, read_study_copies
+from searchlab.log.read import read_existing_log
 from searchlab.run import open as opening
 from searchlab.run.study import Study
 from tests.support import toys

@@ -8,7 +8,7 @@ import pytest
 
 from searchlab.analysis.read import read_runs
 from searchlab.errors import SearchlabError
-from searchlab.log.format import find_logs
+from searchlab.log.read import find_logs
 from searchlab.run.study import Study
 from tests.support import toys
 from tests.support.logs import write_table

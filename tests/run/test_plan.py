@@ -11,8 +11,8 @@ import pytest
 
 from searchlab import SearchlabError, Study, load_log, tune
 from searchlab.errors import SearchlabWarning
-from searchlab.log import format as log_format
-from searchlab.log.format import read_header
+from searchlab.log import read as log_read
+from searchlab.log.read import read_header
 from searchlab.run.strategy import Strategy
 from searchlab.space import Space
 from tests.support import toys
@@ -100,13 +100,13 @@ def test_each_log_is_parsed_once(study: Study, tmp_path: Path, monkeypatch: pyte
     study.run(tmp_path / "out")
     longer = Study.from_dict({**_spec(study), "trials": trials}, tmp_path)
     parsed: list[int] = []
-    scan = log_format.scan
+    scan = log_read.scan
 
     def counted(path: Path, data: bytes) -> Any:
         parsed.append(len(data))
         return scan(path, data)
 
-    monkeypatch.setattr(log_format, "scan", counted)
+    monkeypatch.setattr(log_read, "scan", counted)
     results = longer.run(tmp_path / "out")
     assert [len(result.trials) for result in results] == [trials] * 2 * SEEDS
     tables = 2  # the header of the table, and its records

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.log.result import load_log
 from searchlab.policy import POLICIES
 from searchlab.records import Trial

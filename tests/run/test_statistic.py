@@ -12,7 +12,7 @@ import pytest
 
 from searchlab.analysis import report
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.format import read_header, read_log
+from searchlab.log.read import read_header, read_log
 from searchlab.log.result import Result, load_log
 from searchlab.policy import NeverTwice
 from searchlab.records import Measurement

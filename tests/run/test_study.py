@@ -11,7 +11,7 @@ import pytest
 from searchlab.analysis import report
 from searchlab.costmodel import BoundCostModel
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.log.result import load_log
 from searchlab.measure.settings import TableSettings
 from searchlab.plugins import Plugin

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.log.result import load_log
 from searchlab.measure.local import LocalMeasurer
 from searchlab.policy import Policy

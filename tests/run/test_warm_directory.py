@@ -9,7 +9,7 @@ import pytest
 
 from searchlab import Study, tune
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.format import read_header, read_log
+from searchlab.log.read import read_header, read_log
 from tests.support import toys
 from tests.support.logs import read_deterministic_part, write_run, write_table
 

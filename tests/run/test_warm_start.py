@@ -22,7 +22,7 @@ from searchlab.costmodel.features import (
 )
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.log.result import load_log
 from searchlab.plugins import Plugin
 from searchlab.run.strategy import SpaceChoice, Strategy

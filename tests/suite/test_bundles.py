@@ -18,7 +18,7 @@ import pytest
 
 from searchlab.analysis import summarize
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import Plugin, trust_plugins
 from searchlab.stats.inference import Answer
@@ -241,7 +241,7 @@ def test_links_and_files_that_occur_twice_are_refused(bundle: Path, sealed: Path
 HEAD = """
 from pathlib import Path
 from searchlab import NeverTwice
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.space import Config
 
 

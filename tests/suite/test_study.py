@@ -14,7 +14,7 @@ import pytest
 
 from searchlab.analysis import read_runs, summarize
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.log.writer import write_log
 from searchlab.measure import suite as suites
 from searchlab.measure.suite import find_suite, read_suite

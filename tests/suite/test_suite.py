@@ -19,7 +19,8 @@ from searchlab.analysis import Comparison, summarize
 from searchlab.analysis import compare as searchlab_compare
 from searchlab.errors import SearchlabError
 from searchlab.log.columns import Columns
-from searchlab.log.format import RESULT, Passes, read_log
+from searchlab.log.format import Passes
+from searchlab.log.read import RESULT_FILE_NAME, read_log
 from searchlab.log.writer import compress, encode_log, write_log
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import trust_plugins
@@ -290,7 +291,7 @@ def test_a_users_policy_is_compared_and_replayed_by_others(
     assert "across 3 tables of mini/test, 3 seeds" in text and "HillClimb less" not in text
     lines = completed.stdout.splitlines()
     assert len(lines) <= 30 and all(len(line) <= 100 or str(tmp_path) in line for line in lines)
-    result = read_trajectories(tmp_path / "out" / RESULT)
+    result = read_trajectories(tmp_path / "out" / RESULT_FILE_NAME)
     assert result.contrasts == (("HillClimb", "random"), ("HillClimb", "xgb")), "registered as the runs began"
     assert (tmp_path / "out" / "report" / "report.html").exists()
     summary = json.loads((tmp_path / "out" / "report" / "summary.json").read_text())
@@ -333,7 +334,7 @@ def test_the_test_split_is_opt_in_and_its_uses_are_counted(
         words = ("suite", "run", suite, "--policy", "mine:HillClimb", "--seeds", "1", "--against", "random")
         process = searchlab(*words, "--option", f"restart={restart}", "--out", out, *more, cwd=tmp_path)
         assert process.returncode == 0, process.stderr
-        return " ".join(process.stdout.split()), read_trajectories(out / RESULT)
+        return " ".join(process.stdout.split()), read_trajectories(out / RESULT_FILE_NAME)
 
     text, result = run(sealed, 0.4)
     assert not set(result.tables) & set(test) and result.test_uses is msgspec.UNSET
@@ -450,7 +451,7 @@ def test_runs_over_another_table_are_not_compared(copy: Path, tmp_path: Path) ->
     (baseline,) = baselines(find_suite(copy), ["random"])
     name, runs = next(iter(baseline.tables.items()))
     tables = {**baseline.tables, name: msgspec.structs.replace(runs, digest="0")}
-    write_trajectories(tmp_path / "out" / RESULT, msgspec.structs.replace(baseline, tables=tables))
+    write_trajectories(tmp_path / "out" / RESULT_FILE_NAME, msgspec.structs.replace(baseline, tables=tables))
     messages: list[str] = []
     assert not verify_result(
         tmp_path / "out", lambda _, step_problems: messages.extend(step_problems), suite_path=str(copy)
@@ -516,7 +517,7 @@ def test_a_replay_in_another_process_trusts_what_this_one_does(tmp_path: Path) -
     compress(log, log.with_name("small.parquet"))
     with trust_plugins():
         assert searchlab("suite", "run", directory, "--policy", "random", "--out", tmp_path / "out").returncode == 0
-        result = read_trajectories(tmp_path / "out" / RESULT)
+        result = read_trajectories(tmp_path / "out" / RESULT_FILE_NAME)
         (run,) = result.tables["small"].runs
         replayer = verify.Replayer(find_suite(directory))
         assert replayer.replay_without_avx512([(result, "small", run)], []) == [""]

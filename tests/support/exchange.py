@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.log.format import BUILTIN_KINDS, Computation, Final, Finalist, Header, Log, Record, read_log
+from searchlab.log.format import BUILTIN_WORKLOAD_KINDS, Computation, Final, Finalist, Header, Log, Record
+from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
@@ -32,6 +33,8 @@ def write_log(
     """
     plugin, target = Plugin(space), resolve_target(TARGET)
     log_space = SPACES.make(plugin, parse_workload(workload), target)
+    is_builtin = log_space.workload.op in BUILTIN_WORKLOAD_KINDS
+    computation = None if is_builtin else Computation.from_workload(log_space.workload)
     header = Header(
         workload=str(log_space.workload),
         space=plugin,
@@ -44,7 +47,7 @@ def write_log(
         host={"cpu": "made up"},
         workers=2,
         created=1.7e9,
-        computation=None if log_space.workload.op in BUILTIN_KINDS else Computation.from_workload(log_space.workload),
+        computation=computation,
     )
     writer = LogWriter(path, header, durable=False)
     for index, config in enumerate(log_space.sample_new(np.random.default_rng(seed), trials, ())):

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import Header, Record, read_log
+from searchlab.log.format import Header, Record
+from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial

@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from searchlab.log.format import Log, read_log
+from searchlab.log.format import Log
+from searchlab.log.read import read_log
 from searchlab.measure.suite import find_suite
 from searchlab.space import Config
 from searchlab.tables.info import TableInfo

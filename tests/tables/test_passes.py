@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import Log, read_log
+from searchlab.log.format import Log
+from searchlab.log.read import read_log
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial, first_of_each_program
 from searchlab.run.plan import OnChargedTrial

@@ -11,7 +11,7 @@ import pytest
 
 from searchlab import load_log
 from searchlab.errors import SearchlabError
-from searchlab.log.format import find_logs
+from searchlab.log.read import find_logs
 from tests.support.spaces.targets import UNOPTIMIZED
 
 from .scripts import printed, refusal

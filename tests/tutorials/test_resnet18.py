@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from searchlab.log.format import find_logs, read_log
+from searchlab.log.read import find_logs, read_log
 
 from .scripts import printed
 

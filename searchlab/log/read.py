@@ -1,0 +1,374 @@
+"""Read logs: files in JSON Lines format, which may be compressed (``*.jsonl.gz``), or tables in Parquet files.
+
+All readers of lines use :func:`scan`. :func:`read_log` raises an error at the first problem, and
+:func:`searchlab.log.writer.check_log` collects all problems. Reading a log never executes anything in it. For tables in
+Parquet files, see :mod:`searchlab.log.table`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import zlib
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..errors import MAX_TEXT, SearchlabError, warn
+from ..files import check_unpacked, find_files, read_bytes, read_each
+from ..parquet import PARQUET
+from ..schema import UNREADABLE, drop_unknown_keys
+from .format import FORMAT_VERSION, Changed, Ended, Final, Header, Log, Record
+from .table import decode_header, decode_table
+
+T = TypeVar("T")
+
+HEADER_START = b'{"kind":"header","searchlab_log":'
+"""The first bytes of a log."""
+
+LOG_SUFFIXES = (".jsonl", ".jsonl.gz", PARQUET)
+"""The file-name endings of logs."""
+
+RUNS_SUFFIX = f".runs{PARQUET}"
+"""The file-name ending of the files that contain a strategy's runs over the tables of a suite, which are not logs."""
+
+RESULT_FILE_NAME = f"result{RUNS_SUFFIX}"
+"""The name of this file in a directory that ``suite run --out`` writes."""
+
+WRITABLE_SUFFIX = ".jsonl"
+"""The ending of logs that runs write and resume."""
+
+MAX_LINES = 10_000_000
+"""The maximum number of lines in a log."""
+
+MAX_NUMBER = 10**300
+"""The largest number in a header. The size of a space may exceed 2^63, but it must be a finite float64."""
+
+MAX_NESTING = 20
+"""The number of levels to which a header's options may be nested."""
+
+
+class UnknownLine(msgspec.Struct, frozen=True):
+    """A line of a kind that this version of searchlab does not know."""
+
+    kind: str
+
+
+LINE_KINDS = ("header", "trial", "finalists", "ended", "changed")
+"""The kinds of lines."""
+
+_LineAfterHeader = Record | Final | Ended | Changed
+_LINE_DECODER = msgspec.json.Decoder(_LineAfterHeader)
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """A line of a log.
+
+    Attributes:
+        number: The line's number, from 1.
+        item: The line's content, or None if the line is damaged.
+        problem: The message to print after "line 3: ", or "" if nothing is wrong.
+        torn: Whether the line is an incomplete last line, written when the run was killed.
+        unknown: A clause for each field that this version does not know and has ignored.
+    """
+
+    number: int
+    data: bytes
+    item: Header | Record | Final | Ended | Changed | UnknownLine | None
+    problem: str = ""
+    torn: bool = False
+    unknown: tuple[str, ...] = ()
+
+
+def minor_version(version: Any) -> int | None:
+    """Return N if ``version`` is ``"1.N"``, or None if it cannot be read."""
+    match = re.fullmatch(r"1\.(0|[1-9][0-9]{0,8})", version) if isinstance(version, str) else None
+    return int(match[1]) if match else None
+
+
+def is_newer(header: Header) -> bool:
+    """Return whether the log's format is newer than this version's, so that it may contain unknown fields and lines."""
+    return (minor_version(header.searchlab_log) or 0) > (minor_version(FORMAT_VERSION) or 0)
+
+
+def scan(path: Path, data: bytes) -> Iterator[Line]:
+    """Yield every line of the log at ``path`` whose bytes are ``data``, with its problem if it has one.
+
+    Raises SearchlabError if the log is a damaged table.
+    """
+    return _scan_table(path, data) if path.suffix == PARQUET else _scan_lines(data)
+
+
+def _scan_table(path: Path, data: bytes) -> Iterator[Line]:
+    try:
+        first, notes, trials = decode_table(path, data)
+        header, batch = header_line(first), -1
+        yield header
+        records = msgspec.convert(trials, list[Record])
+        for record in records:
+            yield Line(record.index + 2, b"", record, _problem(record, batch))
+            batch = max(batch, record.batch or 0)
+        minor = minor_version(header.item.searchlab_log) if isinstance(header.item, Header) else None
+        for number, note in enumerate(msgspec.json.decode(notes, type=list[msgspec.Raw]), len(records) + 2):
+            item, unknown = _decode_known_fields(bytes(note), Final | Ended | Changed, minor or 0)
+            if not isinstance(item, UnknownLine):
+                _check_follows(item, min(item.trials, len(records)))
+            yield Line(number, bytes(note), item, unknown=unknown)
+    except UNREADABLE as error:
+        raise SearchlabError(f"cannot read the table {path}: it is damaged ({error}); download it again") from None
+
+
+def _scan_lines(data: bytes) -> Iterator[Line]:
+    *lines, torn_line = data.split(b"\n")
+    expected, damaged = 0, 0  # the next trial's index; the number of damaged lines since, each of which may be a trial
+    batch = minor = -1
+    for number, line in enumerate(lines, 1):
+        if number == 1:
+            header = header_line(line)
+            if isinstance(header.item, Header):
+                minor = minor_version(header.item.searchlab_log) or 0
+            yield header
+            continue
+        unknown: tuple[str, ...] = ()
+        try:
+            try:
+                item: Record | Final | Ended | Changed | UnknownLine = _LINE_DECODER.decode(line)
+            except msgspec.ValidationError:
+                item, unknown = _decode_known_fields(line, _LineAfterHeader, minor)
+            if not isinstance(item, Record):
+                if not isinstance(item, UnknownLine):
+                    _check_follows(item, expected)
+                yield Line(number, line, item, unknown=unknown)
+                continue
+        except UNREADABLE as error:
+            damaged += 1
+            yield Line(number, line, None, f"it is damaged: {error}")
+            continue
+        problem = _problem(item, batch)
+        if not expected <= item.index <= expected + damaged:
+            problem = f"it contains trial {item.index} instead of trial {expected + damaged}"
+        elif problem:
+            problem = "; ".join((problem, *unknown))
+        expected, damaged, batch = item.index + 1, 0, max(batch, item.batch or 0)
+        yield Line(number, line, item, problem, unknown=unknown)
+    if torn_line:
+        number = 1 + len(lines)
+        remedy = "resuming the run discards it" if number > 1 else "the run rewrites it"
+        torn_header = None if number > 1 else header_line(torn_line).item
+        yield Line(number, torn_line, torn_header, f"it is incomplete: its end is missing; {remedy}", torn=True)
+
+
+def _problem(record: Record, batch: int) -> str:
+    """Return what is wrong with a trial that follows a trial of this batch, or "" if nothing is."""
+    if record.batch is not None and record.batch < batch:
+        return f"its batch is {record.batch}, after batch {batch}"
+    if not record.seconds and record.failure is None:
+        return "the trial has neither times (seconds) nor a failure"
+    return ""
+
+
+def _decode_known_fields(line: bytes, kind: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
+    """Decode ``line`` as ``kind``, ignoring unknown fields, for each of which a clause is returned.
+
+    If ``minor``, the minor version of the log's format, is newer, a line may be of an unknown kind. Raises the errors
+    in ``UNREADABLE``.
+    """
+    data = msgspec.json.decode(line)
+    name = data.get("kind") if isinstance(data, dict) else None
+    if minor > (minor_version(FORMAT_VERSION) or 0) and isinstance(name, str) and name not in LINE_KINDS:
+        return UnknownLine(name), ()
+    known_fields, unknown = drop_unknown_keys(data, kind)
+    return msgspec.convert(known_fields, kind), unknown
+
+
+def header_line(line: bytes) -> Line:
+    """Return the first line of a log, whose bytes are ``line``, with its problem if it has one."""
+    try:
+        fields = msgspec.json.decode(line)
+        version = fields.get("searchlab_log") if isinstance(fields, dict) else None
+        if version is None:
+            return Line(
+                1, line, None, "it is not a header: the file is not a searchlab log, or its first line is missing"
+            )
+        if minor_version(version) is None:
+            return Line(1, line, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x")
+        known_fields, unknown = drop_unknown_keys(fields, Header)
+        return Line(1, line, _check_bounds(msgspec.convert(known_fields, Header)), unknown=unknown)
+    except UNREADABLE as error:
+        return Line(1, line, None, f"the header is damaged: {error}")
+
+
+def _check_bounds(header: Header) -> Header:
+    """Return ``header``. Raises msgspec.ValidationError if a name or number in it is too large, or it is too deep."""
+    _check_plain(msgspec.structs.replace(header, computation=None, random=None))
+    if header.computation:
+        _check_plain(msgspec.structs.replace(header.computation, content=""))
+    return header
+
+
+def _check_plain(value: Any, depth: int = 0) -> None:
+    """Raise msgspec.ValidationError if ``value`` contains a long name, a huge number, or is nested too deeply."""
+    if isinstance(value, str):
+        if len(value) > MAX_TEXT:
+            raise msgspec.ValidationError(
+                f"{value[:20]!r}... has {len(value):,} characters; at most {MAX_TEXT:,} are read"
+            )
+    elif isinstance(value, int | float):
+        if abs(value) > MAX_NUMBER:
+            raise msgspec.ValidationError(f"it contains a number of {len(str(value)):,} digits")
+    elif value is not None:
+        if depth > MAX_NESTING:
+            raise msgspec.ValidationError(f"it is nested more than {MAX_NESTING} levels deep")
+        if isinstance(value, msgspec.Struct):
+            value = msgspec.structs.asdict(value)
+        for item in chain(value, value.values()) if isinstance(value, dict) else value:
+            _check_plain(item, depth + 1)
+
+
+def _check_follows(item: Final | Ended | Changed, trials: int) -> None:
+    """Raise msgspec.ValidationError if ``item`` cannot follow ``trials`` trials."""
+    if item.trials != trials:
+        raise msgspec.ValidationError(f"it follows {trials} trials, but refers to {item.trials} trials")
+    if not isinstance(item, Final):
+        return
+    if not item.finalists or not all(0 <= finalist.index < trials and finalist.seconds for finalist in item.finalists):
+        raise msgspec.ValidationError("it lists no trials, a trial that does not precede it, or a trial without times")
+    if len({len(finalist.seconds) for finalist in item.finalists}) > 1:
+        raise msgspec.ValidationError("its trials were not measured in the same rounds")
+
+
+def read_log_bytes(path: Path, under: Path | None = None) -> bytes:
+    """Return the bytes of the log at ``path``, unpacked by gzip and with spaces in place of a byte order mark.
+
+    Raises SearchlabError if the log cannot be read, is no regular file, is outside ``under``, or has too many lines.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    data = read_bytes(path, under=under, kind="the log", limit=memory // 2)
+    if path.suffix == PARQUET:
+        return data
+    data = unpack(path, data) if path.suffix == ".gz" else data
+    if (lines := data.count(b"\n")) > MAX_LINES:
+        raise SearchlabError(f"cannot read the log {path}: it has {lines:,} lines, and at most {MAX_LINES:,} are read")
+    return b" " * len(BOM_UTF8) + data[len(BOM_UTF8) :] if data.startswith(BOM_UTF8) else data
+
+
+def unpack(path: Path, data: bytes) -> bytes:
+    """Return the content of the gzip file at ``path``, whose bytes are ``data``.
+
+    Raises SearchlabError if the file is damaged, or too large; see :func:`~searchlab.files.check_unpacked`.
+    """
+    pieces, size, line = [], 0, 0
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            while piece := file.read(1 << 20):
+                pieces.append(piece)
+                size += len(piece)
+                line = len(piece) - piece.rfind(b"\n") - 1 if b"\n" in piece else line + len(piece)
+                check_unpacked(path, len(data), size, line)
+    except (OSError, EOFError, zlib.error) as error:
+        raise SearchlabError(f"cannot read {path}: the gzip file is damaged ({error}); download it again") from None
+    return b"".join(pieces)
+
+
+def find_logs(path: Path) -> list[Path]:
+    """Return ``path`` if it is not a directory. Otherwise, return the logs in it; see :func:`files.find_files`."""
+    if not path.is_dir():
+        return [path]
+    return [log for log in find_files(path, LOG_SUFFIXES) if not log.name.endswith(RUNS_SUFFIX)]
+
+
+def read_logs_in(paths: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
+    """Return ``read(log)`` for each log in ``paths``, which are logs or directories of logs.
+
+    A log in a directory that cannot be read is skipped with a SearchlabWarning.
+
+    Raises:
+        SearchlabError: If a log in ``paths`` cannot be read, if none can be read, or if there are no logs.
+    """
+    log_paths = dict.fromkeys(log_path for path_or_directory in paths for log_path in find_logs(path_or_directory))
+    if not log_paths:
+        raise make_no_logs_error(paths)
+    return read_each(log_paths, read, required=paths)
+
+
+def make_no_logs_error(paths: Iterable[Path]) -> SearchlabError:
+    """Return the error to raise if there are no logs in ``paths``."""
+    where = ", ".join(map(str, paths)) or "an empty list of logs"
+    return SearchlabError(f"no logs (*.jsonl) in {where}; pass logs, or directories of logs")
+
+
+def read_header(path: str | Path) -> Header:
+    """Read only a log's header. Raises SearchlabError in the same cases as :func:`read_log`."""
+    path = Path(path)
+    data = read_log_bytes(path)
+    if path.suffix == PARQUET:
+        return _collect(path, [header_line(decode_header(path, data))], 0).header
+    first, ending, _ = data.partition(b"\n")
+    return decode_log(path, first + ending).header
+
+
+def read_log(path: str | Path) -> Log:
+    """Read the log at ``path``, ignoring an incomplete last line. The log is not locked.
+
+    Raises SearchlabError if the file cannot be read, is not a log, or is damaged. The error names the damaged line.
+    """
+    path = Path(path)
+    return decode_log(path, read_log_bytes(path))
+
+
+def read_existing_log(path: Path) -> Log | None:
+    """Read the log at ``path`` for a run that may resume it.
+
+    Returns None if the log does not exist, contains only an incomplete header, or is compressed. Raises SearchlabError
+    in the same cases as :func:`read_log`.
+    """
+    if path.suffix in (".gz", PARQUET) or not path.is_file():
+        return None
+    data = read_log_bytes(path)
+    if b"\n" not in data and (data.startswith(HEADER_START) or HEADER_START.startswith(data)):
+        return None
+    return decode_log(path, data)
+
+
+def decode_log(path: Path, data: bytes) -> Log:
+    """Decode the log whose bytes are ``data``. Raises SearchlabError at the first problem."""
+    is_table = path.suffix == PARQUET
+    if not is_table and b'"searchlab_log"' not in data.partition(b"\n")[0] and not HEADER_START.startswith(data):
+        raise SearchlabError(
+            f'{path} is not a searchlab log: its first line has no "searchlab_log"; convert the files of other tuners '
+            f"with `searchlab import`"
+        )
+    return _collect(path, scan(path, data), len(data) if is_table else data.rfind(b"\n") + 1)
+
+
+def _collect(path: Path, lines: Iterable[Line], size: int) -> Log:
+    records: list[Record] = []
+    changes: list[Changed] = []
+    latest: dict[type, Any] = {}  # the latest line of each other kind
+    unknown_fields: list[str] = []
+    for line in lines:
+        if line.torn:
+            break
+        if line.problem:
+            raise SearchlabError(f"{path}, line {line.number}: {line.problem}")
+        unknown_fields += [f"line {line.number}: {clause}" for clause in line.unknown]
+        if type(line.item) is Record:
+            records.append(line.item)
+        elif isinstance(line.item, Changed):
+            changes.append(line.item)
+        elif not isinstance(line.item, UnknownLine):
+            latest[type(line.item)] = line.item
+    if Header not in latest:
+        raise SearchlabError(f"{path} has no header yet, so it cannot be read")
+    header = latest[Header]
+    if unknown_fields and not is_newer(header):
+        more = f" (and {len(unknown_fields) - 1} more)" if len(unknown_fields) > 1 else ""
+        warn(f"{path}, {unknown_fields[0]}; it is ignored{more}")
+    final, ended = (note if note and note.trials == len(records) else None for note in map(latest.get, (Final, Ended)))
+    return Log(path, header, tuple(records), final, ended, tuple(changes), size)
