@@ -61,7 +61,7 @@ class StudyContext:
 
     Attributes:
         study_id: A unique name for this execution of the study.
-        base: The directory that relative paths start from.
+        base_dir: The directory that relative paths start from.
         shared_folder: A folder that is visible on every machine that shares the directory of the logs.
         pickled_measurements: The pickled measurements with which every run begins.
         trusts_plugins: Whether warm-start logs may cause arbitrary modules to be imported.
@@ -70,7 +70,7 @@ class StudyContext:
     """
 
     study_id: str
-    base: Path
+    base_dir: Path
     shared_folder: Path
     pickled_measurements: bytes
     trusts_plugins: bool
@@ -146,7 +146,7 @@ class Dispatch:
         self,
         executor: RunExecutor,
         runs: Sequence[Run],
-        base: Path,
+        base_dir: Path,
         measurements: MeasurementsByConditions,
         on_run: OnChargedRun,
     ) -> None:
@@ -158,9 +158,9 @@ class Dispatch:
         self._shared_folder = ScratchFolder(str(folder), ".shared-")
         self._context = StudyContext(
             uuid.uuid4().hex,
-            base.absolute(),
+            base_dir.absolute(),
             Path(self._shared_folder.name),
-            pickle.dumps(dict(measurements)),
+            pickle.dumps(measurements),
             trusts(),
             executor.ends_workers,
             this_machine(),
@@ -381,18 +381,13 @@ class _WorkerCache:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._study_id = ""
-        self._measurements: MeasurementsByConditions = {}
-        self._measurers = MeasurerCache(self._measurements, Path())
+        self._measurers = MeasurerCache(Path())
 
     def open_measurers(self, context: StudyContext) -> MeasurerCache:
         if context.study_id != self._study_id:
             self._measurers.close()
-            self._study_id, self._measurers = context.study_id, MeasurerCache(self._measurements, context.base)
-        initial_measurements: MeasurementsByConditions = pickle.loads(context.pickled_measurements)
-        for measurements in self._measurements.values():  # which measurers may hold
-            measurements.clear()
-        for conditions, measurements in initial_measurements.items():
-            self._measurements.setdefault(conditions, {}).update(measurements)
+            self._study_id, self._measurers = context.study_id, MeasurerCache(context.base_dir)
+        self._measurers.replace_measurements(pickle.loads(context.pickled_measurements))
         return self._measurers
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +14,7 @@ from ..machine.host import observe_load
 from ..units import VALUES
 from .dispatch import Dispatch, Outcomes
 from .loop import search
-from .measurers import MeasurementsByConditions, MeasurerCache, add_measurements
+from .measurers import MeasurerCache
 from .open import open_runs
 from .plan import OnChargedRun, Run
 from .progress import announce
@@ -24,7 +23,7 @@ from .progress import announce
 def execute(
     runs: Sequence[Run],
     *,
-    base: Path,
+    base_dir: Path,
     on_run: OnChargedRun,
     executor: RunExecutor | None = None,
     on_ready: Callable[[], None] = lambda: None,
@@ -36,7 +35,7 @@ def execute(
 
     Args:
         runs: The runs. Runs with an existing log are resumed.
-        base: The directory that relative paths start from.
+        base_dir: The directory that relative paths start from.
         on_run: Called when a run begins.
         executor: Where to execute the runs, or None to execute them one after the other in this process. On an
             executor, runs share only the measurements in existing logs, so the results do not depend on which runs
@@ -52,20 +51,19 @@ def execute(
     """
     logs: dict[Path, Log] = {}
     failures: dict[Path, SearchlabError] = {}
-    measurements: MeasurementsByConditions = defaultdict(dict)
-    with closing(MeasurerCache(measurements, base)) as measurers:
+    with closing(MeasurerCache(base_dir)) as measurers:
         if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
             measurers.for_run(runs[0])  # rejects invalid settings before any log is read
         runs = open_runs(runs, study_runs or runs, on_this_machine=executor is None)
         for run in runs:
-            add_measurements(run, measurements)
+            measurers.add_logged_measurements(run)
         _announce_logs(runs)
         on_ready()
         if executor is None:
             outcomes = _search_each(runs, measurers, on_run)
         else:
             measurers.close()
-            outcomes = Dispatch(executor, runs, base, measurements, on_run).execute_runs()
+            outcomes = Dispatch(executor, runs, base_dir, measurers.measurements, on_run).execute_runs()
         for run, outcome in outcomes:
             if isinstance(outcome, SearchlabError):
                 failures[run.log] = outcome
@@ -77,10 +75,10 @@ def execute(
     return logs
 
 
-def execute_one(run: Run, base: Path, on_run: OnChargedRun) -> Log:
+def execute_run(run: Run, base_dir: Path, on_run: OnChargedRun) -> Log:
     """Execute ``run`` in this process and return its log. If the run fails, its SearchlabError is raised."""
     try:
-        return execute([run], base=base, on_run=on_run)[run.log]
+        return execute([run], base_dir=base_dir, on_run=on_run)[run.log]
     except RunsFailed as runs_failed:
         assert runs_failed.__cause__ is not None
         error = runs_failed.__cause__
@@ -91,7 +89,8 @@ def _search_each(runs: Sequence[Run], measurers: MeasurerCache, on_run: OnCharge
     for number, run in enumerate(runs, 1):
         on_trial = on_run(run, number, len(runs), 0)
         try:
-            outcome: Log | SearchlabError = search(run, measurers.for_run(run), on_trial)
+            measurer = measurers.for_run(run)
+            outcome: Log | SearchlabError = search(run, measurer, on_trial)
         except SearchlabError as error:
             outcome = error
         yield run, outcome

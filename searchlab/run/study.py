@@ -422,7 +422,7 @@ class Study:
             if runs:
                 logs = execute(
                     runs,
-                    base=self.base,
+                    base_dir=self.base,
                     on_run=on_each_run,
                     executor=run_executor,
                     on_ready=write_files,

@@ -17,7 +17,7 @@ from ..plugins import PluginSpec
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
-from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
+from .execute import execute_run, warn_of_a_busy_machine, warn_of_results
 from .plan import DEFAULT_POLICY, OnTrial, Run, default_spaces, plan_run, space_spec
 from .progress import show_progress
 from .spec import budget_of
@@ -135,6 +135,6 @@ def tune(
         earlier_runs.check_used([run.warm_start])
         warn_of_a_busy_machine([run])
         with show_progress(progress, [run], lambda *_: on_trial) as on_run:
-            complete_log = execute_one(run, Path(), on_run)
+            complete_log = execute_run(run, Path(), on_run)
         warn_of_results([run], {run.log: complete_log})
     return Result(complete_log, run.space)

@@ -25,7 +25,7 @@ from ..measure.settings import LocalSettings, Settings, add_kind
 from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
 from ..records import first_of_each_program
-from ..run.execute import execute_one
+from ..run.execute import execute_run
 from ..run.plan import OnChargedRun, Run, space_spec
 from ..run.progress import show_progress
 from ..run.spec import PolicyEntry
@@ -259,7 +259,7 @@ def build_tables(
     """
     for table in tables:
         if not _complete(table):
-            log = execute_one(table.run, study.base, on_run)
+            log = execute_run(table.run, study.base, on_run)
             if table.path == table.run.log:
                 continue
             if table.passes:

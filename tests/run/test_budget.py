@@ -20,7 +20,7 @@ from searchlab.log.format import Ended, Log, Record
 from searchlab.log.read import read_log
 from searchlab.log.writer import check_log
 from searchlab.records import Measurement, Trial
-from searchlab.run.execute import execute_one
+from searchlab.run.execute import execute_run
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.space import Config
@@ -85,7 +85,7 @@ def test_callbacks_receive_the_charged_seconds(table: Path, tmp_path: Path) -> N
         def on_trial(trial: Trial, replayed: bool, charged: float, charges: list[float] = charges) -> None:
             charges.append(charged)
 
-        log = execute_one(replace(study_run, log=tmp_path / "a.jsonl"), Path(), lambda *_, each=on_trial: each)
+        log = execute_run(replace(study_run, log=tmp_path / "a.jsonl"), Path(), lambda *_, each=on_trial: each)
         assert charges == pytest.approx(log.elapsed.tolist())
 
 
