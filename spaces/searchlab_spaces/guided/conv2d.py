@@ -13,6 +13,7 @@ from searchlab.target import Target
 from searchlab.workload import Conv2d, Workload
 
 from ..choice_tree import ChoiceTree
+from .conv2d_depthwise import Depthwise
 from .conv2d_direct import Direct
 from .conv2d_im2row import Im2row
 from .conv2d_winograd import ERROR, Winograd
@@ -29,19 +30,22 @@ class GuidedConv2d(Space):
     ``direct`` vectorises over output channels. Its tile has ``channels`` by ``height`` x ``width`` pixels, and weights
     are packed by blocks of channels. ``im2row`` is a GEMM of the weights and the image's patches, vectorised over
     output pixels. Its tile has ``channels`` rows by ``pixels`` columns; it is not offered if an operand is a single
-    column. A tile occupies 3/8 to 3/4 of the vector registers if the workload is large enough.
+    column. A tile occupies 3/8 to 3/4 of the vector registers if the workload is large enough. A depthwise convolution
+    has a lowering of its own, ``depthwise``, which is vectorised over the pixels of rows. Its tile has ``height`` x
+    ``width`` pixels of one channel and occupies at most 3/4 of the registers, and its weights are always plain.
 
     All sizes, strides, paddings, dilations, data types and numbers of cores are supported. Bias and ReLU are applied
-    when the result is written. Raises UnsupportedWorkload for other workloads, including grouped convolutions, and
-    for targets other than CPUs.
+    when the result is written. Raises UnsupportedWorkload for other workloads, including grouped convolutions with
+    several input channels per group, and for targets other than CPUs.
 
     Args:
         blocks: ``"model"`` computes all other choices. ``"knobs"`` searches some of them; tiles may then occupy 1/8 to
             5/4 of the registers. ``depth`` is the block size of the sum: input channels in ``direct``, and products (ci
             x kh x kw) in ``im2row``. The loop over these blocks is outside a task's tiles, so partial sums stay in the
             packed result until the last block. ``outer`` is the operand whose blocks form the outermost loop, image by
-            image. ``shares`` is the number of equal tasks into which the other operand's blocks are divided. ``outer =
-            weights`` applies a block of channels to all images; it is offered if a batch has fewer pixels than weights.
+            image. ``shares`` is the number of equal tasks into which the other operand's blocks are divided, or, in
+            ``depthwise``, into which a channel's rows are. ``outer = weights`` applies a block of channels to all
+            images; it is offered if a batch has fewer pixels than weights.
         winograd: Whether to offer a third lowering, Winograd's F(4x4, 3x3), for 3x3 kernels with stride 1 in float32
             and float64. It needs only a quarter of the multiplications, but is less accurate: errors may reach four
             times the usual tolerance.
@@ -55,7 +59,7 @@ class GuidedConv2d(Space):
             workload's own program, either.
     """
 
-    takes = ("conv2d",)
+    takes = ("conv2d", "grouped-conv2d")
     workload: Conv2d
 
     def __init__(
@@ -76,15 +80,22 @@ class GuidedConv2d(Space):
         super().__init__(workload, target)
         lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
         has_block_knobs, packed = blocks == "knobs", weights == "packed"
-        self._lowerings: dict[str, Direct | Im2row | Winograd] = {
-            "direct": Direct(workload, target, lanes, has_block_knobs, dot, packed)
-        }
-        if Im2row.supports(workload):
-            self._lowerings["im2row"] = Im2row(workload, target, lanes, has_block_knobs, dot, packed)
+        self._lowerings: dict[str, Depthwise | Direct | Im2row | Winograd] = {}
+        if workload.groups > 1:
+            if dot or not Depthwise.supports(workload):
+                raise UnsupportedWorkload(
+                    f"guided-conv2d has no programs for {workload}: of grouped convolutions, it supports only those "
+                    f"with one input channel per group (this has {workload.ci // workload.groups}), without 'dot'"
+                )
+            self._lowerings["depthwise"] = Depthwise(workload, target, lanes, has_block_knobs)
+        else:
+            self._lowerings["direct"] = Direct(workload, target, lanes, has_block_knobs, dot, packed)
+            if Im2row.supports(workload):
+                self._lowerings["im2row"] = Im2row(workload, target, lanes, has_block_knobs, dot, packed)
         if winograd and Winograd.supports(workload):
             self._lowerings["winograd"] = Winograd(workload, target, lanes)
             self.error_factor = ERROR
-        self.weights: Weights = weights
+        self.weights: Weights = weights if workload.groups == 1 else "plain"
         self._choice_tree = ChoiceTree()
 
     def decide(self, choose: Choose) -> Config:

@@ -54,9 +54,9 @@ class Winograd:
 
     @staticmethod
     def supports(workload: Conv2d) -> bool:
-        """Return whether this lowering supports ``workload``: a 3x3 kernel with stride 1, in float32 or float64."""
-        geometry = ((workload.kh, workload.kw), workload.stride, workload.dilation)
-        return geometry == ((KERNEL, KERNEL), (1, 1), (1, 1)) and workload.dtype in ("float32", "float64")
+        """Return whether ``workload`` has one group and a 3x3 kernel with stride 1, in float32 or float64."""
+        geometry = ((workload.kh, workload.kw), workload.stride, workload.dilation, workload.groups)
+        return geometry == ((KERNEL, KERNEL), (1, 1), (1, 1), 1) and workload.dtype in ("float32", "float64")
 
     @property
     def tile_counts(self) -> tuple[int, int]:

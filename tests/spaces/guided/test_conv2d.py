@@ -262,7 +262,3 @@ def test_gemm_and_gpus_are_refused_with_the_way_out() -> None:
         SPACES.make(plugin, gemm(8, 8, 8), make_target())
     with pytest.raises(UnsupportedWorkload, match="guided-conv2d.*use knob-template or sketch"):
         SPACES.make(plugin, conv2d(1, 8, 8, 16, 16, 3, 3), cuda)
-    with pytest.raises(
-        UnsupportedWorkload, match="but not for conv2d:1x8x8x16x16x3x3:g4, which is grouped-conv2d; use knob"
-    ):
-        SPACES.make(plugin, conv2d(1, 8, 8, 16, 16, 3, 3, groups=4), make_target())
