@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 
 SLOWNESS = 4
-"""How many times as long a FLOP takes as in a GEMM, since each pixel is used in few products."""
+"""How many times as long a FLOP takes as in a GEMM, since each pixel is used in few products.
+
+With two threads of a Zen 4, a layer of MobileNet-V2 that is just worth a parallel loop reaches 52 GFLOPS, a GEMM 203.
+"""
 
 
 @dataclass(frozen=True)
