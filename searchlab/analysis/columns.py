@@ -15,7 +15,7 @@ from ..records import FAILURES
 from ..stats.intervals import Interval
 from ..units import VALUES
 from .measures import OverallStrategy, Row, StrategySummary, TargetTimes
-from .runs import TARGET
+from .runs import TARGET_FRACTION
 from .words import number_text
 
 
@@ -150,7 +150,7 @@ def _seconds_column(name: str, part: str, title: str) -> Column[StrategySummary]
     )
 
 
-_GOAL = f"{100 * TARGET:g} %"
+_GOAL = f"{100 * TARGET_FRACTION:g} %"
 
 RUN_COLUMNS: list[Column[StrategySummary]] = [
     Column("batch", lambda row: row.batch),

@@ -334,7 +334,7 @@ class Summary(msgspec.Struct, frozen=True):
     by: By = "trials"
 
     def __repr__(self) -> str:
-        strategies = {row.strategy for item in self.workloads for row in item.strategies}
+        strategies = {row.strategy for workload_summary in self.workloads for row in workload_summary.strategies}
         return f"<Summary of {counted(len(strategies), 'strategy')} on {counted(len(self.workloads), 'workload')}>"
 
     @property

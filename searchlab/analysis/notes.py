@@ -65,7 +65,7 @@ def _note_unfinished_runs(workload_runs: WorkloadRuns) -> Iterator[str]:
 def _note_early_ends(workload_runs: WorkloadRuns, ranked_strategies: Sequence[StrategyRuns]) -> Iterator[str]:
     for strategy_runs in ranked_strategies:
         lengths_by_reason: dict[str, list[int]] = {}
-        for run in workload_runs.by_strategy[strategy_runs.strategy]:
+        for run in workload_runs.runs_by_strategy[strategy_runs.strategy]:
             has_spent_seconds = run.log.ended and run.log.ended.seconds is not None and workload_runs.by == "seconds"
             if run.end_reason and not has_spent_seconds and run.log.trials < workload_runs.horizon:
                 lengths_by_reason.setdefault(run.end_reason, []).append(run.log.trials)
@@ -118,7 +118,7 @@ def _note_different_seeds(workload_runs: WorkloadRuns, ranked_strategies: Sequen
             f"All are compared over the {counted(len(workload_runs.seeds), 'seed')} that every strategy has completed: "
             f"{listed(more)}. To compare more, run the others with these seeds."
         )
-    if fewer := workload_runs.fewer_seeds:
+    if fewer := workload_runs.labels_of_fewer_seeds:
         yield (
             f"Compared over fewer seeds than others: {listed([*fewer.values()])}. Means are over all of these, and "
             "differences over the seeds that both strategies have."

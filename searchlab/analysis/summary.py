@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from ..log.plan import Claim
-from ..stats.inference import no_answer, paired_difference
+from ..stats.inference import Answer, paired_difference
 from ..stats.ranks import average_ranks, round_to_largest
 from .claims import judge_claims
 from .contrasts import ReportTests, collect_p_values, compare_pairs, find_registered_pairs, pair_by_seed
@@ -25,7 +25,7 @@ from .model import (
     find_contrast,
 )
 from .notes import MEASUREMENT, write_notes
-from .runs import TARGET, By, ComparedRuns, StrategyRuns, WorkloadRuns
+from .runs import TARGET_FRACTION, By, ComparedRuns, StrategyRuns, WorkloadRuns
 from .verdict import SO_FAR, compare_leader, judge_contrast, write_answer, write_verdict
 from .why import describe_speedup, explain
 from .words import area_text, counted
@@ -84,7 +84,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     main_contrasts = workloads[0].contrasts if len(workloads) == 1 else contrasts_by_workload[""]
     late_pairs = [pair for pair, is_registered in is_registered_by_pair.items() if not is_registered]
     return Summary(
-        target=TARGET,
+        target=TARGET_FRACTION,
         workloads=workloads,
         family=tests.describe(len(collect_p_values(contrasts)), late_pairs, area_text(by)),
         overall=overall,
@@ -101,7 +101,9 @@ def _rank_strategies(workload_runs: WorkloadRuns) -> Ranking:
 
 def _is_finished(workload_runs: WorkloadRuns, ranking: Ranking) -> bool:
     """Return whether all runs on a workload are complete, and all runs of its study have begun."""
-    return not (workload_runs.empty_runs or workload_runs.not_started) and all(row.complete for row in ranking.values())
+    return not (workload_runs.empty_runs or workload_runs.not_started_count) and all(
+        row.complete for row in ranking.values()
+    )
 
 
 # --- one workload -----------------------------------------------------------------------------------------------------
@@ -153,7 +155,7 @@ def _summarize_workload(
         cluster=workload_runs.cluster,
         horizon=workload_runs.horizon,
         best=workload_runs.best,
-        target_gflops=workload_runs.target if workload_runs.best else None,
+        target_gflops=workload_runs.target_gflops if workload_runs.best else None,
         strategies=rows,
         contrasts=contrasts,
         standing=standing,
@@ -213,7 +215,7 @@ def _compare_two_over_all(
     if difference.workloads < len(rankings):
         reason = TestKind.NO_COMMON_SEED
     if reason:
-        no_test = no_answer(difference.value, NO_ANSWER_NOTES[reason])
+        no_test = Answer.without_test(difference.value, NO_ANSWER_NOTES[reason])
         # Workloads vary even if runs do not.
         on_others = difference.on_others if reason is TestKind.SAME_RUNS else no_test
         difference = replace(difference, on_these=no_test, on_others=on_others)

@@ -157,9 +157,9 @@ def write_verdict(
     return " ".join([*sentences, SO_FAR] if so_far else sentences)
 
 
-def effect_text(difference: Interval) -> str:
+def format_effect(difference: Interval) -> str:
     """Format a difference in area with its interval: "+0.039, uncorrected 95 % interval 0.033 to 0.045"."""
-    value, lower, upper = signed(difference.value), difference.lower, difference.upper
+    value, lower, upper = format_signed(difference.value), difference.lower, difference.upper
     return fill(_EFFECT, value=value, lower=lower, upper=upper, digits=DIGITS)
 
 
@@ -180,7 +180,7 @@ def write_answer(contrast: Contrast, area: str) -> str:
     difference = contrast.difference
     other_scope = "for these kernels on other devices" if difference.clusters else "on workloads like these"
     p_by_scope = {
-        f"on {these_workloads(difference.workloads)}": difference.on_these.p,
+        f"on {name_workloads(difference.workloads)}": difference.on_these.p,
         other_scope: difference.on_others.p,
     }
     return fill(
@@ -190,15 +190,15 @@ def write_answer(contrast: Contrast, area: str) -> str:
         words=WORDS[judge_contrast(contrast)],
         difference=difference,
         area=area,
-        effect=effect_text(difference.on_these.difference),
+        effect=format_effect(difference.on_these.difference),
         p_by_scope={scope: p for scope, p in p_by_scope.items() if p is not None},
     )
 
 
-def these_workloads(number: int) -> str:
+def name_workloads(number: int) -> str:
     return "this workload" if number == 1 else f"these {number} workloads"
 
 
-def signed(value: float) -> str:
+def format_signed(value: float) -> str:
     """Format a difference in area with its sign, which is a plus for zero."""
     return f"{value:+z.{DIGITS}f}"

@@ -17,7 +17,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from ..analysis import Comparison
-from ..analysis.terminal import overall_tables
+from ..analysis.terminal import make_overall_tables
 from ..errors import SearchlabError
 from ..files import real_path, write_file
 from ..log.read import RESULT_FILE_NAME, find_logs
@@ -274,7 +274,7 @@ def suite_report(
     comparison = Comparison(runs)
     comparison.save(directory)
     summary = comparison.summary
-    out.print(*(answer.sentence for answer in summary.answers), *overall_tables(summary), sep="\n")
+    out.print(*(answer.sentence for answer in summary.answers), *make_overall_tables(summary), sep="\n")
     say(f"the report: {directory / 'report.html'}")
 
 

@@ -14,7 +14,7 @@ from ..measure.contract import SpaceCosts
 from ..measure.settings import FunctionSettings, LocalSettings, Settings
 from ..options import Batch, Seconds, Seed, SeedCount, Trials
 from ..plugins import Plugin
-from ..stats.random_search import difficulty_trials
+from ..stats.random_search import parse_difficulty
 
 SUITE_KEYS = ("workloads", "spaces", "target", "measure")
 """The study keys whose values are provided by a suite's tables."""
@@ -232,7 +232,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     f"trials = {trials!r} requires a complete table of each space, from which the difficulty is "
                     f"computed; specify a number of trials instead"
                 )
-            trials = difficulty_trials(trials, costs.costs)
+            trials = parse_difficulty(trials, costs.costs)
         return budget_of(trials, seconds, stop_after)
 
 

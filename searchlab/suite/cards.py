@@ -11,7 +11,7 @@ import msgspec
 from ..arrays import Floats
 from ..log.read import read_log
 from ..measure.suite import SuiteTable, read_suite
-from ..stats.random_search import difficulty, draws_for, expected_best, expected_draws
+from ..stats.random_search import count_draws_needed, difficulty, expected_best, expected_draws
 from ..tables.info import NEAR, TableInfo, date_of, named_values, versions_text
 from .trajectories import RecordedTable
 
@@ -44,7 +44,7 @@ class TableCard:
         """Random draws to come within 5 % of the best: their expected number, and a number that suffices in 95 %."""
         if not (good := self.info.near(NEAR[0])):
             return None
-        return expected_draws(self.info.configs, good), draws_for(self.info.configs, good)
+        return expected_draws(self.info.configs, good), count_draws_needed(self.info.configs, good)
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as plain data, in which ``after_draws`` contains :attr:`distances`."""

@@ -20,7 +20,7 @@ from ..analysis.measures import rank_over_all
 from ..analysis.model import ContrastAnswer, Summary
 from ..analysis.read import group_runs
 from ..analysis.runs import ComparedRuns
-from ..analysis.verdict import DIGITS, WORDS, effect_text, signed
+from ..analysis.verdict import DIGITS, WORDS, format_effect, format_signed
 from ..analysis.words import counted, listed, number_text, p_text
 from ..errors import SearchlabError
 from ..files import real_path
@@ -29,7 +29,7 @@ from ..measure.suite import Suite, find_suite
 from ..plugins import Plugin
 from ..policy import POLICIES
 from ..run.study import Study
-from ..stats.random_search import difficulty_trials
+from ..stats.random_search import parse_difficulty
 from .trajectories import RANDOM, RecordedTables, Trajectories, baselines, collect, read_results
 from .verify import check_baselines
 
@@ -146,7 +146,7 @@ def compare(
     def logs() -> Iterator[Columns]:
         for table in suite.tables:
             recorded_table = recorded_tables[table.entry.name]
-            limit = difficulty_trials(trials, recorded_table.log.costs) if isinstance(trials, str) else trials
+            limit = parse_difficulty(trials, recorded_table.log.costs) if isinstance(trials, str) else trials
             for result in results:
                 if table.entry.name in result.tables:
                     runs = result.runs_on(table).runs
@@ -230,7 +230,7 @@ class SuiteAnswer:
         if not self.answers:
             return f"{self.label} has no registered comparison with a baseline that ran on all of the same tables."
         clauses = [
-            f"{WORDS[answer.verdict]} {answer.second} ({effect_text(answer.difference.on_these.difference)})"
+            f"{WORDS[answer.verdict]} {answer.second} ({format_effect(answer.difference.on_these.difference)})"
             for answer in self.answers
         ]
         return f"{self.label} is {', '.join(clauses)}."
@@ -257,7 +257,7 @@ class SuiteAnswer:
                 strongest = min(self.answers, key=lambda answer: answer.difference.value).second  # on these tables
                 differences = self.areas[self.label] - self.areas[strongest]
                 worst, best = (
-                    f"{differences.index[position]} ({signed(float(differences.iloc[position]))})"
+                    f"{differences.index[position]} ({format_signed(float(differences.iloc[position]))})"
                     for position in (int(differences.argmin()), int(differences.argmax()))
                 )
                 yield Text(f"Compared with {strongest}, {self.label} does worst on {worst} and best on {best}.")
@@ -305,7 +305,7 @@ class SuiteAnswer:
             tests = contrast.difference.on_these, contrast.difference.on_others
             table.add_row(
                 Text(contrast.second),
-                Text(signed(interval.value), STYLES.get(contrast.verdict, "")),
+                Text(format_signed(interval.value), STYLES.get(contrast.verdict, "")),
                 "-" if interval.lower is None else f"{_number(interval.lower)} to {_number(interval.upper)}",
                 *("-" if answer.p is None else p_text(answer.p) for answer in tests),
                 f"{tally['ahead']} ({tally['significantly ahead']}) / {tally['level']} / "
@@ -317,7 +317,7 @@ class SuiteAnswer:
         names = [answer.second for answer in self.answers[:MAX_BASELINES]]
         table = _table("space", "tables", "area", *(f"less {name}" for name in names))
         for space, tables, area, differences in self._by_space():
-            table.add_row(space, str(tables), _number(area), *(signed(differences[n]) for n in names))
+            table.add_row(space, str(tables), _number(area), *(format_signed(differences[n]) for n in names))
         return table
 
     def _by_space(self) -> Iterator[tuple[str, int, float, dict[str, float]]]:

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..analysis.page.render import environment, page_assets
-from ..analysis.publish import LEADERBOARD, Publication
-from ..analysis.runs import TARGET
+from ..analysis.page.render import make_environment, make_page_assets
+from ..analysis.publish import LEADERBOARD_PREFIX, Publication
+from ..analysis.runs import TARGET_FRACTION
 from ..arrays import Floats
 from ..errors import SearchlabError
 from ..files import copy_file, read_text, write_csv, write_file
@@ -125,7 +125,7 @@ class Leaderboard:
         rows = []
         for strategy in order:
             result, curves = self._results[strategy], [self._curves[strategy, name][:, :trials] for name in tables]
-            is_reached = [curve >= TARGET for curve in curves]
+            is_reached = [curve >= TARGET_FRACTION for curve in curves]
             first_trials = [np.where(run.any(axis=1), run.argmax(axis=1) + 1, np.inf) for run in is_reached]
             rows.append(
                 LeaderboardRow(
@@ -257,7 +257,7 @@ def _write_leaderboard(
     budgets = [round(share * part.spec.trials) for share in BUDGETS]
     selections = board.selections()
     tables = [(title, trials, board.rows(names, trials)) for title, names in selections.items() for trials in budgets]
-    stem = f"{LEADERBOARD}{version}-{split}"
+    stem = f"{LEADERBOARD_PREFIX}{version}-{split}"
     lines = [[title, str(trials), row.strategy, *row.cells()] for title, trials, rows in tables for row in rows]
     write_csv(site / f"{stem}.csv", ["tables", "trials", *COLUMNS], lines)
     files = [f"{stem}.csv"]
@@ -275,6 +275,6 @@ def _write_leaderboard(
         "files": files,
         "seeds": part.spec.seeds,
     }
-    template = environment().get_template("leaderboard.html.jinja")
-    write_file(site / f"{stem}.html", template.render(page_assets("sort.js", "leaderboard.js") | fields))
+    template = make_environment().get_template("leaderboard.html.jinja")
+    write_file(site / f"{stem}.html", template.render(make_page_assets("sort.js", "leaderboard.js") | fields))
     return f"{stem}.html"
