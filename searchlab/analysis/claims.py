@@ -31,7 +31,7 @@ from .measures import (
 from .model import ClaimVerdict, Comparand
 from .runs import TARGET_FRACTION, ComparedRuns, StrategyRuns, WorkloadRuns
 from .verdict import DIGITS, name_workloads
-from .words import fill, listed
+from .words import fill_template, listed
 
 _SENTENCE = """
     {{ claim.strategy }} against {{ comparand.against }}
@@ -256,7 +256,7 @@ def _convert_to_measure(claim: Claim, *numbers: float | None) -> tuple[float, fl
 def _write_sentence(claim: Claim, comparand: Comparand, note: str) -> str:
     """Return the numbers of a comparison as a sentence, which ends with ``note`` if there is no test."""
     measure = _MEASURES[claim.measure]
-    return fill(
+    return fill_template(
         _SENTENCE,
         claim=claim,
         measure=measure,

@@ -36,7 +36,7 @@ from ..stats.ranks import (
 )
 from .model import Contrast, Family, TestKind
 from .runs import ComparedRuns
-from .words import fill, listed
+from .words import fill_template, listed
 
 Runs = Mapping[int, float]
 """The numbers of a strategy's runs, by seed. Higher is better."""
@@ -208,7 +208,7 @@ class ReportTests:
             late_pairs: The contrasts that were added after runs had begun, which do not count as registered.
             area: The name of the area by which strategies are compared.
         """
-        description = fill(
+        description = fill_template(
             _FAMILY,
             test_count=test_count,
             registered_pairs=_format_pairs(self.registered_pairs),

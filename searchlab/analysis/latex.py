@@ -12,7 +12,7 @@ from ..files import write_file
 from .columns import Tables
 from .model import Summary, WorkloadSummary, find_contrast
 from .verdict import format_signed
-from .words import p_text
+from .words import format_p
 
 TABLES_NAME, REFERENCES_NAME = "tables.tex", "references.bib"
 """The names of the files."""
@@ -54,7 +54,7 @@ def make_latex_tables(summary: Summary) -> str:
         difference = contrast.difference.on_these.difference
         ends = difference.lower, difference.upper
         interval = "-" if None in ends else f"[{', '.join(format_signed(end) for end in ends if end is not None)}]"
-        p = "-" if contrast.adjusted_p is None else p_text(contrast.adjusted_p)
+        p = "-" if contrast.adjusted_p is None else format_p(contrast.adjusted_p)
         contrast_kind = "registered" if (first, second) in registered_pairs else "exploratory"
         contrast_rows.append([first, second, format_signed(difference.value), interval, p, contrast_kind])
     headings = ["strategy", "minus", "difference in area", "uncorrected 95 % interval", "corrected p", "contrast"]

@@ -12,7 +12,7 @@ import numpy as np
 from ..arrays import Array
 from ..log.reliability import find_largest_drift
 from .runs import LoggedRun, StrategyRuns, WorkloadRuns
-from .words import counted, fill, listed, number_text
+from .words import counted, fill_template, format_number, listed
 
 MAX_DRIFT = 0.1  # a report mentions runs during which the sentinel's time changed by more than this fraction
 
@@ -200,7 +200,7 @@ def _note_drift(runs: Sequence[LoggedRun]) -> Iterator[str]:
     drifts = [(ratio, run) for run in runs if (ratio := find_largest_drift(run.log)) is not None]
     if large_drifts := [(ratio, run) for ratio, run in drifts if abs(ratio - 1) > MAX_DRIFT]:
         ratio, run = max(large_drifts, key=lambda drift: abs(math.log(drift[0])))
-        yield fill(_DRIFT, run_count=len(large_drifts), total=len(drifts), log_name=run.log_name, ratio=ratio)
+        yield fill_template(_DRIFT, run_count=len(large_drifts), total=len(drifts), log_name=run.log_name, ratio=ratio)
 
 
 def _note_resolution(runs: Sequence[LoggedRun]) -> Iterator[str]:
@@ -214,7 +214,7 @@ def _note_resolution(runs: Sequence[LoggedRun]) -> Iterator[str]:
     resolution = max((value for value in resolutions if isinstance(value, float)), default=0.0)
     if close := [strategy for strategy, cost in medians.items() if 1 < cost / medians[fastest] < 1 + resolution]:
         yield (
-            f"Two measurements of the same program may differ by {number_text(100 * resolution)} % on this machine. "
+            f"Two measurements of the same program may differ by {format_number(100 * resolution)} % on this machine. "
             f"The best times of {listed(close)} (medians over the runs) differ from that of {fastest} by less."
         )
 

@@ -28,7 +28,7 @@ from .notes import MEASUREMENT, write_notes
 from .runs import TARGET_FRACTION, By, ComparedRuns, StrategyRuns, WorkloadRuns
 from .verdict import SO_FAR, compare_leader, judge_contrast, write_answer, write_verdict
 from .why import describe_speedup, explain
-from .words import area_text, counted
+from .words import counted, name_area
 
 Ranking = Mapping[str, StrategySummary]
 """The strategies on a workload by name, largest mean area first."""
@@ -86,7 +86,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     return Summary(
         target=TARGET_FRACTION,
         workloads=workloads,
-        family=tests.describe(len(collect_p_values(contrasts)), late_pairs, area_text(by)),
+        family=tests.describe(len(collect_p_values(contrasts)), late_pairs, name_area(by)),
         overall=overall,
         answers=answer_registered_contrasts(tests.registered_pairs, main_contrasts, comparison, so_far=so_far),
         claims=judge_claims(comparison, claims),
@@ -159,7 +159,7 @@ def _summarize_workload(
         strategies=rows,
         contrasts=contrasts,
         standing=standing,
-        verdict=write_verdict(rows, standing, area_text(workload_runs.by), so_far=so_far),
+        verdict=write_verdict(rows, standing, name_area(workload_runs.by), so_far=so_far),
         notes=write_notes(workload_runs, [workload_runs.strategies[name] for name in ranking]),
         explanations=_explain_leader(rows[0].strategy, contrasts, tests, [workload_runs]) if has_explanations else [],
     )
@@ -242,7 +242,7 @@ def _summarize_all(
     so_far: bool,
 ) -> Overall:
     """Summarise all workloads, given the strategies that ran on each, in the order of rank, and corrected contrasts."""
-    area = area_text(next(iter(comparison.values())).by)
+    area = name_area(next(iter(comparison.values())).by)
     names = [strategy.strategy for strategy in strategies]
     means = np.array([[rows[name].area.value for name in names] for rows in rankings.values()])
     standing = compare_leader(names[0], contrasts)
@@ -301,7 +301,7 @@ def answer_registered_contrasts(
     answers = []
     for first, second in registered_pairs:
         if contrast := find_contrast(contrasts, first, second):
-            sentence = write_answer(contrast, area_text(all_runs[0].by))
+            sentence = write_answer(contrast, name_area(all_runs[0].by))
             answers.append(
                 ContrastAnswer(
                     first=first,

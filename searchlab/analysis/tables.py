@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from ..log.plan import Claim
-from .columns import OVERALL_COLUMNS, Column, strategy_columns
+from .columns import OVERALL_COLUMNS, Column, make_strategy_columns
 from .measures import Row, throughput_in_unit
 from .model import Comparand, Contrast, Summary
 from .runs import BestProgram, ComparedRuns
@@ -93,7 +93,7 @@ def make_number_tables(summary: Summary, comparison: ComparedRuns) -> dict[str, 
     )
     return {
         "summary": NumberTable(
-            ("workload", "strategy", *_list_names(strategy_columns()), "unit"), make_strategy_rows(summary)
+            ("workload", "strategy", *_list_names(make_strategy_columns()), "unit"), make_strategy_rows(summary)
         ),
         "runs": NumberTable(RunRow._fields, make_run_rows(summary, comparison)),
         "contrasts": NumberTable(tuple(CONTRAST_COLUMNS), map(_get_contrast_values, contrasts)),
@@ -117,7 +117,7 @@ def _get_values(row: Row, columns: Sequence[Column[Row]]) -> list[Any]:
 def make_strategy_rows(summary: Summary) -> Iterator[tuple[Any, ...]]:
     """Iterate over the rows of ``summary.csv``: a row for each strategy on each workload."""
     for workload_summary in summary.workloads:
-        columns = strategy_columns(workload_summary.unit)
+        columns = make_strategy_columns(workload_summary.unit)
         for row in workload_summary.strategies:
             yield (workload_summary.workload, row.strategy, *_get_values(row, columns), workload_summary.unit)
 

@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..console import speed
-from .columns import Column, Table, Tables, rank_column
+from .columns import Column, Table, Tables, make_rank_column
 from .measures import Row
 from .model import ClaimVerdict, Summary, WorkloadSummary
 
@@ -89,7 +89,7 @@ def make_overall_tables(summary: Summary, *, full: bool = True) -> list[Renderab
     if overall is None:
         return []
     measures = overall.make_table(Tables.TERMINAL)
-    table = measures.insert(len(measures.columns), [rank_column(overall.ranks)])
+    table = measures.insert(len(measures.columns), [make_rank_column(overall.ranks)])
     title = f"across {len(overall.workloads)} workloads"
     sizes = [Text(explanation.size) for explanation in overall.explanations[:1]]
     return [*_make_ranking(title, table, summary, full=full), Text(overall.verdict), *sizes]

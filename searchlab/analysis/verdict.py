@@ -15,7 +15,7 @@ from ..stats.ranks import ALPHA
 from .contrasts import ReportTests, count_seeds_needed
 from .measures import OverallStrategy, StrategySummary
 from .model import Contrast, Outcome, Standing
-from .words import fill, p_equals, p_text
+from .words import fill_template, format_p, format_p_equation
 
 SO_FAR = "Some runs are not complete, so this may change."
 DIGITS = 3  # after the decimal point, for differences of the area under the curve
@@ -102,7 +102,7 @@ def write_standing(standing: Standing, area: str, over: str = "") -> str:
         over: A phrase such as " across 3 workloads".
     """
     strategies = {standing.leader, *standing.better, *standing.behind, *standing.undecided, *standing.untested}
-    sentence = fill(
+    sentence = fill_template(
         STANDINGS[standing.outcome],
         area=area,
         over=over,
@@ -116,7 +116,7 @@ def write_standing(standing: Standing, area: str, over: str = "") -> str:
     for name, reason in standing.untested.items():
         opponents_by_reason.setdefault(reason, []).append(name)
     reasons = [
-        fill(_NO_TEST, leader=standing.leader, opponents=opponents, reason=reason)
+        fill_template(_NO_TEST, leader=standing.leader, opponents=opponents, reason=reason)
         for reason, opponents in opponents_by_reason.items()
     ]
     return " ".join([sentence, *reasons])
@@ -126,7 +126,7 @@ def _format_p_values(p: Mapping[str, float], bound: Callable[[Collection[float]]
     """Format the largest or smallest of the corrected p-values."""
     value = bound(p.values()) if p else 1.0
     is_exact = len(set(p.values())) == 1 or value < 0.001
-    return p_equals(value) if is_exact else f"p at {'most' if bound is max else 'least'} {p_text(value)}"
+    return format_p_equation(value) if is_exact else f"p at {'most' if bound is max else 'least'} {format_p(value)}"
 
 
 def write_verdict(
@@ -160,7 +160,7 @@ def write_verdict(
 def format_effect(difference: Interval) -> str:
     """Format a difference in area with its interval: "+0.039, uncorrected 95 % interval 0.033 to 0.045"."""
     value, lower, upper = format_signed(difference.value), difference.lower, difference.upper
-    return fill(_EFFECT, value=value, lower=lower, upper=upper, digits=DIGITS)
+    return fill_template(_EFFECT, value=value, lower=lower, upper=upper, digits=DIGITS)
 
 
 def judge_contrast(contrast: Contrast) -> str:
@@ -183,7 +183,7 @@ def write_answer(contrast: Contrast, area: str) -> str:
         f"on {name_workloads(difference.workloads)}": difference.on_these.p,
         other_scope: difference.on_others.p,
     }
-    return fill(
+    return fill_template(
         _ANSWER,
         first=contrast.first,
         second=contrast.second,

@@ -15,7 +15,7 @@ from ..arrays import Floats
 from ..units import VALUES
 from .knobs import format_knob
 from .runs import PART_COUNT, BudgetParts, StrategyRuns, WorkloadRuns, average_defined
-from .words import fill
+from .words import fill_template
 
 MAIN_SHARE = 2 / 3  # the share of a difference that arises in the part of the budget that an explanation names
 LONGEST = PART_COUNT / 2  # a longer part is not named
@@ -103,8 +103,8 @@ def explain(loser: str, winner: str, comparison: Sequence[WorkloadRuns]) -> str:
         "trial_differences": trial_differences,
     }
     sentences = [
-        fill(_LOSS, **facts),
-        fill(_TRIALS, **facts) if trial_differences else "",
+        fill_template(_LOSS, **facts),
+        fill_template(_TRIALS, **facts) if trial_differences else "",
         _describe_knob(winner, pairs[order[0]], len(pairs)),
     ]
     return " ".join(filter(None, sentences))
@@ -124,7 +124,7 @@ def _describe_trials(winner: str, trial_shares: Floats) -> list[str]:
         for name, (loser_share, winner_share) in zip(BudgetParts._fields[1:], trial_shares.T.tolist(), strict=True)
     ]
     return [
-        fill(
+        fill_template(
             _TRIAL_DIFFERENCE,
             winner=winner,
             trial_kind=TRIAL_KINDS[name],
@@ -154,7 +154,7 @@ def _describe_knob(winner: str, pair: _Pair, workload_count: int) -> str:
     )
     if winner_share - loser_share < LEAST_DIFFERENCE:
         return ""
-    return fill(
+    return fill_template(
         _KNOB,
         winner=winner,
         workload=workload_runs.workload,
@@ -195,7 +195,7 @@ def describe_speedup(loser: str, winner: str, comparison: Sequence[WorkloadRuns]
     gain = math.exp(np.log(ratios).mean()) - 1
     shares = [_find_budget_share_to_match(pair.loser_runs, pair.winner_runs) for pair in pairs]
     budget_share_to_match = float(np.median(shares))
-    return fill(
+    return fill_template(
         _SPEEDUP,
         winner=winner,
         loser=loser,

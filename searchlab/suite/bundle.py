@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ..analysis.words import listed, number_ranges
+from ..analysis.words import format_ranges, listed
 from ..console import one_line
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
@@ -363,7 +363,7 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
         try:
             runs = result.runs_on(table.table).runs
             if (seeds := [run.seed for run in runs]) != list(range(spec.seeds)):
-                yield f"{title} has the seeds {number_ranges(seeds)} on {name}, not 0 to {spec.seeds - 1}"
+                yield f"{title} has the seeds {format_ranges(seeds)} on {name}, not 0 to {spec.seeds - 1}"
                 continue
             for run in runs:
                 table.check(result, run)

@@ -21,7 +21,7 @@ from ..analysis.model import ContrastAnswer, Summary
 from ..analysis.read import group_runs
 from ..analysis.runs import ComparedRuns
 from ..analysis.verdict import DIGITS, WORDS, format_effect, format_signed
-from ..analysis.words import counted, listed, number_text, p_text
+from ..analysis.words import counted, format_number, format_p, listed
 from ..errors import SearchlabError
 from ..files import real_path
 from ..log.columns import Columns
@@ -307,7 +307,7 @@ class SuiteAnswer:
                 Text(contrast.second),
                 Text(format_signed(interval.value), STYLES.get(contrast.verdict, "")),
                 "-" if interval.lower is None else f"{_number(interval.lower)} to {_number(interval.upper)}",
-                *("-" if answer.p is None else p_text(answer.p) for answer in tests),
+                *("-" if answer.p is None else format_p(answer.p) for answer in tests),
                 f"{tally['ahead']} ({tally['significantly ahead']}) / {tally['level']} / "
                 f"{tally['behind']} ({tally['significantly behind']})",
             )
@@ -344,7 +344,7 @@ class SuiteAnswer:
 
 
 def _number(value: float | None) -> str:
-    return number_text(value, DIGITS)
+    return format_number(value, DIGITS)
 
 
 def _table(*heads: str) -> Table:

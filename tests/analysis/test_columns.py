@@ -15,7 +15,7 @@ from rich.console import Console
 
 from searchlab import compare
 from searchlab.analysis import report, summary_table
-from searchlab.analysis.columns import OVERALL_COLUMNS, RUN_COLUMNS, Column, Tables, make_table, strategy_columns
+from searchlab.analysis.columns import OVERALL_COLUMNS, RUN_COLUMNS, Column, Tables, make_strategy_columns, make_table
 from searchlab.analysis.measures import OverallStrategy, StrategySummary
 from tests.support.analysis.logs import write
 
@@ -93,7 +93,7 @@ def test_the_numbers_of_each_seed_are_not_in_the_json(tmp_path: Path) -> None:
     assert set(row) == set(StrategySummary.__struct_fields__)
 
 
-@pytest.mark.parametrize("columns", [strategy_columns(), OVERALL_COLUMNS])
+@pytest.mark.parametrize("columns", [make_strategy_columns(), OVERALL_COLUMNS])
 def test_columns_of_tables_are_described_and_have_distinct_names(columns: Sequence[Column[Any]]) -> None:
     for column in columns:
         assert bool(column.title) == bool(column.tables), column.name
@@ -106,7 +106,7 @@ def test_a_column_without_a_number_is_left_out(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path, name, 0, [1, 2])
     rows = compare(tmp_path).summary.workloads[0].strategies
-    titles = [column.title for column in make_table(rows, strategy_columns(), Tables.TERMINAL).columns]
+    titles = [column.title for column in make_table(rows, make_strategy_columns(), Tables.TERMINAL).columns]
     assert "mean area" in titles and not any("score" in title for title in titles), (
         "no random search says what a score is"
     )

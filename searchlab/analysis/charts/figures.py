@@ -18,7 +18,7 @@ from ..knobs import MAX_VALUES, MeasuredSpace
 from ..measures import AREA
 from ..model import Contrast, Overall, Summary, WorkloadSummary
 from ..runs import PART_COUNT, BudgetParts, By, ComparedRuns, LoggedRun, WorkloadRuns, average_defined
-from ..words import counted, fill, p_equals, percent
+from ..words import counted, fill_template, format_p_equation, format_percent
 from .vegalite import (
     GROUP_COLOURS,
     ROW_HEIGHT,
@@ -180,7 +180,7 @@ def _make_convergence_chart(
         fraction = workload_summary.target_gflops / best_gflops
         levels = [
             Level(round_value(best), f"best known {best:.{digits}f}"),
-            Level(round_value(target), f"{percent(fraction)} of the best known"),
+            Level(round_value(target), f"{format_percent(fraction)} of the best known"),
         ]
     start, sharing_strategies = workload_runs.shared_random_start
     which = "all" if len(sharing_strategies) == len(strategies) else f"{len(sharing_strategies)} of {len(strategies)}"
@@ -203,7 +203,7 @@ def _make_convergence_chart(
             for row in _make_seed_line(name, run, unit)
         ]
         views["each seed"] = LineChart(rows, styles, "trials", title, levels=levels).spec
-    description = fill(
+    description = fill_template(
         _CONVERGENCE,
         seed_count=max(len(row.seeds) for row in workload_summary.strategies),
         shared_trials=start,
@@ -301,7 +301,7 @@ def _make_budget_charts(budget_parts: Mapping[str, BudgetParts], styles: LineSty
     trials = Chart(
         "trials",
         "What the trials were",
-        fill(_TRIALS, has_fill_ins=has_fill_ins),
+        fill_template(_TRIALS, has_fill_ins=has_fill_ins),
         {
             "near the best": draw_view("near_best_shares", "trials near the best so far, %", domain=(0.0, None)),
             "slow": draw_view("slow_shares", "trials slower than half of the space, %", domain=(0.0, None)),
@@ -391,7 +391,7 @@ def _make_difference_row(contrast: Contrast) -> DataRow:
         name: round_value(interval.value if end is None else end)
         for name, end in (("lower", interval.lower), ("upper", interval.upper))
     }
-    p = "" if contrast.adjusted_p is None else p_equals(contrast.adjusted_p)
+    p = "" if contrast.adjusted_p is None else format_p_equation(contrast.adjusted_p)
     pair = {"first": contrast.first, "second": contrast.second, "difference": round_value(interval.value), **ends}
     return pair | {"p": p, "significant": contrast.is_significant}
 

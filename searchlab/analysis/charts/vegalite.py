@@ -61,11 +61,18 @@ MIN_LOGARITHMIC_RATIO = 100.0  # an axis is logarithmic if its last value is at 
 
 
 class Chart(NamedTuple):
-    """A chart with one or more views."""
+    """A chart with one or more views.
+
+    Attributes:
+        key: The name in files and on the page.
+        title: The title.
+        description: How to read the chart; the first sentence is the subtitle.
+        views: The specification of each view.
+    """
 
     key: str
     title: str
-    description: str  # how to read the chart; its first sentence is the subtitle
+    description: str
     views: Mapping[str, Spec]
 
     @property
@@ -77,24 +84,33 @@ class Chart(NamedTuple):
 
 @dataclass(frozen=True)
 class LineStyles:
-    """The order and highlighting of strategies in all charts and tables."""
+    """The order and highlighting of strategies in all charts and tables.
 
-    names: list[str]  # the subject first, then in alphabetical order
-    subject: str | None  # the first strategy of the first registered contrast
-    highlighted: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
-    ranking: list[str]  # best first
-    opponents: list[str]  # the second strategies of registered contrasts, first those that are ahead
-    labels: Mapping[str, str] = field(default_factory=dict)  # what legends show instead of some names
+    Attributes:
+        names: All strategies: the subject first, then in alphabetical order.
+        subject: The first strategy of the first registered contrast.
+        highlighted: The strategies highlighted initially: those in registered contrasts, and the best others.
+        ranking: All strategies, best first.
+        opponents: The second strategies of registered contrasts, first those that are ahead.
+        labels: What legends show instead of some names.
+    """
+
+    names: list[str]
+    subject: str | None
+    highlighted: list[str]
+    ranking: list[str]
+    opponents: list[str]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_summary(cls, summary: Summary, comparison: ComparedRuns) -> LineStyles:
         names = list_strategies(comparison)
-        registered = [name for answer in summary.answers for name in (answer.first, answer.second)]
+        registered_strategies = [name for answer in summary.answers for name in (answer.first, answer.second)]
         ranking = [row.strategy for row in summary.overall.strategies] if summary.overall else []
         ranking += [row.strategy for workload_summary in summary.workloads for row in workload_summary.strategies]
         ranking = list(dict.fromkeys([*ranking, *names]))
-        highlighted = list(dict.fromkeys([*registered, *ranking]))[:MAX_HIGHLIGHTED]
-        subject = registered[0] if registered else None
+        highlighted = list(dict.fromkeys([*registered_strategies, *ranking]))[:MAX_HIGHLIGHTED]
+        subject = registered_strategies[0] if registered_strategies else None
         names.sort(key=lambda name: (name != subject, name))
         by_difference = sorted(
             summary.answers, key=lambda answer: (math.isnan(answer.difference.value), answer.difference.value)

@@ -24,13 +24,13 @@ from ...log.format import DEFAULT_CONFIG, Header, version_spans
 from ...log.plan import read_study_copies
 from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, bundle_javascript, extract_data
-from ..columns import Column, Table, Tables, rank_column
+from ..columns import Column, Table, Tables, make_rank_column
 from ..knobs import MeasuredSpace
 from ..measures import Row
 from ..model import Contrast, Summary, WorkloadSummary, find_contrast
 from ..runs import RANDOM_POLICY, BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
 from ..verdict import SO_FAR, judge_contrast
-from ..words import area_text, counted, listed, number_ranges, number_text, percent
+from ..words import counted, format_number, format_percent, format_ranges, listed, name_area
 
 WATCH_SCRIPT = "watch.js"  # the script of pages that are served
 
@@ -48,7 +48,7 @@ def render_page(
         "numbers": {name: number for number, name in enumerate(styles.names)},
         "looks": {name: "c{} d{}".format(*styles.looks[name]) for name in styles.names},
         "own": styles.subject,
-        "area": area_text(summary.by),
+        "area": name_area(summary.by),
         "several": len(summary.workloads) > 1,
         "so_far": SO_FAR,
     }
@@ -97,10 +97,10 @@ def make_environment() -> Environment:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     templates.filters |= {
-        "number": number_text,
+        "number": format_number,
         "speed": partial(speed, digits=",.1f"),
         "json": json.dumps,
-        "percent": percent,
+        "percent": format_percent,
     }
     return templates
 
@@ -175,7 +175,7 @@ def add_test_columns(table: Table[Row], contrasts: Sequence[Contrast], ranks: Ma
         ),
         _make_opponents_column("better", better),
         _make_opponents_column("worse", worse),
-        rank_column(ranks),
+        make_rank_column(ranks),
     ]
     return table.insert(1, columns)
 
@@ -216,7 +216,7 @@ def describe_important_knobs(spaces: Sequence[MeasuredSpace]) -> str:
     for space in spaces:
         fastest = space.throughput.argmax()
         texts = [
-            f"{knob} ({percent(share)}; fastest with {space.knobs[knob][fastest]})"
+            f"{knob} ({format_percent(share)}; fastest with {space.knobs[knob][fastest]})"
             for knob, share in list(space.importances.items())[:3]
         ]
         if texts:
@@ -268,7 +268,7 @@ def describe_settings(comparison: ComparedRuns) -> list[dict[str, Any]]:
         rows.append(
             settings._asdict()
             | {
-                "seeds": number_ranges(run.seed for run in runs),
+                "seeds": format_ranges(run.seed for run in runs),
                 "trials": " to ".join(map(str, sorted({min(lengths), max(lengths)}))),
                 "on": listed(list(by_workload)) if ways[settings.strategy] > 1 else "",
             }

@@ -17,7 +17,7 @@ from searchlab.analysis.charts.figures import (
     sample_values,
 )
 from searchlab.analysis.charts.vegalite import MAX_HIGHLIGHTED, LineStyles
-from searchlab.analysis.words import number_ranges
+from searchlab.analysis.words import format_ranges
 from tests.support.analysis.logs import WORKLOAD, write
 
 
@@ -32,7 +32,7 @@ def test_a_sample_keeps_the_largest_value(values: list[float]) -> None:
 
 
 def test_consecutive_numbers_are_written_as_a_range() -> None:
-    assert number_ranges([7, 0, 2, 1, 42, 43]) == "0 to 2, 7, 42, 43" and number_ranges([3]) == "3"
+    assert format_ranges([7, 0, 2, 1, 42, 43]) == "0 to 2, 7, 42, 43" and format_ranges([3]) == "3"
 
 
 def test_differences_are_those_of_contrasts_and_answers(tmp_path: Path) -> None:
