@@ -278,10 +278,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(server.page, "text/html; charset=utf-8")
 
-    def _answer(self, body: bytes, kind: str) -> None:
+    def _answer(self, body: bytes, content_type: str) -> None:
         self.send_response(200)
         for name, value in {
-            "Content-Type": kind,
+            "Content-Type": content_type,
             "Content-Length": str(len(body)),
             "Cache-Control": "no-store",
         }.items():

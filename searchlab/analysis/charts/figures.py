@@ -316,23 +316,23 @@ def _make_budget_charts(budget_parts: Mapping[str, BudgetParts], styles: LineSty
 
 def make_space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
     """Return the charts of which knobs matter in each space, and of how good their values are."""
-    importances: dict[str, Spec] = {}
-    values: dict[str, Spec] = {}
-    pairs: dict[str, Spec] = {}
+    importance_views: dict[str, Spec] = {}
+    value_views: dict[str, Spec] = {}
+    pair_views: dict[str, Spec] = {}
     for space in spaces:
         name = space.space if len(spaces) > 1 else ""
         knobs = list(space.importances)
         if knobs:
-            shares = [{"knob": knob, "share": round(share, 4)} for knob, share in space.importances.items()]
-            importances[name] = make_share_chart(shares, "knob", "importance")
+            importance_rows = [{"knob": knob, "share": round(share, 4)} for knob, share in space.importances.items()]
+            importance_views[name] = make_share_chart(importance_rows, "knob", "importance")
         for knob in knobs[:MAX_KNOBS]:
-            values[f"{name}: {knob}" if name else knob] = make_box_chart(
+            value_views[f"{name}: {knob}" if name else knob] = make_box_chart(
                 _round_rows(space.summarize_values(knob), unit), knob, unit
             )
         if len(knobs) > 1:
             axes = {"other": knobs[1], "value": knobs[0]}
             values_by_axis = {field: (knob, space.find_best_values(knob)) for field, knob in axes.items()}
-            pairs[name] = make_heat_map(
+            pair_views[name] = make_heat_map(
                 _round_rows(space.summarize_values(knobs[0], knobs[1]), unit), values_by_axis, unit
             )
     return [
@@ -341,7 +341,7 @@ def make_space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]
             "Which knobs matter",
             "How much the values of a knob in the fastest tenth of all configs differ from those in all configs, as a "
             "share of all knobs (PED-ANOVA, as in Optuna). Every config that any strategy measured counts once.",
-            importances,
+            importance_views,
         ),
         Chart(
             "values",
@@ -349,13 +349,13 @@ def make_space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]
             "The throughput of all measured configs with a value: from the slowest to the fastest (dot), with the "
             f"quartiles as a box and the median as a line. Of many values, the {MAX_VALUES} with the fastest programs "
             "are shown.",
-            values,
+            value_views,
         ),
         Chart(
             "pairs",
             "The two most important knobs",
             "The throughput of the fastest measured config with each pair of values, blank if there is none.",
-            pairs,
+            pair_views,
         ),
     ]
 
@@ -396,23 +396,28 @@ def _make_difference_row(contrast: Contrast) -> DataRow:
     return pair | {"p": p, "significant": contrast.is_significant}
 
 
-def _make_difference_chart(contrasts: Sequence[Contrast], styles: LineStyles, where: str) -> Chart:
-    names = list(dict.fromkeys(name for contrast in contrasts for name in (contrast.first, contrast.second)))
-    colour = STRATEGY | {"scale": {"domain": names, "range": [styles.colour(name) for name in names]}, "legend": None}
+def _make_difference_chart(contrasts: Sequence[Contrast], styles: LineStyles, scope: str) -> Chart:
+    strategies = list(
+        dict.fromkeys(strategy for contrast in contrasts for strategy in (contrast.first, contrast.second))
+    )
+    colour = STRATEGY | {
+        "scale": {"domain": strategies, "range": [styles.colour(strategy) for strategy in strategies]},
+        "legend": None,
+    }
     is_subject = {"test": {"field": "value", "equal": styles.subject or ""}, "value": "bold"}
     order = {"field": "difference", "op": "max", "order": "descending"}
     y = STRATEGY | {"sort": order, "axis": {"labelFontWeight": {"condition": is_subject, "value": "normal"}}}
     spec = make_forest_chart(
         [_make_difference_row(contrast) for contrast in contrasts],
-        {"reference": ("each strategy minus ", styles.references(names))},
+        {"reference": ("each strategy minus ", styles.references(strategies))},
         y,
         colour,
-        height=ROW_HEIGHT * (len(names) - 1),
+        height=ROW_HEIGHT * (len(strategies) - 1),
     )
     return Chart(
         "differences",
         "Differences",
-        f"Each strategy's area under the curve minus the reference's, on {where}. {MARK_DESCRIPTION}",
+        f"Each strategy's area under the curve minus the reference's, on {scope}. {MARK_DESCRIPTION}",
         {"": spec},
     )
 
@@ -432,26 +437,30 @@ def group_workloads(summary: Summary, comparison: ComparedRuns) -> list[str]:
     properties = []
     for workload_summary in summary.workloads:
         headers = [run.log.header for run in comparison[workload_summary.workload].runs]
-        threads = sorted({int(header.target.get("num-cores", 1)) for header in headers})
+        thread_counts = sorted({int(header.target.get("num-cores", 1)) for header in headers})
         spaces = ", ".join(sorted({header.space_name for header in headers}))
-        kind = headers[0].workload.partition(":")[0]
-        properties.append((kind, spaces, ", ".join(counted(number, "thread") for number in threads)))
+        workload_kind = headers[0].workload.partition(":")[0]
+        properties.append((workload_kind, spaces, ", ".join(counted(count, "thread") for count in thread_counts)))
     differs = [len(set(column)) > 1 for column in zip(*properties, strict=True)]
     return [", ".join(compress(values, differs)) for values in properties]
 
 
 def _make_workload_chart(
-    pairs: Sequence[DataRow], workloads: Sequence[str], groups: Sequence[str], styles: LineStyles
+    differences: Sequence[DataRow], workloads: Sequence[str], groups: Sequence[str], styles: LineStyles
 ) -> Chart:
     """Return the chart of a strategy's differences from another on each workload, both of which the reader can choose.
 
-    For ``pairs`` and ``groups``, see :func:`list_workload_differences` and :func:`group_workloads`.
+    For ``differences`` and ``groups``, see :func:`list_workload_differences` and :func:`group_workloads`.
     """
     rows = [
         {"workload": number, "name": name, "link": f"#w{number}", "group": group}
         for number, (name, group) in enumerate(zip(workloads, groups, strict=True))
     ]
-    names = [name for name in styles.names if any(name in (pair["first"], pair["second"]) for pair in pairs)]
+    names = [
+        name
+        for name in styles.names
+        if any(name in (difference["first"], difference["second"]) for difference in differences)
+    ]
     references = styles.references(names)
     strategies = sorted(names, key=lambda name: (name != styles.subject, styles.ranking.index(name)))
     if strategies[0] == references[0]:
@@ -461,7 +470,7 @@ def _make_workload_chart(
     by_size = [{"field": field, "order": "descending"} for field in ("mean", "difference")]
     mean = {"x": {"field": "mean", "type": "quantitative"}, "y": y, "color": colour}
     spec = make_forest_chart(
-        pairs,
+        differences,
         {"strategy": ("strategy ", strategies), "reference": ("minus ", references)},
         y,
         colour,

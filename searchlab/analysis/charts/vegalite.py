@@ -554,13 +554,15 @@ def _make_altair_layer(spec: Spec) -> altair.Chart:
     return chart
 
 
-def save_charts(out: Path, charts: Mapping[str, Mapping[str, Chart]], kind: Format) -> None:
+def save_charts(out: Path, charts: Mapping[str, Mapping[str, Chart]], file_format: Format) -> None:
     """Write each view of each chart to a file in the directory ``out``."""
-    for workload, group in charts.items():
-        for chart in group.values():
+    for workload, workload_charts in charts.items():
+        for chart in workload_charts.values():
             for index, (view, spec) in enumerate(chart.views.items()):
                 name = name_chart_file(workload, f"{chart.key} {view}" if index else chart.key)
-                write_file(out / f"{name}.{kind}", draw(add_title(spec, workload, chart, view), kind), under=out)
+                write_file(
+                    out / f"{name}.{file_format}", draw(add_title(spec, workload, chart, view), file_format), under=out
+                )
 
 
 def name_chart_file(workload: str, chart: str) -> str:
@@ -568,13 +570,13 @@ def name_chart_file(workload: str, chart: str) -> str:
     return file_name(re.sub(r"[^A-Za-z0-9.]+", "-", f"{workload or 'overall'}-{chart}"))
 
 
-def draw(spec: Spec, kind: Format) -> bytes:
+def draw(spec: Spec, file_format: Format) -> bytes:
     """Draw a complete specification, without a network."""
     import vl_convert
 
-    if kind == "svg":
+    if file_format == "svg":
         return vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]).encode()
-    if kind == "pdf":
+    if file_format == "pdf":
         return vl_convert.vegalite_to_pdf(spec, allowed_base_urls=[])
     return vl_convert.vegalite_to_png(spec, scale=2, allowed_base_urls=[])
 

@@ -150,8 +150,13 @@ def find_best_programs(runs: WorkloadRuns) -> list[BestProgram]:
 
     If several programs are equally fast, the one with the lowest seed is chosen.
     """
-    groups = ([run.best_program for run in group if run.best_program] for group in runs.runs_by_strategy.values())
-    best = [min(programs, key=lambda program: (-program.gflops, program.seed)) for programs in groups if programs]
+    program_lists = (
+        [run.best_program for run in strategy_runs if run.best_program]
+        for strategy_runs in runs.runs_by_strategy.values()
+    )
+    best = [
+        min(programs, key=lambda program: (-program.gflops, program.seed)) for programs in program_lists if programs
+    ]
     return sorted(best, key=lambda program: (-program.gflops, program.strategy))
 
 
@@ -232,14 +237,14 @@ def _hash_source(text: str) -> str:
 
 def embed_json(data: Any) -> Markup:
     """Return ``data`` as JSON for a script element. Nothing in it can close the element or open a comment."""
-    text = json.dumps(msgspec.to_builtins(data), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+    json_text = json.dumps(msgspec.to_builtins(data), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return Markup(json_text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def compress_json(data: Any) -> str:
     """Return ``data`` as compressed JSON in base64."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    json_text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(zlib.compress(json_text.encode(), 9)).decode()
 
 
 class Settings(NamedTuple):
