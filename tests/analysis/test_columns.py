@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -17,6 +18,7 @@ from searchlab import compare
 from searchlab.analysis import report, summary_table
 from searchlab.analysis.columns import OVERALL_COLUMNS, RUN_COLUMNS, Column, Tables, make_strategy_columns, make_table
 from searchlab.analysis.measures import OverallStrategy, StrategySummary
+from searchlab.units import convert_throughput
 from tests.support.analysis.logs import write
 
 SECOND_WORKLOAD = "gemm:100x100x500"
@@ -117,3 +119,13 @@ def test_rows_are_equal_where_their_numbers_are(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 2])
     first, second = (compare(tmp_path).summary.workloads[0].strategies[0] for _ in range(2))
     assert first == second and first.area == second.area
+
+
+def test_the_median_of_values_is_not_converted_from_throughput(tmp_path: Path) -> None:
+    for seed, throughput in enumerate((2, 10)):
+        write(tmp_path, "a", seed, [throughput])
+    (row,) = compare(tmp_path).summary.workloads[0].strategies
+    values = {column.name: column.get_value(row) for column in make_strategy_columns("value")}
+    expected = np.median(convert_throughput(np.array([2.0, 10.0]), "value"))
+    assert values["best_gflops_median"] == pytest.approx(expected)
+    assert values["best_gflops_median"] != pytest.approx(convert_throughput(6.0, "value"))
