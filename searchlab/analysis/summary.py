@@ -26,7 +26,7 @@ from .model import (
 )
 from .notes import MEASUREMENT, write_notes
 from .runs import TARGET_FRACTION, By, ComparedRuns, StrategyRuns, WorkloadRuns
-from .verdict import SO_FAR, compare_leader, judge_contrast, write_answer, write_verdict
+from .verdict import UNFINISHED_SENTENCE, compare_leader, judge_contrast, write_answer, write_verdict
 from .why import describe_speedup, explain
 from .words import counted, name_area
 
@@ -70,14 +70,14 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
             ranking,
             contrasts_by_workload[workload],
             tests,
-            so_far=not is_finished[workload],
+            is_unfinished=not is_finished[workload],
             is_only_workload=len(rankings) == 1,
         )
         for workload, ranking in rankings.items()
     ]
-    so_far = not all(is_finished.values())
+    is_unfinished = not all(is_finished.values())
     overall = (
-        _summarize_all(comparison, rankings, strategies, contrasts_by_workload[""], tests, so_far=so_far)
+        _summarize_all(comparison, rankings, strategies, contrasts_by_workload[""], tests, is_unfinished=is_unfinished)
         if strategies
         else None
     )
@@ -88,7 +88,9 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         workloads=workloads,
         family=tests.describe(len(collect_p_values(contrasts)), late_pairs, name_area(by)),
         overall=overall,
-        answers=answer_registered_contrasts(tests.registered_pairs, main_contrasts, comparison, so_far=so_far),
+        answers=answer_registered_contrasts(
+            tests.registered_pairs, main_contrasts, comparison, is_unfinished=is_unfinished
+        ),
         claims=judge_claims(comparison, claims),
         by=by,
     )
@@ -141,7 +143,7 @@ def _summarize_workload(
     contrasts: list[Contrast],
     tests: ReportTests,
     *,
-    so_far: bool,
+    is_unfinished: bool,
     is_only_workload: bool,
 ) -> WorkloadSummary:
     """Summarise a workload, given its strategies and their corrected contrasts."""
@@ -159,7 +161,7 @@ def _summarize_workload(
         strategies=rows,
         contrasts=contrasts,
         standing=standing,
-        verdict=write_verdict(rows, standing, name_area(workload_runs.by), so_far=so_far),
+        verdict=write_verdict(rows, standing, name_area(workload_runs.by), is_unfinished=is_unfinished),
         notes=write_notes(workload_runs, [workload_runs.strategies[name] for name in ranking]),
         explanations=_explain_leader(rows[0].strategy, contrasts, tests, [workload_runs]) if has_explanations else [],
     )
@@ -239,7 +241,7 @@ def _summarize_all(
     contrasts: list[Contrast],
     tests: ReportTests,
     *,
-    so_far: bool,
+    is_unfinished: bool,
 ) -> Overall:
     """Summarise all workloads, given the strategies that ran on each, in the order of rank, and corrected contrasts."""
     area = name_area(next(iter(comparison.values())).by)
@@ -247,7 +249,7 @@ def _summarize_all(
     means = np.array([[rows[name].area.value for name in names] for rows in rankings.values()])
     standing = compare_leader(names[0], contrasts)
     over = f" across {counted(len(comparison), 'workload')}"
-    sentences = [write_verdict(strategies, standing, f"mean {area}", over, so_far=so_far)]
+    sentences = [write_verdict(strategies, standing, f"mean {area}", over, is_unfinished=is_unfinished)]
     if not tests.is_registered(*names[:2]):
         sentences.append(write_answer(contrasts[0], area))
     return Overall(
@@ -286,7 +288,7 @@ def answer_registered_contrasts(
     contrasts: Sequence[Contrast],
     comparison: ComparedRuns,
     *,
-    so_far: bool,
+    is_unfinished: bool,
 ) -> list[ContrastAnswer]:
     """Answer the registered contrasts, in the study's order.
 
@@ -295,7 +297,7 @@ def answer_registered_contrasts(
         contrasts: The corrected contrasts over all workloads, or on the only workload. Registered contrasts that are
             not among them, because a strategy did not run on every workload, are skipped.
         comparison: The runs.
-        so_far: Whether some runs have not begun or ended yet.
+        is_unfinished: Whether some runs have not begun or ended yet.
     """
     all_runs = list(comparison.values())
     answers = []
@@ -307,7 +309,7 @@ def answer_registered_contrasts(
                     first=first,
                     second=second,
                     verdict=judge_contrast(contrast),
-                    sentence=f"{sentence} {SO_FAR}" if so_far else sentence,
+                    sentence=f"{sentence} {UNFINISHED_SENTENCE}" if is_unfinished else sentence,
                     difference=contrast.difference,
                     explanation=_explain(contrast, all_runs),
                 )

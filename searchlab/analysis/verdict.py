@@ -17,7 +17,7 @@ from .measures import OverallStrategy, StrategySummary
 from .model import Contrast, Outcome, Standing
 from .words import fill_template, format_p, format_p_equation
 
-SO_FAR = "Some runs are not complete, so this may change."
+UNFINISHED_SENTENCE = "Some runs are not complete, so this may change."
 DIGITS = 3  # after the decimal point, for differences of the area under the curve
 WORDS = {
     "better": "better than",
@@ -135,7 +135,7 @@ def write_verdict(
     area: str,
     over: str = "",
     *,
-    so_far: bool,
+    is_unfinished: bool,
 ) -> str:
     """Return the verdict: the leader's standing by area, and the mean areas of the first two strategies.
 
@@ -144,7 +144,7 @@ def write_verdict(
         standing: The leader's standing, or None if there is only one strategy.
         area: The name of the area by which strategies are compared.
         over: A phrase such as " across 3 workloads".
-        so_far: Whether some runs have not begun or ended yet.
+        is_unfinished: Whether some runs have not begun or ended yet.
     """
     if not rows:
         return "No trials have been measured yet."
@@ -154,7 +154,7 @@ def write_verdict(
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
     areas = ", ".join(f"{row.strategy} {row.area.text()}" for row in rows[:2])
     sentences = [write_standing(standing, area, over), f"Mean {area.removeprefix('mean ')}: {areas}."]
-    return " ".join([*sentences, SO_FAR] if so_far else sentences)
+    return " ".join([*sentences, UNFINISHED_SENTENCE] if is_unfinished else sentences)
 
 
 def format_effect(difference: Interval) -> str:

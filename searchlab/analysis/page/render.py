@@ -29,7 +29,7 @@ from ..knobs import MeasuredSpace
 from ..measures import Row
 from ..model import Contrast, Summary, WorkloadSummary, find_contrast
 from ..runs import RANDOM_POLICY, BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
-from ..verdict import SO_FAR, judge_contrast
+from ..verdict import UNFINISHED_SENTENCE, judge_contrast
 from ..words import counted, format_number, format_percent, format_ranges, listed, name_area
 
 WATCH_SCRIPT = "watch.js"  # the script of pages that are served
@@ -50,7 +50,7 @@ def render_page(
         "own": styles.subject,
         "area": name_area(summary.by),
         "several": len(summary.workloads) > 1,
-        "so_far": SO_FAR,
+        "so_far": UNFINISHED_SENTENCE,
     }
     sections = [
         _make_section(item, runs[item.workload], charts[item.workload], f"w{number}")
