@@ -45,16 +45,9 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     rankings = {workload: _rank_strategies(workload_runs) for workload, workload_runs in comparison.items()}
     strategies, overall_contrasts = compare_over_all(comparison, rankings)
     is_registered_by_pair = find_registered_pairs(comparison)
-    tests = ReportTests(
-        on_workloads=[
-            pair
-            for workload, ranking in rankings.items()
-            for pair, reason in _find_reasons_for_no_test(comparison[workload], ranking).items()
-            if reason is None
-        ],
-        over_all=[(first, second) for _, _, first, second in collect_p_values(overall_contrasts)],
-        registered_pairs=[pair for pair, is_registered in is_registered_by_pair.items() if is_registered],
-    )
+    registered_pairs = [pair for pair, is_registered in is_registered_by_pair.items() if is_registered]
+    late_pairs = [pair for pair, is_registered in is_registered_by_pair.items() if not is_registered]
+    tests = _collect_tests(comparison, rankings, overall_contrasts, registered_pairs)
     contrasts = overall_contrasts + [
         contrast
         for workload, ranking in rankings.items()
@@ -82,18 +75,32 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         else None
     )
     main_contrasts = workloads[0].contrasts if len(workloads) == 1 else contrasts_by_workload[""]
-    late_pairs = [pair for pair, is_registered in is_registered_by_pair.items() if not is_registered]
     return Summary(
         target=TARGET_FRACTION,
         workloads=workloads,
         family=tests.describe(len(collect_p_values(contrasts)), late_pairs, name_area(by)),
         overall=overall,
-        answers=answer_registered_contrasts(
-            tests.registered_pairs, main_contrasts, comparison, is_unfinished=is_unfinished
-        ),
+        answers=answer_registered_contrasts(registered_pairs, main_contrasts, comparison, is_unfinished=is_unfinished),
         claims=judge_claims(comparison, claims),
         by=by,
     )
+
+
+def _collect_tests(
+    comparison: ComparedRuns,
+    rankings: Mapping[str, Ranking],
+    overall_contrasts: Sequence[Contrast],
+    registered_pairs: Sequence[tuple[str, str]],
+) -> ReportTests:
+    """Return the tests on each workload and over all workloads."""
+    pairs_on_workloads = [
+        pair
+        for workload, ranking in rankings.items()
+        for pair, reason in _find_reasons_for_no_test(comparison[workload], ranking).items()
+        if reason is None
+    ]
+    pairs_over_all = [(first, second) for _, _, first, second in collect_p_values(overall_contrasts)]
+    return ReportTests(pairs_on_workloads, pairs_over_all, registered_pairs)
 
 
 def _rank_strategies(workload_runs: WorkloadRuns) -> Ranking:
