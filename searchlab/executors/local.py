@@ -54,7 +54,7 @@ class LocalExecutor(RunExecutor):
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
         if wait:
             for worker in self._workers:
-                worker.kill()
+                worker.close()
             self._scratch.cleanup()
 
     def kill_workers(self) -> None:
@@ -63,7 +63,7 @@ class LocalExecutor(RunExecutor):
         with self._lock:
             self._killed = True
             for worker in self._workers:
-                worker.end()
+                worker.kill()
         self.shutdown()
 
     def _call(self, data: bytes) -> Any:
@@ -80,7 +80,7 @@ class LocalExecutor(RunExecutor):
         except BaseException:
             with self._lock:
                 self._workers.remove(worker)
-            worker.kill()
+            worker.close()
             raise
         self._idle.append(worker)
         if error is not None:
@@ -89,8 +89,8 @@ class LocalExecutor(RunExecutor):
 
 
 class _Process(Worker):
-    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> subprocess.Popen[bytes]:
-        return start_module("searchlab.executors.local", connection, stderr, environment)
+    def _start(self, connection_fd: int, stderr: BinaryIO, environment: Environment) -> subprocess.Popen[bytes]:
+        return start_module("searchlab.executors.local", connection_fd, stderr, environment)
 
 
 def main() -> None:

@@ -225,13 +225,13 @@ class RunSettings(MeasureSettings, frozen=True):
         if not (self.prune_factor == 0 or self.prune_factor > 1):
             raise ValueError(f"prune_factor must be more than 1, or 0 to repeat all programs, not {self.prune_factor}")
 
-    def is_known(self, program: str, measurements: MeasurementsByProgram, best: float) -> bool:
-        """Check whether ``measurements`` contains a measurement of ``program`` that this run can use.
+    def is_known(self, program_hash: str, measurements: MeasurementsByProgram, best: float) -> bool:
+        """Check whether ``measurements`` contains a measurement of a program that this run can use.
 
         A pruned measurement can be used only if this run would also prune the program, given ``best``, the run's lowest
         cost so far, and one that is to be confirmed only if another run has done so.
         """
-        measurement = measurements.get(program)
+        measurement = measurements.get(program_hash)
         if measurement is None or (measurement.pruned and not measurement.cost > self.prune_factor * best):
             return False
         return len(measurement.seconds) > self.repeat or not self.is_confirmed(measurement.cost, best)

@@ -59,11 +59,11 @@ class FunctionMeasurer(Measurer):
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         self.acquire_machine()
         assert isinstance(space.workload, Function)
-        with _CallRunner(self._pool, self._set_up_message(space.workload), self.settings, configs) as calls:
+        with _CallBatch(self._pool, self._set_up_message(space.workload), self.settings, configs) as batch:
             for index in range(len(configs)):
-                while index not in calls.measurements:
-                    calls.step()
-                yield calls.measurements[index]
+                while index not in batch.measurements:
+                    batch.step()
+                yield batch.measurements[index]
 
     def close(self) -> None:
         self._pool.close()
@@ -83,7 +83,7 @@ class FunctionMeasurer(Measurer):
         return self._set_up[1]
 
 
-class _CallRunner(JobBatch[int]):
+class _CallBatch(JobBatch[int]):
     """A batch of calls, in which each job is a config's index."""
 
     def __init__(

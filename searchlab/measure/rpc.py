@@ -119,23 +119,23 @@ class RpcMeasurer(BuildingMeasurer):
         devices = registered_devices(settings.tracker)
         if settings.key not in devices:
             raise SearchlabError(f"{_describe_devices(settings, devices)}; start one with `searchlab fleet server`")
-        super().__init__(settings, target, measurements, workers, scratch=True)
+        super().__init__(settings, target, measurements, workers, scratch_folder=True)
 
     def _prepare(self, space: Space, config_count: int) -> None:
-        device_count = len(self._runners.processes)  # if the tracker cannot be reached now, it may return in time
+        device_count = len(self._run_pool.processes)  # if the tracker cannot be reached now, it may return in time
         with contextlib.suppress(SearchlabError):
             device_count = len(registered_devices(self.settings.tracker).get(self.settings.key, []))
         fleet = FleetSettings(self.settings.connect_timeout, self.settings.cc)
         self._setup = SetUpRunner(space.workload, self.settings.for_worker(), self.target, space.error_factor, fleet)
         self._process_count = min(max(1, device_count), config_count)
-        self._runners.prepare(self._setup, self._process_count)
+        self._run_pool.prepare(self._setup, self._process_count)
 
     @contextlib.contextmanager
     def _run_programs(
         self, space: Space, programs: dict[str, Built], best: float
     ) -> Iterator[Callable[[str, float], Measurement]]:
         tasks = [_Task(program_hash, built) for program_hash, built in programs.items()]
-        with _DeviceBatch(self._runners, self._setup, self._process_count, tasks, self.settings, best) as batch:
+        with _DeviceBatch(self._run_pool, self._setup, self._process_count, tasks, self.settings, best) as batch:
 
             def run(program_hash: str, best: float) -> Measurement:
                 while program_hash not in batch.measurements:
@@ -177,10 +177,10 @@ class _DeviceBatch(JobBatch[_Task]):
         self.unavailable_since: float | None = None  # when the tracker or its last device vanished, by time.monotonic()
         self.last_check_time = time.monotonic()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         if self.tracker:
             self.tracker.close()  # which cancels the requests
-        super().__exit__(kind)
+        super().__exit__(error_type)
 
     def step(self) -> list[Any]:
         sources = super().step()
@@ -252,7 +252,7 @@ class _DeviceBatch(JobBatch[_Task]):
     def receive(self, process: MeasuringWorker, task: _Task) -> None:
         has_connected = task.connect_seconds is not None
         answer = process.recv(Failed, *((Ran,) if has_connected else (InputsReceived,)), DeviceLost, DeviceUnfit)
-        seconds = self.assignments[process].limit.used_seconds
+        seconds = self.assignments[process].deadline.used_seconds
         if isinstance(answer, InputsReceived):
             task.connect_seconds = seconds
             self.mark_busy(process, task, self.settings.run_timeout)
@@ -292,7 +292,7 @@ class _DeviceBatch(JobBatch[_Task]):
     def _record(self, task: _Task, answer: Ran | Failed) -> None:
         measurement = replace(
             measurement_of(answer, self.settings.statistic),
-            build_seconds=task.built.seconds,
+            build_seconds=task.built.cpu_seconds,
             program=task.program_hash,
             connect_seconds=task.connect_seconds or 0.0,
         )

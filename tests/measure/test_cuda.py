@@ -73,8 +73,8 @@ def test_a_cuda_program_is_unpacked_in_another_process(tmp_path: Path) -> None:
         assert isinstance(ask_worker(worker, Build(Config({"fault": "none"}))), Scheduled)
         built = ask_worker(worker, Continue(True))
     finally:
-        worker.kill()
-    assert isinstance(built, Built) and built.seconds > 0
+        worker.close()
+    assert isinstance(built, Built) and built.cpu_seconds > 0
     objects = built.code.objects
     assert [code[:4] for code in objects] == [b"\x7fELF"] * 2 and b"main_kernel" in objects[1]
     result = run_elsewhere(objects, "print(module.imports[0].kind, module['main'])", tmp_path)
@@ -150,7 +150,7 @@ def test_after_a_failure_only_a_process_without_a_gpu_goes_on(measurer: LocalMea
     runners = []
     for fault in ("none", "does not link", "is wrong", "tiled", "segfaults"):
         list(measurer.measure(space, [Config({"fault": fault})]))
-        runners.append(list(measurer._runners.processes))
+        runners.append(list(measurer._run_pool.processes))
     assert runners[0] == runners[1] == runners[2] == runners[3] != []
     assert runners[4] == []
 
@@ -182,7 +182,7 @@ class Compiling:
 
 
 def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> None:
-    worker = MeasuringWorker(threads=1, scratch=str(tmp_path))
+    worker = MeasuringWorker(threads=1, scratch_folder=str(tmp_path))
     assert isinstance(worker.recv(Started), Started)
     worker.send(SetUpBuilder(pickle.dumps(Compiling()), "the space"))
     deadline = time.monotonic() + 60
@@ -191,7 +191,7 @@ def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> No
         assert time.monotonic() < deadline
         time.sleep(0.05)
         started = psutil.Process(worker.pid).children()
-    worker.kill()
+    worker.close()
     _, alive = psutil.wait_procs(started, timeout=10)
     assert not alive
 

@@ -47,7 +47,7 @@ def start_worker(threads: int = 1, scratch: str = "") -> MeasuringWorker:
 def worker() -> Iterator[MeasuringWorker]:
     worker = start_worker()
     yield worker
-    worker.kill()
+    worker.close()
 
 
 def test_a_worker_has_the_surroundings_of_the_moment(
@@ -61,7 +61,7 @@ def test_a_worker_has_the_surroundings_of_the_moment(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "written_since.py").write_text("ANSWER = 42")
-    later = start_worker(threads=2, scratch=str(tmp_path))
+    later = start_worker(threads=2, scratch_folder=str(tmp_path))
     names = "SEARCHLAB_TEST", "PATH", "TMPDIR", "TVM_NUM_THREADS", "OMP_NUM_THREADS"
     got = evaluate(later, f"[__import__('os').environ.get(name) for name in {names}]")
     assert got == str(["new", None, str(tmp_path), "2", "2"])
@@ -69,11 +69,11 @@ def test_a_worker_has_the_surroundings_of_the_moment(
     assert evaluate(later, "__import__('written_since').ANSWER") == "42"
     assert evaluate(later, "__import__('sys').path") == str(sys.path)
     assert evaluate(later, "__import__('os').getpgid(0) == __import__('os').getpid()") == "True"
-    later.kill()
+    later.close()
     os.chdir(removed)
     removed.rmdir()
     nowhere = start_worker()
-    nowhere.kill()
+    nowhere.close()
     assert evaluate(worker, "__import__('os').environ.get('SEARCHLAB_TEST')") == "None"
 
 
@@ -82,7 +82,7 @@ def test_blas_has_as_many_threads_as_the_worker() -> None:
     for number in (1, 2):
         worker = start_worker(number)
         assert evaluate(worker, threads) == str(number)
-        worker.kill()
+        worker.close()
 
 
 def test_the_error_says_how_a_worker_ended(worker: MeasuringWorker) -> None:
@@ -101,7 +101,7 @@ def test_a_killed_fork_server_is_replaced_with_its_workers(worker: MeasuringWork
     assert not worker.is_alive
     again = start_worker()
     assert psutil.Process(again.pid).parent() != server
-    again.kill()
+    again.close()
 
 
 def test_who_asks_while_another_was_interrupted_gets_a_worker(
@@ -121,7 +121,7 @@ def test_who_asks_while_another_was_interrupted_gets_a_worker(
     first, second = start_worker(), start_worker()
     assert len({worker.pid, first.pid, second.pid}) == 3
     for each in (first, second):
-        each.kill()
+        each.close()
 
 
 def test_many_threads_ask_at_once() -> None:
@@ -133,7 +133,7 @@ def test_many_threads_ask_at_once() -> None:
         thread.join()
     assert len({worker.pid for worker in workers}) == 6 and all(worker.is_alive for worker in workers)
     for worker in workers:
-        worker.kill()
+        worker.close()
         assert not psutil.pid_exists(worker.pid)
 
 
