@@ -66,7 +66,7 @@ class Measurer(ABC):
 
     workers: int = 1
     repeatable: bool = False
-    _release: Callable[[], object] | None = None  # releases the lock on this machine
+    _release_machine: Callable[[], object] | None = None  # releases the lock on this machine
 
     def begin(self, seed: int) -> None:
         """Prepare for a run with the given ``seed``."""
@@ -104,13 +104,13 @@ class Measurer(ABC):
 
     def acquire_machine(self) -> None:
         """Wait until no other process measures this machine, and keep it until this measurer is closed or deleted."""
-        if self._release is None:
-            self._release = weakref.finalize(self, MACHINE.acquire())
+        if self._release_machine is None:
+            self._release_machine = weakref.finalize(self, MACHINE.acquire())
 
     def close(self) -> None:
         """End all processes. The measurer must not be used again."""
-        if self._release is not None:
-            self._release()
+        if self._release_machine is not None:
+            self._release_machine()
 
     def __enter__(self) -> Self:
         return self
@@ -161,14 +161,14 @@ class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the measurements; log headers record them as ``measure``."""
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        return {name: value for name, value in fields.items() if name not in self.not_identity}
+        values: dict[str, Any] = msgspec.to_builtins(self)
+        return {name: value for name, value in values.items() if name not in self.not_identity}
 
     def default_target(self, base_dir: Path = Path()) -> str | dict[str, Any]:
         """Return the target to use if none is specified, as :func:`~searchlab.target.resolve_target` accepts it."""
         return "native"
 
-    def measurable(self, base_dir: Path = Path()) -> set[tuple[str, str]] | None:
+    def measurable_spaces(self, base_dir: Path = Path()) -> set[tuple[str, str]] | None:
         """Return the workload and space fingerprint of each run that can be measured, or None if all can."""
         return None
 

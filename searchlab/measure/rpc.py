@@ -17,7 +17,7 @@ from ..records import Failure, Measurement
 from ..space import Space
 from ..target import Target
 from .contract import MeasurementsByProgram, RunSettings
-from .fleet import Address, Tracker, greets_clients, is_reachable, registered_devices
+from .fleet import Address, Tracker, greets_clients, is_reachable, list_registered_devices
 from .messages import Built, DeviceLost, DeviceUnfit, Failed, FleetSettings, InputsReceived, Ran, RunOn, SetUpRunner
 from .pool import BuildingMeasurer, JobBatch, WorkerPool, measurement_of
 from .process import MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
@@ -116,7 +116,7 @@ class RpcMeasurer(BuildingMeasurer):
     ) -> None:
         if target.kind == "cuda":
             compile_mode()  # raises an error if this machine has no compiler; only the devices need a GPU
-        devices = registered_devices(settings.tracker)
+        devices = list_registered_devices(settings.tracker)
         if settings.key not in devices:
             raise SearchlabError(f"{_describe_devices(settings, devices)}; start one with `searchlab fleet server`")
         super().__init__(settings, target, measurements, workers, scratch_folder=True)
@@ -124,7 +124,7 @@ class RpcMeasurer(BuildingMeasurer):
     def _prepare(self, space: Space, config_count: int) -> None:
         device_count = len(self._run_pool.processes)  # if the tracker cannot be reached now, it may return in time
         with contextlib.suppress(SearchlabError):
-            device_count = len(registered_devices(self.settings.tracker).get(self.settings.key, []))
+            device_count = len(list_registered_devices(self.settings.tracker).get(self.settings.key, []))
         fleet = FleetSettings(self.settings.connect_timeout, self.settings.cc)
         self._setup = SetUpRunner(space.workload, self.settings.for_worker(), self.target, space.error_factor, fleet)
         self._process_count = min(max(1, device_count), config_count)
@@ -197,7 +197,7 @@ class _DeviceBatch(JobBatch[_Task]):
         try:
             if now - self.last_check_time > POLL_SECONDS and self.request_count and not is_running:
                 self.last_check_time = now
-                devices = registered_devices(self.settings.tracker)
+                devices = list_registered_devices(self.settings.tracker)
                 if self.settings.key in devices:
                     self.unavailable_since = None
                 else:
@@ -205,7 +205,7 @@ class _DeviceBatch(JobBatch[_Task]):
             if device_count and self.tracker is None:
                 self.tracker = Tracker(self.settings.tracker)
             while self.tracker and self.request_count < device_count:
-                self.tracker.request(self.settings.key)
+                self.tracker.request_device(self.settings.key)
                 self.request_count += 1
         except (OSError, SearchlabError) as error:
             self._handle_lost_tracker(error)
@@ -219,7 +219,7 @@ class _DeviceBatch(JobBatch[_Task]):
     def _receive_device(self) -> None:
         assert self.tracker
         try:
-            address = self.tracker.take()
+            address = self.tracker.receive_device()
         except (OSError, SearchlabError) as error:
             self._handle_lost_tracker(error)
             return

@@ -24,13 +24,13 @@ from ..target import Target, resolve_target
 from ..workload import parse_workload_in_file
 from .table import TableSettings
 
-FILE, MANIFEST = "suite.toml", "manifest.json"
+SUITE_FILE, MANIFEST_FILE = "suite.toml", "manifest.json"
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
-_HERE = Path(__file__).resolve()
+_MODULE_PATH = Path(__file__).resolve()
 
-SUITE_DIRECTORIES = (_HERE.parents[2] / "studies" / "suite", _HERE.parents[1] / "suites")
+SUITE_PARENT_DIRS = (_MODULE_PATH.parents[2] / "studies" / "suite", _MODULE_PATH.parents[1] / "suites")
 """The directories in which suites are found by name, in a checkout and in an installed package."""
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.+-]*$", max_length=MAX_NAME)]
@@ -54,7 +54,7 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def family(self) -> str:
         """The key by which results are summarised: the kernel, if several devices were measured, or else the space."""
-        return parse_workload_in_file(self.workload, Path(FILE)).cluster or self.space.name
+        return parse_workload_in_file(self.workload, Path(SUITE_FILE)).cluster or self.space.name
 
 
 class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -160,8 +160,8 @@ class Suite:
 
     @property
     def name(self) -> str:
-        part = self.only or self.split
-        return self.spec.version + (f"/{part}" if part else "")
+        part_name = self.only or self.split
+        return self.spec.version + (f"/{part_name}" if part_name else "")
 
     @cached_property
     def tables(self) -> list[SuiteTable]:
@@ -194,8 +194,8 @@ class Suite:
 def installed_suites() -> dict[str, Path]:
     """Return the directories of the suites that can be found by name."""
     suites: dict[str, Path] = {}
-    for directory in SUITE_DIRECTORIES:
-        for file in sorted(directory.glob(f"*/{FILE}")):
+    for directory in SUITE_PARENT_DIRS:
+        for file in sorted(directory.glob(f"*/{SUITE_FILE}")):
             suites.setdefault(file.parent.name, file.parent)
     return suites
 
@@ -212,38 +212,38 @@ def find_suite(text: str | Path, base_dir: Path = Path()) -> Suite:
         SearchlabError: If the suite or part does not exist, or the suite is damaged.
     """
     text = str(text).rstrip("/")
-    if (directory := _directory(text, base_dir)) is not None:
+    if (directory := _find_directory(text, base_dir)) is not None:
         return read_suite(directory)
-    head, _, part = text.rpartition("/")
-    if (directory := _directory(head, base_dir) if head else None) is None:
+    suite_name, _, part_name = text.rpartition("/")
+    if (directory := _find_directory(suite_name, base_dir) if suite_name else None) is None:
         raise SearchlabError(
-            f"cannot find the suite {text!r}: no directory with this name contains {FILE}"
+            f"cannot find the suite {text!r}: no directory with this name contains {SUITE_FILE}"
             f"{did_you_mean(text.partition('/')[0], installed_suites())}"
         )
     suite = read_suite(directory)
-    if part in SPLITS:
-        if not (split := suite.part(part)).tables:
-            raise SearchlabError(f"the suite {suite.name} has no tables in its {part!r} split")
+    if part_name in SPLITS:
+        if not (split := suite.part(part_name)).tables:
+            raise SearchlabError(f"the suite {suite.name} has no tables in its {part_name!r} split")
         return split
     names = [entry.name for entry in suite.spec.tables]
-    if part in names:
-        return Suite(suite.directory, suite.spec, only=part)
-    hint = did_you_mean(part, [*SPLITS, *names])
-    raise SearchlabError(f"the suite {suite.name} has no split or table {part!r}{hint}")
+    if part_name in names:
+        return Suite(suite.directory, suite.spec, only=part_name)
+    hint = did_you_mean(part_name, [*SPLITS, *names])
+    raise SearchlabError(f"the suite {suite.name} has no split or table {part_name!r}{hint}")
 
 
-def _directory(name: str, base_dir: Path) -> Path | None:
-    return base_dir / name if (base_dir / name / FILE).is_file() else installed_suites().get(name)
+def _find_directory(name: str, base_dir: Path) -> Path | None:
+    return base_dir / name if (base_dir / name / SUITE_FILE).is_file() else installed_suites().get(name)
 
 
 def read_suite(directory: Path) -> Suite:
     """Return the suite in ``directory``. Raises SearchlabError if its ``suite.toml`` is missing or invalid."""
-    path = directory / FILE
-    text = read_text(path, under=directory, kind="the suite")
-    for inside in directory.rglob("*"):  # the tables, cards and baselines of a suite are part of it
-        if inside.is_symlink():
-            resolve_inside(inside, directory)
-    return Suite(directory, convert(parse_toml(text, path), SuiteSpec, str(path)))
+    path = directory / SUITE_FILE
+    toml_text = read_text(path, under=directory, kind="the suite")
+    for contained_path in directory.rglob("*"):  # the tables, cards and baselines of a suite are part of it
+        if contained_path.is_symlink():
+            resolve_inside(contained_path, directory)
+    return Suite(directory, convert(parse_toml(toml_text, path), SuiteSpec, str(path)))
 
 
 def split_of(suite: Suite) -> dict[str, Split]:
@@ -261,7 +261,7 @@ def check_table(table: SuiteTable, space: Space) -> None:
     header = table.header
     if (header.workload, header.fingerprint) != (str(space.workload), space.fingerprint):
         raise SearchlabError(
-            f"the table {table.name} was not measured in the space that {FILE} specifies: its space is "
+            f"the table {table.name} was not measured in the space that {SUITE_FILE} specifies: its space is "
             f"{header.workload} with fingerprint {header.fingerprint}, not {space.workload} with {space.fingerprint}; "
             f"correct the entry, or use a version of searchlab in which {table.entry.space.name} is the same"
         )

@@ -279,7 +279,7 @@ class Study:
         target = None if spec.target is None else resolve_target(spec.target)
         if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
             target = resolve_target((spec.measure or LocalSettings()).default_target(self.base))
-        measurable_spaces = spec.measure.measurable(self.base) if spec.measure else None
+        measurable_spaces = spec.measure.measurable_spaces(self.base) if spec.measure else None
         spaces: list[PlannedSpace] = []
         skipped: list[str] = []
         for workload in workloads:

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from searchlab.cli.fleet import fleet as app
 from searchlab.errors import SearchlabError
 from searchlab.log.read import read_log
-from searchlab.measure.fleet import Queue, Tracker, registered_devices
+from searchlab.measure.fleet import Queue, Tracker, list_registered_devices
 from searchlab.measure.rpc import RpcMeasurer, RpcSettings
 from searchlab.records import Measurement
 from searchlab.run.study import Study
@@ -94,7 +94,7 @@ class Fleet:
         return started
 
     def devices(self) -> dict[str, list[str]]:
-        return registered_devices(self.tracker)
+        return list_registered_devices(self.tracker)
 
     def lose(self, key: str) -> None:
         """Kill all servers under ``key``."""
