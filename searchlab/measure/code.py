@@ -16,7 +16,7 @@ import msgspec
 
 from ..errors import SearchlabError, shorten_text, text_of
 from ..files import FileMissing, read_bytes, write_file
-from ..machine.cuda import COMPILE_MODE, compile_mode
+from ..machine.cuda import COMPILER_VARIABLE, choose_compiler
 from ..machine.scratch import ScratchFolder
 from ..target import Target
 from ..workload import PACK, Argument, Packed, packed_arguments
@@ -56,7 +56,7 @@ def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executa
     import tvm
 
     if target.kind == "cuda" and tvm.get_global_func("ffi.Module.create.cuda", allow_missing=True):
-        os.environ.setdefault(COMPILE_MODE, compile_mode())
+        os.environ.setdefault(COMPILER_VARIABLE, choose_compiler())
     with target.tvm:  # TVM compiles kernels for the architecture of the current target
         return tvm.compile(module, target=target.tvm)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from ..errors import SearchlabError
-from ..machine.cuda import INSTEAD, check_can_measure
+from ..machine.cuda import MEASURE_ELSEWHERE, check_can_measure
 from ..machine.host import available_cores
 from ..options import Between, Natural
 from ..records import Failure, Measurement, Trial
@@ -75,7 +75,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         elif target.kind == "llvm":
             check_runs_here(target)
         else:
-            raise SearchlabError(f"cannot measure programs for {target.kind!r} on this machine; {INSTEAD}")
+            raise SearchlabError(f"cannot measure programs for {target.kind!r} on this machine; {MEASURE_ELSEWHERE}")
         # GPU memory that the driver maps into the process must not count against the limit. CUDA programs do not need
         # the CPU's cores, so all of them compute the reference result, which a new process needs after each failure.
         on_cpu = target.kind == "llvm"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from ..errors import SearchlabError
-from ..machine.cuda import compile_mode
+from ..machine.cuda import choose_compiler
 from ..machine.host import available_cores
 from ..options import Between, TimeLimit
 from ..records import Failure, Measurement
@@ -115,7 +115,7 @@ class RpcMeasurer(BuildingMeasurer):
         self, settings: RpcSettings, target: Target, measurements: MeasurementsByProgram, workers: int
     ) -> None:
         if target.kind == "cuda":
-            compile_mode()  # raises an error if this machine has no compiler; only the devices need a GPU
+            choose_compiler()  # raises an error if this machine has no compiler; only the devices need a GPU
         devices = list_registered_devices(settings.tracker)
         if settings.key not in devices:
             raise SearchlabError(f"{_describe_devices(settings, devices)}; start one with `searchlab fleet server`")

@@ -19,7 +19,7 @@ from ..apply.best import use_threads_of
 from ..arrays import Array
 from ..errors import SearchlabError, first_line, last_line
 from ..files import open_file
-from ..machine.lock import machine_alone
+from ..machine.lock import lock_machine
 from ..machine.scratch import ScratchFolder
 from ..measure.code import device_of
 from ..survival import find_crash
@@ -138,7 +138,7 @@ class CompiledModel:
         """Return the times of one execution in seconds, one for each of several rounds."""
         tensors = self._tensors(inputs)
         timer = self._machine.time_evaluator(self.signature.function, self._device, min_repeat_ms=MIN_REPEAT_MS)
-        with machine_alone():
+        with lock_machine():
             return [float(timer(*tensors).mean) for _ in range(ROUNDS)]
 
     def _tensors(self, inputs: Sequence[Array]) -> list[tvm.runtime.Tensor]:

@@ -19,8 +19,8 @@ from ..errors import SearchlabError, warn
 from ..log.budget import Budget
 from ..log.format import BUILTIN_WORKLOAD_KINDS, FORMAT_VERSION, Computation, Header, Log
 from ..log.programs import version_changes
-from ..machine.host import host_model, library_versions, machine_facts
-from ..machine.noise import resolution_facts
+from ..machine.host import host_model, library_versions, read_machine_facts
+from ..machine.noise import read_resolution
 from ..measure.contract import Conditions, SpaceCosts, conditions
 from ..measure.settings import LocalSettings, Settings, TableSettings
 from ..plugins import Plugin, PluginKind, PluginSpec, functions_in
@@ -175,7 +175,7 @@ class Run:
                 computation = Computation.from_workload(workload)
         resolution: dict[str, Any] = {}
         if isinstance(self.settings, LocalSettings) and target.kind == "llvm":
-            resolution = resolution_facts(target.cores, self.settings.repeat)
+            resolution = read_resolution(target.cores, self.settings.repeat)
         return Header(
             searchlab_log=FORMAT_VERSION,
             workload=self.workload,
@@ -189,7 +189,7 @@ class Run:
             target=target.to_json(),
             measure=self.settings.identity(),
             host=self.host,
-            machine=machine_facts(target.cores) | resolution if is_local else {},
+            machine=read_machine_facts(target.cores) | resolution if is_local else {},
             starts=self.starts,
             warm_start=self.warm_start.sources,
             label=strategy.label,

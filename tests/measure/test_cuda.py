@@ -22,7 +22,7 @@ from tvm.script import relax as R
 
 from searchlab.errors import SearchlabError
 from searchlab.log.read import read_log
-from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
+from searchlab.machine.cuda import COMPILER_VARIABLE, choose_compiler, gpu_name, runs_on
 from searchlab.measure.code import Objects, compile_program, error_text, load_objects, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings, can_continue_after
 from searchlab.measure.messages import Answer, Build, Built, Continue, Failed, Ready, Scheduled, SetUpBuilder, Started
@@ -110,7 +110,7 @@ def test_what_a_program_imports_arrives_with_it(tmp_path: Path) -> None:
 
 @needs_nvcc
 def test_an_error_of_the_compiler_is_told_without_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(COMPILE_MODE, "nvcc")
+    monkeypatch.setenv(COMPILER_VARIABLE, "nvcc")
     compile_source = tvm.get_global_func("tvm_callback_cuda_compile")
     kernel = compile_program(FaultyCuda(WORKLOAD, CUDA).schedule(Config({"fault": "none"})).mod, CUDA).mod.imports[0]
     source = kernel.inspect_source()
@@ -125,7 +125,7 @@ def test_an_error_of_the_compiler_is_told_without_the_source(monkeypatch: pytest
 
 @needs_nvcc
 def test_the_kernels_that_tests_on_a_gpu_run_are_as_intended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(COMPILE_MODE, "nvcc")
+    monkeypatch.setenv(COMPILER_VARIABLE, "nvcc")
     space = FaultyCuda(WORKLOAD, CUDA)
     compiles = {}
     for fault in FAULTS:
@@ -226,15 +226,15 @@ def test_programs_of_another_kind_cannot_be_measured_here() -> None:
 
 
 def test_the_compiler_is_the_one_set_or_else_the_one_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(COMPILE_MODE, "nvrtc")
-    assert compile_mode() == "nvrtc"
-    monkeypatch.delenv(COMPILE_MODE)
+    monkeypatch.setenv(COMPILER_VARIABLE, "nvrtc")
+    assert choose_compiler() == "nvrtc"
+    monkeypatch.delenv(COMPILER_VARIABLE)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(tmp_path)])  # so that cuda-bindings is not found either
     with pytest.raises(SearchlabError, match="add the CUDA toolkit's nvcc to PATH, or run pip install cuda-bindings"):
-        compile_mode()
+        choose_compiler()
     (tmp_path / "nvcc").touch(mode=0o755)
-    assert compile_mode() == "nvcc"
+    assert choose_compiler() == "nvcc"
 
 
 @pytest.mark.parametrize(
