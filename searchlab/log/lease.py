@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import SearchlabError
-from ..files import check_regular, open_file, part_of, sync_directory, write_error
-from ..machine.scratch import NO_LOCKS
+from ..files import check_regular, open_file, sync_directory, temporary_path_of, write_error
+from ..machine.scratch import NO_LOCK_ERRORS
 
 LOCK_WAIT_SECONDS = 0.5
 """How long to wait for a lock, in seconds, since :func:`is_locked` may hold it briefly."""
@@ -81,7 +81,7 @@ class LeasedFile:
                 return
             if not exists or os.fstat(self._file).st_size != self.size:
                 raise self._busy_error()
-            part = part_of(self._path)
+            part = temporary_path_of(self._path)
             new = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._file).st_mode & 0o777)
             try:
                 _copy(self._file, new, size)
@@ -180,7 +180,7 @@ def _lock(file: int | IO[bytes]) -> None:
     try:
         lock(file)
     except OSError as error:
-        if error.errno not in NO_LOCKS:
+        if error.errno not in NO_LOCK_ERRORS:
             raise
 
 

@@ -20,7 +20,7 @@ from ..machine.host import available_memory
 from ..machine.scratch import ScratchFolder
 from ..records import Measurement, Statistic
 from ..space import Config, Space
-from ..target import Target, architecture
+from ..target import Target, architecture_of
 from ..workload import pickle_with_code
 from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
@@ -467,7 +467,7 @@ def check_can_flush(target: Target) -> None:
 
 
 def _architecture_of(target: Target) -> str:
-    return architecture(str(target.spec.get("mtriple") or platform.machine()))
+    return architecture_of(str(target.spec.get("mtriple") or platform.machine()))
 
 
 class BuildingMeasurer(Measurer):

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean
-from ..files import MAX_NAME, read_bytes, read_text, resolve_inside
+from ..files import MAX_NAME_BYTES, read_bytes, read_text, resolve_inside
 from ..log.format import Header
 from ..log.read import RUNS_SUFFIX, read_header
 from ..options import Jobs, SeedCount, Trials
@@ -33,7 +33,7 @@ _MODULE_PATH = Path(__file__).resolve()
 SUITE_PARENT_DIRS = (_MODULE_PATH.parents[2] / "studies" / "suite", _MODULE_PATH.parents[1] / "suites")
 """The directories in which suites are found by name, in a checkout and in an installed package."""
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.+-]*$", max_length=MAX_NAME)]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.+-]*$", max_length=MAX_NAME_BYTES)]
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ from rich.console import Console
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean, shorten_text
 from ..executors.contract import PlainExecutor, RunExecutor, choose_executor, start
-from ..files import MAX_NAME, file_name, read_text, resolve_inside
+from ..files import MAX_NAME_BYTES, file_name, read_text, resolve_inside
 from ..log.budget import UNLIMITED
 from ..log.plan import JSON, TOML, PlannedRun, write_plan, write_study_copy
 from ..log.result import Result, Results
@@ -122,7 +122,7 @@ class Study:
         try:
             text = msgspec.json.format(msgspec.json.encode(plain_data, enc_hook=name_of), indent=2).decode() + "\n"
         except UnicodeEncodeError as error:
-            text = shorten_text(repr(error.object), MAX_NAME)
+            text = shorten_text(repr(error.object), MAX_NAME_BYTES)
             raise SearchlabError(
                 f"the study contains {text}, which UTF-8 cannot encode; remove lone surrogates"
             ) from None
