@@ -116,10 +116,10 @@ def _apply_state(message: Fork) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-    sys.path[:] = message.path
+    sys.path[:] = message.sys_path
     importlib.invalidate_caches()  # folders may have changed since they were listed
     with contextlib.suppress(OSError):  # the folder is gone
-        os.chdir(message.folder)
+        os.chdir(message.working_dir)
     threadpool_limits(message.threads)  # BLAS read its number of threads from the environment when it was imported
 
 

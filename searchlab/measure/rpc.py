@@ -119,7 +119,7 @@ class RpcMeasurer(BuildingMeasurer):
         devices = list_registered_devices(settings.tracker)
         if settings.key not in devices:
             raise SearchlabError(f"{_describe_devices(settings, devices)}; start one with `searchlab fleet server`")
-        super().__init__(settings, target, measurements, workers, scratch_folder=True)
+        super().__init__(settings, target, measurements, workers, has_scratch_folder=True)
 
     def _prepare(self, space: Space, config_count: int) -> None:
         device_count = len(self._run_pool.processes)  # if the tracker cannot be reached now, it may return in time

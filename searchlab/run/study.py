@@ -286,10 +286,8 @@ class Study:
             for entry in entries:
                 try:
                     choice = self._make_space(workload, entry, target)
-                    if (
-                        measurable_spaces is not None
-                        and (str(workload), choice.space.fingerprint) not in measurable_spaces
-                    ):
+                    space_key = (str(workload), choice.space.fingerprint)
+                    if measurable_spaces is not None and space_key not in measurable_spaces:
                         raise UnsupportedWorkload("no table contains it for this target")
                 except UnsupportedWorkload as error:
                     skipped.append(f"{workload} is not searched in {entry.title}: {error}")

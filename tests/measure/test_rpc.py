@@ -115,7 +115,7 @@ class Fleet:
 def queues_of(fleet: Fleet, key: str) -> list[Queue]:
     """Return the tracker's queue for ``key``."""
     with Tracker(fleet.tracker) as tracker:
-        return [queue for name, queue in tracker.summary().queue_info.items() if name == key]
+        return [queue for name, queue in tracker.read_summary().queue_info.items() if name == key]
 
 
 def wait_for(condition: object, seconds: float = 30.0) -> None:

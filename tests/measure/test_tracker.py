@@ -93,9 +93,9 @@ def test_a_strange_tracker_is_one_sentence(monkeypatch: pytest.MonkeyPatch, answ
 @pytest.mark.parametrize("loan", [None, [0], [0, ["h", 10**9, "k"]], [0, ["h", True, "k"]], [0, {"a": 1}]])
 def test_a_strange_loan_is_one_sentence(loan: Any) -> None:
     with tracker(MAGIC, encode(loan)) as address, Tracker(address) as connected:
-        connected.request("a")
+        connected.request_device("a")
         with pytest.raises(SearchlabError, match="does not answer like"):
-            connected.take()
+            connected.receive_device()
 
 
 def test_a_tracker_is_understood_whatever_it_adds() -> None:
