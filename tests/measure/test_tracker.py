@@ -83,7 +83,7 @@ SERVER = {"key": "server:a", "addr": ["10.0.0.1", 9090]}
 )
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_strange_tracker_is_one_sentence(monkeypatch: pytest.MonkeyPatch, answer: bytes, ends: bool) -> None:
-    monkeypatch.setattr(fleet, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(fleet, "ANSWER_TIMEOUT", 0.2)
     start = time.monotonic()
     with tracker(answer, ends=ends) as address, pytest.raises(SearchlabError, match=address):
         list_registered_devices(address)
