@@ -23,7 +23,7 @@ from ..errors import SearchlabError
 from ..log.lease import is_locked
 from ..log.plan import Claim, write_plan
 from ..log.read import RESULT_FILE_NAME, find_logs
-from ..measure.suite import installed_suites
+from ..measure.suite import find_installed_suites
 from ..options import Share, Trials, check_option
 from ..policy import POLICIES, origins
 from ..run.study import Study
@@ -136,7 +136,7 @@ def _publish(site: Path, paths: Sequence[Path], suite: str) -> None:
     """Add the results at ``paths`` to a static site. Paths that do not exist may be the names of suites."""
     from ..suite.leaderboard import bundle_result, write_leaderboards  # imported here because reports need no suites
 
-    suite_names = [str(path) for path in paths if not path.exists() and str(path) in installed_suites()]
+    suite_names = [str(path) for path in paths if not path.exists() and str(path) in find_installed_suites()]
     results = [
         bundle_result(path, suite) if path.suffix == ".zip" else _result(path, suite)
         for path in paths
@@ -248,7 +248,7 @@ def power(
     check_option("power", chance, Share)
     if tests and registered:
         raise SearchlabError("--tests and --registered cannot be combined; pass only one of them")
-    is_suite = len(study) == 1 and not study[0].exists() and study[0].parts[0] in installed_suites()
+    is_suite = len(study) == 1 and not study[0].exists() and study[0].parts[0] in find_installed_suites()
     if is_suite:
         runs = _baseline_runs(study[0], strategy)
         registered = registered or (None if tests else 1)

@@ -28,7 +28,7 @@ Conditions = bytes
 """The host, the target and the settings of measurements in JSON. Only equal conditions make times comparable."""
 
 
-def conditions(host: Mapping[str, Any], target: Mapping[str, Any], measure: Mapping[str, Any]) -> Conditions:
+def encode_conditions(host: Mapping[str, Any], target: Mapping[str, Any], measure: Mapping[str, Any]) -> Conditions:
     """Return the conditions of measurements. The arguments are the fields of a log's header."""
     return msgspec.json.encode([host, target, measure], order="deterministic")
 
@@ -172,7 +172,7 @@ class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
         """Return the workload and space fingerprint of each run that can be measured, or None if all can."""
         return None
 
-    def machine(self, target: Target, base_dir: Path = Path()) -> str:
+    def machine_name(self, target: Target, base_dir: Path = Path()) -> str:
         """Return the name of the measured machine, as in :attr:`Header.measured_on`, or "" if it is unknown."""
         return ", ".join(host_model(target.kind).values())
 

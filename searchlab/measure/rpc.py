@@ -71,7 +71,7 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
             f"have the same CPU as this machine"
         )
 
-    def machine(self, target: Target, base_dir: Path = Path()) -> str:
+    def machine_name(self, target: Target, base_dir: Path = Path()) -> str:
         return self.key
 
     def make(self, target: Target, measurements: MeasurementsByProgram, base_dir: Path = Path()) -> RpcMeasurer:

@@ -100,7 +100,7 @@ class SuiteTable:
         """The path of the table's file. Raises SearchlabError if the file is missing."""
         if not self.file.is_file():
             command = f"create it with `searchlab suite build {self.directory} --from DIR`"
-            remedy = command if self.imported else "download the suite again"
+            remedy = command if self.is_imported else "download the suite again"
             raise SearchlabError(f"the table {self.name} is missing: {self.file} does not exist; {remedy}")
         return self.file
 
@@ -110,7 +110,7 @@ class SuiteTable:
         return self.directory / "tables" / f"{self.entry.name}{PARQUET}"
 
     @property
-    def imported(self) -> bool:
+    def is_imported(self) -> bool:
         """Whether the table was measured with a different tuner."""
         return bool(self.entry.file)
 
@@ -126,7 +126,7 @@ class SuiteTable:
     @property
     def plugin(self) -> Plugin:
         """The table's space. For an imported table, the options, which list all configs, are read from the header."""
-        return self.header.space if self.imported else self.entry.space
+        return self.header.space if self.is_imported else self.entry.space
 
     def target(self) -> Target:
         """Return the target for which the table was measured. Raises SearchlabError if this TVM does not support it."""
@@ -140,7 +140,7 @@ class SuiteTable:
 
     def settings(self, noise: bool = False) -> TableSettings:
         """Return the settings for taking measurements from the table."""
-        statistic: Statistic = self.header.measure.get("statistic", "median") if self.imported else "median"
+        statistic: Statistic = self.header.measure.get("statistic", "median") if self.is_imported else "median"
         return TableSettings(
             str(self.path.absolute()), noise=noise, statistic=statistic, name=self.name, digest=self.digest
         )
@@ -153,14 +153,14 @@ class Suite:
     directory: Path
     spec: SuiteSpec
     split: Split | None = None
-    only: str = ""
+    table_name: str = ""
 
     def __repr__(self) -> str:
         return f"<Suite {self.name}: {len(self.tables)} tables>"
 
     @property
     def name(self) -> str:
-        part_name = self.only or self.split
+        part_name = self.table_name or self.split
         return self.spec.version + (f"/{part_name}" if part_name else "")
 
     @cached_property
@@ -169,7 +169,7 @@ class Suite:
         return [
             SuiteTable(f"{self.spec.version}/{entry.name}", entry, self.directory)
             for entry in self.spec.tables
-            if self.split in (None, entry.split) and self.only in ("", entry.name)
+            if self.split in (None, entry.split) and self.table_name in ("", entry.name)
         ]
 
     def table(self, name: str) -> SuiteTable:
@@ -180,18 +180,18 @@ class Suite:
         return tables[name]
 
     @property
-    def baseline_files(self) -> dict[str, Path]:
+    def baseline_paths(self) -> dict[str, Path]:
         """The path of each baseline's file, by the baseline's name."""
         return {
             path.name.removesuffix(RUNS_SUFFIX): path
             for path in sorted((self.directory / "baselines").glob(f"*{RUNS_SUFFIX}"))
         }
 
-    def part(self, split: Split | None) -> Suite:
+    def select_split(self, split: Split | None) -> Suite:
         return Suite(self.directory, self.spec, split)
 
 
-def installed_suites() -> dict[str, Path]:
+def find_installed_suites() -> dict[str, Path]:
     """Return the directories of the suites that can be found by name."""
     suites: dict[str, Path] = {}
     for directory in SUITE_PARENT_DIRS:
@@ -218,22 +218,22 @@ def find_suite(text: str | Path, base_dir: Path = Path()) -> Suite:
     if (directory := _find_directory(suite_name, base_dir) if suite_name else None) is None:
         raise SearchlabError(
             f"cannot find the suite {text!r}: no directory with this name contains {SUITE_FILE}"
-            f"{did_you_mean(text.partition('/')[0], installed_suites())}"
+            f"{did_you_mean(text.partition('/')[0], find_installed_suites())}"
         )
     suite = read_suite(directory)
     if part_name in SPLITS:
-        if not (split := suite.part(part_name)).tables:
+        if not (split := suite.select_split(part_name)).tables:
             raise SearchlabError(f"the suite {suite.name} has no tables in its {part_name!r} split")
         return split
     names = [entry.name for entry in suite.spec.tables]
     if part_name in names:
-        return Suite(suite.directory, suite.spec, only=part_name)
+        return Suite(suite.directory, suite.spec, table_name=part_name)
     hint = did_you_mean(part_name, [*SPLITS, *names])
     raise SearchlabError(f"the suite {suite.name} has no split or table {part_name!r}{hint}")
 
 
 def _find_directory(name: str, base_dir: Path) -> Path | None:
-    return base_dir / name if (base_dir / name / SUITE_FILE).is_file() else installed_suites().get(name)
+    return base_dir / name if (base_dir / name / SUITE_FILE).is_file() else find_installed_suites().get(name)
 
 
 def read_suite(directory: Path) -> Suite:

@@ -133,7 +133,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
                 )
         return space
 
-    def machine(self, target: Target, base_dir: Path = Path()) -> str:
+    def machine_name(self, target: Target, base_dir: Path = Path()) -> str:
         """Return the machine recorded in the logs' headers, or "" if the logs come from several machines."""
         names = {header.measured_on for header in self.headers(base_dir).values()}
         return names.pop() if len(names) == 1 else ""
@@ -150,7 +150,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         return {}
 
 
-def draw_weights(configs: Sequence[Config]) -> Floats:
+def compute_draw_weights(configs: Sequence[Config]) -> Floats:
     """Return the relative frequency with which ``space.sample`` draws each config, shape (N,).
 
     Each knob is drawn uniformly from its choices, which depend on the earlier choices. (A product space draws all
@@ -393,7 +393,8 @@ class _Table:
         if self._space_size is None or len(self) < self._space_size or not np.isfinite(self._costs).any():
             return None
         is_product = isinstance(self._space, ProductSpace)
-        return SpaceCosts(self._costs, np.ones(len(self)) if is_product else draw_weights(list(self._texts_by_config)))
+        weights = np.ones(len(self)) if is_product else compute_draw_weights(list(self._texts_by_config))
+        return SpaceCosts(self._costs, weights)
 
     @cached_property
     def _costs(self) -> Floats:

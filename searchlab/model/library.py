@@ -116,7 +116,7 @@ class CompiledModel:
         use_threads_of(target)
         self.target = target
         self._device = device_of(target.kind)
-        self._machine = relax.VirtualMachine(library, self._device)
+        self._vm = relax.VirtualMachine(library, self._device)
 
     def order_inputs(self, arrays: Mapping[str, Array], path: Path) -> list[Array]:
         """Return ``arrays``, which were read from ``path``, in the order of the model's inputs.
@@ -132,12 +132,12 @@ class CompiledModel:
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Return the model's outputs."""
-        return list(arrays_in(self._machine[self.signature.function](*self._tensors(inputs))))
+        return list(arrays_in(self._vm[self.signature.function](*self._tensors(inputs))))
 
     def time(self, inputs: Sequence[Array]) -> list[float]:
         """Return the times of one execution in seconds, one for each of several rounds."""
         tensors = self._tensors(inputs)
-        timer = self._machine.time_evaluator(self.signature.function, self._device, min_repeat_ms=MIN_REPEAT_MS)
+        timer = self._vm.time_evaluator(self.signature.function, self._device, min_repeat_ms=MIN_REPEAT_MS)
         with lock_machine():
             return [float(timer(*tensors).mean) for _ in range(ROUNDS)]
 

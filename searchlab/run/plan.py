@@ -21,7 +21,7 @@ from ..log.format import BUILTIN_WORKLOAD_KINDS, FORMAT_VERSION, Computation, He
 from ..log.programs import version_changes
 from ..machine.host import host_model, library_versions, read_machine_facts
 from ..machine.noise import read_resolution
-from ..measure.contract import Conditions, SpaceCosts, conditions
+from ..measure.contract import Conditions, SpaceCosts, encode_conditions
 from ..measure.settings import LocalSettings, Settings, TableSettings
 from ..plugins import Plugin, PluginKind, PluginSpec, functions_in
 from ..policy import POLICIES, Policy
@@ -161,7 +161,7 @@ class Run:
     @property
     def conditions(self) -> Conditions:
         """The conditions of this run's measurements if it is executed on this machine."""
-        return conditions(self.host, self.space.target.to_json(), self.settings.identity())
+        return encode_conditions(self.host, self.space.target.to_json(), self.settings.identity())
 
     def header(self, workers: int = 1, all_costs: SpaceCosts | None = None) -> Header:
         """Return the header for the run's log. The arguments come from the measurer."""
@@ -286,7 +286,7 @@ def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base: Path = Pat
         )
         strategy = replace(strategy, features=strategy.without_programs)
     earlier_runs = earlier_runs or EarlierRuns()
-    machine = settings.machine(space.target, base) if earlier_runs.directories else ""
+    machine = settings.machine_name(space.target, base) if earlier_runs.directories else ""
     warm_start = earlier_runs.warm_start(run.space_choice, strategy, machine)
     run = replace(run, strategy=strategy, warm_start=warm_start)
     policy, _ = run.start()

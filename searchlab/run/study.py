@@ -234,7 +234,7 @@ class Study:
     def _check_references(self, strategies: Sequence[tuple[PolicyEntry, Strategy]]) -> None:
         """Raise SearchlabError if a contrast or claim refers to a strategy that is not in the study."""
         spec = self.spec
-        names = [*(strategy.label for _, strategy in strategies), *(self.suite.baseline_files if self.suite else ())]
+        names = [*(strategy.label for _, strategy in strategies), *(self.suite.baseline_paths if self.suite else ())]
         spaces = [entry.title for entry in spec.space_entries]
         names_with_space = [  # as in a report on several spaces
             f"{space} / {strategy.label}"
@@ -330,7 +330,7 @@ class Study:
         labels = {strategy.label for entry in self.spec.policy_entries for strategy in self._make_strategies(entry)}
         names = {name for pair in self.spec.contrasts for name in pair}
         names |= {name for claim in self.spec.claims for name in (claim.strategy, *claim.opponents)}
-        return sorted(names & self.suite.baseline_files.keys() - labels)
+        return sorted(names & self.suite.baseline_paths.keys() - labels)
 
     def planned_runs(self) -> list[PlannedRun]:
         """Return the runs for the plan file that is stored next to the logs."""

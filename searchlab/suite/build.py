@@ -23,7 +23,7 @@ def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None
             only part of its space. The tables of a suite must be complete.
     """
     for table in suite.tables:
-        if not table.imported:
+        if not table.is_imported:
             raise SearchlabError(f"{table.name} specifies no file to import; use `searchlab table build` to measure it")
         resolve_inside(table.file, suite.directory)
         if not resolve_inside(source / table.entry.file, source).is_file():

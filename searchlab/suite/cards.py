@@ -65,9 +65,9 @@ class TableCard:
         rows = {
             "split": entry.split,
             "workload": f"`{header.workload}`" + (f", {log.flops:,} FLOP" if log.unit == "GFLOPS" else ""),
-            "made from": f"`{entry.file}`" if self.table.imported else "",
+            "made from": f"`{entry.file}`" if self.table.is_imported else "",
             "space": f"`{header.space.name}`{f' with {named_values(options)}' if options else ''}",
-            "threads": "" if self.table.imported else str(entry.threads),
+            "threads": "" if self.table.is_imported else str(entry.threads),
             **self.info.facts(),
             **self._random_search(),
             "its best config on other devices, of what is possible there": ", ".join(
@@ -91,7 +91,7 @@ class TableCard:
 
         It is empty unless the table was imported, since searchlab measures each suite on one device.
         """
-        if not self.table.imported:
+        if not self.table.is_imported:
             return {}
         configs, costs = _by_config(self.table)
         best = min(configs, key=lambda text: costs[configs[text]])
@@ -112,7 +112,7 @@ class TableCard:
             "best of random draws, above the least time": f"{distances} (expected)",
             "random draws to within 5 % of the best": f"{expected:.1f} expected; {sufficient} in 95 of 100 runs",
         }
-        if self.table.imported:
+        if self.table.is_imported:
             draws = difficulty(self.recorded_table.log.costs)
             rows["difficulty: random draws for 95 % of the way from the median"] = f"{draws:.1f} expected"
         return rows

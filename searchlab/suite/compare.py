@@ -53,7 +53,7 @@ def suite_study(
         seeds: The number of runs over each table, by default as in the protocol.
         against: The baselines to compare the policy with; the comparisons are registered before it runs.
     """
-    path = real_path(suite.directory) / (suite.only or suite.split or "")
+    path = real_path(suite.directory) / (suite.table_name or suite.split or "")
     contrasts = [[policy["label"], name] for name in against]
     spec = {"suite": str(path), "policies": [dict(policy)], "contrasts": contrasts}
     return Study.from_dict(spec | ({"seeds": seeds} if seeds else {}))
@@ -88,8 +88,8 @@ def dev_areas(suite: Suite) -> dict[str, float]:
 
     If there is no development split, all tables count. Tables in which every config fails are skipped.
     """
-    full_suite = suite.part(None)
-    part = suite.part("dev") if suite.part("dev").tables else full_suite
+    full_suite = suite.select_split(None)
+    part = suite.select_split("dev") if suite.select_split("dev").tables else full_suite
     recorded_tables, areas = RecordedTables(part), dict[str, float]()
     tables = [table for table in part.tables if np.isfinite(recorded_tables[table.entry.name].log.costs).any()]
     for baseline in baselines(full_suite):
@@ -175,7 +175,7 @@ def against_baselines(result: str | Path, suite_path: str = "") -> tuple[Compare
     the strategy in ``result``. Raises SearchlabError if the file is damaged or the suite cannot be found.
     """
     new = read_results([Path(result)])[0]
-    suite = find_suite(suite_path or new.suite).part(None)
+    suite = find_suite(suite_path or new.suite).select_split(None)
     seeds = {run.seed for runs in new.tables.values() for run in runs.runs}
     return compare(restrict_to_runs(suite, new), [new], baselines(suite), seeds), new.strategy
 

@@ -179,7 +179,7 @@ def bundle_result(path: Path, suite_path: str = "") -> Publication:
     """
     bundle = read_bundle(path)
     submission = bundle.submission
-    suite = find_suite(suite_path or submission.suite).part(None)
+    suite = find_suite(suite_path or submission.suite).select_split(None)
     if problems := list(bundle_problems(bundle, suite)):
         raise SearchlabError(f"the bundle {path} is refused: {'; '.join(problems)}")
     statements = ["Its data agree with the suite, but its runs have not been replayed."]
@@ -192,7 +192,7 @@ def bundle_result(path: Path, suite_path: str = "") -> Publication:
             *(f"Not checked: {reason}." for reason in verification.unchecked),
         ]
     result = bundle.results.get("test") or bundle.results["dev"]
-    part = suite.part("test" if "test" in bundle.results else "dev")
+    part = suite.select_split("test" if "test" in bundle.results else "dev")
     baseline_runs = baselines(suite, default_baselines(suite))
     seeds = {run.seed for table_runs in result.tables.values() for run in table_runs.runs}
     return Publication(
@@ -232,13 +232,13 @@ def write_leaderboards(site: Path, suites: Collection[str] = (), suite_path: str
     bundles = {path.parent.name: read_bundle(path) for path in sorted(site.glob(f"[!.]*/*{BUNDLE_SUFFIX}"))}
     standings = []
     for name in dict.fromkeys([*suites, *(suite_path or bundle.submission.suite for bundle in bundles.values())]):
-        suite = find_suite(name).part(None)
+        suite = find_suite(name).select_split(None)
         baseline_runs = baselines(suite)
         suite_bundles = {
             key: bundle for key, bundle in bundles.items() if bundle.submission.suite == suite.spec.version
         }
         for split in SPLITS:
-            part = suite.part(split)
+            part = suite.select_split(split)
             submitted_bundles = {folder: bundle for folder, bundle in suite_bundles.items() if split in bundle.results}
             if part.tables and (baseline_runs or submitted_bundles):
                 standings.append(_write_leaderboard(site, part, baseline_runs, submitted_bundles))

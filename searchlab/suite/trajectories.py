@@ -378,7 +378,7 @@ def trajectories_path(directory: Path, strategy: str) -> Path:
 
 def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajectories]:
     """Return the baselines ``names`` of ``suite``, or all if None. Raises SearchlabError if one does not exist."""
-    files = suite.baseline_files
+    files = suite.baseline_paths
     for name in names or ():
         if name not in files:
             raise SearchlabError(f"the suite {suite.name} has no baseline {name!r}{did_you_mean(name, files)}")

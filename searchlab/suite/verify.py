@@ -198,7 +198,7 @@ def verify_result(
         suite_path: The path of the suite, if it cannot be found by name.
     """
     result = read_trajectories(directory / RESULT_FILE_NAME)
-    suite = find_suite(suite_path or result.suite).part(None)
+    suite = find_suite(suite_path or result.suite).select_split(None)
     problems = _run_problems(suite, result)
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
@@ -443,7 +443,7 @@ def check_baselines(
         if marker.exists():
             continue
         say(f"checking that {baseline.strategy} still proposes what its recorded runs contain, once")
-        replay_result = replay(suite.part(None), [baseline], digest=marker.name, seconds=CHECK_SECONDS)
+        replay_result = replay(suite.select_split(None), [baseline], digest=marker.name, seconds=CHECK_SECONDS)
         if replay_result.problems:
             raise SearchlabError(
                 f"the baseline {baseline.strategy} of {suite.spec.version} is not what its code does now: "

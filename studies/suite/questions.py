@@ -170,7 +170,7 @@ def portfolio(suite: Suite) -> str:
             areas.append(best_so_far.mean(axis=1))
         return areas
 
-    dev, test = (curves(part, baselines(part)) for part in (suite.part("dev"), suite.part("test")))
+    dev, test = (curves(part, baselines(part)) for part in (suite.select_split("dev"), suite.select_split("test")))
     rows = []
     best_single: list[Floats] = []
     for size in (1, 2, 3):
@@ -533,7 +533,7 @@ def landscapes(suites: Sequence[Suite]) -> str:
         for table in suite.tables:
             columns.append([by_strategy[name][table.entry.name].mean() for name in names])
             infos.append(TableInfo(read_log(table.path)))
-            clusters.append(table.entry.family if table.imported else table.name)
+            clusters.append(table.entry.family if table.is_imported else table.name)
     areas = np.array(columns).T  # (strategies, tables)
     advantages = dict(zip((f"`{name}`" for name in names), areas - areas.mean(axis=0), strict=True))
     local = [index for index, strategy_runs in enumerate(common_runs) if strategy_runs.policy.name in LOCAL]

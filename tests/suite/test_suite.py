@@ -408,7 +408,7 @@ def test_a_suite_without_baselines_has_nothing_to_compare_with(copy: Path) -> No
 
 def test_baselines_by_area_on_dev_are_those_of_a_report(sealed: Path) -> None:
     suite = find_suite(sealed)
-    part = suite.part("dev")
+    part = suite.select_split("dev")
     summary = summarize(compare(part, [], baselines(suite), range(suite.spec.seeds)))
     for name, area in dev_areas(suite).items():
         rows = [item.by_strategy[name] for item in summary.workloads]
