@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeVar
 from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
 from ..measure.channel import Channel
-from ..measure.isolation import die_with
+from ..measure.isolation import die_with_parent
 from ..measure.process import Environment, Worker, WorkerDied, start_module
 from ..options import Count
 from .contract import RunExecutor, count_jobs
@@ -89,13 +89,13 @@ class LocalExecutor(RunExecutor):
 
 
 class _Process(Worker):
-    def _start(self, connection_fd: int, stderr: BinaryIO, environment: Environment) -> subprocess.Popen[bytes]:
+    def _start_process(self, connection_fd: int, stderr: BinaryIO, environment: Environment) -> subprocess.Popen[bytes]:
         return start_module("searchlab.executors.local", connection_fd, stderr, environment)
 
 
 def main() -> None:
-    channel = Channel(int(sys.argv[1]), Worker.max_length)
-    die_with(int(sys.argv[2]))
+    channel = Channel(int(sys.argv[1]), Worker.max_frame_bytes)
+    die_with_parent(int(sys.argv[2]))
     while True:
         try:
             call: bytes = pickle.loads(channel.recv())

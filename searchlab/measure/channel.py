@@ -27,12 +27,12 @@ class Channel:
 
     Args:
         file_descriptor: The descriptor of a connected stream socket. The channel takes ownership of it.
-        max_length: The maximum length of a frame, in bytes.
+        max_frame_bytes: The maximum length of a frame, in bytes.
     """
 
-    def __init__(self, file_descriptor: int, max_length: int = 1 << 30) -> None:
+    def __init__(self, file_descriptor: int, max_frame_bytes: int = 1 << 30) -> None:
         self._socket = socket.socket(fileno=file_descriptor)
-        self._max_length = max_length
+        self._max_frame_bytes = max_frame_bytes
         self._received_bytes = bytearray()  # the part of the next frame that has arrived, including its header
         self._is_closed = False
 
@@ -79,14 +79,14 @@ class Channel:
 
         Raises:
             EOFError: If the other end is closed.
-            ValueError: If the frame is longer than ``max_length``. No later frame can then be read.
+            ValueError: If the frame is longer than ``max_frame_bytes``. No later frame can then be read.
         """
         self.poll(None)
         if self._is_closed:
             raise EOFError
         (length,) = _HEADER.unpack_from(self._received_bytes)
-        if length > self._max_length:
-            raise ValueError(f"a frame of {length} bytes exceeds the limit of {self._max_length} bytes")
+        if length > self._max_frame_bytes:
+            raise ValueError(f"a frame of {length} bytes exceeds the limit of {self._max_frame_bytes} bytes")
         frame, self._received_bytes = bytes(memoryview(self._received_bytes)[_HEADER.size :]), bytearray()
         return frame
 
@@ -100,7 +100,7 @@ class Channel:
         if len(self._received_bytes) < _HEADER.size:
             return _HEADER.size - len(self._received_bytes)
         (length,) = _HEADER.unpack_from(self._received_bytes)
-        return 0 if length > self._max_length else _HEADER.size + int(length) - len(self._received_bytes)
+        return 0 if length > self._max_frame_bytes else _HEADER.size + int(length) - len(self._received_bytes)
 
 
 class Deadline:

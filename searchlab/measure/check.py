@@ -77,7 +77,7 @@ def check_machine(seconds: float) -> MachineCheck:
             idle_readings = collect_readings(trials, seconds * (1 - BUSY_TIME_SHARE))
             busy_core_slowdown = None
             if available_cores() > 1:
-                with busy_core():
+                with keep_core_busy():
                     (busy_readings,) = collect_readings(trials[:1], seconds * BUSY_TIME_SHARE)
                 busy_core_slowdown = statistics.median(busy_readings) / statistics.median(idle_readings[0])
         except CannotMeasure as error:
@@ -94,7 +94,7 @@ def check_machine(seconds: float) -> MachineCheck:
 
 
 @contextmanager
-def busy_core() -> Iterator[None]:
+def keep_core_busy() -> Iterator[None]:
     """Keep a core busy within this context."""
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:

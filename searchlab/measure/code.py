@@ -61,16 +61,16 @@ def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executa
         return tvm.compile(module, target=target.tvm)
 
 
-def device_name(kind: str) -> str:
-    """Return TVM's name for the kind of device that runs programs for this ``kind`` of target."""
-    return "cpu" if kind == "llvm" else kind
+def device_name(target_kind: str) -> str:
+    """Return TVM's name for the kind of device that runs programs for this kind of target."""
+    return "cpu" if target_kind == "llvm" else target_kind
 
 
-def device_of(kind: str) -> tvm.runtime.Device:
-    """Return the device that runs programs for this ``kind`` of target: the CPU or the first GPU."""
+def device_of(target_kind: str) -> tvm.runtime.Device:
+    """Return the device that runs programs for this kind of target: the CPU or the first GPU."""
     import tvm
 
-    return tvm.device(device_name(kind))
+    return tvm.device(device_name(target_kind))
 
 
 def to_objects(executable: tvm.runtime.Executable) -> Objects:

@@ -96,10 +96,10 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
                 f"cannot reach an RPC tracker at {address} ({getattr(error, 'strerror', None) or error}); start one "
                 f"there with `searchlab fleet tracker`, or pass the address of a running tracker"
             ) from None
-        magic = struct.pack("<i", base.RPC_TRACKER_MAGIC)
+        magic_bytes = struct.pack("<i", base.RPC_TRACKER_MAGIC)
         try:
-            self._socket.sendall(magic)
-            is_tracker = base.recvall(self._socket, len(magic)) == magic
+            self._socket.sendall(magic_bytes)
+            is_tracker = base.recvall(self._socket, len(magic_bytes)) == magic_bytes
         except OSError:
             is_tracker = False
         if not is_tracker:
@@ -240,7 +240,7 @@ def run_tracker(host: str, port: int, on_listening: OnListening) -> None:
         tracker._tracker_server(listening_socket, base.random_key("tracker"))
 
 
-def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, on_listening: OnListening) -> None:
+def run_server(host: str, ports: range, tracker_address: tuple[str, int], key: str, on_listening: OnListening) -> None:
     """Run TVM's RPC server, registered as ``key``, until the process ends.
 
     It differs from a plain server in four ways:
@@ -255,7 +255,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, on_l
     from tvm.rpc import server
 
     from .code import load_objects
-    from .isolation import confine_signals, die_with, limit_memory
+    from .isolation import confine_signals, die_with_parent, limit_memory
 
     def load_program(memory_limit_mb: int, *object_files: Any) -> Any:
         limit_memory(memory_limit_mb)  # for this session, which runs only this program
@@ -275,13 +275,13 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, on_l
     # Clients use the address on which the server listens or, if it listens on all, the one that the tracker sees.
     advertised_host = None if host == "0.0.0.0" else host
     initial_dir = os.getcwd()
-    os.register_at_fork(after_in_child=lambda: die_with(os.getppid()))
+    os.register_at_fork(after_in_child=lambda: die_with_parent(os.getppid()))
     with listen(host, ports) as bound_socket, ListeningSocket(fileno=bound_socket.detach()) as listening_socket:
         on_listening(address_of(listening_socket))
         listening_port = listening_socket.getsockname()[1]
         while True:
             try:
-                server._listen_loop(listening_socket, listening_port, key, tracker, "", advertised_host)
+                server._listen_loop(listening_socket, listening_port, key, tracker_address, "", advertised_host)
             except Exception as error:  # a crashed session, or an invalid greeting, which would end a plain server
                 print(f"continuing after: {error}", file=sys.stderr, flush=True)
             os.chdir(initial_dir)  # the session has removed its folder

@@ -45,9 +45,11 @@ def serve() -> None:
                 kill_children()
                 return
             number, message = pickle.loads(request_bytes)
-            answer = (
-                _fork(message, control_socket, work, *file_descriptors) if isinstance(message, Fork) else _reap(message)
-            )
+            answer: int | str | Exit | None
+            if isinstance(message, Fork):
+                answer = _fork_worker(message, control_socket, work, *file_descriptors)
+            else:
+                answer = _check_exit(message)
             try:
                 control_socket.send(pickle.dumps((number, answer)))
             except BrokenPipeError:
@@ -55,19 +57,19 @@ def serve() -> None:
                 return
 
 
-def _reap(message: CheckExit) -> Exit | None:
+def _check_exit(message: CheckExit) -> Exit | None:
     try:
-        pid, status, usage = os.wait4(message.pid, os.WNOHANG)
+        pid, wait_status, resource_usage = os.wait4(message.pid, os.WNOHANG)
     except ChildProcessError:  # an interrupted call has already received the answer
         return Exit(-signal.SIGKILL)
     if pid == 0:
         return None
     _forks.discard(pid)
     kill_children(excluded_pids=_forks)  # processes that the worker's candidates have left behind
-    return Exit(os.waitstatus_to_exitcode(status), usage.ru_maxrss >> 10)
+    return Exit(os.waitstatus_to_exitcode(wait_status), resource_usage.ru_maxrss >> 10)
 
 
-def _fork(
+def _fork_worker(
     message: Fork,
     control_socket: socket.socket,
     work: Callable[[Channel, int], None],
@@ -75,7 +77,7 @@ def _fork(
     stderr_fd: int,
 ) -> int | str:
     """Return the fork's process ID, or the reason why forking failed."""
-    own_pid = os.getpid()
+    server_pid = os.getpid()
     try:
         pid = os.fork()
     except OSError as error:  # out of memory or process IDs
@@ -92,7 +94,7 @@ def _fork(
         os.dup2(stderr_fd, 2)
         os.close(stderr_fd)
         _join_own_group(0)
-        isolate(parent=own_pid)
+        isolate(parent_pid=server_pid)
         become_subreaper()
         _apply_state(message)
         work(Channel(connection_fd), message.memory_limit_mb)
@@ -120,7 +122,7 @@ def _apply_state(message: Fork) -> None:
     importlib.invalidate_caches()  # folders may have changed since they were listed
     with contextlib.suppress(OSError):  # the folder is gone
         os.chdir(message.working_dir)
-    threadpool_limits(message.threads)  # BLAS read its number of threads from the environment when it was imported
+    threadpool_limits(message.thread_count)  # BLAS read its number of threads from the environment when it was imported
 
 
 if __name__ == "__main__":

@@ -63,20 +63,20 @@ _LIMIT_COUNT = 16
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
-def die_with(parent: int) -> None:
+def die_with_parent(parent_pid: int) -> None:
     """Make Linux kill this process when its parent ends, whatever the reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent ended before the call
+    if os.getppid() != parent_pid:  # the parent ended before the call
         os._exit(1)
 
 
-def isolate(parent: int) -> None:
-    """Confine this process, which is about to run candidates, and make it end when its ``parent`` ends.
+def isolate(parent_pid: int) -> None:
+    """Confine this process, which is about to run candidates, and make it end when its parent ends.
 
     Call this before the process starts threads, which would not be confined.
     """
-    die_with(parent)
+    die_with_parent(parent_pid)
     if not confine_signals():
         continue_in_child()
 
@@ -89,20 +89,22 @@ def confine_signals() -> bool:
     return _get_landlock_version() >= _SCOPE_VERSION and _restrict(0, 0, _LANDLOCK_SCOPE_SIGNAL, {})
 
 
-def confine(readable: Iterable[Path], writable: Path) -> bool:
-    """Confine this process to reading files in ``readable`` and writing in ``writable``, without TCP.
+def confine(readable_paths: Iterable[Path], writable_dir: Path) -> bool:
+    """Confine this process to reading files in ``readable_paths`` and writing in ``writable_dir``, without TCP.
 
     Returns whether this succeeded, which requires Landlock (Linux 5.13). Files that are open remain usable. A path in
-    ``readable`` may be a directory, a file or a device. Devices may be written to.
+    ``readable_paths`` may be a directory, a file or a device. Devices may be written to.
     """
     if (version := _get_landlock_version()) < 1:
         return False
     write_rights = _FILE_RIGHTS_BY_VERSION[min(version, len(_FILE_RIGHTS_BY_VERSION)) - 1]
-    rights_by_path = {path: _READ_DIRECTORY if path.is_dir() else _READ_FILE for path in readable if path.exists()}
-    rights_by_path |= {
-        path: _READ_FILE | _LANDLOCK_ACCESS_FS_WRITE_FILE for path in rights_by_path if path.is_char_device()
-    }
-    rights_by_path[writable] = write_rights
+    rights_by_path = {}
+    for path in readable_paths:
+        if path.is_char_device():
+            rights_by_path[path] = _READ_FILE | _LANDLOCK_ACCESS_FS_WRITE_FILE
+        elif path.exists():
+            rights_by_path[path] = _READ_DIRECTORY if path.is_dir() else _READ_FILE
+    rights_by_path[writable_dir] = write_rights
     scopes = _LANDLOCK_SCOPE_SIGNAL | _LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET if version >= _SCOPE_VERSION else 0
     return _restrict(write_rights, _TCP if version >= _TCP_VERSION else 0, scopes, rights_by_path)
 
@@ -158,7 +160,7 @@ def continue_in_child() -> None:
     own_pid = os.getpid()
     child_pid = os.fork()
     if child_pid == 0:
-        die_with(own_pid)
+        die_with_parent(own_pid)
         return
     _, status = os.waitpid(child_pid, 0)
     exit_code = os.waitstatus_to_exitcode(status)
@@ -170,26 +172,26 @@ def continue_in_child() -> None:
     os._exit(max(exit_code, 0))
 
 
-def limit_memory(megabytes: int) -> None:
-    """Limit the memory of this process to ``megabytes`` more than it uses now, or remove the limit if this is 0.
+def limit_memory(limit_mb: int) -> None:
+    """Limit the memory of this process to ``limit_mb`` more than it uses now, or remove the limit if this is 0.
 
     The limit is RLIMIT_DATA. It counts private writable memory, including thread stacks and mapped files. It does not
     count address space that is only reserved: a JIT compiler and the CUDA runtime reserve gigabytes of it.
     """
     _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
     soft_limit = hard_limit
-    if megabytes:
+    if limit_mb:
         *_, data_pages, _ = Path("/proc/self/statm").read_text().split()  # in pages: proc(5)
-        soft_limit = int(data_pages) * resource.getpagesize() + (megabytes << 20)
+        soft_limit = int(data_pages) * resource.getpagesize() + (limit_mb << 20)
         if hard_limit != resource.RLIM_INFINITY:
             soft_limit = min(soft_limit, hard_limit)
     resource.setrlimit(resource.RLIMIT_DATA, (soft_limit, hard_limit))
 
 
-def add_memory_limit(text: str, megabytes: int, peak_mb: int = 0) -> str:
+def add_memory_limit(text: str, limit_mb: int, peak_mb: int = 0) -> str:
     """Return ``text``, and add the limit if memory ran out. ``peak_mb`` is the process's peak memory, if known."""
-    if megabytes and (peak_mb >= megabytes or any(message in text for message in _OUT_OF_MEMORY_TEXTS)):
-        return f"{text}; a candidate may use {megabytes} MB of memory (memory_limit_mb)"
+    if limit_mb and (peak_mb >= limit_mb or any(message in text for message in _OUT_OF_MEMORY_TEXTS)):
+        return f"{text}; a candidate may use {limit_mb} MB of memory (memory_limit_mb)"
     return text
 
 

@@ -47,13 +47,13 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
         return LocalMeasurer(self, target, measurements, self.workers or available_cores())
 
 
-def can_continue_after(kind: str, failure: Failure) -> bool:
-    """Return whether a process can run more programs after a ``failure``, given the ``kind`` of target.
+def can_continue_after(target_kind: str, failure: Failure) -> bool:
+    """Return whether a process can run more programs after a ``failure``, given the kind of the target.
 
     CUDA kernel errors are sticky: every later CUDA call in the process also fails (CUDA Runtime API). A kernel that
     computed a wrong answer may have overwritten the next kernel's inputs.
     """
-    return kind != "cuda" and failure in ("run_error", "wrong_answer")
+    return target_kind != "cuda" and failure in ("run_error", "wrong_answer")
 
 
 class LocalMeasurer(BuildingMeasurer, Remeasurer):
@@ -78,9 +78,9 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             raise SearchlabError(f"cannot measure programs for {target.kind!r} on this machine; {MEASURE_ELSEWHERE}")
         # GPU memory that the driver maps into the process must not count against the limit. CUDA programs do not need
         # the CPU's cores, so all of them compute the reference result, which a new process needs after each failure.
-        on_cpu = target.kind == "llvm"
-        threads, memory_limit_mb = (target.cores, settings.memory_limit_mb) if on_cpu else (available_cores(), 0)
-        super().__init__(settings, target, measurements, workers, not on_cpu, threads, memory_limit_mb)
+        is_on_cpu = target.kind == "llvm"
+        threads, memory_limit_mb = (target.cores, settings.memory_limit_mb) if is_on_cpu else (available_cores(), 0)
+        super().__init__(settings, target, measurements, workers, not is_on_cpu, threads, memory_limit_mb)
         self.sentinel_every = settings.sentinel
         self.finalists = settings.finalists
         # The costs and code of the run's first and fastest programs, by program hash:
@@ -108,7 +108,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             code_by_program[program_hash] = built.code
             self._kept_programs[program_hash] = (0.0, built.code)  # it may be remeasured often
         message = messages.Remeasure([code_by_program[program] or Code(()) for program in program_hashes], rounds)
-        answer = self._ask(space, message, self.settings.run_timeout * len(trials), messages.Remeasured)
+        answer = self._request(space, message, self.settings.run_timeout * len(trials), messages.Remeasured)
         if isinstance(answer, Failed):
             raise CannotMeasure(answer.message)
         if [len(readings) for readings in answer.seconds] != [rounds] * len(trials):
@@ -121,26 +121,26 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         code = self._find_code(program_hash)
         assert code is not None
         # With a best time of 0 s, every program counts as slow and is not repeated.
-        answer = self._ask(space, messages.RunProgram(code, 0.0), self.settings.run_timeout, Ran, seed)
+        answer = self._request(space, messages.RunProgram(code, 0.0), self.settings.run_timeout, Ran, seed)
         return answer if isinstance(answer, Failed) else None
 
-    def _prepare(self, space: Space, config_count: int) -> None:
+    def _prepare_runners(self, space: Space, config_count: int) -> None:
         self.acquire_machine()
-        self._run_pool.prepare(self._make_set_up(space), 1)
+        self._run_pool.prepare_processes(self._make_set_up(space), 1)
 
     def _run_programs(
         self, space: Space, programs: dict[str, Built], best: float
     ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
         def run(program_hash: str, best: float) -> Measurement:
             built = programs[program_hash]
-            answer = self._ask(space, messages.RunProgram(built.code, best), self.settings.run_timeout, Ran)
+            answer = self._request(space, messages.RunProgram(built.code, best), self.settings.run_timeout, Ran)
             if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat * (1 + self.settings.confirm):
                 self._run_pool.close()
                 answer = Failed("crash", "the running process sent more times than requested")
             measurement = replace(
                 measurement_of(answer, self.settings.statistic), build_seconds=built.cpu_seconds, program=program_hash
             )
-            self._keep(measurement, built.code)
+            self._keep_code(measurement, built.code)
             return measurement
 
         return nullcontext(run)
@@ -150,7 +150,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             return self._kept_programs[program_hash][1]
         return self._code_folder.get(program_hash) if self._code_folder else None
 
-    def _keep(self, measurement: Measurement, code: Code) -> None:
+    def _keep_code(self, measurement: Measurement, code: Code) -> None:
         """Keep a working program's code if :meth:`remeasure` may need it, as for the first and the fastest programs."""
         if math.isinf(measurement.cost):
             return
@@ -167,27 +167,27 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         settings = self.settings.for_worker()
         return SetUpRunner(space.workload, settings, self.target, space.error_factor, seed=seed)
 
-    def _ask(
-        self, space: Space, message: Work, timeout: float, expected: type[AnswerT], seed: int = 0
+    def _request(
+        self, space: Space, message: Work, timeout: float, answer_type: type[AnswerT], seed: int = 0
     ) -> AnswerT | Failed:
         """Send ``message`` to the runner and return its answer. If the runner is spoiled, try again with a new one."""
         for _ in range(2):
-            (runner,) = self._run_pool.set_up(self._make_set_up(space, seed), 1)
+            (runner,) = self._run_pool.set_up_processes(self._make_set_up(space, seed), 1)
             runner.send(message)
             try:
-                return self._receive_answer(runner, timeout, expected)
+                return self._receive_answer(runner, timeout, answer_type)
             except AnswerMismatch as death:  # the previous program may be at fault
                 failed = failure_of(death, "running", 0.0)
         return failed
 
-    def _receive_answer(self, runner: MeasuringWorker, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
+    def _receive_answer(self, runner: MeasuringWorker, timeout: float, answer_type: type[AnswerT]) -> AnswerT | Failed:
         """Return the next answer, or Failed if none arrives. A runner that cannot run another program is killed."""
         deadline = Deadline(timeout, runner.is_stopped)
         is_usable = False
         try:
             if not runner.wait_for_answer(deadline):
                 raise WorkerTimeout(f"took longer than {timeout:g} s")
-            answer: AnswerT | Failed = runner.recv(expected, Failed)
+            answer: AnswerT | Failed = runner.recv(answer_type, Failed)
             is_usable = runner.is_usable and (
                 not isinstance(answer, Failed) or can_continue_after(self.target.kind, answer.failure)
             )

@@ -38,7 +38,7 @@ class Fork(NamedTuple):
         environment_changes: Differences from the fork server's environment; None removes a variable.
     """
 
-    threads: int
+    thread_count: int
     memory_limit_mb: int
     sys_path: list[str]
     working_dir: str

@@ -33,7 +33,7 @@ from .process import (
     WorkerDied,
     WorkerTimeout,
     failure_of,
-    fork_server,
+    get_fork_server,
 )
 
 FLUSHABLE_CPUS = ("x86_64", "aarch64")
@@ -48,42 +48,42 @@ Job = TypeVar("Job")
 class WorkerPool:
     """A pool of processes that are started on demand and reused for later batches; see :class:`MeasuringWorker`."""
 
-    def __init__(self, threads: int = 1, scratch_folder: str = "", memory_limit_mb: int = 0) -> None:
-        self._arguments = threads, scratch_folder, memory_limit_mb
+    def __init__(self, thread_count: int = 1, scratch_folder: str = "", memory_limit_mb: int = 0) -> None:
+        self._arguments = thread_count, scratch_folder, memory_limit_mb
         self.processes: list[MeasuringWorker] = []
 
-    def prepare(self, message: SetUp, process_count: int) -> list[MeasuringWorker]:
-        """Return processes that have been sent ``message``, whether or not they have finished setting up."""
+    def prepare_processes(self, set_up_message: SetUp, process_count: int) -> list[MeasuringWorker]:
+        """Return processes that have been sent ``set_up_message``, whether or not they have finished setting up."""
         for process in list(self.processes):
-            if not (process.is_alive and (process.is_set_up or process.set_up_message == message)):
-                self.discard(process)
+            if not (process.is_alive and (process.is_set_up or process.set_up_message == set_up_message)):
+                self.discard_process(process)
         for process in self.processes[:process_count]:
-            if process.set_up_message != message:
-                process.send_set_up(message)
+            if process.set_up_message != set_up_message:
+                process.send_set_up(set_up_message)
         while len(self.processes) < process_count:
-            self.start_process(message)
+            self.start_process(set_up_message)
         return self.processes[:process_count]
 
-    def set_up(self, message: SetUp, process_count: int) -> list[MeasuringWorker]:
-        """Return processes set up according to ``message``. Raises SearchlabError if one cannot be set up."""
-        batch = JobBatch[None](self, message, process_count)
+    def set_up_processes(self, set_up_message: SetUp, process_count: int) -> list[MeasuringWorker]:
+        """Return processes set up according to ``set_up_message``. Raises SearchlabError if one cannot be set up."""
+        batch = JobBatch[None](self, set_up_message, process_count)
         batch.run()
         return batch.idle_processes
 
-    def start_process(self, message: SetUp) -> MeasuringWorker:
-        """Start a process and send it ``message``."""
+    def start_process(self, set_up_message: SetUp) -> MeasuringWorker:
+        """Start a process and send it ``set_up_message``."""
         process = MeasuringWorker(*self._arguments)
         self.processes.append(process)
-        process.send_set_up(message)
+        process.send_set_up(set_up_message)
         return process
 
-    def discard(self, process: MeasuringWorker) -> None:
+    def discard_process(self, process: MeasuringWorker) -> None:
         process.close()
         self.processes.remove(process)
 
     def close(self) -> None:
         for process in list(self.processes):
-            self.discard(process)
+            self.discard_process(process)
 
 
 class Assignment(NamedTuple, Generic[Job]):
@@ -109,10 +109,10 @@ class JobBatch(Generic[Job]):
         assignments: The current task of each busy process.
     """
 
-    def __init__(self, pool: WorkerPool, message: SetUp, process_count: int, jobs: Iterable[Job] = ()) -> None:
-        processes = pool.prepare(message, process_count)
+    def __init__(self, pool: WorkerPool, set_up_message: SetUp, process_count: int, jobs: Iterable[Job] = ()) -> None:
+        processes = pool.prepare_processes(set_up_message, process_count)
         self.pool = pool
-        self.message = message
+        self.set_up_message = set_up_message
         self.queue = deque(jobs)
         self.idle_processes = [process for process in processes if process.is_set_up]
         self.assignments: dict[MeasuringWorker, Assignment[Job]] = {}
@@ -126,13 +126,13 @@ class JobBatch(Generic[Job]):
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         if error_type:  # a late answer must not be mistaken for the answer to a later message
             for process in [process for process in self.pool.processes if process not in self.idle_processes]:
-                self.pool.discard(process)
+                self.pool.discard_process(process)
 
-    def assign(self) -> Sequence[Any]:
+    def assign_jobs(self) -> Sequence[Any]:
         """Assign waiting jobs to idle processes, and return any other objects with a ``fileno()`` to wait for."""
         return ()
 
-    def receive(self, process: MeasuringWorker, job: Job) -> None:
+    def receive_answer(self, process: MeasuringWorker, job: Job) -> None:
         """Receive an answer; if it completes ``job``, :meth:`mark_idle` the process. May raise WorkerDied."""
         raise NotImplementedError
 
@@ -148,7 +148,7 @@ class JobBatch(Generic[Job]):
 
     def step(self) -> list[Any]:
         """Assign jobs, wait for an answer for a short time, and return the objects that can be read."""
-        other_sources = self.assign()
+        other_sources = self.assign_jobs()
         deadlines = [assignment.deadline for assignment in self.assignments.values()]
         sources = wait_for_answers([*(process.channel for process in self.assignments), *other_sources], deadlines)
         for process, assignment in list(self.assignments.items()):
@@ -160,7 +160,7 @@ class JobBatch(Generic[Job]):
             except WorkerDied as death:
                 if assignment.job is None:
                     process.fail_unless_set_up(death)
-                self._replace(process)
+                self._replace_process(process)
                 if assignment.job is not None:
                     self.on_worker_died(assignment.job, death, assignment.deadline.used_seconds)
         return sources
@@ -175,11 +175,11 @@ class JobBatch(Generic[Job]):
             del self.assignments[process]
             self.idle_processes.append(process)
         else:
-            self._replace(process)
+            self._replace_process(process)
 
     def _receive(self, process: MeasuringWorker, assignment: Assignment[Job]) -> None:
         if assignment.job is not None:
-            self.receive(process, assignment.job)
+            self.receive_answer(process, assignment.job)
             return
         process.receive_set_up()
         if process.is_set_up:
@@ -187,10 +187,10 @@ class JobBatch(Generic[Job]):
         else:
             self.mark_busy(process, None, START_TIMEOUT)
 
-    def _replace(self, process: MeasuringWorker) -> None:
-        self.pool.discard(process)
+    def _replace_process(self, process: MeasuringWorker) -> None:
+        self.pool.discard_process(process)
         self.assignments.pop(process, None)
-        self.mark_busy(self.pool.start_process(self.message), None, START_TIMEOUT)
+        self.mark_busy(self.pool.start_process(self.set_up_message), None, START_TIMEOUT)
 
 
 @dataclass
@@ -222,7 +222,7 @@ class BuildPool(WorkerPool):
         self.workers = workers
         self.build_timeout = build_timeout
         self.extract_seconds = 0.0
-        self._space: tuple[Space, SetUpBuilder] | None = None
+        self._space_and_message: tuple[Space, SetUpBuilder] | None = None
         self._has_warned = False
 
     def build(
@@ -260,11 +260,11 @@ class BuildPool(WorkerPool):
             )
         return batch.rows
 
-    def set_up_message(self, space: Space) -> SetUpBuilder:
+    def make_set_up_message(self, space: Space) -> SetUpBuilder:
         """Return the message that sets up a process for ``space``, which is pickled only once."""
-        if self._space is None or self._space[0] is not space:
-            self._space = space, SetUpBuilder(pickle_with_code(space), str(space))
-        return self._space[1]
+        if self._space_and_message is None or self._space_and_message[0] is not space:
+            self._space_and_message = space, SetUpBuilder(pickle_with_code(space), str(space))
+        return self._space_and_message[1]
 
 
 class _BuildBatch(JobBatch[int]):
@@ -285,7 +285,7 @@ class _BuildBatch(JobBatch[int]):
     def __init__(
         self, pool: BuildPool, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool]
     ) -> None:
-        super().__init__(pool, pool.set_up_message(space), min(pool.workers, len(configs)), range(len(configs)))
+        super().__init__(pool, pool.make_set_up_message(space), min(pool.workers, len(configs)), range(len(configs)))
         self.timeout = pool.build_timeout
         self.configs = configs
         self.is_known = cache(is_known)
@@ -295,7 +295,7 @@ class _BuildBatch(JobBatch[int]):
         self.first_index_by_program: dict[str, int] = {}
         self.other_indices_by_program: dict[str, list[int]] = {}
 
-    def assign(self) -> Sequence[Any]:
+    def assign_jobs(self) -> Sequence[Any]:
         while self.queue and self.idle_processes:
             process = self._choose_process(self.queue[0])
             if process is None:
@@ -316,10 +316,10 @@ class _BuildBatch(JobBatch[int]):
             if not process.is_used:
                 return process
         if all(assignment.job is not None for assignment in self.assignments.values()):
-            self._replace(self.idle_processes.pop())
+            self._replace_process(self.idle_processes.pop())
         return None
 
-    def receive(self, process: MeasuringWorker, index: int) -> None:
+    def receive_answer(self, process: MeasuringWorker, index: int) -> None:
         program_hashes = self.results.program_hashes
         match process.recv(Failed, *((Built, messages.Skipped) if index in program_hashes else (messages.Scheduled,))):
             case messages.Scheduled(program_hash):
@@ -347,15 +347,15 @@ class _BuildBatch(JobBatch[int]):
         self._record_failure(index, failed, isinstance(death, WorkerTimeout) and index in self.first_indices)
 
     def _record_failure(
-        self, index: int, failed: Failed, is_certain: bool = False, is_of_program: bool = False
+        self, index: int, failed: Failed, is_config_to_blame: bool = False, affects_program: bool = False
     ) -> None:
         """Record a config's failure, or build the config once more unless only the config can be to blame (is_certain).
 
-        ``is_of_program`` is whether every config with its program would fail.
+        ``affects_program`` is whether every config with its program would fail.
         """
-        must_retry = failed.failure != "invalid" and not is_certain and index not in self.retried_indices
+        must_retry = failed.failure != "invalid" and not is_config_to_blame and index not in self.retried_indices
         program_hash = self.results.program_hashes.get(index, "")
-        if program_hash and (must_retry or not is_of_program):
+        if program_hash and (must_retry or not affects_program):
             if self.first_index_by_program.get(program_hash) == index:
                 del self.first_index_by_program[program_hash]
                 for other_index in self.other_indices_by_program.pop(program_hash, []):
@@ -388,7 +388,7 @@ class _ExtractionBatch(JobBatch[range]):
         indices = range(len(configs))
         chunks = [indices[start : start + chunk_size] for start in range(0, len(configs), chunk_size)]
         self.process_count = min(pool.workers, len(chunks))
-        super().__init__(pool, pool.set_up_message(space), self.process_count, chunks)
+        super().__init__(pool, pool.make_set_up_message(space), self.process_count, chunks)
         self.timeout = pool.build_timeout
         self.features = features
         self.configs = configs
@@ -396,7 +396,7 @@ class _ExtractionBatch(JobBatch[range]):
         self.rows = [np.empty(0)] * len(configs)
         self.failures: list[tuple[int, str]] = []
 
-    def assign(self) -> Sequence[Any]:
+    def assign_jobs(self) -> Sequence[Any]:
         while self.queue and self.idle_processes:
             process = self.idle_processes.pop()
             is_new = self.features not in process.imported_features
@@ -405,7 +405,7 @@ class _ExtractionBatch(JobBatch[range]):
             self.mark_busy(process, chunk, START_TIMEOUT if is_new else self.timeout)
         return ()
 
-    def receive(self, process: MeasuringWorker, chunk: range) -> None:
+    def receive_answer(self, process: MeasuringWorker, chunk: range) -> None:
         answer = process.recv(messages.Extracted)
         if len(answer.rows) != len(chunk) or any(len(row) % 8 for row in answer.rows):
             raise WorkerDied("sent an invalid answer: its rows do not match the configs")
@@ -443,11 +443,11 @@ def check_size(workload: Workload) -> None:
             )
     inputs, results = arguments[: -workload.results], arguments[-workload.results :]
     required_bytes = 2 * sum(array.bytes for array in inputs) + 3 * sum(array.bytes for array in results)
-    if required_bytes > (available := available_memory()):
+    if required_bytes > (available_bytes := available_memory()):
         raise SearchlabError(
             f"{workload} needs at least {required_bytes:,} bytes of memory for its arguments, their copies and the "
-            f"expected result, but this machine or this process's control group has {available:,}; choose smaller "
-            f"sizes, or measure on a larger machine"
+            f"expected result, but this machine or this process's control group has {available_bytes:,}; choose "
+            f"smaller sizes, or measure on a larger machine"
         )
 
 
@@ -475,7 +475,7 @@ class BuildingMeasurer(Measurer):
 
     Programs in ``measurements`` are not built again, except for pruned programs that this run might not prune. New
     ones are added to ``measurements``. If ``has_scratch_folder`` is true, the processes share a folder for temporary
-    files. ``threads`` and ``memory_limit_mb`` apply to the processes that run programs.
+    files. ``thread_count`` and ``memory_limit_mb`` apply to the processes that run programs.
     """
 
     def __init__(
@@ -485,7 +485,7 @@ class BuildingMeasurer(Measurer):
         measurements: MeasurementsByProgram,
         workers: int,
         has_scratch_folder: bool,
-        threads: int = 1,
+        thread_count: int = 1,
         memory_limit_mb: int = 0,
     ) -> None:
         if settings.cache == "cold":
@@ -498,13 +498,13 @@ class BuildingMeasurer(Measurer):
         self._scratch_folder = ScratchFolder() if has_scratch_folder else None
         folder_name = self._scratch_folder.name if self._scratch_folder else ""
         self._build_pool = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, folder_name)
-        self._run_pool = WorkerPool(threads, folder_name, memory_limit_mb)
+        self._run_pool = WorkerPool(thread_count, folder_name, memory_limit_mb)
 
     def begin(self, seed: int) -> None:
-        fork_server()  # it imports TVM while the first batch is proposed
+        get_fork_server()  # it imports TVM while the first batch is proposed
 
     @abstractmethod
-    def _prepare(self, space: Space, config_count: int) -> None:
+    def _prepare_runners(self, space: Space, config_count: int) -> None:
         """Start the processes that run programs. They set themselves up while the configs are being built."""
 
     @abstractmethod
@@ -518,7 +518,7 @@ class BuildingMeasurer(Measurer):
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         check_size(space.workload)
-        self._prepare(space, len(configs))
+        self._prepare_runners(space, len(configs))
         builds = self._build_pool.build(
             space, configs, lambda program_hash: self.settings.is_known(program_hash, self.measurements, best)
         )

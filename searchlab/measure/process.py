@@ -94,29 +94,28 @@ class Worker(ABC):
     It is not started with ``multiprocessing``, which would run the user's script again in every worker. All its output
     is discarded, except for the standard error that fits into a pipe, which can explain why the process died.
 
-    TVM and OpenMP use ``threads`` threads. Temporary files are created in ``scratch_folder``, if it is specified.
+    TVM and OpenMP use ``thread_count`` threads. Temporary files are created in ``scratch_folder``, if it is specified.
     """
 
-    max_length = 1 << 40  # the maximum length of a message from the process, in bytes
+    max_frame_bytes = 1 << 40  # the maximum length of a message from the process, in bytes
 
-    def __init__(self, threads: int, scratch_folder: str = "") -> None:
+    def __init__(self, thread_count: int, scratch_folder: str = "") -> None:
         parent_socket, child_socket = socket.socketpair()
         self._stderr, stderr = _open_stderr_pipe()
-        thread_count = str(threads)
-        environment = os.environ | {"TVM_NUM_THREADS": thread_count, "OMP_NUM_THREADS": thread_count}
+        environment = os.environ | {"TVM_NUM_THREADS": str(thread_count), "OMP_NUM_THREADS": str(thread_count)}
         if scratch_folder:
             environment["TMPDIR"] = scratch_folder
         try:
             with child_socket, stderr:
-                self._process = self._start(child_socket.fileno(), stderr, environment)
+                self._process = self._start_process(child_socket.fileno(), stderr, environment)
         except BaseException:
             parent_socket.close()
             self._stderr.close()
             raise
-        self.channel = Channel(parent_socket.detach(), self.max_length)
+        self.channel = Channel(parent_socket.detach(), self.max_frame_bytes)
 
     @abstractmethod
-    def _start(self, connection_fd: int, stderr: BinaryIO, environment: Environment) -> Process: ...
+    def _start_process(self, connection_fd: int, stderr: BinaryIO, environment: Environment) -> Process: ...
 
     @property
     def pid(self) -> int:
@@ -204,12 +203,12 @@ class MeasuringWorker(Worker):
     """
 
     _process: ForkedProcess
-    max_length = MAX_ANSWER_BYTES
+    max_frame_bytes = MAX_ANSWER_BYTES
 
-    def __init__(self, threads: int, scratch_folder: str = "", memory_limit_mb: int = 0) -> None:
-        self._threads = threads
+    def __init__(self, thread_count: int, scratch_folder: str = "", memory_limit_mb: int = 0) -> None:
+        self._thread_count = thread_count
         self._memory_limit_mb = memory_limit_mb
-        super().__init__(threads, scratch_folder)
+        super().__init__(thread_count, scratch_folder)
         self.set_up_message: SetUp | None = None  # the last set-up message sent to it
         self.is_set_up = False  # whether it has completed this set-up
         self._was_set_up = False  # whether it has completed any set-up
@@ -224,8 +223,8 @@ class MeasuringWorker(Worker):
         self.is_used |= isinstance(message, Work)
         super().send(message)
 
-    def recv(self, *expected: type[AnswerT]) -> AnswerT:
-        """Return the next answer, which must have one of the ``expected`` types.
+    def recv(self, *answer_types: type[AnswerT]) -> AnswerT:
+        """Return the next answer, which must have one of the ``answer_types``.
 
         Raises:
             WorkerDied: If the worker has ended or sends anything else, in which case it is killed.
@@ -240,7 +239,7 @@ class MeasuringWorker(Worker):
         if reply.number != self._sent_count and not isinstance(reply.answer, Started):
             self.kill()
             raise AnswerMismatch("answered a message that was never sent")
-        if not isinstance(reply.answer, expected):
+        if not isinstance(reply.answer, answer_types):
             self.kill()
             raise WorkerDied(f"sent an unexpected answer: {type(reply.answer).__name__}")
         self.changed_state = reply.changed_state
@@ -251,15 +250,15 @@ class MeasuringWorker(Worker):
         """Whether the worker is alive, has not sent anything more, and has not been changed by a candidate."""
         return not self.changed_state and not self.channel.poll() and self.is_alive
 
-    def _start(self, connection_fd: int, stderr: BinaryIO, environment: Environment) -> ForkedProcess:
-        server = fork_server()
+    def _start_process(self, connection_fd: int, stderr: BinaryIO, environment: Environment) -> ForkedProcess:
+        server = get_fork_server()
         try:
             working_dir = os.getcwd()
         except FileNotFoundError:  # it has been removed
             working_dir = ""
         changed_names = {name for name, _ in server.start_environment.items() ^ environment.items()}
         environment_changes = {name: environment.get(name) for name in changed_names}
-        message = Fork(self._threads, self._memory_limit_mb, sys.path, working_dir, environment_changes)
+        message = Fork(self._thread_count, self._memory_limit_mb, sys.path, working_dir, environment_changes)
         return server.fork(message, [connection_fd, stderr.fileno()])
 
     def _describe_end(self) -> str:
@@ -383,23 +382,24 @@ class ForkServer:
     def fork(self, message: Fork, file_descriptors: list[int]) -> ForkedProcess:
         """Fork a worker. Raises SearchlabError if this fails."""
         try:
-            answer: int | str = self._ask(message, file_descriptors)
+            pid_or_error: int | str = self._request(message, file_descriptors)
         except OSError:
             self.end()
             reason = _find_last_line(self._stderr.read(1 << 20) or b"") or f"exit code {self._process.returncode}"
             raise SearchlabError(f"cannot start a measuring process: {reason}; check your TVM installation") from None
-        if isinstance(answer, str):
-            raise SearchlabError(f"cannot start a measuring process: {answer}; check the number of running processes")
-        return ForkedProcess(self, answer)
+        if isinstance(pid_or_error, str):
+            error = pid_or_error
+            raise SearchlabError(f"cannot start a measuring process: {error}; check the number of running processes")
+        return ForkedProcess(self, pid_or_error)
 
     def check_exit(self, pid: int) -> Exit | None:
         """Return how a fork ended, or None if it is alive."""
         try:
-            exit: Exit | None = self._ask(CheckExit(pid))
+            worker_exit: Exit | None = self._request(CheckExit(pid))
         except OSError:
             self.end()
             return Exit(-signal.SIGKILL)
-        return exit
+        return worker_exit
 
     def end(self) -> None:
         """End the server and its forks."""
@@ -416,19 +416,19 @@ class ForkServer:
         self.end()
         self._stderr.close()
 
-    def _ask(self, message: Fork | CheckExit, file_descriptors: list[int] | None = None) -> Any:
+    def _request(self, message: Fork | CheckExit, file_descriptors: list[int] | None = None) -> Any:
         """Return the answer to ``message``. Raises OSError if the server has ended or does not answer."""
         with self._lock:
-            self._request_number = number = self._request_number + 1
-            socket.send_fds(self._control_socket, [pickle.dumps((number, message))], file_descriptors or [])
-            while data := self._control_socket.recv(MAX_MESSAGE_BYTES):
-                answered_number, answer = pickle.loads(data)
-                if answered_number == number:  # any other answer belongs to an interrupted call
+            self._request_number = request_number = self._request_number + 1
+            socket.send_fds(self._control_socket, [pickle.dumps((request_number, message))], file_descriptors or [])
+            while answer_bytes := self._control_socket.recv(MAX_MESSAGE_BYTES):
+                answered_number, answer = pickle.loads(answer_bytes)
+                if answered_number == request_number:  # any other answer belongs to an interrupted call
                     return answer
         raise ConnectionResetError
 
 
-def fork_server() -> ForkServer:
+def get_fork_server() -> ForkServer:
     """Return this process's fork server, starting one if necessary, without waiting for its imports."""
     global _server
     with _server_lock:

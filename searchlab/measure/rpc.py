@@ -79,7 +79,7 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
 
 
 @dataclass
-class _Task:
+class _DeviceTask:
     """A program to run on a device.
 
     Attributes:
@@ -118,23 +118,24 @@ class RpcMeasurer(BuildingMeasurer):
             choose_compiler()  # raises an error if this machine has no compiler; only the devices need a GPU
         devices = list_registered_devices(settings.tracker)
         if settings.key not in devices:
-            raise SearchlabError(f"{_describe_devices(settings, devices)}; start one with `searchlab fleet server`")
+            problem = _describe_missing_device(settings, devices)
+            raise SearchlabError(f"{problem}; start one with `searchlab fleet server`")
         super().__init__(settings, target, measurements, workers, has_scratch_folder=True)
 
-    def _prepare(self, space: Space, config_count: int) -> None:
+    def _prepare_runners(self, space: Space, config_count: int) -> None:
         device_count = len(self._run_pool.processes)  # if the tracker cannot be reached now, it may return in time
         with contextlib.suppress(SearchlabError):
             device_count = len(list_registered_devices(self.settings.tracker).get(self.settings.key, []))
         fleet = FleetSettings(self.settings.connect_timeout, self.settings.cc)
         self._setup = SetUpRunner(space.workload, self.settings.for_worker(), self.target, space.error_factor, fleet)
         self._process_count = min(max(1, device_count), config_count)
-        self._run_pool.prepare(self._setup, self._process_count)
+        self._run_pool.prepare_processes(self._setup, self._process_count)
 
     @contextlib.contextmanager
     def _run_programs(
         self, space: Space, programs: dict[str, Built], best: float
     ) -> Iterator[Callable[[str, float], Measurement]]:
-        tasks = [_Task(program_hash, built) for program_hash, built in programs.items()]
+        tasks = [_DeviceTask(program_hash, built) for program_hash, built in programs.items()]
         with _DeviceBatch(self._run_pool, self._setup, self._process_count, tasks, self.settings, best) as batch:
 
             def run(program_hash: str, best: float) -> Measurement:
@@ -146,12 +147,12 @@ class RpcMeasurer(BuildingMeasurer):
             yield run
 
 
-def _describe_devices(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
+def _describe_missing_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
     keys = ", ".join(f"{key!r} ({len(addresses)})" for key, addresses in devices.items()) or "no devices"
     return f"the tracker at {settings.tracker} has no device with the key {settings.key!r}; it has {keys}"
 
 
-class _DeviceBatch(JobBatch[_Task]):
+class _DeviceBatch(JobBatch[_DeviceTask]):
     """The programs to run in a batch. While any are waiting, a device is requested for each idle process.
 
     Attributes:
@@ -162,13 +163,13 @@ class _DeviceBatch(JobBatch[_Task]):
     def __init__(
         self,
         pool: WorkerPool,
-        message: SetUpRunner,
+        set_up_message: SetUpRunner,
         process_count: int,
-        tasks: Sequence[_Task],
+        tasks: Sequence[_DeviceTask],
         settings: RpcSettings,
         best: float,
     ) -> None:
-        super().__init__(pool, message, process_count, tasks)
+        super().__init__(pool, set_up_message, process_count, tasks)
         self.settings = settings
         self.best = best
         self.measurements: dict[str, Measurement] = {}
@@ -188,7 +189,7 @@ class _DeviceBatch(JobBatch[_Task]):
             self._receive_device()
         return sources
 
-    def assign(self) -> list[Tracker]:
+    def assign_jobs(self) -> list[Tracker]:
         """Request the devices that can be used now. Raises SearchlabError if none has been available for too long."""
         device_count = min(len(self.queue), len(self.idle_processes))
         now = time.monotonic()
@@ -201,7 +202,7 @@ class _DeviceBatch(JobBatch[_Task]):
                 if self.settings.key in devices:
                     self.unavailable_since = None
                 else:
-                    problem = _describe_devices(self.settings, devices)
+                    problem = _describe_missing_device(self.settings, devices)
             if device_count and self.tracker is None:
                 self.tracker = Tracker(self.settings.tracker)
             while self.tracker and self.request_count < device_count:
@@ -249,7 +250,7 @@ class _DeviceBatch(JobBatch[_Task]):
         if now - self.unavailable_since > self.settings.device_timeout:
             raise SearchlabError(message)
 
-    def receive(self, process: MeasuringWorker, task: _Task) -> None:
+    def receive_answer(self, process: MeasuringWorker, task: _DeviceTask) -> None:
         has_connected = task.connect_seconds is not None
         answer = process.recv(Failed, *((Ran,) if has_connected else (InputsReceived,)), DeviceLost, DeviceUnfit)
         seconds = self.assignments[process].deadline.used_seconds
@@ -264,9 +265,9 @@ class _DeviceBatch(JobBatch[_Task]):
             case DeviceUnfit(text):
                 raise SearchlabError(f"{text}; register it under a different key, or choose a different target")
             case Ran() | Failed():
-                self._record(task, answer)
+                self._record_measurement(task, answer)
 
-    def on_worker_died(self, task: _Task, death: WorkerDied, seconds: float) -> None:
+    def on_worker_died(self, task: _DeviceTask, death: WorkerDied, seconds: float) -> None:
         if isinstance(death, WorkerTimeout) and task.connect_seconds is None:
             limit = self.settings.connect_timeout
             self._handle_lost_device(task, f"it did not accept the connection and the inputs within {limit:g} s", 0.0)
@@ -274,22 +275,23 @@ class _DeviceBatch(JobBatch[_Task]):
             failed = failure_of(death, "running", seconds)
             self._handle_lost_device(task, failed.message, seconds, failed.failure)
 
-    def _handle_lost_device(self, task: _Task, text: str, seconds: float, failure: Failure = "crash") -> None:
+    def _handle_lost_device(self, task: _DeviceTask, reason: str, seconds: float, failure: Failure = "crash") -> None:
         host, port, _ = task.address
         has_connected = task.connect_seconds is not None
         is_suspect = failure == "run_timeout" and not task.has_hung and not greets_clients(host, port)
         task.has_hung |= is_suspect
         task.lost_devices += 1
         if has_connected and not is_suspect and is_reachable(host, port):
-            message = text if failure == "run_timeout" else f"it crashed its process on {host}:{port}: {text}"
+            message = reason if failure == "run_timeout" else f"it crashed its process on {host}:{port}: {reason}"
         elif task.lost_devices <= self.settings.retries:
             self.queue.appendleft(task)
             return
         else:
-            message = f"given up after {task.lost_devices} devices were lost, the last one at {host}:{port}: {text}"
-        self._record(task, Failed(failure, message, seconds) if has_connected else Failed("run_error", message))
+            message = f"given up after {task.lost_devices} devices were lost, the last one at {host}:{port}: {reason}"
+        failed = Failed(failure, message, seconds) if has_connected else Failed("run_error", message)
+        self._record_measurement(task, failed)
 
-    def _record(self, task: _Task, answer: Ran | Failed) -> None:
+    def _record_measurement(self, task: _DeviceTask, answer: Ran | Failed) -> None:
         measurement = replace(
             measurement_of(answer, self.settings.statistic),
             build_seconds=task.built.cpu_seconds,

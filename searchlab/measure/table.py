@@ -78,7 +78,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
 
     def content_digest(self, base_dir: Path = Path()) -> str:
         """Return the digest of the logs' content, which a table in a suite has already."""
-        return self.digest or files_digest([log for path in self.paths(base_dir) for log in find_logs(path)])
+        return self.digest or files_digest([log for path in self.log_paths(base_dir) for log in find_logs(path)])
 
     def headers(self, base_dir: Path) -> Mapping[Path, Header]:
         """Return the headers of all logs, searching directories recursively. They are read once for each directory.
@@ -86,12 +86,12 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         Raises:
             SearchlabError: If a path contains no logs that can be read.
         """
-        if base_dir not in self._headers:
+        if base_dir not in self._headers_by_base_dir:
             headers: dict[Path, Header] = {}
-            for path in self.paths(base_dir):  # each of which must contain logs
+            for path in self.log_paths(base_dir):  # each of which must contain logs
                 headers.update(read_logs_in([path], lambda log: (log, read_header(log))))
-            self._headers[base_dir] = headers
-        return self._headers[base_dir]
+            self._headers_by_base_dir[base_dir] = headers
+        return self._headers_by_base_dir[base_dir]
 
     def default_target(self, base_dir: Path = Path()) -> dict[str, Any]:
         """Return the target recorded in the logs' headers. Raises SearchlabError if the logs have several targets."""
@@ -108,7 +108,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         """Return the workload and the space fingerprint of each log."""
         return {(header.workload, header.fingerprint) for header in self.headers(base_dir).values()}
 
-    def space_of(self, name: str, workload: str, base_dir: Path = Path()) -> Plugin | None:
+    def find_space(self, name: str, workload: str, base_dir: Path = Path()) -> Plugin | None:
         """Return the space called ``name`` with the options recorded for ``workload``, or None if no log has both.
 
         Raises:
@@ -141,12 +141,12 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
     def make(self, target: Target, measurements: MeasurementsByProgram, base_dir: Path = Path()) -> TableMeasurer:
         return TableMeasurer(self, base_dir)
 
-    def paths(self, base_dir: Path) -> list[Path]:
+    def log_paths(self, base_dir: Path) -> list[Path]:
         """Return the logs and directories of logs."""
         return [base_dir / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
 
     @cached_property
-    def _headers(self) -> dict[Path, Mapping[Path, Header]]:
+    def _headers_by_base_dir(self) -> dict[Path, Mapping[Path, Header]]:
         return {}
 
 
@@ -192,11 +192,11 @@ class TableMeasurer(Measurer):
 
     def __init__(self, settings: TableSettings, base_dir: Path = Path()) -> None:
         self.settings = settings
-        self.logs_text = ", ".join(map(str, settings.paths(base_dir)))
+        self.logs_text = ", ".join(map(str, settings.log_paths(base_dir)))
         self.begin(seed=0)
-        self._headers = settings.headers(base_dir)
+        self._headers_by_path = settings.headers(base_dir)
         self._tables_by_space: dict[tuple[str, str], _Table] = {}
-        worker_counts = sorted({header.workers for header in self._headers.values()})
+        worker_counts = sorted({header.workers for header in self._headers_by_path.values()})
         if len(worker_counts) > 1:
             raise SearchlabError(
                 f"the logs in {self.logs_text} were recorded with {' and '.join(map(str, worker_counts))} build "
@@ -211,7 +211,7 @@ class TableMeasurer(Measurer):
         self._has_warned = False
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
-        table = self._table(space)
+        table = self._load_table(space)
         for config in configs:
             measurement = table.find_measurement(config) or self._use_nearest(table, config)
             if self.settings.noise:
@@ -247,19 +247,21 @@ class TableMeasurer(Measurer):
 
     def recorded_measurements(self, space: Space) -> list[Measurement]:
         """Return the measurements in ``space``, one for each config."""
-        return self._table(space).measurements
+        return self._load_table(space).measurements
 
     def all_costs(self, space: Space) -> SpaceCosts | None:
-        return self._table(space).all_costs
+        return self._load_table(space).all_costs
 
-    def _table(self, space: Space) -> _Table:
+    def _load_table(self, space: Space) -> _Table:
         space_key = (str(space.workload), space.fingerprint)
         if space_key not in self._tables_by_space:
             paths = [
-                path for path, header in self._headers.items() if (header.workload, header.fingerprint) == space_key
+                path
+                for path, header in self._headers_by_path.items()
+                if (header.workload, header.fingerprint) == space_key
             ]
             if not paths:
-                workloads = ", ".join(sorted({header.workload for header in self._headers.values()}))
+                workloads = ", ".join(sorted({header.workload for header in self._headers_by_path.values()}))
                 raise SearchlabError(
                     f"no log in {self.logs_text} matches {space.workload}, this space and this target; the logs there "
                     f"are for {workloads}, each with its own space and target; omit the target to use the recorded one"
@@ -271,7 +273,7 @@ class TableMeasurer(Measurer):
         return self._tables_by_space[space_key]
 
     def _check_machine(self, paths: Sequence[Path]) -> None:
-        paths_by_machine = {self._headers[path].measured_on: path for path in paths}
+        paths_by_machine = {self._headers_by_path[path].measured_on: path for path in paths}
         paths_by_machine.pop("", None)
         if len(paths_by_machine) > 1:
             (first_machine, path), (second_machine, other_path), *_ = paths_by_machine.items()
@@ -286,13 +288,13 @@ class TableMeasurer(Measurer):
         A sample of the configs is scheduled, once for each space and table. Tables of suites never change, so for them,
         other programs are only logged.
         """
-        code_digests = {self._headers[path].code.get("space", "") for path in paths}
+        code_digests = {self._headers_by_path[path].code.get("space", "") for path in paths}
         if not space.has_programs or code_digests == {source_digest(type(space), *functions_in(space.made_with))}:
             return
         checked_digests = _CHECKED_DIGESTS_BY_SPACE.setdefault(space, set())
         if (digest := files_digest(paths)) in checked_digests:
             return
-        header, table_name = self._headers[paths[0]], self.settings.name or str(paths[0])
+        header, table_name = self._headers_by_path[paths[0]], self.settings.name or str(paths[0])
         is_verified = True
         try:
             is_verified = check_sample(table_name, list(table.sample_trials(SAMPLE)), space, header.versions) > 0
@@ -329,12 +331,12 @@ class TableMeasurer(Measurer):
         if len(measurement.seconds) < 2:
             return measurement
         rng = np.random.default_rng([self._seed, zlib.crc32(json.dumps(config.to_json()).encode())])
-        count = len(measurement.seconds)
-        sampled_seconds = tuple(measurement.seconds[i] for i in rng.integers(count, size=count))
+        repeat_count = len(measurement.seconds)
+        sampled_seconds = tuple(measurement.seconds[i] for i in rng.integers(repeat_count, size=repeat_count))
         resampled = replace(measurement, seconds=sampled_seconds)
         if not (self.settings.confirm and resampled.cost < best < math.inf):
             return resampled
-        sampled_seconds += tuple(measurement.seconds[i] for i in rng.integers(count, size=count))
+        sampled_seconds += tuple(measurement.seconds[i] for i in rng.integers(repeat_count, size=repeat_count))
         timing_seconds = measurement.run_seconds - measurement.check_seconds
         return replace(measurement, seconds=sampled_seconds, run_seconds=measurement.run_seconds + timing_seconds)
 
@@ -429,7 +431,7 @@ class ConfigIndex:
         word_knob_names = {name for name, knob in (knobs or {}).items() if knob.kind == "word"}
         self._knob_names = list(dict.fromkeys(name for config in configs for name in config))
         self._knobs = [
-            _Knob([config.get(name) for config in configs], name in word_knob_names) for name in self._knob_names
+            _KnobValues([config.get(name) for config in configs], name in word_knob_names) for name in self._knob_names
         ]
 
     def find_nearest(self, config: Config) -> int:
@@ -440,7 +442,7 @@ class ConfigIndex:
         return int(np.argmin(total_distances))
 
 
-class _Knob:
+class _KnobValues:
     """A knob's distinct values in the table (None if the knob is absent), and the index of each config's value."""
 
     def __init__(self, values: Sequence[Value | None], is_word: bool) -> None:

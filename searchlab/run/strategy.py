@@ -71,7 +71,7 @@ class SpaceChoice:
         without_programs = not getattr(space_class, "has_programs", True)
         recorded_space = None
         if isinstance(settings, TableSettings) and not plugin.options and without_programs:
-            recorded_space = settings.space_of(plugin.name, str(workload), base)
+            recorded_space = settings.find_space(plugin.name, str(workload), base)
         with names_from(base) if recorded_space else nullcontext():
             return cls(SPACES.make(recorded_space or plugin, workload, target), recorded_space or plugin, label)
 

@@ -64,7 +64,7 @@ def ask_worker(worker: MeasuringWorker, message: object) -> Any:
 
 
 def test_a_cuda_program_is_unpacked_in_another_process(tmp_path: Path) -> None:
-    worker = MeasuringWorker(threads=1)
+    worker = MeasuringWorker(thread_count=1)
     try:
         assert isinstance(worker.recv(Started), Started)
         assert isinstance(
@@ -182,7 +182,7 @@ class Compiling:
 
 
 def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> None:
-    worker = MeasuringWorker(threads=1, scratch_folder=str(tmp_path))
+    worker = MeasuringWorker(thread_count=1, scratch_folder=str(tmp_path))
     assert isinstance(worker.recv(Started), Started)
     worker.send(SetUpBuilder(pickle.dumps(Compiling()), "the space"))
     deadline = time.monotonic() + 60

@@ -144,7 +144,7 @@ def test_ordinary_candidates_leave_their_processes_in_use(measurer: LocalMeasure
 
 def test_a_channel_bounds_the_length_and_the_time_of_a_frame() -> None:
     own_end, other_end = socket.socketpair()
-    channel = Channel(own_end.detach(), max_length=1 << 20)
+    channel = Channel(own_end.detach(), max_frame_bytes=1 << 20)
     with other_end:
         other_end.sendall(struct.pack("<Q", 5) + b"he")
         assert not channel.poll(0.01)

@@ -58,7 +58,7 @@ def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, 
             time.sleep(0.5)
         return False
 
-    pool.set_up(pool.set_up_message(space), 3)
+    pool.set_up_processes(pool.make_set_up_message(space), 3)
     builds = pool.build(space, configs("schedule sleeps", "schedule sleeps", "tiled"), kill)
     assert (
         len(killed) == 3 and not builds.failures and len(builds.programs) == 2
@@ -106,7 +106,7 @@ def test_a_failure_in_a_process_with_a_past_is_confirmed(native: Target, code: s
 
 
 def test_no_process_is_left(pool: BuildPool, space: Faulty) -> None:
-    processes = [psutil.Process(process.pid) for process in pool.set_up(pool.set_up_message(space), 2)]
+    processes = [psutil.Process(process.pid) for process in pool.set_up_processes(pool.make_set_up_message(space), 2)]
     pool.close()
     assert pool.processes == [] and not any(process.is_running() for process in processes)
 

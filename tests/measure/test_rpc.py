@@ -233,7 +233,7 @@ def test_runs_go_on_at_the_same_time_and_come_in_order(fleet: Fleet, measurer: R
     """If they ran in turn, the second would not be available within the timeout of the first."""
     measure(measurer, "none", "tiled")
     wait_for(lambda: sum(queue.free for queue in queues_of(fleet, measurer.settings.key)) == 2)
-    ready = measurer._run_pool.set_up(measurer._setup, 2)  # one of them may have just been replaced
+    ready = measurer._run_pool.set_up_processes(measurer._setup, 2)  # one of them may have just been replaced
     assert ready == measurer._run_pool.processes
     measurer.measurements.clear()
     space = Faulty(WORKLOAD, measurer.target)
