@@ -119,10 +119,10 @@ def read_text(path: str | Path, *, under: Path | None = None, kind: str = "") ->
 
 def unpack_limit() -> int:
     """Return the maximum size of an unpacked file, in bytes. Raises SearchlabError if the user's setting is invalid."""
-    setting = os.environ.get(UNPACK_VARIABLE, "")
-    if setting and not setting.isdecimal():
-        raise SearchlabError(f"{UNPACK_VARIABLE} must be a number of megabytes, not {setting!r}")
-    return int(setting or 1024) << 20
+    megabytes_text = os.environ.get(UNPACK_VARIABLE, "")
+    if megabytes_text and not megabytes_text.isdecimal():
+        raise SearchlabError(f"{UNPACK_VARIABLE} must be a number of megabytes, not {megabytes_text!r}")
+    return int(megabytes_text or 1024) << 20
 
 
 def check_unpacked(path: str | Path, file_bytes: int, unpacked_bytes: int, line_bytes: int = 0) -> None:
@@ -206,19 +206,19 @@ def read_each(paths: Iterable[Path], read: Callable[[Path], T], required: Collec
     Raises:
         SearchlabError: If one of the ``required`` files cannot be read, or none of the files can be read.
     """
-    values: list[T] = []
+    results: list[T] = []
     problems: list[SearchlabError] = []
     for path in paths:
         try:
-            values.append(read(path))
+            results.append(read(path))
         except SearchlabError as error:
             if path in required:
                 raise
             problems.append(error)
-    if problems and not values:
+    if problems and not results:
         raise problems[0]
     _warn_skipped([str(error) for error in problems])
-    return values
+    return results
 
 
 def _warn_skipped(problems: list[str]) -> None:
@@ -271,10 +271,10 @@ def replace_file(path: str | Path, *, under: Path | None = None, durable: bool =
         if durable:
             sync_directory(path.parent)
     except (OSError, ValueError) as error:
-        raise write_error(path, error) from None
+        raise make_write_error(path, error) from None
 
 
-def write_error(path: str | Path, error: OSError | ValueError) -> SearchlabError:
+def make_write_error(path: str | Path, error: OSError | ValueError) -> SearchlabError:
     """Return the error to raise if ``path`` could not be written because of ``error``."""
     is_disk_error = getattr(error, "errno", None) in _DISK_ERRORS
     remedy = "; free some space or check the disk, then run the command again" if is_disk_error else ""

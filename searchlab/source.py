@@ -71,8 +71,10 @@ def source_digest(*objects: Any) -> str:
         >>> source_digest(Policy) == source_digest(NeverTwice)
         True
     """
-    definitions = [base for item in objects for base in (item.__mro__ if isinstance(item, type) else (item,))]
-    modules = [getattr(_unwrap(item), "__module__", None) or "" for item in definitions]
+    definitions: list[Any] = []
+    for definition in objects:
+        definitions += definition.__mro__ if isinstance(definition, type) else (definition,)
+    modules = [getattr(_unwrap(definition), "__module__", None) or "" for definition in definitions]
     packages = {_package_of(name) for name in modules if _has_file(name)}
     referenced = _ReferencedCode(definitions)
     texts, pending_modules = referenced.code_texts, referenced.module_names
@@ -110,13 +112,13 @@ def _cached_file_digest(path: Path, modified_ns: int, byte_count: int) -> str:
     return _file_digest(path)
 
 
-def _package_of(module: str) -> str:
-    return module.partition(".")[0]
+def _package_of(module_name: str) -> str:
+    return module_name.partition(".")[0]
 
 
-def _parent_package(name: str, path: Path) -> str:
-    package = getattr(sys.modules.get(name), "__package__", None)  # of a script that is run with -m, too
-    return package or (name if path.name == "__init__.py" else name.rpartition(".")[0])
+def _parent_package(module_name: str, path: Path) -> str:
+    package = getattr(sys.modules.get(module_name), "__package__", None)  # of a script that is run with -m, too
+    return package or (module_name if path.name == "__init__.py" else module_name.rpartition(".")[0])
 
 
 def _is_under(path: Path, folder: Path) -> bool:
@@ -136,31 +138,31 @@ def _folders_of_distributions(search_path: tuple[str, ...]) -> tuple[Path, ...]:
     return tuple(folder for folder in folders if any(folder.glob("*.dist-info")))
 
 
-def _has_file(name: str) -> bool:
-    return os.path.exists(getattr(sys.modules.get(name), "__file__", None) or "")
+def _has_file(module_name: str) -> bool:
+    return os.path.exists(getattr(sys.modules.get(module_name), "__file__", None) or "")
 
 
-def _path_of(name: str) -> Path | None:
+def _path_of(module_name: str) -> Path | None:
     """Return the file of a module, or None if it has none or cannot be found; nothing is imported."""
-    module = sys.modules.get(name)
-    origin = _find_module(name, tuple(sys.path))[0] if module is None else getattr(module, "__file__", None)
+    module = sys.modules.get(module_name)
+    origin = _find_module(module_name, tuple(sys.path))[0] if module is None else getattr(module, "__file__", None)
     return Path(os.path.realpath(origin)) if origin and os.path.isfile(origin) else None
 
 
-def _folders_of(name: str) -> list[str]:
+def _folders_of(module_name: str) -> list[str]:
     """Return the directories of a package's modules. A namespace package has no file, and may have several."""
-    module = sys.modules.get(name)
-    return list(_find_module(name, tuple(sys.path))[1] if module is None else getattr(module, "__path__", ()))
+    module = sys.modules.get(module_name)
+    return list(_find_module(module_name, tuple(sys.path))[1] if module is None else getattr(module, "__path__", ()))
 
 
 @functools.lru_cache(4096)
-def _find_module(name: str, search_path: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+def _find_module(module_name: str, search_path: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """Return the file of a module that has not been imported, and its directories if it is a package."""
-    parent = name.rpartition(".")[0]
+    parent_name = module_name.rpartition(".")[0]
     namespace_folders: list[str] = []  # of a namespace package; PathFinder requires that its parent has been imported
-    for folder in _folders_of(parent) if parent else search_path:
+    for folder in _folders_of(parent_name) if parent_name else search_path:
         finder = get_importer(folder)
-        spec = finder.find_spec(name) if finder else None
+        spec = finder.find_spec(module_name) if finder else None
         if spec is not None and spec.loader is not None:
             return spec.origin, tuple(spec.submodule_search_locations or ())
         namespace_folders += spec.submodule_search_locations or () if spec else ()
@@ -171,20 +173,20 @@ _digests_at_import: dict[str, tuple[object, str]] = {}
 """The digest of each imported module's tree, with the module's specification, which a reload replaces."""
 
 
-def _imported_tree_digest(name: str, path: Path) -> str:
+def _imported_tree_digest(module_name: str, path: Path) -> str:
     """Return the digest of the tree of a module's file, as it was when this was first called after its import.
 
     A file that changes after its module was imported has no effect on this process until the module is reloaded. If it
     had changed by the first call, the digest is none that the file has in a new process.
     """
-    module = sys.modules.get(name)
+    module = sys.modules.get(module_name)
     if module is None:
         return _tree_digest(path)
     specification = getattr(module, "__spec__", None) or module
-    if name not in _digests_at_import or _digests_at_import[name][0] is not specification:
+    if module_name not in _digests_at_import or _digests_at_import[module_name][0] is not specification:
         change_note = f" changed after its import, at {path.stat().st_mtime_ns}" if _has_changed(module, path) else ""
-        _digests_at_import[name] = specification, _tree_digest(path) + change_note
-    return _digests_at_import[name][1]
+        _digests_at_import[module_name] = specification, _tree_digest(path) + change_note
+    return _digests_at_import[module_name][1]
 
 
 def _has_changed(module: ModuleType, path: Path) -> bool:
@@ -267,16 +269,16 @@ def _file_digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _unwrap(item: Any) -> Any:
+def _unwrap(wrapper: Any) -> Any:
     """Return what a descriptor, a partial function or another object that is no function or method wraps."""
-    while not isinstance(item, FunctionType | MethodType):
-        inner = getattr(item, "__wrapped__", None) or getattr(item, "__func__", None)
-        if isinstance(item, functools.partial | functools.cached_property):
-            inner = item.func
-        if inner is None or isinstance(item, type | ModuleType):
-            return item
-        item = inner
-    return item
+    while not isinstance(wrapper, FunctionType | MethodType):
+        wrapped = getattr(wrapper, "__wrapped__", None) or getattr(wrapper, "__func__", None)
+        if isinstance(wrapper, functools.partial | functools.cached_property):
+            wrapped = wrapper.func
+        if wrapped is None or isinstance(wrapper, type | ModuleType):
+            return wrapper
+        wrapper = wrapped
+    return wrapper
 
 
 class _ReferencedCode:
@@ -304,7 +306,7 @@ class _ReferencedCode:
         self._is_own_module = functools.cache(_is_own_module)
         self._pending_values: list[tuple[str, Any, bool]] = [("", item, False) for item in definitions]
         while self._pending_values:
-            self._visit(*self._pending_values.pop())
+            self._add_value(*self._pending_values.pop())
         for name, options in self._command_lines:  # whose other options may be those of the run
             self.code_texts |= {
                 f"{name}.{key} = {_plain_text_of(item)}"
@@ -312,7 +314,7 @@ class _ReferencedCode:
                 if key in self._mentioned_names
             }
 
-    def _visit(self, name: str, value: Any, is_in_file: bool) -> None:
+    def _add_value(self, name: str, value: Any, is_in_file: bool) -> None:
         """Add ``value``, and queue what it refers to. A value that ``is_in_file`` is in the file's digest already."""
         if is_numpy(value):
             value = value.tolist() if value.size <= MAX_ARRAY_SIZE else f"{value.dtype} {value.shape}"
@@ -377,19 +379,19 @@ def _list_members(name: str, value: Any) -> list[tuple[str, Any]] | None:
     return None
 
 
-def _is_users_module(module: str) -> bool:
+def _is_users_module(module_name: str) -> bool:
     """Return whether a module is neither searchlab's nor in the standard library or an installed distribution."""
-    path = _path_of(module)
+    path = _path_of(module_name)
     return path is not None and not (
         _is_under(path, CORE_FOLDER) or _is_under(path, _STANDARD_LIBRARY_FOLDER) or _is_installed(path)
     )
 
 
-def _is_own_module(module: str) -> bool:
+def _is_own_module(module_name: str) -> bool:
     """Return whether a module is a user's, or has no file and is not in the standard library."""
-    if _has_file(module) and module != SCRIPT_MODULE:
-        return _is_users_module(module)
-    return _package_of(module) not in sys.stdlib_module_names - {SCRIPT_MODULE}
+    if _has_file(module_name) and module_name != SCRIPT_MODULE:
+        return _is_users_module(module_name)
+    return _package_of(module_name) not in sys.stdlib_module_names - {SCRIPT_MODULE}
 
 
 def _may_be_cache(name: str, value: Any) -> bool:
@@ -409,15 +411,19 @@ def _list_references(value: Any) -> list[tuple[str, Any]]:
     """
     if isinstance(value, type):
         prefix = value.__qualname__
-        names = [name for name in vars(value) if name not in _IGNORED_ATTRIBUTES]
-        attributes = [(f"{prefix}.{name}", vars(value)[name]) for name in names]
+        variable_names = [name for name in vars(value) if name not in _IGNORED_ATTRIBUTES]
+        attributes = [(f"{prefix}.{name}", vars(value)[name]) for name in variable_names]
         return [*attributes, *((f"{prefix}.base", base) for base in value.__bases__)]
-    names = sorted(name for name in _list_names_in(value.__code__) if not name.startswith("__"))  # such as __file__
-    values = [(name, value.__globals__[name]) for name in names if name in value.__globals__]
-    for prefix, module in list(values):
+    # Names such as __file__ are left out.
+    variable_names = sorted(name for name in _list_names_in(value.__code__) if not name.startswith("__"))
+    referenced_values = [(name, value.__globals__[name]) for name in variable_names if name in value.__globals__]
+    for prefix, module in list(referenced_values):
         if isinstance(module, ModuleType) and _is_own_module(module.__name__):
-            values += [(f"{prefix}.{name}", vars(module)[name]) for name in names if name in vars(module)]
-    return values
+            module_globals = vars(module)
+            referenced_values += [
+                (f"{prefix}.{name}", attributes[name]) for name in variable_names if name in attributes
+            ]
+    return referenced_values
 
 
 def _list_bound_values(value: Any) -> list[tuple[str, Any]]:

@@ -234,23 +234,7 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     """
     if isinstance(spec, Target):
         return spec
-    from tvm.target import Target as TvmTarget
-
-    if isinstance(spec, Mapping):
-        fields = dict(spec)
-    elif (text := spec.strip()).startswith("{"):
-        try:
-            fields = dict(json.loads(text))
-        except json.JSONDecodeError as error:
-            raise SearchlabError(f"target {text!r} is not valid JSON: {error}") from None
-    elif text in TvmTarget.list_kinds() or text in ("native", RECORDED):
-        fields = {"kind": text}
-    elif " " in text:
-        fields = parse_options(text)
-    else:
-        fields = {"kind": "llvm", "mcpu": text}
-    if not isinstance(fields, dict):
-        raise SearchlabError(f"a target must be a name or a JSON object, not {text}")
+    fields = dict(spec) if isinstance(spec, Mapping) else _parse_text(spec.strip())
     if "kind" not in fields:
         raise SearchlabError(f'target {json.dumps(fields)} has no "kind"; add one, for example {{"kind": "llvm"}}')
     caches = _parse_caches(fields.pop("caches", None))
@@ -268,6 +252,22 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
         return Target(fields, caches)
     _check_spec(fields)
     return Target(fields, caches or CPU_CACHES.get(str(fields.get("mcpu")), GENERIC_CACHES))
+
+
+def _parse_text(text: str) -> dict[str, Any]:
+    """Return the target that ``text`` specifies, a name, options or JSON, in TVM's JSON form."""
+    from tvm.target import Target as TvmTarget
+
+    if text.startswith("{"):
+        try:
+            return dict(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise SearchlabError(f"target {text!r} is not valid JSON: {error}") from None
+    if text in TvmTarget.list_kinds() or text in ("native", RECORDED):
+        return {"kind": text}
+    if " " in text:
+        return parse_options(text)
+    return {"kind": "llvm", "mcpu": text}
 
 
 def parse_options(text: str) -> dict[str, Any]:

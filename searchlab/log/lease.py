@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import SearchlabError
-from ..files import check_regular, open_file, sync_directory, temporary_path_of, write_error
+from ..files import check_regular, make_write_error, open_file, sync_directory, temporary_path_of
 from ..machine.scratch import NO_LOCK_ERRORS
 
 LOCK_WAIT_SECONDS = 0.5
@@ -125,7 +125,7 @@ class LeasedFile:
         try:
             yield
         except OSError as error:
-            raise write_error(self._path, error) from None
+            raise make_write_error(self._path, error) from None
 
     def remove(self) -> None:
         """Remove the log if this process created it and no other process has taken it over."""

@@ -68,9 +68,9 @@ def library_versions() -> Mapping[str, str]:
     return versions
 
 
-def host_model(kind: str) -> dict[str, str]:
-    """Return the name of this machine's CPU and, if the ``kind`` of target is ``cuda``, the name of its GPU."""
-    gpu = gpu_name() if kind == "cuda" else None
+def host_model(target_kind: str) -> dict[str, str]:
+    """Return the name of this machine's CPU and, if ``target_kind`` is ``cuda``, the name of its GPU."""
+    gpu = gpu_name() if target_kind == "cuda" else None
     return {"cpu": cpu_model(), **({"gpu": gpu} if gpu else {})}
 
 
@@ -153,11 +153,11 @@ def _is_turbo_enabled() -> bool | None:
 
 def _describe_virtualization() -> str:
     """Return the hypervisor and the container, in which cores may be shared with others, or "" if there is neither."""
-    names = []
+    virtualization_names = []
     if "hypervisor" in read_system_file(Path("/proc/cpuinfo")).partition("\n\n")[0].split():
-        names.append(read_system_file(Path("/sys/class/dmi/id/sys_vendor")) or "hypervisor")
+        virtualization_names.append(read_system_file(Path("/sys/class/dmi/id/sys_vendor")) or "hypervisor")
     cgroup_text = read_system_file(Path("/proc/1/cgroup"))
     markers = ("docker", "kubepods", "lxc", "containerd")
     if Path("/.dockerenv").exists() or any(marker in cgroup_text for marker in markers):
-        names.append("container")
-    return ", ".join(names)
+        virtualization_names.append("container")
+    return ", ".join(virtualization_names)

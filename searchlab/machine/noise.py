@@ -94,7 +94,7 @@ def compute_resolution(readings: Sequence[float], repeats: int) -> float:
 
 def write_check(check: MachineCheck) -> Path:
     """Keep the check for later runs, next to the machine's lock, and return its path."""
-    write_file(path := _check_path(), msgspec.json.encode(check))
+    write_file(path := _get_check_path(), msgspec.json.encode(check))
     return path
 
 
@@ -105,7 +105,7 @@ def read_resolution(threads: int, repeats: int) -> dict[str, Any]:
     result is empty if there is no check of this CPU with as many available cores.
     """
     with suppress(msgspec.DecodeError, SearchlabError):
-        check = msgspec.json.decode(read_bytes(_check_path()), type=MachineCheck)
+        check = msgspec.json.decode(read_bytes(_get_check_path()), type=MachineCheck)
         if (check.cpu, check.cores) == (cpu_model(), available_cores()):
             noise = check.noise[0 if threads == 1 else -1]
             resolutions = [noise.resolution[count] for count in sorted(noise.resolution) if count <= repeats]
@@ -113,5 +113,5 @@ def read_resolution(threads: int, repeats: int) -> dict[str, Any]:
     return {}
 
 
-def _check_path() -> Path:
+def _get_check_path() -> Path:
     return lock_path().with_suffix(".json")

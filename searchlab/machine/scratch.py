@@ -24,7 +24,7 @@ class ScratchFolder:
     ends, which shows more reliably than a folder's age or a process ID whether the folder is in use.
 
     Args:
-        parent: The directory in which to create the folder, or None for the system's temporary directory.
+        parent_dir: The directory in which to create the folder, or None for the system's temporary directory.
         prefix: The prefix of the folder's name.
 
     Attributes:
@@ -34,15 +34,15 @@ class ScratchFolder:
         SearchlabError: If the folder cannot be created.
     """
 
-    def __init__(self, parent: str | None = None, prefix: str = FOLDER_PREFIX) -> None:
-        _remove_abandoned_folders(parent or tempfile.gettempdir(), prefix)
+    def __init__(self, parent_dir: str | None = None, prefix: str = FOLDER_PREFIX) -> None:
+        _remove_abandoned_folders(parent_dir or tempfile.gettempdir(), prefix)
         lock_fd: int | None = None
         while lock_fd is None:  # another process may remove the folder before it is locked
             try:
-                self.name = tempfile.mkdtemp(prefix=prefix, dir=parent)
+                self.name = tempfile.mkdtemp(prefix=prefix, dir=parent_dir)
             except OSError as error:
-                if parent is not None:
-                    raise SearchlabError(f"cannot write to {parent}: {error.strerror}") from None
+                if parent_dir is not None:
+                    raise SearchlabError(f"cannot write to {parent_dir}: {error.strerror}") from None
                 raise SearchlabError(
                     f"cannot create a temporary folder: {error.strerror or error}; free some space, or set TMPDIR to a "
                     f"writable directory"
@@ -64,10 +64,10 @@ class ScratchFolder:
         self.cleanup()
 
 
-def _remove_abandoned_folders(parent: str, prefix: str) -> None:
+def _remove_abandoned_folders(parent_dir: str, prefix: str) -> None:
     """Remove the folders that this user's processes left behind when they ended."""
     with suppress(OSError):
-        for entry in os.scandir(parent):
+        for entry in os.scandir(parent_dir):
             is_own = entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
             if is_own and (lock_fd := _lock_folder(entry.path)) is not None:
                 shutil.rmtree(entry.path, ignore_errors=True)

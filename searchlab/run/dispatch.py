@@ -22,7 +22,7 @@ import cloudpickle
 
 from ..errors import SearchlabError, SearchlabWarning, describe, warn
 from ..executors.contract import EXECUTORS, RunExecutor
-from ..files import write_error
+from ..files import make_write_error
 from ..log.format import Log
 from ..log.lease import LeasedFile, LogBusy
 from ..log.read import read_existing_log, read_log, read_log_bytes
@@ -372,7 +372,7 @@ def _replace_log(run: Run, data: bytes) -> None:
             file.write(data, 0)
             file.sync(len(data))
     except OSError as error:
-        raise write_error(path, error) from None
+        raise make_write_error(path, error) from None
 
 
 class _WorkerCache:

@@ -20,7 +20,7 @@ import platformdirs
 from ..analysis.runs import pad_curves
 from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
-from ..files import file_name, read_bytes, write_error, write_file
+from ..files import file_name, make_write_error, read_bytes, write_file
 from ..log.columns import Columns
 from ..log.format import Ended, Header, Log
 from ..log.journal import Journal
@@ -410,7 +410,7 @@ def count_use(result: Trajectories) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise write_error(path, error) from None
+        raise make_write_error(path, error) from None
     with closing(Journal(path, Use)) as journal:
         variants = {
             earlier.strategy
