@@ -420,9 +420,8 @@ def _list_references(value: Any) -> list[tuple[str, Any]]:
     for prefix, module in list(referenced_values):
         if isinstance(module, ModuleType) and _is_own_module(module.__name__):
             module_globals = vars(module)
-            referenced_values += [
-                (f"{prefix}.{name}", attributes[name]) for name in variable_names if name in attributes
-            ]
+            defined_names = [name for name in variable_names if name in module_globals]
+            referenced_values += [(f"{prefix}.{name}", module_globals[name]) for name in defined_names]
     return referenced_values
 
 
