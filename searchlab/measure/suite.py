@@ -98,14 +98,14 @@ class SuiteTable:
     @property
     def path(self) -> Path:
         """The path of the table's file. Raises SearchlabError if the file is missing."""
-        if not self.file.is_file():
+        if not self.expected_path.is_file():
             command = f"create it with `searchlab suite build {self.directory} --from DIR`"
             remedy = command if self.is_imported else "download the suite again"
-            raise SearchlabError(f"the table {self.name} is missing: {self.file} does not exist; {remedy}")
-        return self.file
+            raise SearchlabError(f"the table {self.name} is missing: {self.expected_path} does not exist; {remedy}")
+        return self.expected_path
 
     @property
-    def file(self) -> Path:
+    def expected_path(self) -> Path:
         """The path of the table's file, whether or not the file exists."""
         return self.directory / "tables" / f"{self.entry.name}{PARQUET}"
 
