@@ -100,11 +100,9 @@ class Workbench:
                     self.features_by_name = {}
                 case messages.SetUpFunction(pickled):
                     self.function, self.unit = pickle.loads(pickled)
-                case messages.SetUpRunner(fleet=None):
-                    cases = make_cases(message.workload, message.settings.check, message.seed, message.error_factor)
-                    self.runner = Runner(
-                        message.workload, message.settings, device_of(message.target.kind), cases=cases
-                    )
+                case messages.SetUpRunner(workload, settings, target, fleet=None):
+                    cases = make_cases(workload, settings.check, message.seed, message.error_factor)
+                    self.runner = Runner(workload, settings, device_of(target.kind), cases=cases)
                 case messages.SetUpRunner():
                     self.remote_runner = RemoteRunner(message)
         except Exception as error:  # for example, because a plug-in's module cannot be imported
