@@ -61,7 +61,7 @@ def test_a_worker_has_the_surroundings_of_the_moment(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "written_since.py").write_text("ANSWER = 42")
-    later = start_worker(threads=2, scratch_folder=str(tmp_path))
+    later = start_worker(threads=2, scratch=str(tmp_path))
     names = "SEARCHLAB_TEST", "PATH", "TMPDIR", "TVM_NUM_THREADS", "OMP_NUM_THREADS"
     got = evaluate(later, f"[__import__('os').environ.get(name) for name in {names}]")
     assert got == str(["new", None, str(tmp_path), "2", "2"])
@@ -89,7 +89,7 @@ def test_the_error_says_how_a_worker_ended(worker: MeasuringWorker) -> None:
     worker.send(SetUpBuilder(pickle.dumps(Says("__import__('os')._exit(7)")), "the space"))
     with pytest.raises(WorkerDied, match="ended with exit code 7"):
         worker.recv(Started)
-    assert not worker.is_alive and worker._process.end and worker._process.end.megabytes > 10
+    assert not worker.is_alive and worker._process.exit and worker._process.exit.peak_memory_mb > 10
 
 
 def test_a_killed_fork_server_is_replaced_with_its_workers(worker: MeasuringWorker) -> None:
