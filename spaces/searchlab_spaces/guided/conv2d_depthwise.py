@@ -158,9 +158,9 @@ class Depthwise:
         sch.annotate(column, EDGE, 1)
 
     def _store(self, sch: Schedule, result: SBlockRV, lanes: int) -> None:
-        """Write rows of the result in vectors, with a shorter one at the end."""
-        x = sch.get_loops(result)[-1]
-        vector, lane = sch.split(x, [None, lanes])
+        """Write rows of the result in vectors, with a shorter one at the end, or as one if they are shorter."""
+        ow = self.workload.out_size[1]
+        vector, lane = sch.split(sch.get_loops(result)[-1], [None, min(lanes, ow)])
         sch.vectorize(lane)
         sch.annotate(vector, EDGE, 1)
 
