@@ -121,7 +121,9 @@ class ConfinedReplayer(Replayer):
             cwd=home_dir,
         )
         self._exit_stack.callback(self._end_process)
-        hidden_directories = [str(path) for path in {self._suite.directory.resolve(), *find_installed_suites().values()}]
+        hidden_directories = [
+            str(path) for path in {self._suite.directory.resolve(), *find_installed_suites().values()}
+        ]
         spaces = sorted({table.plugin.name for table in self._suite.tables if ":" not in table.plugin.name})
         reply = self._exchange(
             {"source": str(self._source_dir), "writable": home_dir, "hidden": hidden_directories, "spaces": spaces}

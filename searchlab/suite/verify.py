@@ -464,7 +464,9 @@ def check_baselines(
         if marker_path.exists():
             continue
         say(f"checking that {baseline.strategy} still proposes what its recorded runs contain, once")
-        replay_result = replay(suite.select_split(None), [baseline], digest=identity_digest, seconds=BASELINE_CHECK_SECONDS)
+        replay_result = replay(
+            suite.select_split(None), [baseline], digest=identity_digest, seconds=BASELINE_CHECK_SECONDS
+        )
         if replay_result.problems:
             raise SearchlabError(
                 f"the baseline {baseline.strategy} of {suite.spec.version} is not what its code does now: "
