@@ -11,8 +11,8 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-DOCS = Path(__file__).resolve().parent
-sys.path.insert(0, str(DOCS))
+DOCS_DIR = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS_DIR))
 
 import generate  # noqa: E402
 
@@ -69,44 +69,44 @@ html_theme_options = {
 html_sidebars = {"index": []}
 
 
-def relative_links(app: Sphinx, path: Path, parent: str, content: list[str]) -> None:
+def rewrite_relative_links(app: Sphinx, path: Path, parent: str, content: list[str]) -> None:
     """Make the links of an included file, which are relative to that file, relative to the page that includes it."""
-    folder = (DOCS / path).resolve().parent
-    if folder.name == "generated":
+    source_dir = (DOCS_DIR / path).resolve().parent
+    if source_dir.name == "generated":
         return
-    page = (DOCS / app.env.docname).parent
+    page_dir = (DOCS_DIR / app.env.docname).parent
 
-    def rewritten(link: re.Match[str]) -> str:
-        image, text, target, anchor = link.groups("")
-        if image or not target or "://" in target:
+    def rewrite_link(link: re.Match[str]) -> str:
+        image, text, link_target, anchor = link.groups("")
+        if image or not link_target or "://" in link_target:
             return link[0]
-        file = (folder / target).resolve()
-        if file.is_dir():  # the site has no page for it
+        target_path = (source_dir / link_target).resolve()
+        if target_path.is_dir():  # the site has no page for it
             return text
-        there = os.path.relpath(file, page)
-        if file.suffix == ".md" and not file.is_relative_to(DOCS):
-            return f"{{download}}`{text} <{there}>`"
-        return f"[{text}]({there}{anchor})"
+        relative_target = os.path.relpath(target_path, page_dir)
+        if target_path.suffix == ".md" and not target_path.is_relative_to(DOCS_DIR):
+            return f"{{download}}`{text} <{relative_target}>`"
+        return f"[{text}]({relative_target}{anchor})"
 
-    content[0] = re.sub(r"(!?)\[([^\[\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)", rewritten, content[0])
+    content[0] = re.sub(r"(!?)\[([^\[\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)", rewrite_link, content[0])
 
 
 def inline_diagrams(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Put the diagrams into the page itself, so that their colours follow its theme, light or dark."""
     for image in list(doctree.findall(nodes.image)):
-        file = DOCS / image["uri"]
-        if file.suffix == ".svg" and 'class="diagram"' in (svg := file.read_text("utf-8")):
+        image_path = DOCS_DIR / image["uri"]
+        if image_path.suffix == ".svg" and 'class="diagram"' in (svg := image_path.read_text("utf-8")):
             label = f'role="img" aria-label="{html.escape(image["alt"])}"'
             image.replace_self(nodes.raw("", svg.replace('class="diagram"', f'class="diagram" {label}'), format="html"))
 
 
-def omit_ranges(app: Sphinx, *documented: Any) -> tuple[str | None, str | None]:
+def omit_ranges(app: Sphinx, *arguments: Any) -> tuple[str | None, str | None]:
     """Shorten types such as ``Annotated[int, Meta(ge=1)]`` in signatures to ``int``."""
-    *_, signature, returned = documented
-    return signature and re.sub(r"Annotated\[(\w+), msgspec\.Meta\([^)]*\)\]", r"\1", signature), returned
+    *_, signature, return_annotation = arguments
+    return signature and re.sub(r"Annotated\[(\w+), msgspec\.Meta\([^)]*\)\]", r"\1", signature), return_annotation
 
 
 def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-signature", omit_ranges)
-    app.connect("include-read", relative_links)
+    app.connect("include-read", rewrite_relative_links)
     app.connect("doctree-resolved", inline_diagrams)

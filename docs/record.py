@@ -16,45 +16,45 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from generate import DOCS, ROOT, SCRIPTS
+from generate import DOCS, ROOT, TUTORIAL_SCRIPTS
 
 from searchlab.machine.host import available_cores, cpu_model, observe_load
 
-FOLDER = ROOT / "studies" / "tutorials"
+TUTORIALS_DIR = ROOT / "studies" / "tutorials"
 
 
 def record(name: str, options: Sequence[str] = ()) -> None:
-    script = (FOLDER / f"{name}.py").read_text("utf-8")
-    first, *rest = re.split(r"^# %% ([^\n]*)$", script, flags=re.MULTILINE)
-    marked = first + f"# %% {rest[0]}{rest[1]}"
-    for title, code in zip(rest[2::2], rest[3::2], strict=True):
-        marked += f"print({'# %% ' + title!r}, flush=True){code}"
+    script = (TUTORIALS_DIR / f"{name}.py").read_text("utf-8")
+    preamble, *titles_and_code = re.split(r"^# %% ([^\n]*)$", script, flags=re.MULTILINE)
+    marked_script = preamble + f"# %% {titles_and_code[0]}{titles_and_code[1]}"
+    for title, code in zip(titles_and_code[2::2], titles_and_code[3::2], strict=True):
+        marked_script += f"print({'# %% ' + title!r}, flush=True){code}"
     if warning := observe_load():
         sys.exit(f"{name} is not recorded: {warning}")
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / f"{name}.py"
-        copy.write_text(marked, "utf-8")
-        began = time.perf_counter()
-        paths = os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])  # for models.py
-        done = subprocess.run(
-            [sys.executable, str(copy), *options],
-            cwd=folder,
+    with tempfile.TemporaryDirectory() as work_dir:
+        script_copy = Path(work_dir) / f"{name}.py"
+        script_copy.write_text(marked_script, "utf-8")
+        start_time = time.perf_counter()
+        paths = os.pathsep.join([str(TUTORIALS_DIR), *filter(None, [os.environ.get("PYTHONPATH")])])  # for models.py
+        process = subprocess.run(
+            [sys.executable, str(script_copy), *options],
+            cwd=work_dir,
             capture_output=True,
             text=True,
             check=True,
             env={**os.environ, "PYTHONPATH": paths},
         )
-        seconds = time.perf_counter() - began
-    if warnings := re.findall("warning: (.*busy.*)", done.stderr, re.IGNORECASE):
+        seconds = time.perf_counter() - start_time
+    if warnings := re.findall("warning: (.*busy.*)", process.stderr, re.IGNORECASE):
         sys.exit(f"{name} is not recorded: {warnings[0]}")
-    about = {
+    details = {
         "command": " ".join(["python", f"studies/tutorials/{name}.py", *options]),
         "date": datetime.date.today().isoformat(),
         "machine": f"{available_cores()} cores of {cpu_model()}",
         "seconds": f"{seconds:.0f}",
     }
-    lines = [f"# {key}: {value}" for key, value in about.items()]
-    text = "\n".join([*lines, done.stdout.replace(folder, ".")])
+    lines = [f"# {key}: {value}" for key, value in details.items()]
+    text = "\n".join([*lines, process.stdout.replace(work_dir, ".")])
     (DOCS / "tutorials" / "recorded" / f"{name}.txt").write_text(text, "utf-8")
 
 
@@ -62,5 +62,5 @@ if __name__ == "__main__":
     names, options = sys.argv[1:], []
     if "--" in names:
         names, options = names[: names.index("--")], names[names.index("--") + 1 :]
-    for name in names or SCRIPTS:
+    for name in names or TUTORIAL_SCRIPTS:
         record(name, options)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_HOMES = {
+_NAMES_BY_MODULE = {
     "analysis": ("Comparison", "compare"),
     "apply": ("apply_best", "apply_history_best", "build_best"),
     "costmodel": ("CostModel", "BoundCostModel"),
@@ -53,7 +53,7 @@ _HOMES = {
     "target": ("Target", "resolve_target"),
     "workload": ("Workload", "conv2d", "gemm", "maximize", "minimize", "parse_workload"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_BY_NAME = {name: module_name for module_name, names in _NAMES_BY_MODULE.items() for name in names}
 _PACKAGES = ("analysis", "apply", "conformance")
 
 __all__ = [
@@ -105,9 +105,9 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("searchlab")
     if name in _PACKAGES:
         return import_module(f".{name}", __name__)
-    if name not in _HOME_OF:
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module 'searchlab' has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    return getattr(import_module(f".{_MODULE_BY_NAME[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -13,44 +13,47 @@ from rich.segment import Segment
 
 from .units import RUNS, VALUES, value_of_cost
 
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters (C0, DEL and C1) except tab and newline, and Unicode's bidi controls, which reorder text."""
 
 
-def plain(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Escape control characters, for example as ``\x1b``, so that text from a log cannot control the terminal."""
-    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
+    return _CONTROL_CHARACTERS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
-def one_line(text: str) -> str:
+def escape_to_one_line(text: str) -> str:
     """Escape control characters, tabs and newlines in a name."""
-    return plain(text).replace("\n", "\\n").replace("\t", "\\t")
+    return escape_controls(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def milliseconds(seconds: float) -> str:
+def format_execution_time(seconds: float) -> str:
     """Return a duration as text, in milliseconds if it is less than a second."""
     if seconds >= 1:
         return f"{seconds:.3f} s"
     return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-4 else f"{seconds * 1e3:.3g} ms"
 
 
-def speed(throughput: float, unit: str, digits: str = ".1f") -> str:
+def format_speed(throughput: float, unit: str, number_format: str = ".1f") -> str:
     """Return a throughput as text or, for a function, the time or value that it returned."""
     if unit == RUNS:
-        return milliseconds(1 / throughput)
+        return format_execution_time(1 / throughput)
     if unit in VALUES:
         return f"value {value_of_cost(1 / throughput, unit):.6g}"
-    return f"{throughput:{digits}} {unit}"
+    return f"{throughput:{number_format}} {unit}"
 
 
-PATIENCE = 2.0
+PATIENCE_SECONDS = 2.0
 """The number of seconds after which users are told what takes so long, where output is printed in lines."""
 
 
 @contextmanager
-def unless_quick(say: Callable[[], object]) -> Iterator[None]:
-    """Return a context manager that calls ``say`` in another thread if its block takes longer than ``PATIENCE``."""
-    timer = Timer(PATIENCE, say)
+def notify_if_slow(notify: Callable[[], object]) -> Iterator[None]:
+    """Return a context manager that calls ``notify`` in another thread if its block takes longer than the patience.
+
+    The patience is :data:`PATIENCE_SECONDS`.
+    """
+    timer = Timer(PATIENCE_SECONDS, notify)
     timer.daemon = True
     timer.start()
     try:
@@ -60,8 +63,8 @@ def unless_quick(say: Callable[[], object]) -> Iterator[None]:
 
 
 class Terminal(Console):
-    """A console that applies :func:`plain` to all its output, including tables, progress bars and errors."""
+    """A console that applies :func:`escape_controls` to all its output, including tables, progress bars and errors."""
 
     def render(self, *args: Any, **kwargs: Any) -> Iterable[Segment]:
         for segment in super().render(*args, **kwargs):
-            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+            yield segment if segment.control else Segment(escape_controls(segment.text), segment.style)

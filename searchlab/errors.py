@@ -42,12 +42,13 @@ def warn(text: str) -> None:
     warnings.warn_explicit(text, SearchlabWarning, frame.f_code.co_filename, frame.f_lineno, module, registry)
 
 
-def _is_internal(file: str) -> bool:
+def _is_internal(file_name: str) -> bool:
     """Return whether ``file`` belongs to searchlab or to the standard library, such as functools."""
-    paths = sysconfig.get_paths()
-    libraries = (paths["purelib"], paths["platlib"])  # may be within the standard library's directory
-    is_standard = file.startswith(("<frozen", paths["stdlib"])) and not file.startswith(libraries)
-    return is_standard or file.startswith(f"{Path(__file__).parent}/")
+    standard_paths = sysconfig.get_paths()
+    # These may be within the standard library's directory.
+    library_dirs = (standard_paths["purelib"], standard_paths["platlib"])
+    is_standard = file_name.startswith(("<frozen", standard_paths["stdlib"])) and not file_name.startswith(library_dirs)
+    return is_standard or file_name.startswith(f"{Path(__file__).parent}/")
 
 
 class InvalidConfig(SearchlabError):
@@ -105,20 +106,21 @@ class RunsFailed(SearchlabError):
 
     def __init__(self, reasons: Mapping[Path, str], count: int) -> None:
         self.reasons = reasons
-        groups: dict[str, list[tuple[Path, str]]] = {}  # equal reasons, apart from the log and later sentences
+        # Reasons are equal apart from the log and later sentences.
+        failures_by_reason: dict[str, list[tuple[Path, str]]] = {}
         for log, reason in reasons.items():
-            text = reason.removeprefix(str(log)) if reason.startswith(str(log)) else f": {reason}"
-            groups.setdefault(text.partition(". ")[0], []).append((log, text))
-        texts = []
-        for (log, text), *rest in list(groups.values())[:MAX_REASONS]:
-            more = f" and {len(rest)} more" if rest else ""
-            texts.append(f"{log}{more}{text}")
-        if len(groups) > MAX_REASONS:
-            texts.append(f"{len(groups) - MAX_REASONS} other reasons")
-        super().__init__(f"{len(reasons)} of {count} runs failed. {'; '.join(texts)}")
+            reason_text = reason.removeprefix(str(log)) if reason.startswith(str(log)) else f": {reason}"
+            failures_by_reason.setdefault(reason_text.partition(". ")[0], []).append((log, reason_text))
+        reason_texts = []
+        for (log, reason_text), *other_failures in list(failures_by_reason.values())[:MAX_LISTED_REASONS]:
+            others_text = f" and {len(other_failures)} more" if other_failures else ""
+            reason_texts.append(f"{log}{others_text}{reason_text}")
+        if len(failures_by_reason) > MAX_LISTED_REASONS:
+            reason_texts.append(f"{len(failures_by_reason) - MAX_LISTED_REASONS} other reasons")
+        super().__init__(f"{len(reasons)} of {count} runs failed. {'; '.join(reason_texts)}")
 
 
-MAX_REASONS = 5
+MAX_LISTED_REASONS = 5
 """The maximum number of reasons that a message lists."""
 
 
@@ -143,38 +145,40 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     A word that ``word`` abbreviates is more likely than a similar one. Capitals do not matter. Of short words, such as
     ``xbg`` and ``xgb``, fewer letters have to agree, because a single slip changes a larger part of them.
     """
-    names = sorted(candidates)
-    lower = {name.lower(): name for name in names}
-    longer = [name for name in lower if len(word) > 1 and name.startswith(word.lower())]
+    sorted_names = sorted(candidates)
+    names_by_lower_case = {name.lower(): name for name in sorted_names}
+    completions = [name for name in names_by_lower_case if len(word) > 1 and name.startswith(word.lower())]
     cutoff = 0.6 if len(word) <= 5 else 0.7
-    if near := longer[:1] or difflib.get_close_matches(word.lower(), lower, n=1, cutoff=cutoff):
-        return f"; did you mean {lower[near[0]]!r}?"
-    if not names:
+    similar_names = difflib.get_close_matches(word.lower(), names_by_lower_case, n=1, cutoff=cutoff)
+    if closest_names := completions[:1] or similar_names:
+        return f"; did you mean {names_by_lower_case[closest_names[0]]!r}?"
+    if not sorted_names:
         return "; none is known"
-    return f"; known: {', '.join(names[:12])}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    more_text = f" and {len(sorted_names) - 12} more" if len(sorted_names) > 12 else ""
+    return f"; known: {', '.join(sorted_names[:12])}{more_text}"
 
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text, or the name of its type if the text is empty."""
-    return _lines(error)[0]
+    return _split_lines(error)[0]
 
 
 def last_line(error: BaseException) -> str:
     """Return the last line of an error's text, where TVM and compilers state the cause, or else its type's name."""
-    return _lines(error)[-1]
+    return _split_lines(error)[-1]
 
 
-MAX_TEXT = 4000
+MAX_TEXT_LENGTH = 4000
 """The maximum length of a failure message in a log, in characters."""
 
 
-def shorten_text(text: str, longest: int = MAX_TEXT) -> str:
-    """Shorten ``text`` to ``longest`` characters: keep its beginning and end, and state its length in between."""
-    if len(text) <= longest:
+def shorten_text(text: str, max_length: int = MAX_TEXT_LENGTH) -> str:
+    """Shorten ``text`` to ``max_length`` characters: keep its beginning and end, and state its length in between."""
+    if len(text) <= max_length:
         return text
-    mark = f" ... [{len(text)} characters, cut] ... "
-    end = longest // 4
-    return text[: longest - end - len(mark)] + mark + text[-end:]
+    cut_mark = f" ... [{len(text)} characters, cut] ... "
+    end_length = max_length // 4
+    return text[: max_length - end_length - len(cut_mark)] + cut_mark + text[-end_length:]
 
 
 def text_of(error: BaseException) -> str:
@@ -187,8 +191,8 @@ def text_of(error: BaseException) -> str:
 
 def describe(error: BaseException) -> str:
     """Return an error's type and the first line of its text, as in ``"ValueError: no such file"``."""
-    kind, line = type(error).__name__, first_line(error)
-    return kind if line == kind else f"{kind}: {line}"
+    type_name, message_line = type(error).__name__, first_line(error)
+    return type_name if message_line == type_name else f"{type_name}: {message_line}"
 
 
 def encodable(text: str) -> str:
@@ -196,5 +200,5 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _lines(error: BaseException) -> list[str]:
+def _split_lines(error: BaseException) -> list[str]:
     return [line.rstrip() for line in shorten_text(text_of(error)).strip().splitlines()] or [type(error).__name__]

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from .console import milliseconds, one_line
+from .console import escape_to_one_line, format_execution_time
 from .errors import encodable, shorten_text
 from .space import Config
 
@@ -101,7 +101,9 @@ def describe_failures(failures: Iterable[tuple[Failure | None, str]]) -> str:
     if not pairs:
         return ""
     kinds = Counter(kind for kind, _ in pairs).most_common()
-    messages = Counter(one_line(message)[:MAX_QUOTE] for kind, message in pairs if kind == kinds[0][0] and message)
+    messages = Counter(
+        escape_to_one_line(message)[:MAX_QUOTE] for kind, message in pairs if kind == kinds[0][0] and message
+    )
     quote = f"; most often: {messages.most_common(1)[0][0]}" if messages else ""
     return ", ".join(f"{kind} {count}" for kind, count in kinds) + quote
 
@@ -130,7 +132,9 @@ class Trial:
     measurement: Measurement
 
     def __repr__(self) -> str:
-        return f"<Trial {self.index}: {self.measurement.failure or milliseconds(self.cost)} with {self.config!r}>"
+        return (
+            f"<Trial {self.index}: {self.measurement.failure or format_execution_time(self.cost)} with {self.config!r}>"
+        )
 
     @property
     def cost(self) -> float:

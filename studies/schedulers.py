@@ -30,12 +30,12 @@ from searchlab.arrays import Floats, Ints
 from searchlab.log.result import load_log
 from searchlab.measure.suite import Suite, find_suite
 from searchlab.model import SCHEDULERS, ScheduledTask
-from searchlab.model.decisions import FILE, DecisionsHeader
+from searchlab.model.decisions import DECISIONS_FILE, DecisionsHeader
 from searchlab.model.scheduler import choose_task, make_scheduler
-from searchlab.model.tune import LOGS, UNTUNED
+from searchlab.model.tune import LOGS_DIR, UNTUNED_DIR
 from searchlab.plugins import Plugin
 from searchlab.stats.intervals import Interval, mean_interval
-from searchlab.suite.trajectories import RecordedTables, baselines
+from searchlab.suite.trajectories import RecordedTables, read_baselines
 from searchlab.workload import parse_workload
 
 NAMES = sorted(SCHEDULERS.entry_points_by_name(), key=lambda name: name != "round-robin")
@@ -63,7 +63,7 @@ class Network:
 
 def read_curves(suite: Suite, policy: str, seeds: int) -> tuple[dict[str, list[Curve]], int]:
     """Return the first runs of a baseline on each table, and its batch."""
-    (recorded,) = baselines(suite, [policy])
+    (recorded,) = read_baselines(suite, [policy])
     tables = RecordedTables(suite)
     curves: dict[str, list[Curve]] = {}
     for table in suite.tables:
@@ -90,10 +90,10 @@ def read_model(directories: Sequence[Path]) -> tuple[Network, dict[str, list[Cur
     """
     curves: dict[str, list[Curve]] = {}
     for directory in directories:
-        with (directory / FILE).open("rb") as file:
+        with (directory / DECISIONS_FILE).open("rb") as file:
             header = msgspec.json.decode(file.readline(), type=DecisionsHeader)
-        for path in sorted((directory / LOGS).glob("*.jsonl")):
-            result, untuned = load_log(path), load_log(directory / UNTUNED / path.name).log.costs
+        for path in sorted((directory / LOGS_DIR).glob("*.jsonl")):
+            result, untuned = load_log(path), load_log(directory / UNTUNED_DIR / path.name).log.costs
             costs, workload = result.log.costs, result.workload
             rounds = [costs[i : i + header.batch] for i in range(0, len(costs), header.batch)]
             rounds[0] = np.append(rounds[0], untuned)

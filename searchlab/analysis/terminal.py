@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ..console import speed
+from ..console import format_speed
 from .columns import Column, Table, Tables, make_rank_column
 from .measures import Row
 from .model import ClaimVerdict, Summary, WorkloadSummary
@@ -54,7 +54,7 @@ def _make_workload_tables(
     title, best = f"{workload_summary.workload}: nothing known yet", workload_summary.best
     if best:
         finder = f"by {best.strategy}" if best.strategy else "which no run found"
-        title = f"{workload_summary.workload}: best known {speed(best.gflops, workload_summary.unit)}, {finder}"
+        title = f"{workload_summary.workload}: best known {format_speed(best.gflops, workload_summary.unit)}, {finder}"
     renderables = _make_ranking(title, workload_summary.make_table(Tables.TERMINAL), summary, full=full)
     sentences = [workload_summary.verdict] if with_verdict else []
     sentences += workload_summary.notes

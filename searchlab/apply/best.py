@@ -19,7 +19,7 @@ from ..options import checks_arguments
 from ..survival import find_crash
 from ..target import Target
 from ..workload import PACK, packed_arguments, program_hash
-from .kernel import innermost_loop, kernels_of
+from .kernel import extract_innermost_loop, extract_kernels
 
 if TYPE_CHECKING:
     import tvm
@@ -46,14 +46,14 @@ class LibraryUse(NamedTuple):
     """Instructions for using an exported library.
 
     Attributes:
-        call: The Python expression that calls it.
-        packs: Statements to execute once before the first call, which pack weights.
-        setting: An environment variable to set in the calling process; may be empty.
+        call_expression: The Python expression that calls it.
+        pack_statements: Statements to execute once before the first call, which pack weights.
+        environment_setting: An environment variable to set in the calling process; may be empty.
     """
 
-    call: str
-    packs: tuple[str, ...]
-    setting: str
+    call_expression: str
+    pack_statements: tuple[str, ...]
+    environment_setting: str
 
 
 @checks_arguments
@@ -110,7 +110,7 @@ def build_best(best: Best) -> tvm.runtime.Executable:
         32.0
     """
     target = best.result.space.target
-    executable = _build(best.schedule().mod, target)
+    executable = _compile(best.schedule().mod, target)
     use_threads_of(target)
     return executable
 
@@ -139,23 +139,23 @@ def program_text(best: Best, form: str) -> str:
             return str(schedule.trace)
         case "python":
             header, log = best.result.log.header, best.result.log
-            title = (
+            script_title = (
                 f"{header.workload} in {header.space.name}, trial {best.trial.index} of {log.path.name}: "
                 f"{best.seconds * 1e3:.4g} ms, {best.gflops:.1f} {log.unit}"
             )
-            return python_script(module, target, title)
+            return python_script(module, target, script_title)
         case "tir":
             return str(module.script())
         case "lowered":
-            return _lower(module, target)
-    host = _build(module, target).mod
-    if form == "llvm" or not host.imports:
-        code = str(host.inspect_source("s" if form in ("kernel", "asm") else "ll"))
-        return innermost_loop(code) if form == "kernel" else code
-    code = str(host.imports[0].inspect_source())
+            return _lower_to_text(module, target)
+    executable_module = _compile(module, target).mod
+    if form == "llvm" or not executable_module.imports:
+        code = str(executable_module.inspect_source("s" if form in ("kernel", "asm") else "ll"))
+        return extract_innermost_loop(code) if form == "kernel" else code
+    code = str(executable_module.imports[0].inspect_source())
     if form == "asm":
-        return _ptx(code, target)
-    return kernels_of(code) if form == "kernel" else code
+        return _compile_to_ptx(code, target)
+    return extract_kernels(code) if form == "kernel" else code
 
 
 def python_script(module: tvm.IRModule, target: Target, title: str) -> str:
@@ -171,40 +171,42 @@ def python_script(module: tvm.IRModule, target: Target, title: str) -> str:
     """
     import tvm
 
-    source = str(module.script())
+    module_text = str(module.script())
     try:
-        same = program_hash(tvm.script.from_source(source)) == program_hash(module)
+        is_same = program_hash(tvm.script.from_source(module_text)) == program_hash(module)
     except Exception:  # TVM's parser may raise anything
-        same = False
-    if not same:
+        is_same = False
+    if not is_same:
         raise SearchlabError("TVM cannot read this program back from Python; use --show tir or --show trace")
-    literal = repr(source) if "'''" in source or "\\" in source else f"'''\n{source}\n'''"
-    spec, threads = target.spec, ""
+    module_literal = repr(module_text) if "'''" in module_text or "\\" in module_text else f"'''\n{module_text}\n'''"
+    target_spec, threads_statement = target.spec, ""
     if target.kind == "llvm":
-        spec = {"num-cores": target.cores, **spec}
-        threads = f'import os\n\nos.environ.setdefault("{THREADS_VARIABLE}", "{target.cores}")  # as in the trials\n\n'
+        target_spec = {"num-cores": target.cores, **target_spec}
+        setdefault = f'os.environ.setdefault("{THREADS_VARIABLE}", "{target.cores}")'
+        threads_statement = f"import os\n\n{setdefault}  # as in the trials\n\n"
     return f"""\
 # {" ".join(title.split())}
 # Written by searchlab; it needs only TVM (apache-tvm {tvm.__version__}).
-{threads}import tvm
+{threads_statement}import tvm
 
-module = tvm.script.from_source({literal})
-target = tvm.target.Target({spec!r})  # tvm.compile(module, target=target) builds the program
+module = tvm.script.from_source({module_literal})
+target = tvm.target.Target({target_spec!r})  # tvm.compile(module, target=target) builds the program
 """
 
 
-def _lower(module: tvm.IRModule, target: Target) -> str:
+def _lower_to_text(module: tvm.IRModule, target: Target) -> str:
     """Return the output of TVM's default pipeline, which keeps host code and kernels in one module."""
     import tvm
 
-    bound = target.tvm if target.kind == "llvm" else tvm.target.Target("llvm")  # the host that tvm.tirx.build chooses
-    module = tvm.tirx.transform.BindTarget(target.tvm.with_host(bound))(module)
+    # The host is the one that tvm.tirx.build chooses.
+    host_target = target.tvm if target.kind == "llvm" else tvm.target.Target("llvm")
+    module = tvm.tirx.transform.BindTarget(target.tvm.with_host(host_target))(module)
     pipeline, _, _ = tvm.tirx.get_default_tir_pipeline(target.tvm)
     with target.tvm:
         return str(pipeline(module).script())
 
 
-def _ptx(kernels: str, target: Target) -> str:
+def _compile_to_ptx(kernels: str, target: Target) -> str:
     if target.kind != "cuda":
         raise SearchlabError(f"TVM provides no kernel assembly for {target.kind}; use --show source")
     from tvm.support.nvcc import compile_cuda
@@ -217,7 +219,7 @@ def _ptx(kernels: str, target: Target) -> str:
         raise SearchlabError(f"the kernels do not compile to PTX: {error_text(error)}") from None
 
 
-def _build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
+def _compile(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
     """Compile ``module`` in the same way as trials. Raises SearchlabError if compilation fails."""
     try:
         return compile_program(module, target)
@@ -227,7 +229,7 @@ def _build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
         raise SearchlabError(f"the program does not compile for {target.kind}: {error_text(error)}") from None
 
 
-_own_setting = ""
+_own_thread_setting = ""
 """The value to which :func:`use_threads_of` has set ``TVM_NUM_THREADS``, or an empty string if it has not set it."""
 
 
@@ -239,23 +241,23 @@ def use_threads_of(target: Target) -> None:
     target is a GPU or a different kind of machine. If TVM's pool is already running with fewer threads, a
     SearchlabWarning is issued, since TVM never enlarges it.
     """
-    global _own_setting
-    if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS_VARIABLE, "") != _own_setting:
+    global _own_thread_setting
+    if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS_VARIABLE, "") != _own_thread_setting:
         return
-    os.environ[THREADS_VARIABLE] = _own_setting = str(target.cores)
-    threads = start_tvm_threads()
-    if threads < target.cores:
+    os.environ[THREADS_VARIABLE] = _own_thread_setting = str(target.cores)
+    thread_count = start_tvm_threads()
+    if thread_count < target.cores:
         warn(
-            f"the trials ran with {target.cores} threads, but programs in this process run with {threads}, because "
-            f"TVM's threads are already running; set {THREADS_VARIABLE}={target.cores} before this process first uses "
-            f"TVM"
+            f"the trials ran with {target.cores} threads, but programs in this process run with {thread_count}, "
+            f"because TVM's threads are already running; set {THREADS_VARIABLE}={target.cores} before this process "
+            f"first uses TVM"
         )
 
 
 # --- libraries --------------------------------------------------------------------------------------------------------
 
 
-def export_library(paths: Sequence[Path], out: Path) -> LibraryUse:
+def export_library(log_paths: Sequence[Path], library_path: Path) -> LibraryUse:
     """Build a log's best program as a shared library or an object file, which TVM can load without searchlab.
 
     The function ``main`` accepts the workload's tensors in order and writes the result to the last one. If the program
@@ -265,54 +267,56 @@ def export_library(paths: Sequence[Path], out: Path) -> LibraryUse:
     and can be loaded with tvm_ffi_orcjit.
 
     Args:
-        paths: A log, or a directory that contains a single log.
-        out: The file to write, ``*.so`` or ``*.o``.
+        log_paths: A log, or a directory that contains a single log.
+        library_path: The file to write, ``*.so`` or ``*.o``.
 
     Raises:
         SearchlabError: If there is not exactly one log, or if the program cannot be built, linked or written.
     """
-    logs = [log for path in paths for log in find_logs(path)]
+    logs = [log for path in log_paths for log in find_logs(path)]
     if len(logs) != 1:
         raise SearchlabError(
             f"a library can contain only one program, but {len(logs)} logs were given; pass a single log"
         )
-    if out.suffix not in (".so", ".o"):
-        raise SearchlabError(f"unsupported library file {out}; choose a *.so or *.o file as --out")
-    if out.exists():
-        raise SearchlabError(f"{out} already exists; choose a different file as --out")
+    if library_path.suffix not in (".so", ".o"):
+        raise SearchlabError(f"unsupported library file {library_path}; choose a *.so or *.o file as --out")
+    if library_path.exists():
+        raise SearchlabError(f"{library_path} already exists; choose a different file as --out")
     result = load_log(logs[0])
     schedule, target = result.best.schedule(), result.space.target
-    compiler = _find_linker(target) if out.suffix == ".so" else ""
-    executable = _build(schedule.mod, target)
+    compiler = _find_linker(target) if library_path.suffix == ".so" else ""
+    executable = _compile(schedule.mod, target)
     if crash := find_crash(lambda: to_objects(executable), EXPORT_SECONDS):  # LLVM ends a process that cannot write
         raise SearchlabError(
-            f"cannot write {out}: {crash} in LLVM; check the limits on memory and on the size of files"
+            f"cannot write {library_path}: {crash} in LLVM; check the limits on memory and on the size of files"
         )
     objects = to_objects(executable)
     try:
         if compiler:
-            _link(objects, out, compiler)
+            _link(objects, library_path, compiler)
         elif len(objects) > 1:
             raise SearchlabError(
                 f"a program for {target.kind} consists of more than one object file; export it to *.so"
             )
         else:
-            write_file(out, objects[0])
+            write_file(library_path, objects[0])
     except OSError as error:
-        raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
+        raise SearchlabError(f"cannot write {library_path}: {error.strerror or error}") from None
     loader = "tvm.runtime" if compiler else "tvm_ffi_orcjit.default_session()"
-    library = f"{loader}.load_module({json.dumps(str(out), ensure_ascii=False)})"
-    packed, arguments, packs = packed_arguments(schedule.mod), [], []
+    library_expression = f"{loader}.load_module({json.dumps(str(library_path), ensure_ascii=False)})"
+    packed, arguments, pack_statements = packed_arguments(schedule.mod), [], []
     for name in result.space.workload.shapes:
         variables = [f"{name}_packed{number or ''}" for number, _ in enumerate(packed.get(name, ()))]
-        packs += [
+        pack_statements += [
             f'{variable} = tvm.runtime.empty({argument.shape}, "{argument.dtype}")'
             for variable, argument in zip(variables, packed.get(name, ()), strict=True)
         ]
-        packs += [f'{library}["{PACK}{name}"]({", ".join([name, *variables])})'] if variables else []
+        if variables:
+            pack_statements.append(f'{library_expression}["{PACK}{name}"]({", ".join([name, *variables])})')
         arguments += variables or [name]
-    setting = f"{THREADS_VARIABLE}={target.cores}" if target.kind == "llvm" else ""
-    return LibraryUse(f'{library}["main"]({", ".join(arguments)})', tuple(packs), setting)
+    environment_setting = f"{THREADS_VARIABLE}={target.cores}" if target.kind == "llvm" else ""
+    call_expression = f'{library_expression}["main"]({", ".join(arguments)})'
+    return LibraryUse(call_expression, tuple(pack_statements), environment_setting)
 
 
 def _find_linker(target: Target) -> str:
@@ -331,12 +335,12 @@ def _find_linker(target: Target) -> str:
     return str(compiler)
 
 
-def _link(objects: Objects, out: Path, compiler: str) -> None:
-    out.touch()  # raises a clear error if it cannot be written
+def _link(objects: Objects, library_path: Path, compiler: str) -> None:
+    library_path.touch()  # raises a clear error if it cannot be written
     try:
-        link(objects, out, compiler)
+        link(objects, library_path, compiler)
     except Exception as error:  # the compiler may fail in any way
-        out.unlink(missing_ok=True)
+        library_path.unlink(missing_ok=True)
         raise SearchlabError(
-            f"{compiler} cannot link {out}: {last_line(error)}; export to *.o, which needs no compiler"
+            f"{compiler} cannot link {library_path}: {last_line(error)}; export to *.o, which needs no compiler"
         ) from None

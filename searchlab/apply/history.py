@@ -78,7 +78,7 @@ def apply_history_best(
     """
     from tvm.tirx import PrimFunc
 
-    from .matching import FlatFunction
+    from .matching import FlatFunction, substitute_function
     from .packed import with_packed_calls
 
     functions = {
@@ -86,17 +86,24 @@ def apply_history_best(
         for variable, function in mod.functions.items()
         if isinstance(function, PrimFunc) and not function.attrs.get("tirx.is_scheduled", False)
     }
-    best = _select_best(_results(logs), None if target is None else resolve_target(target))
+    best_by_workload = _select_best(_load_results(logs), None if target is None else resolve_target(target))
     replacements: dict[str, PrimFunc] = {}
     packed_functions: dict[str, PackedFunction] = {}
-    unmatched: list[Workload] = []
-    for workload, winner in best.items():
-        if matches := _match_functions(functions, workload):
-            _replace_functions(matches, functions, winner, replacements, packed_functions)
+    unmatched_workloads: list[Workload] = []
+    for workload, best in best_by_workload.items():
+        if not (orders := _match_functions(functions, workload)):
+            unmatched_workloads.append(workload)
+            continue
+        program = best.schedule().mod
+        if packed_arguments(program):
+            packed_functions |= _pack_functions(functions, orders, program, best)
         else:
-            unmatched.append(workload)
-    if unmatched:
-        warn(_describe_unmatched(unmatched, functions))
+            replacements |= {
+                name: substitute_function(functions[name].func, program["main"], order)
+                for name, order in orders.items()
+            }
+    if unmatched_workloads:
+        warn(_describe_unmatched(unmatched_workloads, functions))
     new_module = mod.clone()
     if packed_functions:
         new_module, packed_every_call = with_packed_calls(new_module, packed_functions)
@@ -109,7 +116,7 @@ def apply_history_best(
     for name, function in replacements.items():
         new_module.update_func(new_module.get_global_var(name), function)
     if replacements or packed_functions:
-        use_threads_of(next(iter(best.values())).result.space.target)
+        use_threads_of(next(iter(best_by_workload.values())).result.space.target)
     return new_module
 
 
@@ -122,38 +129,33 @@ def _match_functions(functions: Mapping[str, FlatFunction], workload: Workload) 
     return {name: order for name, order in orders.items() if order is not None}
 
 
-def _replace_functions(
-    matches: Mapping[str, tuple[int, ...]],
-    functions: Mapping[str, FlatFunction],
-    winner: Best,
-    replacements: dict[str, PrimFunc],
-    packed_functions: dict[str, PackedFunction],
-) -> None:
-    """Add the program of ``winner`` for each function in ``matches``, which computes its workload."""
+def _pack_functions(
+    functions: Mapping[str, FlatFunction], orders: Mapping[str, tuple[int, ...]], program: tvm.IRModule, best: Best
+) -> dict[str, PackedFunction]:
+    """Return ``program``, which takes packed arguments, in place of each function in ``orders``, by name."""
     from .matching import substitute_function
     from .packed import PackedFunction
 
-    program, workload = winner.schedule().mod, winner.result.workload
-    packed = packed_arguments(program)
-    counts = {
-        index: len(packed[argument.name])
-        for index, argument in enumerate(workload.arguments)
-        if argument.name in packed
+    packed, arguments = packed_arguments(program), best.result.workload.arguments
+    packed_counts = {
+        index: len(packed[argument.name]) for index, argument in enumerate(arguments) if argument.name in packed
     }
-    for name, order in matches.items():
-        main = substitute_function(functions[name].func, program["main"], order, counts)
-        if packed:
-            arguments = {order[index]: workload.arguments[index] for index in counts}
-            packed_functions[name] = PackedFunction(program, main, arguments, winner.result.space.target)
-        else:
-            replacements[name] = main
+    return {
+        name: PackedFunction(
+            program,
+            substitute_function(functions[name].func, program["main"], order, packed_counts),
+            {order[index]: arguments[index] for index in packed_counts},
+            best.result.space.target,
+        )
+        for name, order in orders.items()
+    }
 
 
-def _results(logs: Logs) -> list[Result]:
-    items: Sequence[LogSource] = [logs] if isinstance(logs, str | Path | Result) else logs
+def _load_results(logs: Logs) -> list[Result]:
+    log_sources: Sequence[LogSource] = [logs] if isinstance(logs, str | Path | Result) else logs
     results: list[Result] = []
-    for item in items:
-        results += [item] if isinstance(item, Result) else read_logs_in([Path(item)], load_log)
+    for log_source in log_sources:
+        results += [log_source] if isinstance(log_source, Result) else read_logs_in([Path(log_source)], load_log)
     if not results:
         raise make_no_logs_error([])
     return results
@@ -161,50 +163,52 @@ def _results(logs: Logs) -> list[Result]:
 
 def _select_best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
     """Return each workload's fastest trial for ``target``."""
-    usable = [
+    usable_results = [
         result for result in results if ":" not in result.log.header.fingerprint and np.isfinite(result.log.costs).any()
     ]
-    if not usable:
+    if not usable_results:
         paths = ", ".join(str(result.log.path) for result in results[:4]) + (", ..." if len(results) > 4 else "")
         raise SearchlabError(
             f"no log has a successful trial in a searchlab space: {paths}; tune first, or pass different logs"
         )
-    targets = {_target_of(result): result.log.header.target for result in usable}
-    names = "; ".join(sorted(targets))
+    targets_by_name = {_name_target_of(result): result.log.header.target for result in usable_results}
+    target_names = "; ".join(sorted(targets_by_name))
     if target is None:
-        if len(targets) > 1:
-            raise SearchlabError(f"the logs are for {len(targets)} targets: {names}; choose one of them with target=")
-        target = resolve_target(*targets.values())
-    best: dict[Workload, Best] = {}
-    for result in usable:
-        if _target_of(result) != _target_name(target):
+        if len(targets_by_name) > 1:
+            raise SearchlabError(
+                f"the logs are for {len(targets_by_name)} targets: {target_names}; choose one of them with target="
+            )
+        target = resolve_target(*targets_by_name.values())
+    best_by_workload: dict[Workload, Best] = {}
+    for result in usable_results:
+        if _name_target_of(result) != _name_target(target):
             continue
         workload = result.workload
-        if workload not in best or result.best.seconds < best[workload].seconds:
-            best[workload] = result.best
-    if not best:
+        if workload not in best_by_workload or result.best.seconds < best_by_workload[workload].seconds:
+            best_by_workload[workload] = result.best
+    if not best_by_workload:
         raise SearchlabError(
-            f"none of the logs is for the target {target}; they are for {names}; pass different logs or a different "
-            "target"
+            f"none of the logs is for the target {target}; they are for {target_names}; pass different logs or a "
+            "different target"
         )
-    return best
+    return best_by_workload
 
 
-def _target_of(result: Result) -> str:
-    return _target_name(resolve_target(result.log.header.target))
+def _name_target_of(result: Result) -> str:
+    return _name_target(resolve_target(result.log.header.target))
 
 
-def _target_name(target: Target) -> str:
+def _name_target(target: Target) -> str:
     """Return a target as canonical JSON, without its cache sizes, which do not affect the programs that it can run."""
     return json.dumps({name: value for name, value in target.spec.items() if name != "caches"}, sort_keys=True)
 
 
 def _describe_unmatched(workloads: Sequence[Workload], functions: Mapping[str, FlatFunction]) -> str:
-    names = [f"{name}({_describe_arguments(function)})" for name, function in functions.items()]
-    names_text = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    signatures = [f"{name}({_describe_arguments(function)})" for name, function in functions.items()]
+    signatures_text = ", ".join(signatures[:8]) + (f" and {len(signatures) - 8} more" if len(signatures) > 8 else "")
     message = (
         f"no function in the module computes {', '.join(map(str, workloads))}, so the recorded program is not used; "
-        f"unscheduled functions in the module: {names_text or 'none; relax.transform.LegalizeOps creates them'}"
+        f"unscheduled functions in the module: {signatures_text or 'none; relax.transform.LegalizeOps creates them'}"
     )
     for workload in workloads:
         if isinstance(workload, Gemm):

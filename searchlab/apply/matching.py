@@ -31,10 +31,10 @@ from tvm_ffi import structural_equal, structural_map
 FlatArgument = tuple[str, int]
 """The dtype and the number of elements of a dense argument."""
 
-OPAQUE = 8
+OPAQUE_PATTERN_KIND = 8
 """Relax's ``OpPatternKind.kOpaque``. FuseOps, which the GPU pipeline contains, never fuses such a function."""
 
-MARKS = {"tirx.is_scheduled": True, "op_pattern": OPAQUE}
+SCHEDULED_ATTRIBUTES = {"tirx.is_scheduled": True, "op_pattern": OPAQUE_PATTERN_KIND}
 """The attributes that mark a function as scheduled and as not to be fused."""
 
 
@@ -47,12 +47,14 @@ class FlatFunction:
     @cached_property
     def arguments(self) -> tuple[FlatArgument, ...] | None:
         """The arguments, or None if one is not a dense buffer of fixed shape or if the body is already lowered."""
-        arguments = [argument for parameter in self.func.params if (argument := _flat_argument(parameter)) is not None]
-        complete = len(arguments) == len(self.func.params) and isinstance(self.func.body, SBlockRealize)
-        return tuple(arguments) if complete else None
+        arguments = [
+            argument for parameter in self.func.params if (argument := _make_flat_argument(parameter)) is not None
+        ]
+        is_complete = len(arguments) == len(self.func.params) and isinstance(self.func.body, SBlockRealize)
+        return tuple(arguments) if is_complete else None
 
     @cached_property
-    def _plain(self) -> PrimFunc:
+    def _normalized_function(self) -> PrimFunc:
         """The function in which elementwise operations after a reduction are one block, and no buffer is just a copy.
 
         An example of a copy is the unpadded input of a conv2d in Relax. Where an element of an argument is added to an
@@ -72,22 +74,23 @@ class FlatFunction:
     def lower(self, order: Sequence[int]) -> PrimFunc:
         """Return the function lowered to loops over flat arguments, which are arranged in ``order``."""
         assert self.arguments is not None
-        func = self._plain
-        flat = [decl_buffer((size,), dtype) for dtype, size in (self.arguments[index] for index in order)]
+        function = self._normalized_function
+        flat_buffers = [decl_buffer((size,), dtype) for dtype, size in (self.arguments[index] for index in order)]
         views = [
-            DeclBuffer(func.params[index], data=buffer_data(buffer)) for index, buffer in zip(order, flat, strict=True)
+            DeclBuffer(function.params[index], data=buffer_data(buffer))
+            for index, buffer in zip(order, flat_buffers, strict=True)
         ]
         attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
-        flat_function = PrimFunc(flat, SeqStmt([*views, func.body])).with_attr(attributes)
-        return _lowering_passes()(IRModule({"main": flat_function}))["main"]
+        flat_function = PrimFunc(flat_buffers, SeqStmt([*views, function.body])).with_attr(attributes)
+        return _make_lowering_passes()(IRModule({"main": flat_function}))["main"]
 
     @cached_property
-    def loops(self) -> PrimFunc:
+    def lowered_function(self) -> PrimFunc:
         """The function lowered with its arguments in their own order."""
         return self.lower(range(len(self.func.params)))
 
 
-MAX_INLINED = 16
+MAX_INLINED_BLOCKS = 16
 """The maximum number of blocks to inline, as expressions may double in size with each of them."""
 
 
@@ -98,10 +101,10 @@ def inline_blocks(func: PrimFunc) -> PrimFunc:
     intermediates = list(schedule.get(root).alloc_buffers)
     blocks = schedule.get_child_blocks(root)
     for block in blocks:
-        elementwise = len(blocks) <= MAX_INLINED and not any(
+        is_elementwise = len(blocks) <= MAX_INLINED_BLOCKS and not any(
             map(is_reduction, [schedule.get(block), *map(schedule.get, schedule.get_consumers(block))])
         )
-        if elementwise or _only_copies(schedule.get(block), intermediates):
+        if is_elementwise or _is_copy(schedule.get(block), intermediates):
             with suppress(ScheduleError):  # it writes a result, or another block writes to the same buffer
                 schedule.compute_inline(block)
     return schedule.mod["main"]
@@ -123,16 +126,16 @@ def match_arguments(func: FlatFunction, reference: FlatFunction) -> tuple[int, .
         if tuple(func.arguments[index] for index in order) != reference.arguments:
             continue
         try:
-            flat = func.lower(order)
+            lowered_function = func.lower(order)
         except (RuntimeError, ValueError, TypeError, LookupError):  # TVM cannot lower it, so it cannot be a workload
             return None
-        if structural_equal(flat, reference.loops):
+        if structural_equal(lowered_function, reference.lowered_function):
             return order
     return None
 
 
 def substitute_function(
-    func: PrimFunc, program: PrimFunc, order: Sequence[int], packed: Mapping[int, int] | None = None
+    func: PrimFunc, program: PrimFunc, order: Sequence[int], packed_counts: Mapping[int, int] | None = None
 ) -> PrimFunc:
     """Return ``program`` with the parameters and attributes of ``func``, marked as scheduled and never to be fused.
 
@@ -140,40 +143,44 @@ def substitute_function(
         func: The function to replace.
         program: The scheduled function.
         order: The parameters of ``func`` in the order of the workload's arguments; see :func:`match_arguments`.
-        packed: A mapping from the index of each argument that ``program`` accepts in packed form to the number of
-            parameters that replace it. These parameters are kept.
+        packed_counts: A mapping from the index of each argument that ``program`` accepts in packed form to the number
+            of parameters that replace it. These parameters are kept.
     """
-    arguments: dict[int, list[Any]] = {}
-    rest = iter(program.params)
+    new_parameters: dict[int, list[Any]] = {}
+    program_parameters = iter(program.params)
     for argument, index in enumerate(order):
-        arguments[index] = list(islice(rest, (packed or {}).get(argument, 1)))
-    plain = {index: arguments[index][0] for argument, index in enumerate(order) if argument not in (packed or {})}
-    if all(structural_equal(variable.ty, func.params[index].ty) for index, variable in plain.items()):
+        new_parameters[index] = list(islice(program_parameters, (packed_counts or {}).get(argument, 1)))
+    unpacked_parameters = {
+        index: new_parameters[index][0] for argument, index in enumerate(order) if argument not in (packed_counts or {})
+    }
+    if all(structural_equal(variable.ty, func.params[index].ty) for index, variable in unpacked_parameters.items()):
         # Without views, the body remains a block, which Relax's RewriteDataflowReshape expects of a function whose
         # input and output have the same number of elements.
-        params = [variable for index in range(len(order)) for variable in arguments[index]]
-        return PrimFunc(params, program.body, func.ret_type, func.attrs).with_attr(MARKS)
-    views = [DeclBuffer(parameter, data=buffer_data(func.params[index])) for index, parameter in plain.items()]
+        params = [variable for index in range(len(order)) for variable in new_parameters[index]]
+        return PrimFunc(params, program.body, func.ret_type, func.attrs).with_attr(SCHEDULED_ATTRIBUTES)
+    views = [
+        DeclBuffer(parameter, data=buffer_data(func.params[index])) for index, parameter in unpacked_parameters.items()
+    ]
     params = [
         variable
         for index, original in enumerate(func.params)
-        for variable in ([original] if index in plain else arguments[index])
+        for variable in ([original] if index in unpacked_parameters else new_parameters[index])
     ]
     scheduled = PrimFunc(params, SeqStmt([*views, program.body]), func.ret_type, func.attrs)
-    return scheduled.with_attr(MARKS)
+    return scheduled.with_attr(SCHEDULED_ATTRIBUTES)
 
 
-def _flat_argument(parameter: Any) -> FlatArgument | None:
+def _make_flat_argument(parameter: Any) -> FlatArgument | None:
     shape = getattr(parameter.ty, "shape", None)
     if shape is None or not all(isinstance(extent, IntImm) for extent in shape):
         return None
-    dense = not len(parameter.ty.strides) and isinstance(parameter.ty.elem_offset, IntImm)
-    if not dense or int(parameter.ty.elem_offset) != 0 or parameter.ty.storage_scope not in ("", "global"):
+    is_dense = not len(parameter.ty.strides) and isinstance(parameter.ty.elem_offset, IntImm)
+    if not is_dense or int(parameter.ty.elem_offset) != 0 or parameter.ty.storage_scope not in ("", "global"):
         return None
     return str(parameter.ty.dtype.dtype), math.prod(int(extent) for extent in shape)
 
 
-def _only_copies(block: Any, intermediates: Sequence[Any]) -> bool:
+def _is_copy(block: Any, intermediates: Sequence[Any]) -> bool:
     """Return whether ``block`` only copies a buffer element by element to one of the buffers in ``intermediates``."""
     store = block.body
     if block.init is not None or not isinstance(store, BufferStore) or not isinstance(store.value, TensorLoad):
@@ -187,7 +194,7 @@ def _only_copies(block: Any, intermediates: Sequence[Any]) -> bool:
     )
 
 
-def _lowering_passes() -> Sequential:
+def _make_lowering_passes() -> Sequential:
     return Sequential(
         [
             s_tir_transform.LowerInitBlock(),

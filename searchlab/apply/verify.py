@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import timeit
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,10 +44,10 @@ INPUT_SEEDS = 3
 PRUNE_FACTOR = 3.0
 """The ``prune_factor`` for logs measured without one, so that a slow untuned program is not repeated in full."""
 
-UNTUNED_SECONDS = 5.0
+UNTUNED_TIME_LIMIT = 5.0
 """The time limit in seconds for timing programs in turn with the untuned one. If it is slow, there are few rounds."""
 
-STEADY_RATIO = 1.25
+MAX_STEADY_RATIO = 1.25
 """NumPy's median time divided by its shortest one, above which its readings scatter too widely for a comparison."""
 
 Readings = tuple[float, ...]
@@ -97,7 +97,7 @@ class VerifiedProgram:
     speed_up: SpeedUp | None = None
 
     @property
-    def runs(self) -> bool:
+    def can_be_timed(self) -> bool:
         """Whether the program can be timed, even if it is not the measured program."""
         return self.failure in (None, "another_program")
 
@@ -192,12 +192,12 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
             "executes that function; if you trust this file, add --trust (in Python, use `with "
             "searchlab.trust_plugins():`)"
         )
-    trials = fastest_programs(result, top)
+    trials = select_fastest_trials(result, top)
     space = result.space
-    settings, uses_log_settings = _settings(result.log)
+    settings, uses_log_settings = _choose_settings(result.log)
     _check_machine(result.log, space.target)
-    if load := observe_load():
-        warn(load)
+    if load_warning := observe_load():
+        warn(load_warning)
     # Slow programs are not repeated, so the untuned one takes no longer than necessary.
     settings = msgspec.structs.replace(
         settings, check=True, prune_factor=settings.prune_factor or PRUNE_FACTOR, sentinel=0, finalists=top + 1
@@ -209,44 +209,33 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
             replace(trial, measurement=measurement) for trial, measurement in zip(trials, measurements, strict=True)
         ]
         programs = [_check_remeasured(measurer, space, result, trial, seeds) for trial in trials]
-        timeable = [trial for trial, program in zip(trials, programs, strict=True) if program.runs]
+        timeable = [trial for trial, program in zip(trials, programs, strict=True) if program.can_be_timed]
         untuned = _measure_untuned(measurer, space, timeable)
         timeable = [trial for trial in timeable if _can_be_timed(measurer, space, trial)]
         timings = _time_in_turn(measurer, space, timeable, untuned)
-    floor = measure_noise(result.log) or 0.0
-    positions = {trial.index: position for position, trial in enumerate(timeable)}
-    for index, program in enumerate(programs):
-        position = positions.get(program.trial)
-        if position is not None:
-            seconds = timings.programs[position]
-            spread = spread_of(seconds) + max(floor, spread_of(program.logged))
-            speed_up = _compute_speed_up(timings, position, settings.run_timeout, untuned)
-            programs[index] = replace(program, seconds=seconds, noise=spread, speed_up=speed_up)
-        elif program.failure is None:
-            programs[index] = replace(program, failure="run_error", message="it ran, but failed when it was timed")
     return Verification(
         log=result.log.path,
         workload=str(space.workload),
         space=result.log.header.space.name,
         seeds=seeds,
-        programs=tuple(programs),
+        programs=tuple(_add_readings(program, timings, result.log, settings, untuned) for program in programs),
         untuned=timings.untuned,
         note=_explain_missing_speed_up(space.target, untuned),
         numpy=_time_numpy(space, settings) if timeable else (),
         settings=settings,
         uses_log_settings=uses_log_settings,
-        busy=bool(load),
+        busy=bool(load_warning),
     )
 
 
-def fastest_programs(result: Result, count: int) -> list[Trial]:
+def select_fastest_trials(result: Result, count: int) -> list[Trial]:
     """Return the fastest trial of each of a log's ``count`` fastest distinct programs, with the best trial first."""
-    good = [trial for trial in result.trials if math.isfinite(trial.cost)]
-    good.sort(key=lambda trial: statistics.median(_logged_readings(result.log, trial)))
-    return first_of_each_program([result.best.trial, *good])[:count]
+    successful_trials = [trial for trial in result.trials if math.isfinite(trial.cost)]
+    successful_trials.sort(key=lambda trial: statistics.median(_get_logged_readings(result.log, trial)))
+    return first_of_each_program([result.best.trial, *successful_trials])[:count]
 
 
-def _logged_readings(log: Log, trial: Trial) -> Readings:
+def _get_logged_readings(log: Log, trial: Trial) -> Readings:
     """Return the readings behind a trial's logged time: its final readings if it was a finalist, else its repeats."""
     finalists = log.final.finalists if log.final is not None else ()
     return next(
@@ -256,32 +245,37 @@ def _logged_readings(log: Log, trial: Trial) -> Readings:
 
 def describe_verification(verification: Verification) -> list[str]:
     """Return sentences that describe the verification."""
-    texts = []
+    sentences = []
     if not verification.uses_log_settings:
-        texts.append("this log's trials come from a table, so their programs are timed with the default settings")
+        sentences.append("this log's trials come from a table, so their programs are timed with the default settings")
     for program in verification.programs:
         seeds = ", ".join(map(str, verification.seeds))
-        result = f"{program.failure}: {program.message}" if program.failure else f"correct on inputs from seeds {seeds}"
-        texts.append(f"{verification.workload} in {verification.space}, trial {program.trial}: {result}")
+        outcome = (
+            f"{program.failure}: {program.message}" if program.failure else f"correct on inputs from seeds {seeds}"
+        )
+        sentences.append(f"{verification.workload} in {verification.space}, trial {program.trial}: {outcome}")
         if program.ratio is not None and program.noise is not None:
-            within = "within" if program.as_logged else "beyond"
-            texts.append(
-                f"  logged {_ms(program.logged)}, now {_ms(program.seconds)}: {program.ratio:.3g} times as long, "
-                f"{within} the repeats' noise ({100 * program.noise:.1f} %)"
+            relation = "within" if program.as_logged else "beyond"
+            sentences.append(
+                f"  logged {_format_milliseconds(program.logged)}, now {_format_milliseconds(program.seconds)}: "
+                f"{program.ratio:.3g} times as long, {relation} the repeats' noise ({100 * program.noise:.1f} %)"
             )
         if (speed_up := program.speed_up) and speed_up.least:
-            time = f"over {verification.settings.run_timeout:g} s"
-            texts.append(f"  untuned {time}: more than {speed_up.low:.3g} times as long as now")
+            untuned_time = f"over {verification.settings.run_timeout:g} s"
+            sentences.append(f"  untuned {untuned_time}: more than {speed_up.low:.3g} times as long as now")
         elif speed_up:
-            texts.append(
-                f"  untuned {_ms(verification.untuned)}: {speed_up.ratio:.3g} times as long as now (quartiles "
-                f"{speed_up.low:.3g} and {speed_up.high:.3g}{'' if speed_up.rounds else ', not timed in turn'})"
+            sentences.append(
+                f"  untuned {_format_milliseconds(verification.untuned)}: {speed_up.ratio:.3g} times as long as now "
+                f"(quartiles {speed_up.low:.3g} and {speed_up.high:.3g}"
+                f"{'' if speed_up.rounds else ', not timed in turn'})"
             )
         if verification.numpy and program.seconds:
-            texts.append(
-                f"  NumPy's {_blas_name()}, with as many threads, {_compare_numpy(verification, program.seconds)}"
+            sentences.append(
+                f"  NumPy's {_get_blas_name()}, with as many threads, {_compare_numpy(verification, program.seconds)}"
             )
-    return texts + [verification.note] * bool(verification.note)
+    if verification.note:
+        sentences.append(verification.note)
+    return sentences
 
 
 def _compare_numpy(verification: Verification, seconds: Readings) -> str:
@@ -289,21 +283,24 @@ def _compare_numpy(verification: Verification, seconds: Readings) -> str:
 
     Even a little other work makes BLAS's threads wait for each other, which takes far longer than the product.
     """
-    best, typical = min(verification.numpy), statistics.median(verification.numpy)
-    if verification.busy or typical > STEADY_RATIO * best:
+    shortest_seconds, median_seconds = min(verification.numpy), statistics.median(verification.numpy)
+    if verification.busy or median_seconds > MAX_STEADY_RATIO * shortest_seconds:
         reason = "other processes ran at the same time" if verification.busy else "these readings scatter too widely"
-        return f"{_ms([best])} to {_ms([max(verification.numpy)])}: no comparison, because {reason}"
-    return f"{_ms([best])} at best: {best / statistics.median(seconds):.3g} times as long as now"
+        longest_seconds = max(verification.numpy)
+        range_text = f"{_format_milliseconds([shortest_seconds])} to {_format_milliseconds([longest_seconds])}"
+        return f"{range_text}: no comparison, because {reason}"
+    ratio = shortest_seconds / statistics.median(seconds)
+    return f"{_format_milliseconds([shortest_seconds])} at best: {ratio:.3g} times as long as now"
 
 
-def _ms(seconds: Sequence[float]) -> str:
+def _format_milliseconds(seconds: Sequence[float]) -> str:
     return f"{statistics.median(seconds) * 1e3:.4g} ms"
 
 
 # --- checking the log and the machine ---------------------------------------------------------------------------------
 
 
-def _settings(log: Log) -> tuple[LocalSettings, bool]:
+def _choose_settings(log: Log) -> tuple[LocalSettings, bool]:
     """Return the trials' settings and True, or, if the trials come from a table, the default settings and False."""
     kind = log.header.measure.get("kind")
     if kind == "rpc":
@@ -323,33 +320,33 @@ def _settings(log: Log) -> tuple[LocalSettings, bool]:
 
 def _check_machine(log: Log, target: Target) -> None:
     """Raise SearchlabError if programs for ``target`` do not run here or were measured on different hardware."""
-    name, host = log.path, log.header.host
+    log_path, log_host = log.path, log.header.host
     if target.kind == "cuda":
         check_can_measure(str(target.tvm.attrs["arch"]))
-        _check_same(log, "gpu", str(gpu_name()))
+        _require_same_hardware(log, "gpu", str(gpu_name()))
         return
     if target.kind != "llvm" or target.is_foreign:
         triple = target.spec.get("mtriple", target.kind)
         raise SearchlabError(
-            f"{name} contains programs for {triple!r}, which do not run on this machine; verify the log on a machine "
-            f"where they do"
+            f"{log_path} contains programs for {triple!r}, which do not run on this machine; verify the log on a "
+            f"machine where they do"
         )
-    _check_same(log, "cpu", cpu_model())
+    _require_same_hardware(log, "cpu", cpu_model())
     own_cpu = resolve_target("native").spec["mcpu"]
     recorded_cpu = target.spec.get("mcpu", own_cpu)
-    if "cpu" not in host and recorded_cpu != own_cpu:
+    if "cpu" not in log_host and recorded_cpu != own_cpu:
         raise SearchlabError(
-            f"{name} contains programs for the CPU {recorded_cpu!r}, but this machine has {own_cpu!r}; verify the log "
-            f"on a machine with a {recorded_cpu}"
+            f"{log_path} contains programs for the CPU {recorded_cpu!r}, but this machine has {own_cpu!r}; verify the "
+            f"log on a machine with a {recorded_cpu}"
         )
     if target.cores > available_cores():
         raise SearchlabError(
-            f"{name} is for {target.cores} cores, but only {available_cores()} are available here; verify the log on a "
-            f"machine with enough cores"
+            f"{log_path} is for {target.cores} cores, but only {available_cores()} are available here; verify the log "
+            f"on a machine with enough cores"
         )
 
 
-def _check_same(log: Log, field: str, current: str) -> None:
+def _require_same_hardware(log: Log, field: str, current: str) -> None:
     original = log.header.host.get(field, current)
     if original != current:
         raise SearchlabError(
@@ -378,17 +375,17 @@ def _check_remeasured(
     program = VerifiedProgram(
         trial.index,
         trial.config.to_json(),
-        _logged_readings(result.log, result.trials[trial.index]),
+        _get_logged_readings(result.log, result.trials[trial.index]),
         measurement.failure,
         measurement.message,
     )
     if measurement.failure is not None:
-        return replace(
-            program, message=measurement.message + " (inputs from seed 0)" * (measurement.failure == "wrong_answer")
-        )
+        inputs_text = " (inputs from seed 0)" if measurement.failure == "wrong_answer" else ""
+        return replace(program, message=f"{measurement.message}{inputs_text}")
     for seed in seeds:
-        if failed := measurer.check(space, measurement.program, seed):
-            return replace(program, failure=failed.failure, message=f"{failed.message} (inputs from seed {seed})")
+        if failed_measurement := measurer.check(space, measurement.program, seed):
+            message = f"{failed_measurement.message} (inputs from seed {seed})"
+            return replace(program, failure=failed_measurement.failure, message=message)
     original_program = recorded_program(result.trials[trial.index])
     if original_program and original_program != measurement.program:
         message = describe_program_change(original_program, measurement.program, result.log.versions)
@@ -413,13 +410,13 @@ class _Timings:
     """The readings of programs that were timed in turn.
 
     Attributes:
-        programs: Each program's readings in as many rounds as possible.
-        with_untuned: Each program's readings in the rounds with the untuned program, or None if there were none.
+        programs: Each program's readings in as many rounds as possible, by the index of its trial.
+        with_untuned: Each program's readings in the rounds with the untuned program; empty if there were none.
         untuned: The untuned program's readings in these rounds, or else the first ones; empty if it cannot be timed.
     """
 
-    programs: Sequence[Readings]
-    with_untuned: Sequence[Readings] | None = None
+    programs: Mapping[int, Readings]
+    with_untuned: Mapping[int, Readings]
     untuned: Readings = ()
 
 
@@ -430,23 +427,28 @@ def _time_in_turn(measurer: LocalMeasurer, space: Space, trials: Sequence[Trial]
         SearchlabError: If a program that could be timed alone fails.
     """
     if not trials:
-        return _Timings([])
+        return _Timings({}, {})
     settings = measurer.settings
-    timeable = untuned if untuned and untuned.measurement.failure is None else None
-    rounds = _count_rounds(settings, [*trials, timeable], UNTUNED_SECONDS) if timeable else 0
-    if timeable and rounds and not _can_be_timed(measurer, space, timeable):
-        timeable, rounds = None, 0
+    timeable_untuned = untuned if untuned and untuned.measurement.failure is None else None
+    rounds = _count_rounds(settings, [*trials, timeable_untuned], UNTUNED_TIME_LIMIT) if timeable_untuned else 0
+    if timeable_untuned and rounds and not _can_be_timed(measurer, space, timeable_untuned):
+        timeable_untuned, rounds = None, 0
     own_rounds = max(1, _count_rounds(settings, trials, 0.8 * settings.run_timeout * len(trials)))
     try:
-        together = measurer.remeasure(space, [*trials, timeable], rounds) if timeable and rounds else []
-        programs = together[:-1] if rounds >= own_rounds else measurer.remeasure(space, trials, own_rounds)
+        readings_with_untuned = (
+            measurer.remeasure(space, [*trials, timeable_untuned], rounds) if timeable_untuned and rounds else []
+        )
+        readings = readings_with_untuned[:-1] if rounds >= own_rounds else measurer.remeasure(space, trials, own_rounds)
     except CannotMeasure as error:
         raise SearchlabError(
             f"each program can be timed alone, but not in turn with the others: {error}; verify fewer of them (--top)"
         ) from None
-    if together:
-        return _Timings(programs, together[:-1], together[-1])
-    return _Timings(programs, None, timeable.measurement.seconds if timeable else ())
+    indices = [trial.index for trial in trials]
+    programs = dict(zip(indices, readings, strict=True))
+    if readings_with_untuned:
+        *with_untuned, untuned_readings = readings_with_untuned
+        return _Timings(programs, dict(zip(indices, with_untuned, strict=True)), untuned_readings)
+    return _Timings(programs, {}, timeable_untuned.measurement.seconds if timeable_untuned else ())
 
 
 def _time_numpy(space: Space, settings: LocalSettings) -> Readings:
@@ -459,12 +461,12 @@ def _time_numpy(space: Space, settings: LocalSettings) -> Readings:
     inputs = workload.inputs(0)
     timer = timeit.Timer(lambda: workload.reference(inputs))
     with threadpool_limits(space.target.cores, "blas"):
-        first = min(timer.repeat(3, 1))  # threads wake up during the first calls
-        number = max(1, math.ceil(1e-3 * settings.min_repeat_ms / first))
-        return tuple(seconds / number for seconds in timer.repeat(ROUNDS, number))
+        shortest_seconds = min(timer.repeat(3, 1))  # threads wake up during the first calls
+        call_count = max(1, math.ceil(1e-3 * settings.min_repeat_ms / shortest_seconds))
+        return tuple(seconds / call_count for seconds in timer.repeat(ROUNDS, call_count))
 
 
-def _blas_name() -> str:
+def _get_blas_name() -> str:
     """Return the name of the library that computes NumPy's matrix products, such as ``"openblas"``."""
     return next((info["internal_api"] for info in threadpool_info() if info["user_api"] == "blas"), "BLAS")
 
@@ -477,43 +479,57 @@ def _can_be_timed(measurer: LocalMeasurer, space: Space, trial: Trial) -> bool:
     return True
 
 
-def _count_rounds(settings: RunSettings, trials: Sequence[Trial], limit: float) -> int:
-    """Return the number of rounds, at most :data:`ROUNDS`, that fit into ``limit`` seconds.
+def _count_rounds(settings: RunSettings, trials: Sequence[Trial], time_limit: float) -> int:
+    """Return the number of rounds, at most :data:`ROUNDS`, that fit into ``time_limit`` seconds.
 
     A reading takes one execution, followed by ``number`` executions or as many as are needed to reach
     ``min_repeat_ms``, increasing in steps.
     """
     min_seconds = 3e-3 * settings.min_repeat_ms
     return min(
-        ROUNDS, int(limit / sum(trial.cost + max(min_seconds, settings.number * trial.cost) for trial in trials))
+        ROUNDS, int(time_limit / sum(trial.cost + max(min_seconds, settings.number * trial.cost) for trial in trials))
     )
 
 
-def _compute_speed_up(timings: _Timings, index: int, run_timeout: float, untuned: Trial | None) -> SpeedUp | None:
-    """Return the speed-up of a program in ``timings``, or None if the untuned program has no readings."""
-    seconds, readings = timings.programs[index], timings.untuned
+def _add_readings(
+    program: VerifiedProgram, timings: _Timings, log: Log, settings: LocalSettings, untuned: Trial | None
+) -> VerifiedProgram:
+    """Return ``program`` with its readings in ``timings``, or with a failure if it could not be timed."""
+    if program.trial in timings.programs:
+        seconds = timings.programs[program.trial]
+        spread = spread_of(seconds) + max(measure_noise(log) or 0.0, spread_of(program.logged))
+        speed_up = _compute_speed_up(timings, program.trial, settings.run_timeout, untuned)
+        return replace(program, seconds=seconds, noise=spread, speed_up=speed_up)
+    if program.failure is None:
+        return replace(program, failure="run_error", message="it ran, but failed when it was timed")
+    return program
+
+
+def _compute_speed_up(timings: _Timings, trial: int, run_timeout: float, untuned: Trial | None) -> SpeedUp | None:
+    """Return the speed-up of a trial's program in ``timings``, or None if the untuned program has no readings."""
+    seconds, readings = timings.programs[trial], timings.untuned
     if untuned and untuned.measurement.failure == "run_timeout":
         ratio = run_timeout / statistics.median(seconds)
-        return SpeedUp(ratio, run_timeout / _quartiles(seconds)[1], ratio, rounds=0, least=True)
+        return SpeedUp(ratio, run_timeout / _compute_quartiles(seconds)[1], ratio, rounds=0, least=True)
     if not readings:
         return None
-    if timings.with_untuned is not None:
-        seconds = timings.with_untuned[index]
+    if timings.with_untuned:
+        seconds = timings.with_untuned[trial]
         ratios = [slow / fast for slow, fast in zip(readings, seconds, strict=True)]
-        low, high = _quartiles(ratios)
+        low, high = _compute_quartiles(ratios)
     else:
         ratios = []
-        fast, slow = _quartiles(seconds)
+        fast, slow = _compute_quartiles(seconds)
         low, high = min(readings) / slow, max(readings) / fast
     return SpeedUp(statistics.median(readings) / statistics.median(seconds), low, high, rounds=len(ratios))
 
 
 def spread_of(seconds: Readings) -> float:
     """Return the interquartile range divided by the median, a measure that a few outliers do not affect."""
-    low, high = _quartiles(seconds)
+    low, high = _compute_quartiles(seconds)
     return (high - low) / statistics.median(seconds)
 
 
-def _quartiles(values: Sequence[float]) -> tuple[float, float]:
+def _compute_quartiles(values: Sequence[float]) -> tuple[float, float]:
     low, high = np.percentile(values, [25, 75])
     return float(low), float(high)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Never
 import typer
 from typer.core import TyperGroup
 
-from ..console import one_line
+from ..console import escape_to_one_line
 from ..errors import SearchlabError, describe
 from ..plugins import trust_plugins
 from .terminal import complain, show_warning
@@ -46,10 +46,10 @@ COMMANDS = {
 }
 """The location of each subcommand, and its line in the help."""
 
-MARKUP: Any = "markdown"
-HELP = {"help_option_names": ["-h", "--help"]}
-TRACEBACK = "--traceback"
-TRUST = "--trust"
+MARKUP_MODE: Any = "markdown"
+HELP_SETTINGS = {"help_option_names": ["-h", "--help"]}
+TRACEBACK_OPTION = "--traceback"
+TRUST_OPTION = "--trust"
 
 
 UsageError: Any = typer.BadParameter.__base__
@@ -65,29 +65,31 @@ class LazyGroup(TyperGroup):
         except UsageError as error:
             if type(error).__name__ == "NoArgsIsHelpError":
                 raise
-            words = error.ctx.command_path.removeprefix(ctx.command_path) if error.ctx else ""
-            raise SearchlabError(f"{_sentence_of(error.format_message())} (see searchlab{words} --help)") from None
+            subcommand_text = error.ctx.command_path.removeprefix(ctx.command_path) if error.ctx else ""
+            raise SearchlabError(
+                f"{_make_sentence(error.format_message())} (see searchlab{subcommand_text} --help)"
+            ) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, placeholder, rest = super().resolve_command(ctx, args)
-        return name, placeholder and _import_command(str(name)), rest
+        name, placeholder, remaining_arguments = super().resolve_command(ctx, args)
+        return name, placeholder and _import_command(str(name)), remaining_arguments
 
 
-def _sentence_of(message: str) -> str:
+def _make_sentence(message: str) -> str:
     """Return a message of Typer as a sentence, without what pydantic adds."""
     text = message.removesuffix(".").replace("Value error, ", "").replace(": Input should be ", ": it must be ")
     return text[:1].lower() + text[1:].partition(", unable to parse")[0]
 
 
 def _import_command(name: str) -> Any:
-    module, _, attribute = COMMANDS[name][0].partition(":")
-    command = getattr(import_module(f".{module}", __package__), attribute)
+    module_name, _, attribute_name = COMMANDS[name][0].partition(":")
+    command = getattr(import_module(f".{module_name}", __package__), attribute_name)
     if isinstance(command, typer.Typer):
-        command.rich_markup_mode = MARKUP
-        command.info.context_settings = HELP
+        command.rich_markup_mode = MARKUP_MODE
+        command.info.context_settings = HELP_SETTINGS
         return typer.main.get_group(command)
-    single_app = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
-    single_app.command(name, context_settings=HELP)(command)
+    single_app = typer.Typer(add_completion=False, rich_markup_mode=MARKUP_MODE)
+    single_app.command(name, context_settings=HELP_SETTINGS)(command)
     return typer.main.get_command(single_app)
 
 
@@ -95,8 +97,8 @@ app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings=HELP,
-    rich_markup_mode=MARKUP,
+    context_settings=HELP_SETTINGS,
+    rich_markup_mode=MARKUP_MODE,
     help="Which search strategy finds a fast tensor program soonest?",
     epilog="Start with `searchlab tune gemm:64x64x64 --log gemm.jsonl`, which works in any directory. The exit code "
     "is 2 for invalid input, and 1 if a run or check fails. Two options work with every command: "
@@ -124,7 +126,7 @@ for command, (_, summary) in COMMANDS.items():
     app.command(command, help=summary)(lambda: None)
 
 
-def complete() -> Any:
+def load_commands() -> Any:
     """Return the command with all subcommands imported, for documentation and checks."""
     root: Any = typer.main.get_command(app)
     root.commands = {name: _import_command(name) for name in COMMANDS}
@@ -137,28 +139,24 @@ def main() -> Never:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # from now on, SIGTERM acts like Ctrl-C
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may be unable to show some names
-    words = [word for word in sys.argv[1:] if word not in (TRACEBACK, TRUST)]
+    arguments = [word for word in sys.argv[1:] if word not in (TRACEBACK_OPTION, TRUST_OPTION)]
     try:
-        with trust_plugins(TRUST in sys.argv[1:]):
-            app(words)
+        with trust_plugins(TRUST_OPTION in sys.argv[1:]):
+            app(arguments)
+        sys.exit(0)
     except SearchlabError as error:
-        if TRACEBACK in sys.argv[1:]:
+        if TRACEBACK_OPTION in sys.argv[1:]:
             traceback.print_exception(error)
-        complain("error:", "bold red", one_line(str(error)))
-        sys.exit(error.exit_code)
+        exit_code, text = error.exit_code, str(error)
     except OSError as error:  # of a path that cannot even be looked up, for example because a name in it is too long
         reason = error.strerror or str(error)
-        text = f"cannot write the output, or use the current directory: {reason}"
+        exit_code, text = 2, f"cannot write the output, or use the current directory: {reason}"
         if error.filename:
             text = f"cannot use {error.filename}: {reason}; pass a different path"
-        complain("error:", "bold red", one_line(text))
-        sys.exit(2)
     except UnicodeEncodeError as error:  # Python encodes file names according to the locale
+        exit_code = 2
         text = f"{error.object!r} cannot be encoded in this locale's encoding, {error.encoding}; set PYTHONUTF8=1"
-        complain("error:", "bold red", text)
-        sys.exit(2)
     except Warning as warning:
-        text = f"{one_line(describe(warning))} (a warning, which PYTHONWARNINGS or -W turns into an error)"
-        complain("error:", "bold red", text)
-        sys.exit(1)
-    sys.exit(0)
+        exit_code, text = 1, f"{describe(warning)} (a warning, which PYTHONWARNINGS or -W turns into an error)"
+    complain("error:", "bold red", escape_to_one_line(text))
+    sys.exit(exit_code)

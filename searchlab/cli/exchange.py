@@ -13,7 +13,9 @@ from ..errors import SearchlabError
 from ..exchange import exports, imports
 from ..options import Seed
 from ..plugins import Plugin
-from .terminal import NATIVE, Logs, SpaceOptions, number, plugin, say
+from .terminal import TARGET_HELP, Logs, SpaceOptions, number_option, parse_plugin, say
+
+EXPORT_FORMATS = ", ".join(exports.WRITERS)
 
 
 def import_(
@@ -47,9 +49,9 @@ def import_(
         ),
     ] = None,
     option: SpaceOptions = None,
-    target: Annotated[str | None, Option(help=f"The target: {NATIVE} [default: as in the file].")] = None,
+    target: Annotated[str | None, Option(help=f"The target: {TARGET_HELP} [default: as in the file].")] = None,
     seed: Annotated[
-        int, number(Seed, help="The seed to write to the logs, which distinguishes a tuner's runs in a report.")
+        int, number_option(Seed, help="The seed to write to the logs, which distinguishes a tuner's runs in a report.")
     ] = 0,
     label: Annotated[str, Option(help="The tuner's name in reports [default: the format's name].")] = "",
 ) -> None:
@@ -59,19 +61,19 @@ def import_(
     """
     if option and not space:
         raise SearchlabError("--option sets an option of a space; specify the space with --space")
-    space_plugin = Plugin(space, plugin("", option)["options"]) if space else None
+    space_plugin = Plugin(space, parse_plugin("", option)["options"]) if space else None
     options = imports.ImportOptions(workload, space_plugin, target, seed, label)
     logs, notes = imports.import_file(file, to, options, format)
     for note in notes:
         say(f"skipped: {note}")
     for log in logs:
-        use = "for analysis only" if log.analysis else f"in {log.header.space.name}"
-        say(f"{counted(len(log.records), 'trial')} of {log.header.workload}, {use}: {log.path}")
-        if log.left_out:
-            line, why = log.left_out[0]
-            say(f"skipped records that are not in the space: {len(log.left_out):,}; the first is on line {line}: {why}")
-    if any(log.header.measure.items() >= imports.IMPORTED.items() for log in logs):
-        say(f"not carried over: {imports.READERS[format or imports.detect(file)].lost}")
+        use_text = "for analysis only" if log.is_for_analysis else f"in {log.header.space.name}"
+        say(f"{counted(len(log.records), 'trial')} of {log.header.workload}, {use_text}: {log.path}")
+        if log.omitted_records:
+            count, (line_number, reason) = len(log.omitted_records), log.omitted_records[0]
+            say(f"skipped records that are not in the space: {count:,}; the first is on line {line_number}: {reason}")
+    if any(log.header.measure.items() >= imports.IMPORTED_MEASURE.items() for log in logs):
+        say(f"not carried over: {imports.READERS[format or imports.detect_format(file)].lost}")
 
 
 def export(
@@ -85,28 +87,29 @@ def export(
         ),
     ],
     to: Annotated[
-        str | None, Option(help=f"The format: {', '.join(exports.LOST)} or library [default: by the name of the file].")
+        str | None,
+        Option(help=f"The format: {EXPORT_FORMATS} or library [default: by the name of the file]."),
     ] = None,
 ) -> None:
     """Export logs to another tool's format, or build the best program as a library."""
     if to is None and output.suffix not in (".so", ".o"):
         raise SearchlabError(
-            f"specify the format of {output} with --to ({', '.join(exports.LOST)}); --to can be omitted only for *.so "
+            f"specify the format of {output} with --to ({EXPORT_FORMATS}); --to can be omitted only for *.so "
             "and *.o files"
         )
     if to is None or to == "library":
         library = export_library(logs, output)
-        say(f"built {output}; to call it with only TVM, on arrays from tvm.runtime.tensor: {library.call}")
-        if library.packs:
-            say(f"before calling it, pack its weights once: {'; '.join(library.packs)}")
-        if library.setting:
+        say(f"built {output}; to call it with only TVM, on arrays from tvm.runtime.tensor: {library.call_expression}")
+        if library.pack_statements:
+            say(f"before calling it, pack its weights once: {'; '.join(library.pack_statements)}")
+        if library.environment_setting:
             say(
-                f"for the speed recorded in the log, set {library.setting} in the process that calls the library: by "
-                "default, TVM uses half of the cores"
+                f"for the speed recorded in the log, set {library.environment_setting} in the process that calls the "
+                "library: by default, TVM uses half of the cores"
             )
         return
     count, notes = exports.export_logs(logs, to, output)
     for note in notes:
         say(f"note: {note}")
     say(f"exported {counted(count, 'log')} to {output}")
-    say(f"not carried over: {exports.LOST[to]}")
+    say(f"not carried over: {exports.WRITERS[to].lost}")

@@ -68,8 +68,8 @@ def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
     elif not devices:
         say(f"no devices are registered with the tracker at {tracker}")
     else:
-        rows = []
+        device_rows = []
         for key, addresses in devices.items():
             queue = queues.get(key, Queue())
-            rows.append((key, len(addresses), queue.free, queue.pending, ", ".join(addresses)))
-        say_table(("key", "devices", "free", "waiting", "at"), rows)
+            device_rows.append((key, len(addresses), queue.free, queue.pending, ", ".join(addresses)))
+        say_table(("key", "devices", "free", "waiting", "at"), device_rows)

@@ -15,7 +15,18 @@ from ..hypertune import DATABASE, HypertuneResult, ScoreComparison, above, plan_
 from ..options import Seed, SeedCount, Trials
 from ..run.progress import RunProgress
 from ..run.study import Study
-from .terminal import AsJson, StudyFile, err, interruptible, name_and_value, number, out, say, say_json, say_table
+from .terminal import (
+    AsJson,
+    StudyFile,
+    err,
+    interruptible,
+    number_option,
+    out,
+    parse_name_and_value,
+    say,
+    say_json,
+    say_table,
+)
 
 
 def hypertune(
@@ -37,16 +48,18 @@ def hypertune(
             metavar="WORKLOAD",
         ),
     ] = None,
-    trials: Annotated[int, number(Trials, help="The number of option sets to try in each search.")] = 50,
+    trials: Annotated[int, number_option(Trials, help="The number of option sets to try in each search.")] = 50,
     seeds: Annotated[
-        int, number(SeedCount, help="The number of runs per workload and space for scoring an option set.")
+        int, number_option(SeedCount, help="The number of runs per workload and space for scoring an option set.")
     ] = 5,
     fresh_seeds: Annotated[
         int,
         Option(min=2, max=10_000, help="The number of additional runs, with other seeds, for the final comparison."),
     ] = 20,
-    seed: Annotated[int, number(Seed, help="The seed, which determines the option sets to try and all runs.")] = 0,
-    directory: Annotated[
+    seed: Annotated[
+        int, number_option(Seed, help="The seed, which determines the option sets to try and all runs.")
+    ] = 0,
+    out_dir: Annotated[
         Path | None,
         Option(
             "--out",
@@ -61,11 +74,11 @@ def hypertune(
     To resume, repeat the command; to extend the search, increase `--trials`. Scores are based on trials rather than
     seconds, because a table supplies measurements instantly.
     """
-    directory = directory or Path("results", "hypertune", file_name(f"{study.stem}-{policy}"))
+    out_dir = out_dir or Path("results", "hypertune", file_name(f"{study.stem}-{policy}"))
     plan = plan_hypertune(
         Study.load(study),
         policy,
-        options=dict(map(name_and_value, option or [])),
+        options=dict(map(parse_name_and_value, option or [])),
         hold_out=hold_out or [],
         trials=trials,
         seeds=seeds,
@@ -89,22 +102,22 @@ def hypertune(
             score_text = f", best score {best[search]:.3f}" if search in best else ""
             progress.show(f"search {search}{score_text}", number + 1, plan.trials)
 
-        result = plan.run(directory, on_trial)
-    write_file(directory / "hypertune.json", json.dumps(result.to_json(), indent=2) + "\n", under=directory)
+        result = plan.run(out_dir, on_trial)
+    write_file(out_dir / "hypertune.json", json.dumps(result.to_json(), indent=2) + "\n", under=out_dir)
     if as_json:
         say_json(result)
     else:
-        _say_result(result, directory)
+        _say_result(result, out_dir)
 
 
-def _say_result(result: HypertuneResult, directory: Path) -> None:
+def _say_result(result: HypertuneResult, out_dir: Path) -> None:
     def row(name: str | Text, trials: str, scores: ScoreComparison) -> tuple[object, ...]:
         return name, trials, scores.default.text(), scores.tuned.text(), scores.gain.text("+")
 
     held_out = [problem for search in result.searches for problem in search.problems if problem.held_out]
-    several = len({problem.space for problem in held_out}) > 1
+    has_several_spaces = len({problem.space for problem in held_out}) > 1
     rows = [
-        row(problem.workload + (f" in {problem.space}" if several else ""), str(problem.trials), problem)
+        row(problem.workload + (f" in {problem.space}" if has_several_spaces else ""), str(problem.trials), problem)
         for problem in held_out
     ]
     if result.held_out:
@@ -115,21 +128,23 @@ def _say_result(result: HypertuneResult, directory: Path) -> None:
         "scores until random search comes close to the best: 0 is level with random search, 1 is the best from the "
         "start"
     )
-    say_table(columns, rows, right=columns[1:], title=title)
+    say_table(columns, rows, right_aligned=columns[1:], title=title)
     comparison = result.held_out or result.training
-    note = f"; one is missing: {comparison.gain.note.rstrip('.')}" if comparison.gain.note else ""
-    say(f"in brackets: 95 % intervals over runs with seeds that no search used{note}")
+    missing_text = f"; one is missing: {comparison.gain.note.rstrip('.')}" if comparison.gain.note else ""
+    say(f"in brackets: 95 % intervals over runs with seeds that no search used{missing_text}")
     for search in result.searches:
         rejections = f", {search.refused} of them rejected by the policy" if search.refused else ""
-        same = ", which is the default" if search.options == result.default_options else ""
-        say(f"search {search.name}: {search.trials} trials{rejections}, best {_options(search.options)}{same}")
+        default_text = ", which is the default" if search.options == result.default_options else ""
+        best_text = f"best {_format_options(search.options)}{default_text}"
+        say(f"search {search.name}: {search.trials} trials{rejections}, {best_text}")
     say(Text(result.verdict, "bold"))
     if above(comparison.gain) and result.options != result.default_options:
         entry = json.dumps(result.policy)
-        say(f"to use them in a study file: policies = [{{ name = {entry}, options = {_options(result.options)} }}]")
-    say(f"browse the trials: optuna-dashboard sqlite:///{directory / DATABASE}")
+        options = _format_options(result.options)
+        say(f"to use them in a study file: policies = [{{ name = {entry}, options = {options} }}]")
+    say(f"browse the trials: optuna-dashboard sqlite:///{out_dir / DATABASE}")
 
 
-def _options(options: Mapping[str, Any]) -> str:
+def _format_options(options: Mapping[str, Any]) -> str:
     """Return the options as TOML."""
     return "{ " + ", ".join(f"{name} = {json.dumps(value)}" for name, value in options.items()) + " }"

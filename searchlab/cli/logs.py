@@ -27,16 +27,16 @@ from .terminal import (
     MeasureSpec,
     SpaceOptions,
     TargetOrOwn,
+    format_speed_and_time,
     interruptible,
-    json_object,
-    number,
+    number_option,
     out,
-    plugin,
+    parse_json_object,
+    parse_plugin,
     say,
     say_code,
     say_json,
     say_table,
-    speed_and_time,
     working,
 )
 
@@ -58,7 +58,12 @@ ShowForm = Annotated[
     ),
 ]
 
-LANGUAGES = {"llvm": ("llvm", "llvm"), "source": ("llvm", "cuda"), "kernel": ("gas", "cuda"), "asm": ("gas", "ptx")}
+LANGUAGES_BY_FORM = {
+    "llvm": ("llvm", "llvm"),
+    "source": ("llvm", "cuda"),
+    "kernel": ("gas", "cuda"),
+    "asm": ("gas", "ptx"),
+}
 """Pygments' names of the languages of texts for CPUs and for GPUs. All others are Python."""
 
 
@@ -74,39 +79,41 @@ def best(
     """Show the fastest program in a log, or for each workload in a directory of logs."""
     if html and (as_json or show is Show.config):
         raise SearchlabError("--html is only for code; pass --show with the form of the program, and omit --json")
-    bests = _best_by_workload(path) if path.is_dir() else [load_log(path).best]
+    bests = _load_best_by_workload(path) if path.is_dir() else [load_log(path).best]
     if show is not Show.config and len(bests) > 1:
         raise SearchlabError(
             f"{path} has logs for {len(bests)} workloads, but --show {show} shows only one program; specify one of "
             f"these logs: {', '.join(str(program.result.log.path) for program in bests)}"
         )
-    show_bests(bests, show, as_json, html, several=path.is_dir())
+    show_bests(bests, show, as_json, html, has_several=path.is_dir())
 
 
-def show_bests(bests: list[Best], show: Show, as_json: bool, html: bool, *, several: bool) -> None:
-    """Print ``bests``. If there may be ``several``, their logs are named, and JSON output is a list."""
+def show_bests(bests: list[Best], show: Show, as_json: bool, html: bool, *, has_several: bool) -> None:
+    """Print ``bests``. If it ``has_several``, their logs are named, and JSON output is a list."""
     from ..analysis.comparison import compare
     from ..analysis.words import format_percent, listed
     from ..apply import program_text
 
-    texts = [""] * len(bests) if show is Show.config else [program_text(best, show.value) for best in bests]
+    program_texts = [""] * len(bests) if show is Show.config else [program_text(best, show.value) for best in bests]
     if as_json:
-        records = [
-            best_record(best) | ({show.value: text} if text else {}) for best, text in zip(bests, texts, strict=True)
+        json_records = [
+            make_best_record(best) | ({show.value: text} if text else {})
+            for best, text in zip(bests, program_texts, strict=True)
         ]
-        say_json(records if several else records[0])
+        say_json(json_records if has_several else json_records[0])
         return
-    for best, text in zip(bests, texts, strict=True):
+    for best, text in zip(bests, program_texts, strict=True):
         if text:
-            on_cpu, on_gpu = LANGUAGES.get(show.value, ("python", "python"))
-            say_code(text, on_gpu if best.result.log.header.target["kind"] == "cuda" else on_cpu, html)
+            cpu_language, gpu_language = LANGUAGES_BY_FORM.get(show.value, ("python", "python"))
+            is_for_gpu = best.result.log.header.target["kind"] == "cuda"
+            say_code(text, gpu_language if is_for_gpu else cpu_language, html)
             continue
         log = best.result.log
-        source = f" of {log.path}" if several else ""
-        say(f"{log.header.workload}: {speed_and_time(best)}, trial {best.trial.index}{source}")
+        source_text = f" of {log.path}" if has_several else ""
+        say(f"{log.header.workload}: {format_speed_and_time(best)}, trial {best.trial.index}{source_text}")
         for name, value in best.config.items():
             say(f"  {name} = {value}")
-        if not several:
+        if not has_several:
             [runs] = compare(best.result).runs.values()
             importances = {knob: share for space in runs.spaces for knob, share in space.importances.items()}
             if len(importances) > 1:
@@ -116,23 +123,25 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, html: bool, *, seve
             say(sentence)
 
 
-def _best_by_workload(directory: Path) -> list[Best]:
-    if not (paths := find_logs(directory)):
-        raise make_no_logs_error([directory])
-    logs = read_logs(directory, paths, {})
-    fastest: dict[str, tuple[float, Path]] = {}
-    for columns in logs:
+def _load_best_by_workload(logs_dir: Path) -> list[Best]:
+    if not (log_paths := find_logs(logs_dir)):
+        raise make_no_logs_error([logs_dir])
+    columns_of_logs = read_logs(logs_dir, log_paths, {})
+    fastest_by_workload: dict[str, tuple[float, Path]] = {}
+    for columns in columns_of_logs:
         if np.isfinite(columns.costs).any():
             _, seconds, _ = find_best_trial(columns.costs, columns.final)
             workload = columns.header.workload
-            if workload not in fastest or seconds < fastest[workload][0]:
-                fastest[workload] = seconds, columns.path
-    if not fastest:
-        raise SearchlabError(f"none of the {len(logs)} logs in {directory} has a successful trial; run more trials")
-    return [load_log(path).best for _, path in fastest.values()]
+            if workload not in fastest_by_workload or seconds < fastest_by_workload[workload][0]:
+                fastest_by_workload[workload] = seconds, columns.path
+    if not fastest_by_workload:
+        raise SearchlabError(
+            f"none of the {len(columns_of_logs)} logs in {logs_dir} has a successful trial; run more trials"
+        )
+    return [load_log(path).best for _, path in fastest_by_workload.values()]
 
 
-def best_record(best: Best) -> dict[str, Any]:
+def make_best_record(best: Best) -> dict[str, Any]:
     """Return the fastest program as JSON shows it."""
     log = best.result.log
     return {
@@ -152,7 +161,7 @@ def best_record(best: Best) -> dict[str, Any]:
 
 def verify(
     log: Annotated[Path, Argument(help="The log of a run.", metavar="LOG")],
-    top: Annotated[int, number(Trials, help="The number of programs to verify, fastest first.")] = 1,
+    top: Annotated[int, number_option(Trials, help="The number of programs to verify, fastest first.")] = 1,
     seed: Annotated[int, Option(min=1, help="The seed for the first inputs to check; measurements use seed 0.")] = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -178,23 +187,26 @@ def verify(
 
 
 @log.command(name="check")
-def log_check(files: Logs, as_json: AsJson = False) -> None:
+def log_check(paths: Logs, as_json: AsJson = False) -> None:
     """Report problems in logs, line by line. The exit code is 1 if there are any, or if a file cannot be read."""
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", SearchlabWarning)
-        checks = read_logs_in(files, check_log)
+        check_results = read_logs_in(paths, check_log)
     for warning in caught_warnings:
         warnings.warn(warning.message, stacklevel=1)
     if as_json:
-        problems = [[{"line": line.number, "text": line.problem} for line in result.problems] for result in checks]
         say_json(
             [
-                {"file": str(result.path), "trials": result.trials, "problems": lines}
-                for result, lines in zip(checks, problems, strict=True)
+                {
+                    "file": str(result.path),
+                    "trials": result.trials,
+                    "problems": [{"line": line.number, "text": line.problem} for line in result.problems],
+                }
+                for result in check_results
             ]
         )
     else:
-        for result in checks:
+        for result in check_results:
             for line in result.problems:
                 say(f"{result.path}, line {line.number}: {line.problem}")
             if not result.problems:
@@ -202,9 +214,11 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
             for note in result.notes:
                 say(f"{result.path} has a newer format than this version of searchlab: {note} is ignored")
             if result.damaged and result.intact:
-                keep = f"head -n {result.intact} {result.path} > NEW.jsonl"
-                say(f"to resume the run from the {result.trials:,} trials before the damage, keep only these: {keep}")
-    if caught_warnings or any(result.problems for result in checks):
+                command = f"head -n {result.intact} {result.path} > NEW.jsonl"
+                say(
+                    f"to resume the run from the {result.trials:,} trials before the damage, keep only these: {command}"
+                )
+    if caught_warnings or any(result.problems for result in check_results):
         raise typer.Exit(1)
 
 
@@ -216,8 +230,8 @@ def table_build(
     source: Annotated[str, Argument(help="A study file, or a workload with --space.", metavar="STUDY.toml|WORKLOAD")],
     space: Annotated[str, Option(help="The space to measure, for a workload.")] = "",
     option: SpaceOptions = None,
-    limit: Annotated[int | None, number(Trials, help="Measure this many random configs instead of all.")] = None,
-    seed: Annotated[int, number(Seed, help="The seed, which determines the configs and their order.")] = 0,
+    limit: Annotated[int | None, number_option(Trials, help="Measure this many random configs instead of all.")] = None,
+    seed: Annotated[int, number_option(Seed, help="The seed, which determines the configs and their order.")] = 0,
     target: TargetOrOwn = None,
     to: Annotated[
         Path | None,
@@ -241,13 +255,13 @@ def table_build(
     from ..run.progress import RunProgress
     from ..tables.build import build_tables, plan_tables, runs_for_tables, table_study
 
-    space_plugin = plugin(space, option)
+    space_plugin = parse_plugin(space, option)
     study = table_study(
-        source, space_plugin["name"], space_plugin["options"], target, json_object(measure, "--measure")
+        source, space_plugin["name"], space_plugin["options"], target, parse_json_object(measure, "--measure")
     )
     runs, left_out = plan_tables(study, limit, seed)
-    default = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
-    tables = runs_for_tables(runs, to, default, passes)
+    default_path = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
+    tables = runs_for_tables(runs, to, default_path, passes)
     for reason in left_out:
         say(f"note: {reason}")
     with interruptible(), RunProgress(out) as progress:
@@ -257,14 +271,14 @@ def table_build(
 
 
 @table.command(name="info")
-def table_info(files: Logs, as_json: AsJson = False) -> None:
+def table_info(paths: Logs, as_json: AsJson = False) -> None:
     """Describe tables: their share of the space, the speed of the programs, failures, and the machine's noise.
 
     The exit code is 1 if the times in a table depend on when they were measured.
     """
     from ..tables.info import TableInfo, info_table
 
-    infos = read_logs_in(files, lambda path: TableInfo(read_log(path)))
+    infos = read_logs_in(paths, lambda path: TableInfo(read_log(path)))
     if as_json:
         say_json([info.to_json() for info in infos])
     else:
@@ -287,20 +301,24 @@ def costmodel_eval(
         str,
         Option(help="`within-task` holds out part of each log; `by-task` holds out all logs of each workload in turn."),
     ] = "within-task",
-    seed: Annotated[int, number(Seed, help="The seed, which determines the held-out trials and the models.")] = 0,
+    seed: Annotated[
+        int, number_option(Seed, help="The seed, which determines the held-out trials and the models.")
+    ] = 0,
     train_fraction: Annotated[float, Option(help="The share of each log to train on, for `within-task`.")] = 0.7,
-    k: Annotated[int, number(Trials, "-k", help="The k in top-k recall and in the peak score.")] = 5,
+    k: Annotated[int, number_option(Trials, "-k", help="The k in top-k recall and in the peak score.")] = 5,
     as_json: AsJson = False,
 ) -> None:
     """Show how well cost models predict recorded trials that they were not trained on."""
     from ..tables.costmodels import COLUMNS, evaluate, mean_quality, quality_rows
 
-    plugins = [COST_MODELS.resolve(plugin(text))[0] for text in model]
+    plugins = [COST_MODELS.resolve(parse_plugin(text))[0] for text in model]
     qualities = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
     if as_json:
         say_json({"means": mean_quality(qualities), "logs": qualities})
         return
-    training = f"trained on {100 * train_fraction:g} % of each log" if split == "within-task" else "on other workloads"
-    title = Text(f"{split}, {features} features: {training}, k = {k}", "bold")
-    heads = list(COLUMNS.values())
-    say_table(("cost model", *heads), quality_rows(qualities), right=heads, title=title, box=SIMPLE_HEAD)
+    training_text = "on other workloads"
+    if split == "within-task":
+        training_text = f"trained on {100 * train_fraction:g} % of each log"
+    title = Text(f"{split}, {features} features: {training_text}, k = {k}", "bold")
+    headings = list(COLUMNS.values())
+    say_table(("cost model", *headings), quality_rows(qualities), right_aligned=headings, title=title, box=SIMPLE_HEAD)

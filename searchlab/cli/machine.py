@@ -34,10 +34,10 @@ def machine_check(
 
     if load := observe_load():
         warn(load)
-    check = check_machine(seconds)
+    noise_check = check_machine(seconds)
     if as_json:
-        say_json(check)
-        write_check(check)
+        say_json(noise_check)
+        write_check(noise_check)
         return
     columns = ["threads", "spread", "drift", *(counted(count, "repeat") for count in REPEATS)]
     rows = [
@@ -46,12 +46,12 @@ def machine_check(
             f"{format_number(100 * noise.resolution[count])} %" if count in noise.resolution else "-"
             for count in REPEATS
         ]
-        for noise in check.noise
+        for noise in noise_check.noise
     ]
-    say_table(columns, rows, right=columns, title="Noise, and the smallest difference resolved")
-    if check.second_core is not None:
-        say(f"while another core is busy, one thread takes {check.second_core:.2f} times as long")
-    if check.mhz is not None:
-        low, high = check.mhz
+    say_table(columns, rows, right_aligned=columns, title="Noise, and the smallest difference resolved")
+    if noise_check.second_core is not None:
+        say(f"while another core is busy, one thread takes {noise_check.second_core:.2f} times as long")
+    if noise_check.mhz is not None:
+        low, high = noise_check.mhz
         say(f"clock: {low:.0f} MHz" if low == high else f"clock: {low:.0f} to {high:.0f} MHz")
-    say(f"runs on this machine now record this, from {write_check(check)}")
+    say(f"runs on this machine now record this, from {write_check(noise_check)}")

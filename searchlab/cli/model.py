@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from ..analysis.words import counted
-from ..console import milliseconds
+from ..console import format_execution_time
 from ..errors import SearchlabError, warn
 from ..machine.host import observe_load
 from ..model.inputs import (
@@ -28,7 +28,7 @@ from ..model.inputs import (
 )
 from ..model.library import CompiledModel
 from ..model.tasks import Task, load_model, tasks_of
-from ..model.tune import time_untuned, tune_model
+from ..model.tune import TunedModel, time_untuned, tune_model
 from ..options import Batch, Seed, Trials
 from ..run.plan import SPACES_TRIED
 from ..target import resolve_target
@@ -37,15 +37,16 @@ from .terminal import (
     CostModelName,
     FeaturesName,
     MeasureSpec,
+    RunSeed,
     TargetOrOwn,
     TargetSpec,
     WarmStartSources,
     err,
     interruptible,
-    json_object,
-    name_and_value,
-    number,
-    plugin,
+    number_option,
+    parse_json_object,
+    parse_name_and_value,
+    parse_plugin,
     say,
     say_json,
     say_table,
@@ -66,11 +67,11 @@ ModelSpec = Annotated[
 ]
 
 
-Shape = Annotated[
+ShapeOption = Annotated[
     list[str] | None,
     Option("--shape", help="The size of a symbolic dimension. May be repeated.", metavar="NAME=SIZE"),
 ]
-Bind = Annotated[
+BindOption = Annotated[
     Path | None,
     Option(
         "--bind",
@@ -82,33 +83,33 @@ Bind = Annotated[
 
 def read_model(name: str, shape: Sequence[str] | None, bind: Path | None) -> tvm.IRModule:
     """Return the model ``name`` with the sizes in ``shape``, and with the arrays in the file ``bind`` as constants."""
-    sizes: dict[str, int] = {}
+    sizes_by_dimension: dict[str, int] = {}
     for text in shape or ():
-        dimension, size = name_and_value(text)
+        dimension, size = parse_name_and_value(text)
         if type(size) is not int or size < 1:
             raise SearchlabError(f"--shape {text}: the size must be a positive number, as in {dimension}=1")
-        sizes[dimension] = size
-    module = fix_dimensions(load_model(name), sizes)
+        sizes_by_dimension[dimension] = size
+    module = fix_dimensions(load_model(name), sizes_by_dimension)
     return module if bind is None else bind_weights(module, bind)
 
 
-MAX_INPUTS = 4
+MAX_LISTED_INPUTS = 4
 """The maximum number of a model's inputs, which include weights, to list."""
 
 
-def time_text(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Format a time in a suitable unit. An infinite time becomes ``none works``."""
     if math.isinf(seconds):
         return "none works"
-    return f"{seconds * 1e6:.2f} us" if seconds < 1e-3 else milliseconds(seconds)
+    return f"{seconds * 1e6:.2f} us" if seconds < 1e-3 else format_execution_time(seconds)
 
 
 @model.command()
 def tasks(
     name: ModelSpec,
     target: TargetSpec = "native",
-    shape: Shape = None,
-    bind: Bind = None,
+    shape: ShapeOption = None,
+    bind: BindOption = None,
     with_times: Annotated[
         bool, Option("--time", help="Time each task's untuned program, to show its share of the model's time.")
     ] = False,
@@ -120,18 +121,20 @@ def tasks(
 
     Below the table, each space that has no programs for some of the tasks says why.
     """
-    resolved = resolve_target(target)
-    if with_times and resolved.kind != "llvm":
-        raise SearchlabError(f"untuned programs for {resolved.kind} bind no threads, so they cannot run; omit --time")
+    resolved_target = resolve_target(target)
+    if with_times and resolved_target.kind != "llvm":
+        raise SearchlabError(
+            f"untuned programs for {resolved_target.kind} bind no threads, so they cannot run; omit --time"
+        )
     module = read_model(name, shape, bind)
     model_tasks = tasks_of(module)
-    refusals = [task.refusals(resolved) for task in model_tasks]
-    seconds = time_untuned(model_tasks, resolved) if with_times else [math.inf] * len(model_tasks)
-    totals = [
+    refusals = [task.refusals(resolved_target) for task in model_tasks]
+    seconds = time_untuned(model_tasks, resolved_target) if with_times else [math.inf] * len(model_tasks)
+    total_seconds = [
         task.occurs * cost if math.isfinite(cost) else 0.0 for task, cost in zip(model_tasks, seconds, strict=True)
     ]
-    shares = [total / (sum(totals) or 1) for total in totals]
-    rows = [TaskRow(*values) for values in zip(model_tasks, refusals, seconds, shares, strict=True)]
+    time_shares = [total / (sum(total_seconds) or 1) for total in total_seconds]
+    rows = [TaskRow(*fields) for fields in zip(model_tasks, refusals, seconds, time_shares, strict=True)]
     rows.sort(key=lambda row: -row.share)
     if as_json:
         say_json([row.to_json(with_times) for row in rows])
@@ -163,7 +166,7 @@ class TaskRow(NamedTuple):
 
     def to_json(self, with_times: bool) -> dict[str, Any]:
         task = self.task
-        times = {"seconds": self.seconds if math.isfinite(self.seconds) else None, "share": self.share}
+        time_fields = {"seconds": self.seconds if math.isfinite(self.seconds) else None, "share": self.share}
         return {
             "task": task.name,
             "occurs": task.occurs,
@@ -172,35 +175,39 @@ class TaskRow(NamedTuple):
             "spaces": self.spaces,
             "refusals": {space: reason for space, reason in self.refusals.items() if reason},
             "reason": task.reason,
-            **(times if with_times else {}),
+            **(time_fields if with_times else {}),
         }
 
-    def cells(self, with_times: bool) -> list[object]:
+    def format_cells(self, with_times: bool) -> list[object]:
         task = self.task
-        times = [time_text(self.seconds), f"{self.share:.1%}"] if self.share else ["", ""]
+        time_cells = [format_time(self.seconds), f"{self.share:.1%}"] if self.share else ["", ""]
         spaces = ", ".join(self.spaces) or f"none: {task.reason or 'see below'}"
-        return [task.name, task.occurs, f"{task.flops / 1e6:,.1f}", *(times if with_times else []), spaces]
+        return [task.name, task.occurs, f"{task.flops / 1e6:,.1f}", *(time_cells if with_times else []), spaces]
 
 
 def _say_tasks(rows: Sequence[TaskRow], with_times: bool) -> None:
     columns = ("task", "occurs", "MFLOP", *(("untuned", "share") if with_times else ()), "spaces")
-    say_table(columns, [row.cells(with_times) for row in rows], right=("occurs", "MFLOP", "untuned", "share"))
+    say_table(
+        columns, [row.format_cells(with_times) for row in rows], right_aligned=("occurs", "MFLOP", "untuned", "share")
+    )
     for text in _describe_refusals(rows):
         say(text)
-    tunable = sum(bool(row.spaces) for row in rows)
+    tunable_count = sum(bool(row.spaces) for row in rows)
     recognised_share = sum(row.share for row in rows if row.task.workload is not None and row.task.workload.op != "tir")
-    in_time = f"; {recognised_share:.1%} of the measured time is in tasks with a known operator" if with_times else ""
-    say(f"{len(rows)} tasks, {tunable} of which can be tuned{in_time}")
+    time_share_text = ""
+    if with_times:
+        time_share_text = f"; {recognised_share:.1%} of the measured time is in tasks with a known operator"
+    say(f"{len(rows)} tasks, {tunable_count} of which can be tuned{time_share_text}")
 
 
 def _describe_refusals(rows: Iterable[TaskRow]) -> Iterator[str]:
     """Yield a sentence for each space and each reason why it has no programs; reasons that begin alike are one."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    reasons_by_group: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for space, reason in row.refusals.items():
             if reason:
-                groups.setdefault((space, reason.partition(row.task.name)[0]), []).append(reason)
-    for (space, _), reasons in groups.items():
+                reasons_by_group.setdefault((space, reason.partition(row.task.name)[0]), []).append(reason)
+    for (space, _), reasons in reasons_by_group.items():
         yield f"{space} has no programs for {counted(len(reasons), 'task')}: {reasons[0]}"
 
 
@@ -216,15 +223,15 @@ def run(
     outputs: Annotated[
         Path | None, Option(help="The NumPy archive to write the outputs to, as `output_0`, ...", metavar="FILE.npz")
     ] = None,
-    seed: Annotated[int, number(Seed, help="The seed of random inputs.")] = 0,
+    seed: Annotated[int, number_option(Seed, help="The seed of random inputs.")] = 0,
 ) -> None:
     """Run an exported model, and print the time of one execution. This executes the library's code."""
     compiled_model = CompiledModel(library)
     if inputs is None:
         arrays = list(random_inputs(compiled_model.signature.inputs, np.random.default_rng(seed)))
-        inputs_text = ", ".join(map(str, compiled_model.signature.inputs[:MAX_INPUTS]))
-        more = len(compiled_model.signature.inputs) - MAX_INPUTS
-        say(f"random inputs: {inputs_text}" + (f", and {more} more" if more > 0 else ""))
+        inputs_text = ", ".join(map(str, compiled_model.signature.inputs[:MAX_LISTED_INPUTS]))
+        omitted_count = len(compiled_model.signature.inputs) - MAX_LISTED_INPUTS
+        say(f"random inputs: {inputs_text}" + (f", and {omitted_count} more" if omitted_count > 0 else ""))
     else:
         arrays = compiled_model.order_inputs(read_arrays(inputs), inputs)
     results = compiled_model.run(arrays)
@@ -236,16 +243,16 @@ def run(
         warn(load)
     seconds = compiled_model.time(arrays)
     say(
-        f"one execution takes {time_text(statistics.median(seconds))}, the median of {len(seconds)} readings from "
-        f"{time_text(min(seconds))} to {time_text(max(seconds))}"
+        f"one execution takes {format_time(statistics.median(seconds))}, the median of {len(seconds)} readings from "
+        f"{format_time(min(seconds))} to {format_time(max(seconds))}"
     )
 
 
 @model.command()
 def tune(
     name: ModelSpec,
-    trials: Annotated[int, number(Trials, help="The total number of trials for all tasks.")],
-    directory: Annotated[Path, Option("--out", help="The directory for the logs and the tuned model.", metavar="DIR")],
+    trials: Annotated[int, number_option(Trials, help="The total number of trials for all tasks.")],
+    out_dir: Annotated[Path, Option("--out", help="The directory for the logs and the tuned model.", metavar="DIR")],
     scheduler: Annotated[
         str, Option(help="A scheduler from `searchlab list schedulers`; with options: `gradient,alpha=0.3`.")
     ] = "gradient",
@@ -260,18 +267,19 @@ def tune(
     policy: Annotated[
         str, Option(help="The policy for every task, from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
     ] = "evolutionary-model",
-    batch: Annotated[int, number(Batch, help="The number of trials in a round.")] = 8,
-    seed: Annotated[int, number(Seed, help="The seed, which determines everything but the measurements.")] = 0,
+    batch: Annotated[int, number_option(Batch, help="The number of trials in a round.")] = 8,
+    seed: RunSeed = 0,
     stop_after: Annotated[
-        int | None, number(Trials, help="Stop tuning a task after this many trials without a gain of more than 1 %.")
+        int | None,
+        number_option(Trials, help="Stop tuning a task after this many trials without a gain of more than 1 %."),
     ] = None,
     target: TargetOrOwn = None,
     cost_model: CostModelName = None,
     features: FeaturesName = None,
     measure: MeasureSpec = None,
     warm_start: WarmStartSources = None,
-    shape: Shape = None,
-    bind: Bind = None,
+    shape: ShapeOption = None,
+    bind: BindOption = None,
     force: Annotated[
         bool, Option("--force", help="Export the tuned model even if it is slower than the untuned one.")
     ] = False,
@@ -285,22 +293,29 @@ def tune(
     with interruptible():
         tuned_model = tune_model(
             read_model(name, shape, bind),
-            out=directory,
+            out=out_dir,
             trials=trials,
-            scheduler=plugin(scheduler),
-            space=[plugin(text) for text in space or SPACES_TRIED],
-            policy=plugin(policy),
+            scheduler=parse_plugin(scheduler),
+            space=[parse_plugin(text) for text in space or SPACES_TRIED],
+            policy=parse_plugin(policy),
             batch=batch,
             seed=seed,
             stop_after=stop_after,
             target=target,
             features=features,
-            cost_model=cost_model and plugin(cost_model),
-            measure=json_object(measure, "--measure"),
+            cost_model=cost_model and parse_plugin(cost_model),
+            measure=parse_json_object(measure, "--measure"),
             warm_start=warm_start or [],
             force=force,
             progress=err,
         )
+    _say_tuned_model(tuned_model)
+    if tuned_model.comparison is not None and tuned_model.comparison.is_slower and not force:
+        raise typer.Exit(1)
+
+
+def _say_tuned_model(tuned_model: TunedModel) -> None:
+    """Print a table of the tasks, what was not tuned, and how much faster the model is."""
     say_table(
         ("task", "occurs", "MFLOP", "GFLOPS", "untuned", "time", "total", "share", "trials", "ended"),
         (
@@ -309,16 +324,16 @@ def tune(
                 row["occurs"],
                 f"{row['flops'] / 1e6:,.1f}" if row["flops"] else "",
                 f"{row['gflops']:.1f}" if row["gflops"] > 0 else "",
-                time_text(row["untuned_seconds"]) if math.isfinite(row["untuned_seconds"]) else "",
-                time_text(row["seconds"]),
-                time_text(row["total_seconds"]),
+                format_time(row["untuned_seconds"]) if math.isfinite(row["untuned_seconds"]) else "",
+                format_time(row["seconds"]),
+                format_time(row["total_seconds"]),
                 f"{row['share']:.0%}" if row["share"] >= 0 else "",
                 row["trials"],
                 "yes" if row["ended"] else "",
             )
             for row in tuned_model.to_frame().to_dict("records")
         ),
-        right=("occurs", "MFLOP", "GFLOPS", "untuned", "time", "total", "share", "trials"),
+        right_aligned=("occurs", "MFLOP", "GFLOPS", "untuned", "time", "total", "share", "trials"),
     )
     for task, reason in tuned_model.left_out.items():
         say(f"not tuned: {task}: {reason}")
@@ -327,10 +342,8 @@ def tune(
     if tuned_model.comparison is not None:
         before, after = tuned_model.comparison.seconds
         say(
-            f"the model takes {time_text(after)} instead of {time_text(before)}, {before / after:.1f} times as "
+            f"the model takes {format_time(after)} instead of {format_time(before)}, {before / after:.1f} times as "
             f"fast; its outputs differ by at most {tuned_model.comparison.difference:.1e} of the largest element"
         )
     if tuned_model.library is not None:
         say(f"the tuned model is {tuned_model.library}; run it with searchlab model run {tuned_model.library}")
-    if tuned_model.comparison is not None and tuned_model.comparison.is_slower and not force:
-        raise typer.Exit(1)

@@ -17,7 +17,7 @@ from ..files import write_file
 from .plugins import Contract
 from .terminal import say
 
-DETAILS = {
+TEMPLATE_DETAILS = {
     Contract.policy: ("policy", "policies", "PolicyTests", ""),
     Contract.space: ("space", "spaces", "SpaceTests", ""),
     Contract.costmodel: ("cost model", "costmodels", "CostModelTests", ""),
@@ -31,49 +31,49 @@ def new(
     name: Annotated[
         str, Argument(help="The name under which the package registers the plug-in, such as `hill-climb`.")
     ],
-    directory: Annotated[Path | None, Option("--out", help="The directory to create [default: NAME].")] = None,
+    package_dir: Annotated[Path | None, Option("--out", help="The directory to create [default: NAME].")] = None,
     author: Annotated[str, Option(help="The author's name [default: your login name].")] = "",
 ) -> None:
     """Write a package with a plug-in: its class, its tests, a study, a README and a pyproject.toml.
 
     Everything works at once, before the package is installed; then replace the example in the class by your idea.
     """
-    directory = directory or Path(name)
-    module = name.replace("-", "_")
-    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or iskeyword(module):
+    package_dir = package_dir or Path(name)
+    module_name = name.replace("-", "_")
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or iskeyword(module_name):
         raise SearchlabError(
             f"{name!r} cannot be the name of a plug-in and its package; use lower-case letters, digits and hyphens, "
             f"such as hill-climb"
         )
-    if find_spec(module):
-        raise SearchlabError(f"a Python module {module} already exists here; choose another name than {name}")
-    if directory.exists():
-        raise SearchlabError(f"{directory} already exists; choose another directory (--out)")
-    title, group, tests, example = DETAILS[kind]
+    if find_spec(module_name):
+        raise SearchlabError(f"a Python module {module_name} already exists here; choose another name than {name}")
+    if package_dir.exists():
+        raise SearchlabError(f"{package_dir} already exists; choose another directory (--out)")
+    title, entry_point_group, test_class, test_instance = TEMPLATE_DETAILS[kind]
     environment = Environment(
         loader=PackageLoader(__package__ or "", "templates"),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
     )
-    fields = {
+    template_variables = {
         "kind": kind,
         "name": name,
         "author": author or getpass.getuser(),
-        "module": module,
+        "module": module_name,
         "cls": "".join(part.capitalize() for part in name.split("-")),
         "title": title,
-        "group": group,
-        "tests": tests,
-        "example": example,
+        "group": entry_point_group,
+        "tests": test_class,
+        "example": test_instance,
     }
-    files = {
+    templates_by_file = {
         "pyproject.toml": "pyproject.toml",
-        f"{module}.py": f"{kind}.py",
-        f"test_{module}.py": "test.py",
+        f"{module_name}.py": f"{kind}.py",
+        f"test_{module_name}.py": "test.py",
         "study.toml": "study.toml",
         "README.md": "README.md",
     }
-    for file, template in files.items():
-        write_file(directory / file, environment.get_template(f"{template}.jinja").render(fields))
-    say(f"{directory} contains a {title} that works; its README.md explains what to do next")
+    for file_name, template in templates_by_file.items():
+        write_file(package_dir / file_name, environment.get_template(f"{template}.jinja").render(template_variables))
+    say(f"{package_dir} contains a {title} that works; its README.md explains what to do next")

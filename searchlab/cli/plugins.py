@@ -46,19 +46,19 @@ from .terminal import (
     SpaceOptions,
     TargetSpec,
     Workload,
-    as_text,
-    number,
+    number_option,
     out,
-    plugin,
+    parse_plugin,
     say,
     say_json,
     say_table,
+    strip_markup,
 )
 
 ListKind = StrEnum("ListKind", ["spaces", "policies", "costmodels", "executors", "schedulers", "workloads"])
 ShowKind = StrEnum("ShowKind", ["policy", "space", "costmodel", "scheduler", "workload"])
 Contract = StrEnum("Contract", ["policy", "space", "costmodel", "workload"])
-KINDS: dict[str, PluginKind[Any]] = {
+KINDS_BY_NAME: dict[str, PluginKind[Any]] = {
     **dict.fromkeys(("spaces", "space"), SPACES),
     **dict.fromkeys(("policies", "policy"), POLICIES),
     **dict.fromkeys(("costmodels", "costmodel"), COST_MODELS),
@@ -76,42 +76,43 @@ def list_(
     `searchlab list policies` also shows the published algorithm behind each policy. Use `searchlab show policy NAME`
     for a full description.
     """
-    meanings: dict[str, dict[str, str]] = {
-        title: {name: point.value for name, point in KINDS[title].entry_points_by_name().items()}
+    meanings_by_title: dict[str, dict[str, str]] = {
+        title: {name: point.value for name, point in KINDS_BY_NAME[title].entry_points_by_name().items()}
         for title in ([kind] if kind else ListKind)
     }
-    if ListKind.workloads in meanings:
-        meanings[ListKind.workloads] |= {name: str(parse_workload(name)) for name in preset_names()}
+    if ListKind.workloads in meanings_by_title:
+        meanings_by_title[ListKind.workloads] |= {name: str(parse_workload(name)) for name in preset_names()}
     origins_by_name = origins() if kind is ListKind.policies else {}
     if as_json:
-        say_json(meanings | ({"origins": origins_by_name} if kind is ListKind.policies else {}))
+        say_json(meanings_by_title | ({"origins": origins_by_name} if kind is ListKind.policies else {}))
         return
-    for title, names in meanings.items():
+    for title, meanings in meanings_by_title.items():
         rows = []
-        for name, meaning in names.items():
-            text = meaning if "/" in name else _first_sentence(meaning) or meaning
+        for name, meaning in meanings.items():
+            description = meaning if "/" in name else _first_sentence(meaning) or meaning
             if origin := origins_by_name.get(name):
-                text += f" ({origin.kind}: {origin.name}, {origin.version})"
-            rows.append((Text(name, "bold"), text))
+                description += f" ({origin.kind}: {origin.name}, {origin.version})"
+            rows.append((Text(name, "bold"), description))
         say_table(("", ""), rows, title=title)
 
 
-def _first_sentence(value: str) -> str:
+def _first_sentence(reference: str) -> str:
     """Return the first sentence of the docstring of ``module:Class``, read from its file without importing it."""
-    module, _, name = value.partition(":")
-    package, *inner = module.split(".")
+    module, _, name = reference.partition(":")
+    package, *submodules = module.split(".")
     try:
         spec = find_spec(package)  # a top-level name, so nothing is imported
         if spec is None or spec.origin is None:
             return ""
-        location = Path(spec.origin).parent.joinpath(*inner) if inner else Path(spec.origin)
-        file = location / "__init__.py" if location.is_dir() else location.with_suffix(".py")
-        body = ast.parse(read_text(file)).body
+        module_path = Path(spec.origin).parent.joinpath(*submodules) if submodules else Path(spec.origin)
+        source_path = module_path / "__init__.py" if module_path.is_dir() else module_path.with_suffix(".py")
+        statements = ast.parse(read_text(source_path)).body
     except (ImportError, SearchlabError, ValueError, SyntaxError):
         return ""
-    classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
-    text = " ".join((ast.get_docstring(classes[0]) or "").partition("\n\n")[0].split()) if classes else ""
-    return as_text(text.partition(". ")[0].rstrip("."))
+    classes = [node for node in statements if isinstance(node, ast.ClassDef) and node.name == name]
+    docstring = (ast.get_docstring(classes[0]) or "") if classes else ""
+    first_paragraph = " ".join(docstring.partition("\n\n")[0].split())
+    return strip_markup(first_paragraph.partition(". ")[0].rstrip("."))
 
 
 def show(
@@ -122,19 +123,22 @@ def show(
     if kind is ShowKind.workload and name not in WORKLOADS.entry_points_by_name():
         workload = parse_workload(name)
         say(Text(str(workload), "bold"))
-        say(as_text(inspect.getdoc(type(workload)) or ""))
+        say(strip_markup(inspect.getdoc(type(workload)) or ""))
         flops = "an unknown number of" if workload.unit == RUNS else f"{workload.flops:,}"
         say(f"one execution takes {flops} FLOP; throughput is in {workload.unit}")
         return
-    registry = KINDS[kind]
+    registry = KINDS_BY_NAME[kind]
     cls = registry.load(name)
     registry.check_class(name, cls)
     say(Text.assemble((name, "bold"), f"  {cls.__module__}:{cls.__qualname__}"))
-    say(as_text(inspect.getdoc(cls) or "It has no docstring."))
+    say(strip_markup(inspect.getdoc(cls) or "It has no docstring."))
     if kind is ShowKind.workload:
         return
     if options := registry.options_of(cls):
-        rows = [(Text(option, "bold"), default_text(p.default), allowed_text(p)) for option, p in options.items()]
+        rows = [
+            (Text(option, "bold"), format_default(parameter.default), format_allowed_values(parameter))
+            for option, parameter in options.items()
+        ]
         say_table(("option", "default", "allowed values"), rows)
     else:
         say("It has no options.")
@@ -147,7 +151,7 @@ def show(
             say(f"- {deviation}")
 
 
-def default_text(value: Any) -> str:
+def format_default(value: Any) -> str:
     """Return an option's default as written in a study file, or an empty string if it has none."""
     if value is inspect.Parameter.empty:
         return ""
@@ -157,7 +161,7 @@ def default_text(value: Any) -> str:
         return repr(value)
 
 
-def allowed_text(parameter: inspect.Parameter) -> str:
+def format_allowed_values(parameter: inspect.Parameter) -> str:
     """Return an option's allowed values in words, or an empty string if it declares none."""
     if parameter.annotation is parameter.empty:
         return ""
@@ -169,17 +173,17 @@ def space_(
     space: SpaceName,
     option: SpaceOptions = None,
     target: TargetSpec = "native",
-    seed: Annotated[int, number(Seed, help="The seed for the sample.")] = 0,
+    seed: Annotated[int, number_option(Seed, help="The seed for the sample.")] = 0,
 ) -> None:
     """Show a space's knobs, the number of values of each, the default config, and a sample config."""
-    space_plugin = Plugin(**plugin(space, option))
+    space_plugin = Plugin(**parse_plugin(space, option))
     search_space = SPACES.make(space_plugin, parse_workload(workload), resolve_target(target))
     default, sample = search_space.default_config(), search_space.sample(np.random.default_rng(seed))
-    limit = 10_000 if search_space.builds_programs else 100_000  # counting takes seconds
-    size = search_space.size(limit)
+    count_limit = 10_000 if search_space.builds_programs else 100_000  # counting takes seconds
+    size = search_space.size(count_limit)
     say(
         f"{search_space.workload} in {space_plugin.name}: "
-        + (f"{size:,} configs" if size else f"more than {limit:,} configs")
+        + (f"{size:,} configs" if size else f"more than {count_limit:,} configs")
     )
     rows = []
     for knob in search_space.knobs(sample):
@@ -199,7 +203,7 @@ def check(
     ],
     only: Annotated[list[str] | None, Option(help="Run only this check. May be repeated.", metavar="CHECK")] = None,
     option: Options = None,
-    seed: Annotated[int, number(Seed, help="The seed for the checks.")] = 0,
+    seed: Annotated[int, number_option(Seed, help="The seed for the checks.")] = 0,
     space: Annotated[
         str | None, Option(help="The space for checking a policy, if it needs a particular one [default: toy spaces].")
     ] = None,
@@ -214,15 +218,15 @@ def check(
 
     To check a workload, specify a small one as `NAME`, such as `softmax:16x32`.
     """
-    kind, name = _kind_and_name(words)
-    spec = plugin(name, option)
+    kind, name = _parse_kind_and_name(words)
+    plugin_spec = parse_plugin(name, option)
     if kind is Contract.policy:
         checks = policy_checks(
-            spec,
-            space=space and plugin(space),
+            plugin_spec,
+            space=space and parse_plugin(space),
             workload=workload,
             target=target,
-            cost_model=cost_model and plugin(cost_model),
+            cost_model=cost_model and parse_plugin(cost_model),
             features=features,
             seed=seed,
         )
@@ -231,13 +235,13 @@ def check(
             f"a {kind} cannot be checked in a space; omit --space" + " and --workload" * (kind is not Contract.space)
         )
     elif kind is Contract.space:
-        checks = space_checks(spec, workload=workload, target=target, seed=seed)
+        checks = space_checks(plugin_spec, workload=workload, target=target, seed=seed)
     elif kind is Contract.workload:
         if option:
             raise SearchlabError("a workload has no options; omit --option")
         checks = workload_checks(name, seed=seed)
     else:
-        checks = cost_model_checks(spec, seed=seed)
+        checks = cost_model_checks(plugin_spec, seed=seed)
     results = []
     for result in run_checks(select(checks, only or [])):
         _say_result(result)
@@ -261,46 +265,48 @@ def _say_result(result: CheckResult) -> None:
         say(f"         {line}")
 
 
-def _kind_and_name(words: list[str]) -> tuple[Contract, str]:
+def _parse_kind_and_name(words: list[str]) -> tuple[Contract, str]:
     """Return the kind and the name of the plug-in to check. Raises SearchlabError if they are invalid or unclear."""
-    *kinds, text = words
+    *kinds, spec_text = words
     if len(kinds) > 1:
         raise SearchlabError(f"cannot check several plug-ins at once; omit {words[2]!r}")
     for kind in kinds:
         if kind not in list(Contract):
             raise SearchlabError(f"unknown kind of plug-in {kind!r}{did_you_mean(kind, map(str, Contract))}")
-        return Contract(kind), text
-    name = plugin(text)["name"]
-    names = {**dict.fromkeys(Contract, name), Contract.workload: kind_of(text)[0]}
-    matches = [contract for contract in Contract if names[contract] in KINDS[contract].entry_points_by_name()]
-    if not matches and ":" in name:
-        cls = load_attribute(names[Contract.workload], f"plug-in {name!r}")
-        matches = [kind for kind in Contract if isinstance(cls, type) and issubclass(cls, KINDS[kind].contract)]
-    if len(matches) != 1:
-        which = (
-            f"there is a {' and a '.join(matches)} called {name!r}" if matches else f"{name!r} is not a known plug-in"
-        )
-        raise SearchlabError(f"{which}; specify its kind, as in `searchlab check policy {name}`")
-    return matches[0], text
+        return Contract(kind), spec_text
+    name = parse_plugin(spec_text)["name"]
+    names_by_kind = {**dict.fromkeys(Contract, name), Contract.workload: kind_of(spec_text)[0]}
+    matching_kinds = [kind for kind in Contract if names_by_kind[kind] in KINDS_BY_NAME[kind].entry_points_by_name()]
+    if not matching_kinds and ":" in name:
+        cls = load_attribute(names_by_kind[Contract.workload], f"plug-in {name!r}")
+        matching_kinds = [
+            kind for kind in Contract if isinstance(cls, type) and issubclass(cls, KINDS_BY_NAME[kind].contract)
+        ]
+    if len(matching_kinds) != 1:
+        problem = f"{name!r} is not a known plug-in"
+        if matching_kinds:
+            problem = f"there is a {' and a '.join(matching_kinds)} called {name!r}"
+        raise SearchlabError(f"{problem}; specify its kind, as in `searchlab check policy {name}`")
+    return matching_kinds[0], spec_text
 
 
 def schema() -> None:
     """Print the JSON Schema of study files, with the options of all installed plug-ins."""
     from ..run.spec import schema_of_studies  # imported here because importing it takes longer than running `list`
 
-    schema = schema_of_studies()
-    kinds: dict[str, list[PluginKind[Any]]] = {
+    study_schema = schema_of_studies()
+    kinds_by_entry: dict[str, list[PluginKind[Any]]] = {
         "PolicyEntry": [POLICIES],
         "PluginEntry": [SPACES],
         "CostModelEntry": [COST_MODELS],
         "Plugin": [COST_MODELS, EXECUTORS],
     }
-    for name, plugin_kinds in kinds.items():
-        schema["$defs"][name]["allOf"] = [rule for kind in plugin_kinds for rule in _rules(kind)]
-    say_json(schema)
+    for name, plugin_kinds in kinds_by_entry.items():
+        study_schema["$defs"][name]["allOf"] = [rule for kind in plugin_kinds for rule in _make_schema_rules(kind)]
+    say_json(study_schema)
 
 
-def _rules(kind: PluginKind[Any]) -> list[dict[str, Any]]:
+def _make_schema_rules(kind: PluginKind[Any]) -> list[dict[str, Any]]:
     """Return a schema rule for the options of each plug-in. A plug-in that cannot be imported has no rule."""
     rules = []
     for name in kind.entry_points_by_name():
@@ -308,16 +314,19 @@ def _rules(kind: PluginKind[Any]) -> list[dict[str, Any]]:
             options = kind.options_of(kind.load(name))
         except Exception:  # a plug-in may raise anything
             continue
-        takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in options.values())
+        takes_any_option = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in options.values())
         properties = {
-            option: _values(p) for option, p in options.items() if p.kind is not inspect.Parameter.VAR_KEYWORD
+            option: _make_value_schema(parameter)
+            for option, parameter in options.items()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         }
-        allowed = {"properties": properties, "additionalProperties": takes_any}
-        rules.append({"if": {"properties": {"name": {"const": name}}}, "then": {"properties": {"options": allowed}}})
+        allowed_options = {"properties": properties, "additionalProperties": takes_any_option}
+        condition = {"properties": {"name": {"const": name}}}
+        rules.append({"if": condition, "then": {"properties": {"options": allowed_options}}})
     return rules
 
 
-def _values(parameter: inspect.Parameter) -> dict[str, Any]:
-    values = msgspec.json.schema(parameter.annotation) if describe_values(parameter.annotation) else {}
-    plain = isinstance(parameter.default, bool | int | float | str | None)
-    return {**values, "default": parameter.default} if plain else values
+def _make_value_schema(parameter: inspect.Parameter) -> dict[str, Any]:
+    value_schema = msgspec.json.schema(parameter.annotation) if describe_values(parameter.annotation) else {}
+    is_plain = isinstance(parameter.default, bool | int | float | str | None)
+    return {**value_schema, "default": parameter.default} if is_plain else value_schema

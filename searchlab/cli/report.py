@@ -27,7 +27,7 @@ from ..measure.suite import find_installed_suites
 from ..options import Share, Trials, check_option
 from ..policy import POLICIES, origins
 from ..run.study import Study
-from .terminal import AsJson, SuitePath, logs_of, number, out, say, say_json, say_table, working
+from .terminal import AsJson, SuitePath, default_logs_dir, number_option, out, say, say_json, say_table, working
 
 Full = Annotated[bool, Option("--full", help="Print the tables of all workloads, not only what follows from them.")]
 
@@ -42,7 +42,7 @@ def report(
             metavar="PATH...",
         ),
     ],
-    directory: Annotated[
+    out_dir: Annotated[
         Path | None,
         Option(
             "--out",
@@ -72,7 +72,7 @@ def report(
             metavar="trials|seconds",
         ),
     ] = None,
-    site: Annotated[
+    site_dir: Annotated[
         Path | None,
         Option(
             "--publish",
@@ -91,20 +91,20 @@ def report(
     In a study's directory, only the runs that are currently part of the study are compared: those of the last
     `searchlab run` or, if you pass the study file, those in the file. In any other directory, all runs are compared.
     """
-    if site:
-        if directory or everything or figures or latex or by or as_json:
+    if site_dir:
+        if out_dir or everything or figures or latex or by or as_json:
             raise SearchlabError(
                 "--publish cannot be combined with --out, --all, --figures, --latex, --by or --json; run "
                 "`report` for those"
             )
-        _publish(site, paths, suite)
+        _publish(site_dir, paths, suite)
         return
     with working("reading logs and writing the report"):
         study = None
         if any(path.suffix == ".toml" for path in paths):
-            study, logs = _of_study(paths)
-            paths = [logs]
-        folder = report_directory(*paths, out=directory)
+            study, logs_dir = _load_study_and_logs(paths)
+            paths = [logs_dir]
+        report_dir = report_directory(*paths, out=out_dir)
         claims: Sequence[Claim] = ()
         if study:
             runs, claims = read_study_runs(study, paths[0], everything=everything, by=by), study.spec.claims
@@ -115,38 +115,39 @@ def report(
         else:
             runs, claims = read_runs(*paths, everything=everything, readings=False, by=by), read_planned_claims(*paths)
         comparison = Comparison(runs, claims)
-        comparison.save(folder, figures=figures)
+        comparison.save(report_dir, figures=figures)
     summary = comparison.summary
     if latex:
-        write_latex(summary, folder, _sources(summary))
+        write_latex(summary, report_dir, _describe_policy_sources(summary))
     if as_json:
         say_json(summary.to_json())
         return
-    show_report(summary, folder, full=full)
+    show_report(summary, report_dir, full=full)
     if figures:
-        say(f"the charts: {folder}/*.{figures}")
+        say(f"the charts: {report_dir}/*.{figures}")
     if latex:
-        say(f"the LaTeX tables: {folder / TABLES_NAME}, and what they cite: {folder / REFERENCES_NAME}")
+        say(f"the LaTeX tables: {report_dir / TABLES_NAME}, and what they cite: {report_dir / REFERENCES_NAME}")
     for path in paths:
         if path.is_dir() and any(map(is_locked, find_logs(path))):
             say(f"{path}: {StudyProgress(path)}")
 
 
-def _publish(site: Path, paths: Sequence[Path], suite: str) -> None:
+def _publish(site_dir: Path, paths: Sequence[Path], suite: str) -> None:
     """Add the results at ``paths`` to a static site. Paths that do not exist may be the names of suites."""
-    from ..suite.leaderboard import bundle_result, write_leaderboards  # imported here because reports need no suites
+    # Imported here because other reports do not need suites.
+    from ..suite.leaderboard import make_bundle_publication, write_leaderboards
 
     suite_names = [str(path) for path in paths if not path.exists() and str(path) in find_installed_suites()]
     results = [
-        bundle_result(path, suite) if path.suffix == ".zip" else _result(path, suite)
+        make_bundle_publication(path, suite) if path.suffix == ".zip" else _make_publication(path, suite)
         for path in paths
         if str(path) not in suite_names
     ]
-    cards = publish(site, results, lambda out: write_leaderboards(out, suite_names, suite))
-    say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
+    cards = publish(site_dir, results, lambda out: write_leaderboards(out, suite_names, suite))
+    say(f"the site is {site_dir / 'index.html'}, with {counted(len(cards), 'result')}")
 
 
-def _sources(summary: Summary) -> dict[str, tuple[str, str, str]]:
+def _describe_policy_sources(summary: Summary) -> dict[str, tuple[str, str, str]]:
     """Return the name, the source and the module's docstring of the algorithm behind each policy in a report."""
     policies = {row.policy for item in summary.workloads for row in item.strategies}
     return {
@@ -159,58 +160,60 @@ def _sources(summary: Summary) -> dict[str, tuple[str, str, str]]:
     }
 
 
-def _result(directory: Path, suite: str) -> Publication:
+def _make_publication(result_dir: Path, suite: str) -> Publication:
     """Return the result to publish from a study's directory, or from a directory written by ``suite run --out``."""
     from ..suite.compare import against_baselines  # imported here because reports do not need suites
     from ..suite.trajectories import read_trajectories
 
-    file = directory / RESULT_FILE_NAME
-    if not file.is_file():
-        return make_publication(directory)
-    result = read_trajectories(file)
-    comparison, strategy = against_baselines(directory, suite)
-    trust = f" --policy {result.policy.name}" if ":" in result.policy.name else ""
+    result_path = result_dir / RESULT_FILE_NAME
+    if not result_path.is_file():
+        return make_publication(result_dir)
+    result = read_trajectories(result_path)
+    compared_runs, strategy = against_baselines(result_dir, suite)
+    trust_options = f" --policy {result.policy.name}" if ":" in result.policy.name else ""
     return Publication(
         f"{strategy} on {result.suite}",
-        [f"searchlab suite verify .{trust}"],
-        comparison,
-        files=[file],
+        [f"searchlab suite verify .{trust_options}"],
+        compared_runs,
+        files=[result_path],
         machine=result.host,
         cite=[f"Also cite the suite {result.suite}: its directory contains a CITATION.cff."],
     )
 
 
-def read_study_runs(study: Study, logs: Path, *, everything: bool = False, by: By | None = None) -> ComparedRuns:
+def read_study_runs(study: Study, logs_dir: Path, *, everything: bool = False, by: By | None = None) -> ComparedRuns:
     """Read the logs of ``study``, and the suite's baselines to which the study refers."""
     if not study.baselines:
-        return read_runs(logs, everything=everything, readings=False, by=by)
-    from ..suite.compare import study_runs  # imported here because other reports do not need suites
+        return read_runs(logs_dir, everything=everything, readings=False, by=by)
+    from ..suite.compare import read_suite_study_runs  # imported here because other reports do not need suites
 
-    return study_runs(study, logs)
+    return read_suite_study_runs(study, logs_dir)
 
 
-def _of_study(paths: Sequence[Path]) -> tuple[Study, Path]:
+def _load_study_and_logs(paths: Sequence[Path]) -> tuple[Study, Path]:
     """Return the study in ``paths`` and the directory with its logs, after updating its plan from the study file."""
-    files = [path for path in paths if path.suffix == ".toml"]
-    directories = [path for path in paths if path.suffix != ".toml"]
-    if len(files) > 1 or len(directories) > 1 or not all(path.is_dir() for path in directories):
-        raise SearchlabError(f"pass at most one directory with the study {files[0]}: the one that contains its logs")
-    directory = directories[0] if directories else logs_of(files[0])
-    study = Study.load(files[0])
-    runs = study.planned_runs()
-    if not directory.is_dir():
+    study_files = [path for path in paths if path.suffix == ".toml"]
+    logs_dirs = [path for path in paths if path.suffix != ".toml"]
+    if len(study_files) > 1 or len(logs_dirs) > 1 or not all(path.is_dir() for path in logs_dirs):
         raise SearchlabError(
-            f"the directory {directory} for the logs of {files[0]} does not exist; run the study first, or pass the "
-            f"right directory"
+            f"pass at most one directory with the study {study_files[0]}: the one that contains its logs"
         )
-    write_plan(directory, runs, study.spec.claims)
-    return study, directory
+    logs_dir = logs_dirs[0] if logs_dirs else default_logs_dir(study_files[0])
+    study = Study.load(study_files[0])
+    runs = study.planned_runs()
+    if not logs_dir.is_dir():
+        raise SearchlabError(
+            f"the directory {logs_dir} for the logs of {study_files[0]} does not exist; run the study first, or pass "
+            f"the right directory"
+        )
+    write_plan(logs_dir, runs, study.spec.claims)
+    return study, logs_dir
 
 
-def show_report(summary: Summary, directory: Path, *, full: bool) -> None:
+def show_report(summary: Summary, report_dir: Path, *, full: bool) -> None:
     """Print the tables of ``summary``, only the most important ones unless ``full``, and the path of its page."""
     out.print(*summary_table(summary, full=full), sep="\n")
-    say(f"the report: {directory / 'report.html'} (its data are next to it)")
+    say(f"the report: {report_dir / 'report.html'} (its data are next to it)")
 
 
 def power(
@@ -227,11 +230,13 @@ def power(
     chance: Annotated[float, Option("--power", help="The probability of detecting it, between 0 and 1.")] = 0.8,
     tests: Annotated[
         int | None,
-        number(Trials, help="The number of tests in Holm's correction [default: all pairs, per workload and overall]."),
+        number_option(
+            Trials, help="The number of tests in Holm's correction [default: all pairs, per workload and overall]."
+        ),
     ] = None,
     registered: Annotated[
         int | None,
-        number(
+        number_option(
             Trials,
             help="The number of contrasts registered before the runs, if the pair is one of them; they are corrected "
             "separately from all other tests [default for a suite: 1].",
@@ -250,11 +255,11 @@ def power(
         raise SearchlabError("--tests and --registered cannot be combined; pass only one of them")
     is_suite = len(study) == 1 and not study[0].exists() and study[0].parts[0] in find_installed_suites()
     if is_suite:
-        runs = _baseline_runs(study[0], strategy)
+        runs = _group_baseline_runs(study[0], strategy)
         registered = registered or (None if tests else 1)
     else:
-        runs, name = _runs_to_compare(study, suite)
-        strategy = strategy or name
+        runs, new_strategy = _read_runs_to_compare(study, suite)
+        strategy = strategy or new_strategy
     plan = plan_power(summarize(runs), difference, chance, tests, strategy, registered=registered, new=is_suite)
     if not plan.needs:
         raise SearchlabError(
@@ -266,25 +271,25 @@ def power(
         _say_power(plan, difference, chance)
 
 
-def _baseline_runs(name: Path, strategy: str) -> ComparedRuns:
+def _group_baseline_runs(name: Path, strategy: str) -> ComparedRuns:
     """Return the runs of the baselines of the suite ``name``, of which ``strategy`` must be one."""
     from ..measure.suite import find_suite  # imported here because reports do not need suites
-    from ..suite.compare import compare
-    from ..suite.trajectories import baselines
+    from ..suite.compare import group_suite_runs
+    from ..suite.trajectories import read_baselines
 
     suite = find_suite(name)
-    baseline_runs = baselines(suite)
+    baseline_runs = read_baselines(suite)
     if not strategy:
         names = ", ".join(baseline.strategy for baseline in baseline_runs)
         raise SearchlabError(f"specify the baseline to compare with as --strategy; choose one of {names}")
-    return compare(suite, [], baseline_runs, range(suite.spec.seeds))
+    return group_suite_runs(suite, [], baseline_runs, range(suite.spec.seeds))
 
 
-def _runs_to_compare(study: Sequence[Path], suite: str) -> tuple[ComparedRuns, str]:
+def _read_runs_to_compare(study: Sequence[Path], suite: str) -> tuple[ComparedRuns, str]:
     """Return the runs in ``study`` and, if they are a result over a suite with its baselines, the new strategy."""
     from ..suite.compare import against_baselines  # imported here because reports do not need suites
 
-    paths = [logs_of(path) if path.suffix == ".toml" else path for path in study]
+    paths = [default_logs_dir(path) if path.suffix == ".toml" else path for path in study]
     if not any((path / RESULT_FILE_NAME).is_file() for path in paths):
         return read_runs(*paths), ""
     if len(paths) > 1:
@@ -317,7 +322,7 @@ def _say_power(plan: PowerPlan, difference: float, chance: float) -> None:
         f"To detect a difference of {difference:g} in area under the curve with a probability of {100 * chance:g} "
         f"%, as one of {tests_text}"
     )
-    say_table(columns, rows, right=columns[1:], title=title, box=SIMPLE_HEAD)
+    say_table(columns, rows, right_aligned=columns[1:], title=title, box=SIMPLE_HEAD)
     if plan.workloads == 1:
         out.print(
             "One workload does not show how much workloads vary; run the study on more workloads to plan for "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from ..log.forecast import Forecast, RunStatus, forecast, format_duration, sum_f
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
 from ..machine.host import available_cores
-from ..options import Jobs, Seed, Trials
+from ..options import Jobs, Trials
 from ..plugins import unregistered_code
 from ..run.open import open_runs
 from ..run.plan import DEFAULT_POLICY, SPACES_TRIED, Run, parse_shard, select_shard
@@ -30,10 +30,10 @@ from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
 from ..workload.parse import kind_of
-from .logs import best_record
+from .logs import make_best_record
 from .report import Full, read_study_runs, show_report
 from .terminal import (
-    SPACE,
+    SPACE_HELP,
     AsJson,
     BatchSize,
     CostModelName,
@@ -42,23 +42,24 @@ from .terminal import (
     PolicyOptions,
     Port,
     Quiet,
+    RunSeed,
     StudyFile,
     TargetOrOwn,
     Verbose,
     WarmStartSources,
     Workload,
+    default_logs_dir,
     err,
+    format_speed_and_time,
     interruptible,
-    json_object,
-    logs_of,
-    number,
+    number_option,
     out,
-    plugin,
+    parse_json_object,
+    parse_plugin,
     progress_console,
     say,
     say_json,
     say_table,
-    speed_and_time,
     working,
 )
 
@@ -74,11 +75,11 @@ Discard = Annotated[
 
 def run(
     study: StudyFile,
-    directory: Annotated[
+    logs_dir: Annotated[
         Path | None, Option("--out", help="The directory for the logs and the report [default: results/STUDY].")
     ] = None,
     jobs: Annotated[
-        int | None, number(Jobs, help="The number of concurrent runs, for a study on a fleet or over tables.")
+        int | None, number_option(Jobs, help="The number of concurrent runs, for a study on a fleet or over tables.")
     ] = None,
     executor: Annotated[
         str | None,
@@ -110,65 +111,66 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a study, then report on it. To resume an interrupted study, repeat the command."""
-    notes = err if as_json else out
-    part, parts = parse_shard(shard) if shard else (1, 1)
-    directory = directory or logs_of(study)
+    console = err if as_json else out
+    shard_number, shard_count = parse_shard(shard) if shard else (1, 1)
+    logs_dir = logs_dir or default_logs_dir(study)
     loaded_study = Study.load(study)
-    with nullcontext() if quiet else working("planning the runs"):
+    with working("planning the runs", quiet):
         runs, skipped = loaded_study.plan()
     for reason in skipped:
-        say(f"note: {reason}", notes)
+        say(f"note: {reason}", console)
     if dry_run:
         is_local = executor is None and loaded_study.spec.executor is None
-        if plugin := choose_executor(loaded_study.spec.executor, executor, jobs):  # refuses what the run would refuse
-            EXECUTORS.check_options(plugin.name, EXECUTORS.load(plugin.name), plugin.options)
+        # This refuses what the run would refuse.
+        if executor_plugin := choose_executor(loaded_study.spec.executor, executor, jobs):
+            EXECUTORS.check_options(executor_plugin.name, EXECUTORS.load(executor_plugin.name), executor_plugin.options)
         if is_local:
             count_jobs(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())
-        _say_forecast(loaded_study, select_shard(runs, part, parts), directory, is_local, as_json)
+        _say_forecast(loaded_study, select_shard(runs, shard_number, shard_count), logs_dir, is_local, as_json)
         return
     if not quiet and any(not run.settings.replays for run in runs):
-        say(f"see the results so far in a browser: searchlab watch {directory}", err)
+        say(f"see the results so far in a browser: searchlab watch {logs_dir}", err)
     failure = comparison = None
     with interruptible():
         try:
             results = loaded_study.run(
-                directory,
+                logs_dir,
                 jobs=jobs,
                 executor=executor,
-                shard=(part, parts),
+                shard=(shard_number, shard_count),
                 discard=discard,
-                progress=progress_console(quiet, verbose, notes),
+                progress=progress_console(quiet, verbose, console),
             )
         except RunsFailed as error:
             failure = error
-        if parts == 1:
+        if shard_count == 1:
             try:
-                with nullcontext() if quiet else working("writing the report"):
-                    comparison = Comparison(read_study_runs(loaded_study, directory), loaded_study.spec.claims)
-                    comparison.save(report_directory(directory))
+                with working("writing the report", quiet):
+                    comparison = Comparison(read_study_runs(loaded_study, logs_dir), loaded_study.spec.claims)
+                    comparison.save(report_directory(logs_dir))
             except SearchlabError:
                 if failure is None:
                     raise
     if comparison is not None and as_json:
         say_json(comparison.summary.to_json())
     elif comparison is not None:
-        show_report(comparison.summary, directory / "report", full=full)
+        show_report(comparison.summary, logs_dir / "report", full=full)
     if failure is not None:
         raise failure
-    if parts > 1:
-        say(
-            f"all {len(results)} runs of shard {part} of {parts} are complete in {directory}. "
-            + (
-                f"So are those of the other shards: run `searchlab report {directory}`"
-                if (progress := StudyProgress(directory)).is_finished
-                else f"Of all shards, {progress}. When their logs are in one directory, run `searchlab report` on it"
-            ),
-            notes,
-        )
+    if shard_count > 1:
+        shard_text = f"all {len(results)} runs of shard {shard_number} of {shard_count} are complete in {logs_dir}"
+        say(f"{shard_text}. {_describe_other_shards(logs_dir)}", console)
 
 
-def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_machine: bool, as_json: bool) -> None:
-    """Print the work that is left, and which of the logs in ``directory`` cannot be continued or are yet to be checked.
+def _describe_other_shards(logs_dir: Path) -> str:
+    progress = StudyProgress(logs_dir)
+    if progress.is_finished:
+        return f"So are those of the other shards: run `searchlab report {logs_dir}`"
+    return f"Of all shards, {progress}. When their logs are in one directory, run `searchlab report` on it"
+
+
+def _say_forecast(study: Study, runs: Sequence[Run], logs_dir: Path, on_this_machine: bool, as_json: bool) -> None:
+    """Print the work that is left, and which of the logs in ``logs_dir`` cannot be continued or are yet to be checked.
 
     The trials of a log that cannot be continued do not count.
     """
@@ -178,42 +180,43 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
         refusals.append(str(error))
 
     own_runs, all_runs = (
-        [replace(run, log=directory / run.log) for run in group] for group in (runs, study.plan().runs)
+        [replace(run, log=logs_dir / run.log) for run in group] for group in (runs, study.plan().runs)
     )
     opened_runs = open_runs(own_runs, all_runs, on_this_machine, refuse)
     logs = [(run, run.existing_log) for run in opened_runs]
-    changes = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]
+    code_changes = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]
     runs_by_log = {run.log: run for run in study.planned_runs()}
-    statuses = [
+    run_statuses = [
         RunStatus.from_log(runs_by_log[run.log.as_posix()], log) for run, (_, log) in zip(runs, logs, strict=True)
     ]
-    notes = err if as_json else out
+    console = err if as_json else out
     if refusals:
-        more = f" ({len(refusals) - 1} other logs cannot be continued either)" if len(refusals) > 1 else ""
-        say(f"note: {refusals[0]}{more}", notes)
-    if changes:
+        other_logs_text = f" ({len(refusals) - 1} other logs cannot be continued either)" if len(refusals) > 1 else ""
+        say(f"note: {refusals[0]}{other_logs_text}", console)
+    if code_changes:
         say(
-            f"note: {counted(len(changes), 'log')} will first be compared with what today's code does, since these "
-            f"have changed: {changes[0]}",
-            notes,
+            f"note: {counted(len(code_changes), 'log')} will first be compared with what today's code does, since "
+            f"these have changed: {code_changes[0]}",
+            console,
         )
-    forecasts = forecast(statuses)
+    forecasts = forecast(run_statuses)
     if as_json:
         say_json(forecasts)
         return
-    _say_work_left(runs, forecasts, directory, sum(is_locked(run.log) for run in own_runs))
-    if pairs := [" against ".join(pair) for pair in study.spec.contrasts]:
+    _say_work_left(runs, forecasts, logs_dir, sum(is_locked(run.log) for run in own_runs))
+    if contrast_texts := [" against ".join(pair) for pair in study.spec.contrasts]:
         say(
-            f"to be tested: {', '.join(pairs)}. A significant difference on one workload needs at least "
-            f"{count_seeds_needed(ALPHA / len(pairs))} seeds; the study has {len({run.seed for run in all_runs})}"
+            f"to be tested: {', '.join(contrast_texts)}. A significant difference on one workload needs at least "
+            f"{count_seeds_needed(ALPHA / len(contrast_texts))} seeds; the study has "
+            f"{len({run.seed for run in all_runs})}"
         )
 
 
-def _say_work_left(runs: Sequence[Run], forecasts: Sequence[Forecast], directory: Path, running: int) -> None:
+def _say_work_left(runs: Sequence[Run], forecasts: Sequence[Forecast], logs_dir: Path, running_count: int) -> None:
     """Print the work that is left of ``runs``, of which ``running`` are being executed at the same time."""
-    unknown, reason = "unknown", "no trials are logged"
+    unknown_text, reason = "unknown", "no trials are logged"
     if all(run.settings.replays for run in runs):  # nothing has to be measured
-        unknown, reason = "seconds", "tables replace measuring"
+        unknown_text, reason = "seconds", "tables replace measuring"
     say_table(
         ("workload", "space", "strategy", "runs", "complete", "trials left", "time left"),
         (
@@ -224,19 +227,19 @@ def _say_work_left(runs: Sequence[Run], forecasts: Sequence[Forecast], directory
                 forecast.runs,
                 forecast.complete,
                 "unknown" if forecast.trials is None else f"{forecast.trials:,}",
-                unknown if forecast.seconds is None else format_duration(forecast.seconds),
+                unknown_text if forecast.seconds is None else format_duration(forecast.seconds),
             )
             for forecast in forecasts
         ),
     )
     trials, seconds = sum_forecasts(forecasts)
     if seconds:
-        seconds /= max(1, running)  # as on the page of searchlab watch
+        seconds /= max(1, running_count)  # as on the page of searchlab watch
     say(
         f"{counted(len(runs), 'run')}, {sum(forecast.complete for forecast in forecasts)} of them complete in "
-        f"{directory}; "
+        f"{logs_dir}; "
         f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: "
-        f"{f'{unknown}, since {reason}' if seconds is None else format_duration(seconds)}"
+        f"{f'{unknown_text}, since {reason}' if seconds is None else format_duration(seconds)}"
     )
 
 
@@ -245,7 +248,9 @@ def tune(
     log: Annotated[Path, Option(help="The log of the run. If it exists, the run resumes.", metavar="FILE.jsonl")],
     space: Annotated[
         str | None,
-        Option(help=f"{SPACE} [default: the first of {', '.join(SPACES_TRIED)} that has programs for the workload]."),
+        Option(
+            help=f"{SPACE_HELP} [default: the first of {', '.join(SPACES_TRIED)} that has programs for the workload]."
+        ),
     ] = None,
     policy: Annotated[
         str, Option(help="A policy from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
@@ -253,16 +258,19 @@ def tune(
     option: PolicyOptions = None,
     trials: Annotated[
         int | None,
-        number(Trials, help="The total number of trials [default: 64, or no limit with --seconds or --stop-after]."),
+        number_option(
+            Trials, help="The total number of trials [default: 64, or no limit with --seconds or --stop-after]."
+        ),
     ] = None,
     seconds: Annotated[
         float | None, Option(help="Stop after this many seconds of proposing, training, building and running.")
     ] = None,
     stop_after: Annotated[
-        int | None, number(Trials, help="Stop after this many trials that do not improve throughput by more than 1 %.")
+        int | None,
+        number_option(Trials, help="Stop after this many trials that do not improve throughput by more than 1 %."),
     ] = None,
     batch: BatchSize = 8,
-    seed: Annotated[int, number(Seed, help="The seed, which determines everything but the measurements.")] = 0,
+    seed: RunSeed = 0,
     target: TargetOrOwn = None,
     cost_model: CostModelName = None,
     features: FeaturesName = None,
@@ -277,8 +285,8 @@ def tune(
     with interruptible():
         result = tune_run(
             workload,
-            space=space and plugin(space),
-            policy=plugin(policy, option),
+            space=space and parse_plugin(space),
+            policy=parse_plugin(policy, option),
             log=log,
             trials=trials,
             seconds=seconds,
@@ -287,19 +295,19 @@ def tune(
             seed=seed,
             target=target,
             features=features,
-            cost_model=cost_model and plugin(cost_model),
+            cost_model=cost_model and parse_plugin(cost_model),
             warm_start=warm_start or [],
             discard=discard,
-            measure=json_object(measure, "--measure"),
+            measure=parse_json_object(measure, "--measure"),
             progress=progress_console(quiet, verbose, err if as_json else out),
         )
     if as_json:
-        say_json(best_record(result.best))
+        say_json(make_best_record(result.best))
         return
     trial_count, best = len(result.trials), result.best
     if end := result.log.ended:
         say(f"the run ended after {trial_count}{f' of {trials}' if trials else ''} trials: {end.reason}")
-    say(f"best of {trial_count}: {speed_and_time(best)} with {best.config.to_json()}")
+    say(f"best of {trial_count}: {format_speed_and_time(best)} with {best.config.to_json()}")
     if best.tied:
         names = ", ".join(str(trial.index) for trial in best.tied)
         say(f"trials {names} are equally fast within the noise, judging by repeated measurements")
@@ -327,12 +335,12 @@ def watch(
     machine, forward its port: `ssh -L 9000:localhost:PORT HOST`.
     """
     read: Callable[..., ComparedRuns] = partial(read_runs, readings=False)
-    may_begin = False
+    may_start_later = False
     if paths[0].suffix == ".toml":
-        study, paths = paths[0], paths[1:] or [logs_of(paths[0])]
+        study, paths = paths[0], paths[1:] or [default_logs_dir(paths[0])]
         read = partial(read_study_runs, Study.load(study))
-        may_begin = not (study.parent / paths[0]).is_dir()
-    if (absent_paths := [path for path in paths if not path.exists()]) and not may_begin:
+        may_start_later = not (study.parent / paths[0]).is_dir()
+    if (absent_paths := [path for path in paths if not path.exists()]) and not may_start_later:
         raise SearchlabError(
             f"{absent_paths[0]} does not exist; run the study first, or pass the study file, or the directory that "
             f"contains its logs, such as results/STUDY"

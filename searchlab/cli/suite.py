@@ -28,21 +28,21 @@ from ..policy import POLICIES
 from ..run.spec import parse_trials
 from ..suite.compare import (
     SuiteAnswer,
-    compare,
-    default_baselines,
-    label_for,
+    choose_baselines,
+    choose_label,
+    group_suite_runs,
+    make_suite_study,
     restrict_to_runs,
     run_policy,
-    suite_study,
 )
 from ..suite.trajectories import (
     RecordedTable,
     Trajectories,
-    baselines,
-    collect,
-    count_use,
+    collect_trajectories,
+    make_trajectories_path,
+    read_baselines,
     read_results,
-    trajectories_path,
+    record_test_use,
     write_trajectories,
 )
 from .terminal import (
@@ -54,9 +54,9 @@ from .terminal import (
     SuitePath,
     err,
     interruptible,
-    number,
+    number_option,
     out,
-    plugin,
+    parse_plugin,
     say,
     say_json,
     say_table,
@@ -67,15 +67,17 @@ suites = typer.Typer(
     help="Compare policies on suites of tables, with baselines and contrasts that are registered in advance.",
 )
 
-Name = Annotated[
+SuiteName = Annotated[
     str,
     Argument(
         help="A suite (`v1`, or the path of its directory), a split of one (`v1/dev`), or a table in one (`v1/TABLE`).",
         metavar="SUITE",
     ),
 ]
-Directory = Annotated[str, Argument(help="The suite: a name, or the path of its directory.", metavar="SUITE")]
-Seeds = Annotated[int | None, number(SeedCount, help="The number of runs over each table [default: the suite's].")]
+SuiteDirectory = Annotated[str, Argument(help="The suite: a name, or the path of its directory.", metavar="SUITE")]
+SeedsOption = Annotated[
+    int | None, number_option(SeedCount, help="The number of runs over each table [default: the suite's].")
+]
 
 
 @suites.command(name="list")
@@ -85,9 +87,9 @@ def suite_list() -> None:
     for name, directory in find_installed_suites().items():
         suite = read_suite(directory)
         spec = suite.spec
-        splits = [sum(entry.split == split for entry in spec.tables) for split in SPLITS]
+        table_counts = [sum(entry.split == split for entry in spec.tables) for split in SPLITS]
         baseline_count = len(suite.baseline_paths)
-        rows.append((name, spec.title, len(spec.tables), *splits, baseline_count))
+        rows.append((name, spec.title, len(spec.tables), *table_counts, baseline_count))
     if rows:
         say_table(("suite", "title", "tables", "dev", "test", "baselines"), rows)
     else:
@@ -96,7 +98,7 @@ def suite_list() -> None:
 
 @suites.command(name="info")
 def suite_info(
-    suite: Name,
+    suite: SuiteName,
     table: Annotated[str, Argument(help="The table whose card to show.", metavar="TABLE")] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -105,15 +107,15 @@ def suite_info(
 
     part = find_suite(suite)
     if table:
-        out.print(Markdown(TableCard(RecordedTable(part.table(table))).text()))
+        out.print(Markdown(TableCard(RecordedTable(part.table(table))).to_markdown()))
         return
     cards = [TableCard(RecordedTable(suite_table)) for suite_table in part.tables]
     if as_json:
         say_json([card.to_json() for card in cards])
         return
     has_several_units = len({card.info.log.unit for card in cards}) > 1
-    best = "best" if has_several_units else cards[0].info.log.unit
-    columns = ("table", "split", "configs", "failed", best, "noise", "after 100 draws", "draws to 5 %")
+    best_heading = "best" if has_several_units else cards[0].info.log.unit
+    columns = ("table", "split", "configs", "failed", best_heading, "noise", "after 100 draws", "draws to 5 %")
     rows = (
         (
             card.table.entry.name,
@@ -122,12 +124,12 @@ def suite_info(
             f"{card.info.failed:,}",
             f"{card.info.best:,.1f}" + (f" {card.info.log.unit}" if has_several_units else ""),
             "" if card.info.noise is None else f"{100 * card.info.noise:.1f} %",
-            f"+{100 * card.distances[100]:.1f} %" if card.draws else "",
-            f"{card.draws[0]:.0f}, {card.draws[1]}" if card.draws else "",
+            f"+{100 * card.expected_distances[100]:.1f} %" if card.draws_to_near_best else "",
+            f"{card.draws_to_near_best[0]:.0f}, {card.draws_to_near_best[1]}" if card.draws_to_near_best else "",
         )
         for card in cards
     )
-    say_table(columns, rows, right=columns[2:], title=f"{part.spec.title}: {part.name}", box=SIMPLE_HEAD)
+    say_table(columns, rows, right_aligned=columns[2:], title=f"{part.spec.title}: {part.name}", box=SIMPLE_HEAD)
     say(
         "after 100 draws: how much slower than the optimum the best of 100 random draws is expected to be. draws to "
         "5 %: random draws needed to find a config within 5 % of the optimum, on average and in 95 of 100 runs."
@@ -136,7 +138,7 @@ def suite_info(
 
 @suites.command(name="run")
 def suite_run(
-    suite: Name,
+    suite: SuiteName,
     policy: Annotated[str, Option(help="The policy: a registered name, or `module:Policy`.")],
     against: Annotated[
         str,
@@ -156,9 +158,9 @@ def suite_run(
             help="The split: `dev` to develop a policy, `test` (once) for the result [default: dev, or that in SUITE]."
         ),
     ] = None,
-    seeds: Seeds = None,
-    jobs: Annotated[int, number(Jobs, help="The number of concurrent runs.")] = 1,
-    directory: Annotated[
+    seeds: SeedsOption = None,
+    jobs: Annotated[int, number_option(Jobs, help="The number of concurrent runs.")] = 1,
+    out_dir: Annotated[
         Path | None,
         Option("--out", help="The directory for the report, the logs, and a result file that others can verify."),
     ] = None,
@@ -177,59 +179,59 @@ def suite_run(
     """
     from ..suite.verify import check_baselines
 
-    part = _part_to_run(suite, split)
-    baseline_runs = baselines(part)
-    policy_plugin = plugin(policy, option)
-    opponents = against.split(",") if against else default_baselines(part, POLICIES.load(policy_plugin["name"]))
+    part = _find_part_to_run(suite, split)
+    baseline_runs = read_baselines(part)
+    policy_plugin = parse_plugin(policy, option)
+    opponents = against.split(",") if against else choose_baselines(part, POLICIES.load(policy_plugin["name"]))
     # Unknown names are rejected before anything runs.
-    check_baselines(part, baselines(part, opponents), lambda text: say(text, err))
-    entry = {
+    check_baselines(part, read_baselines(part, opponents), lambda text: say(text, err))
+    policy_entry = {
         **policy_plugin,
         "batch": batch,
-        "label": label_for(policy_plugin["name"], label, {baseline.strategy for baseline in baseline_runs}),
-        **({"cost_model": plugin(cost_model)} if cost_model else {}),
+        "label": choose_label(policy_plugin["name"], label, {baseline.strategy for baseline in baseline_runs}),
+        **({"cost_model": parse_plugin(cost_model)} if cost_model else {}),
         **({"features": features} if features else {}),
     }
-    study = suite_study(part, entry, seeds, opponents)
-    notes = err if as_json else out
-    scratch = ScratchFolder() if directory is None else nullcontext(str(directory))
-    with interruptible(), scratch as folder:
+    study = make_suite_study(part, policy_entry, seeds, opponents)
+    notes_console = err if as_json else out
+    scratch = ScratchFolder() if out_dir is None else nullcontext(str(out_dir))
+    with interruptible(), scratch as work_dir:
         for reason in study.plan().skipped:
-            say(f"note: {reason}", notes)
-        new = run_policy(study, Path(folder) / "logs", jobs, progress=err)
+            say(f"note: {reason}", notes_console)
+        new = run_policy(study, Path(work_dir) / "logs", jobs, progress=err)
         if any(table.entry.split == "test" for table in part.tables):
-            new = replace(new, test_uses=count_use(new))
-        for text in _protocol_notes(new, opponents, directory):
-            say(f"note: {text}", notes)
+            new = replace(new, test_uses=record_test_use(new))
+        for text in _describe_departures(new, opponents, out_dir):
+            say(f"note: {text}", notes_console)
         part = restrict_to_runs(part, new)
-        comparison = Comparison(compare(part, [new], baseline_runs, study.spec.seed_list))
-        if directory is not None:
-            write_trajectories(directory / RESULT_FILE_NAME, new)
+        comparison = Comparison(group_suite_runs(part, [new], baseline_runs, study.spec.seed_list))
+        if out_dir is not None:
+            write_trajectories(out_dir / RESULT_FILE_NAME, new)
             say("writing the report", err)
-            comparison.save(directory / "report")
+            comparison.save(out_dir / "report")
     answer = SuiteAnswer(part, new, comparison.summary)
     if as_json:
         say_json(answer.to_json())
     else:
         out.print(*answer.render())
-        if directory is None:
+        if out_dir is None:
             say("For a full report with all tables, pairs and baselines, use --out DIR.")
         else:
-            say(f"The report: {directory / 'report' / 'report.html'}")
-            say(f"Anyone with the suite can verify the result: searchlab suite verify {directory}")
-    if require_better and not answer.better_than_all:
+            say(f"The report: {out_dir / 'report' / 'report.html'}")
+            say(f"Anyone with the suite can verify the result: searchlab suite verify {out_dir}")
+    if require_better and not answer.is_better_than_all:
         raise typer.Exit(3)
 
 
-def _part_to_run(name: str, split: Split | None) -> Suite:
-    """Return the part of a suite on which to run a policy: what ``name`` or ``split`` specifies, or the dev split."""
-    suite = find_suite(name)
+def _find_part_to_run(suite_name: str, split: Split | None) -> Suite:
+    """Return the part of a suite on which to run a policy: the one specified, or else the dev split."""
+    suite = find_suite(suite_name)
     if split and (suite.table_name or suite.split not in (None, split)):
         raise SearchlabError(f"{suite.name} is already a single split or table of a suite; omit --split {split}")
     return suite if suite.split or suite.table_name else suite.select_split(split or "dev")
 
 
-def _protocol_notes(new: Trajectories, opponents: Sequence[str], directory: Path | None) -> Iterator[str]:
+def _describe_departures(new: Trajectories, opponents: Sequence[str], out_dir: Path | None) -> Iterator[str]:
     """Yield how the runs of a new strategy depart from the suite's protocol."""
     if new.test_uses is not UNSET and new.test_uses > 1:
         yield (
@@ -238,14 +240,14 @@ def _protocol_notes(new: Trajectories, opponents: Sequence[str], directory: Path
         )
     if unregistered_names := [name for name in opponents if (new.strategy, name) not in new.contrasts]:
         yield (
-            f"the runs in {directory} began before the comparison with {', '.join(unregistered_names)} was "
+            f"the runs in {out_dir} began before the comparison with {', '.join(unregistered_names)} was "
             f"registered; use a different --out to register it"
         )
 
 
 @suites.command(name="report")
 def suite_report(
-    suite: Name,
+    suite: SuiteName,
     results: Annotated[
         list[Path] | None,
         Argument(help="Results to compare with the baselines: directories from `suite run --out`, or result files."),
@@ -253,7 +255,7 @@ def suite_report(
     against: Annotated[
         str, Option("--baselines", help="Only these baselines, such as `xgb,tpe,random` [default: all].")
     ] = "",
-    seeds: Seeds = None,
+    seeds: SeedsOption = None,
     trials: Annotated[
         str,
         Option(
@@ -261,26 +263,28 @@ def suite_report(
             'difficulty: `difficulty`, `"0.5 difficulty"` [default: complete runs].'
         ),
     ] = "",
-    directory: Annotated[Path, Option("--out", help="The directory for the report.")] = Path("results/baselines"),
+    out_dir: Annotated[Path, Option("--out", help="The directory for the report.")] = Path("results/baselines"),
 ) -> None:
     """Report on a suite's baselines and on results over the suite."""
     from ..suite.verify import check_baselines
 
     part = find_suite(suite)
-    baseline_runs = baselines(part, against.split(",") if against else None)
+    baseline_runs = read_baselines(part, against.split(",") if against else None)
     check_baselines(part, baseline_runs if against else [baseline for baseline in baseline_runs if baseline.code])
-    limit = parse_trials(trials) if trials else None
-    runs = compare(part, read_results(results or ()), baseline_runs, range(seeds or part.spec.seeds), limit)
+    trial_limit = parse_trials(trials) if trials else None
+    runs = group_suite_runs(
+        part, read_results(results or ()), baseline_runs, range(seeds or part.spec.seeds), trial_limit
+    )
     comparison = Comparison(runs)
-    comparison.save(directory)
+    comparison.save(out_dir)
     summary = comparison.summary
     out.print(*(answer.sentence for answer in summary.answers), *make_overall_tables(summary), sep="\n")
-    say(f"the report: {directory / 'report.html'}")
+    say(f"the report: {out_dir / 'report.html'}")
 
 
 @suites.command(name="submit")
 def suite_submit(
-    directory: Annotated[
+    package_dir: Annotated[
         Path,
         Argument(
             help="The policy's package, such as `searchlab new policy` writes, with the results of `suite run --out` "
@@ -298,9 +302,10 @@ def suite_submit(
     """
     from ..suite.bundle import BUNDLE_SUFFIX, submit
 
-    path = bundle or Path(f"{real_path(directory)}{BUNDLE_SUFFIX}")
-    submission = submit(directory, path, suite)
-    say(f"{path} contains results on {' and '.join(submission.results)} and {len(submission.source)} files of source")
+    path = bundle or Path(f"{real_path(package_dir)}{BUNDLE_SUFFIX}")
+    submitted_bundle = submit(package_dir, path, suite)
+    splits_text = " and ".join(submitted_bundle.results)
+    say(f"{path} contains results on {splits_text} and {len(submitted_bundle.source_files)} files of source")
     say(f"Verify it as others will: searchlab suite verify {path} --trust")
 
 
@@ -331,14 +336,14 @@ def suite_verify(
     """
     from ..suite.bundle import BUNDLE_SUFFIX
     from ..suite.confined import verify_submission
-    from ..suite.verify import SECONDS, verify_result, verify_suite
+    from ..suite.verify import REPLAY_SECONDS, verify_result, verify_suite
 
     def on_step(text: str, problems: list[str]) -> None:
         out.print(Text.assemble(("wrong", "red") if problems else ("right", "green"), "  ", text), soft_wrap=True)
         for problem in problems:
             say(f"  {problem}")
 
-    seconds = None if everything else SECONDS
+    seconds = None if everything else REPLAY_SECONDS
     if target_path.endswith(BUNDLE_SUFFIX):
         verification = verify_submission(Path(target_path), on_step, seconds, suite)
         for reason in verification.unchecked:
@@ -356,19 +361,19 @@ def suite_verify(
 
 @suites.command(name="build")
 def suite_build(
-    suite: Directory,
-    source: Annotated[Path, typer.Option("--from", help="The directory of the other tuner's files.")],
+    suite: SuiteDirectory,
+    source_dir: Annotated[Path, typer.Option("--from", help="The directory of the other tuner's files.")],
 ) -> None:
     """Build a suite's tables from another tuner's files, as specified in `suite.toml`. Seal the suite afterwards."""
-    from ..suite.build import build
+    from ..suite.build import build_suite
 
     full_suite = find_suite(suite).select_split(None)
-    build(full_suite, source, lambda table, result: say(f"{table.name}: {result}"))
+    build_suite(full_suite, source_dir, lambda table, result: say(f"{table.name}: {result}"))
     say(f"{len(full_suite.tables)} tables are complete; to seal the suite: searchlab suite seal {suite}")
 
 
 @suites.command(name="seal")
-def suite_seal(suite: Directory) -> None:
+def suite_seal(suite: SuiteDirectory) -> None:
     """Complete a suite: write its tables' cards, a card and metadata for other tools, and the digests of all files."""
     from ..suite.verify import seal
 
@@ -378,9 +383,9 @@ def suite_seal(suite: Directory) -> None:
 
 @suites.command(name="baselines")
 def suite_baselines(
-    suite: Directory,
+    suite: SuiteDirectory,
     results: Annotated[list[Path], Argument(help="Logs of runs over the suite, or directories of logs.")],
-    directory: Annotated[
+    out_dir: Annotated[
         Path | None,
         Option(
             "--out", help="Write the runs here, as results for `suite report`, instead of adding them to the suite."
@@ -389,14 +394,14 @@ def suite_baselines(
 ) -> None:
     """Create a suite's baselines from the logs of a study over it. Seal the suite afterwards."""
     full_suite = find_suite(suite).select_split(None)
-    logs = [path for folder in results for path in find_logs(folder) if "report" not in path.parts]
+    logs = [path for result_dir in results for path in find_logs(result_dir) if "report" not in path.parts]
     if not logs:
         raise SearchlabError(
             f"no usable logs in {', '.join(map(str, results))}: every log found there belongs to a report; "
             f"pass the directory of a study over the suite"
         )
-    for trajectories in collect(full_suite, logs):
-        path = trajectories_path(directory or full_suite.directory / "baselines", trajectories.strategy)
+    for trajectories in collect_trajectories(full_suite, logs):
+        path = make_trajectories_path(out_dir or full_suite.directory / "baselines", trajectories.strategy)
         write_trajectories(path, trajectories)
         runs = sum(len(table_runs.runs) for table_runs in trajectories.tables.values())
         say(f"{runs:,} runs of {trajectories.strategy}: {path}")

@@ -22,9 +22,9 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
 
-from ..console import Terminal, milliseconds, one_line, plain, speed, unless_quick
+from ..console import Terminal, escape_controls, escape_to_one_line, format_execution_time, format_speed, notify_if_slow
 from ..errors import SearchlabError, SearchlabWarning, warn
-from ..options import Batch, number_of
+from ..options import Batch, Seed, number_of
 
 if TYPE_CHECKING:
     from ..log.result import Best
@@ -44,14 +44,16 @@ Workload = Annotated[
         metavar="WORKLOAD",
     ),
 ]
-SPACE = (
+SPACE_HELP = (
     "A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`. The values of knobs, as in "
     '`{"x": [1, 2]}`, stand for the space `parameters`'
 )
-SpaceName = Annotated[str, Option("--space", help=f"{SPACE}.")]
-NATIVE = "`native`, `cuda`, the name of an LLVM CPU, or a TVM target as JSON"
-TargetSpec = Annotated[str, Option("--target", help=f"The target: {NATIVE}.")]
-TargetOrOwn = Annotated[str | None, Option("--target", help=f"The target: {NATIVE} [default: native, or the table's].")]
+SpaceName = Annotated[str, Option("--space", help=f"{SPACE_HELP}.")]
+TARGET_HELP = "`native`, `cuda`, the name of an LLVM CPU, or a TVM target as JSON"
+TargetSpec = Annotated[str, Option("--target", help=f"The target: {TARGET_HELP}.")]
+TargetOrOwn = Annotated[
+    str | None, Option("--target", help=f"The target: {TARGET_HELP} [default: native, or the table's].")
+]
 MeasureSpec = Annotated[
     str | None,
     Option(
@@ -77,10 +79,10 @@ CostModelName = Annotated[
         "own, or xgboost].",
     ),
 ]
-FEATURES = "`knob`, `autotvm-knob`, `program`, `per-store`, `itervar` or `curve`"
+FEATURES_HELP = "`knob`, `autotvm-knob`, `program`, `per-store`, `itervar` or `curve`"
 FeaturesName = Annotated[
     str | None,
-    Option("--features", help=f"The cost model's features: {FEATURES} [default: the policy's own, or knob]."),
+    Option("--features", help=f"The cost model's features: {FEATURES_HELP} [default: the policy's own, or knob]."),
 ]
 SuitePath = Annotated[
     str, Option("--suite", help="The path of the suite of a directory from `suite run --out`, if no name finds it.")
@@ -93,23 +95,24 @@ Verbose = Annotated[
 ]
 
 
-def _option_of(kind: str) -> Any:
-    return Option("--option", help=f"An option of the {kind}. May be repeated.", metavar="NAME=VALUE")
+def _make_option(owner: str) -> Any:
+    return Option("--option", help=f"An option of the {owner}. May be repeated.", metavar="NAME=VALUE")
 
 
-Options = Annotated[list[str] | None, _option_of("plug-in")]
-PolicyOptions = Annotated[list[str] | None, _option_of("policy")]
-SpaceOptions = Annotated[list[str] | None, _option_of("space")]
+Options = Annotated[list[str] | None, _make_option("plug-in")]
+PolicyOptions = Annotated[list[str] | None, _make_option("policy")]
+SpaceOptions = Annotated[list[str] | None, _make_option("space")]
 
 
-def number(kind: Any, *names: str, **settings: Any) -> Any:
+def number_option(value_range: Any, *option_names: str, **option_settings: Any) -> Any:
     """Return an ``Option`` with the limits of ``kind``, one of the ranges in :mod:`searchlab.options`."""
-    number_type = number_of(kind)
+    number_type = number_of(value_range)
     assert number_type is not None
-    return Option(*names, min=number_type.ge, max=number_type.le, **settings)
+    return Option(*option_names, min=number_type.ge, max=number_type.le, **option_settings)
 
 
-BatchSize = Annotated[int, number(Batch, help="The number of configs that the policy proposes at once.")]
+RunSeed = Annotated[int, number_option(Seed, help="The seed, which determines everything but the measurements.")]
+BatchSize = Annotated[int, number_option(Batch, help="The number of configs that the policy proposes at once.")]
 Port = Annotated[int, Option(min=0, max=65535, help="The port to listen on; 0 for any free port.")]
 
 
@@ -121,7 +124,7 @@ def say(text: str | Text, console: Terminal = out) -> None:
 def say_code(text: str, language: str, html: bool = False) -> None:
     """Print code in one of Pygments' languages, highlighted in a terminal, or as a web page."""
     if not (html or out.is_terminal):
-        print(plain(text))
+        print(escape_controls(text))
         return
     from rich.syntax import Syntax
 
@@ -141,18 +144,20 @@ def say_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
     *,
-    right: Collection[str] = (),
+    right_aligned: Collection[str] = (),
     title: str | Text | None = None,
     box: Box | None = None,
 ) -> None:
-    """Print a table. The columns in ``right`` are right-aligned. Long words are broken only in a terminal."""
-    cells = [[cell if isinstance(cell, Text) else str(cell) for cell in row] for row in rows]
+    """Print a table, with some columns ``right_aligned``. Long words are broken only in a terminal."""
+    row_cells = [[cell if isinstance(cell, Text) else str(cell) for cell in row] for row in rows]
     table = Table(title=title, title_justify="left", box=box, padding=(0, 1, 0, 0), show_header=any(columns))
     for index, name in enumerate(columns):
-        words = [word for row in cells for word in str(row[index]).split()]
-        longest = None if out.is_terminal else max(map(len, words), default=None)
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold", min_width=longest)
-    for row in cells:
+        words = [word for row in row_cells for word in str(row[index]).split()]
+        longest_word_length = None if out.is_terminal else max(map(len, words), default=None)
+        table.add_column(
+            name, justify="right" if name in right_aligned else "left", overflow="fold", min_width=longest_word_length
+        )
+    for row in row_cells:
         table.add_row(*row)
     out.print(table, crop=False)
 
@@ -167,7 +172,11 @@ def show_warning(
 ) -> None:
     """Print a warning. This replaces ``warnings.showwarning``."""
     is_own = category is SearchlabWarning
-    text = one_line(str(message)) if is_own else warnings.formatwarning(message, category, filename, lineno).rstrip()
+    text = (
+        escape_to_one_line(str(message))
+        if is_own
+        else warnings.formatwarning(message, category, filename, lineno).rstrip()
+    )
     complain("warning:", "yellow", text)
 
 
@@ -188,10 +197,12 @@ def progress_console(quiet: bool, verbose: bool, console: Terminal = out) -> Ter
 
 
 @contextmanager
-def working(on: str) -> Iterator[None]:
-    """Show what the command is doing if it takes long: beside a spinner in a terminal, as a line elsewhere."""
-    is_line = not err.is_terminal
-    with unless_quick(lambda: say(f"{on} ...", err)) if is_line else err.status(Text(on)):
+def working(activity: str, quiet: bool = False) -> Iterator[None]:
+    """Show the ``activity`` of a command if it takes long: beside a spinner in a terminal, as a line elsewhere."""
+    if quiet:
+        yield
+        return
+    with err.status(Text(activity)) if err.is_terminal else notify_if_slow(lambda: say(f"{activity} ...", err)):
         yield
 
 
@@ -211,15 +222,15 @@ def interruptible() -> Iterator[None]:
     except (KeyboardInterrupt, Exception) as error:
         if not (is_interrupted or isinstance(error, KeyboardInterrupt)):
             raise  # otherwise, TVM may have replaced the interrupt
-        command = "searchlab " + shlex.join(sys.argv[1:])
-        say(Text("\ninterrupted; all measurements are kept. Continue with: ").append(command, style="bold"))
+        resume_command = "searchlab " + shlex.join(sys.argv[1:])
+        say(Text("\ninterrupted; all measurements are kept. Continue with: ").append(resume_command, style="bold"))
         raise typer.Exit(130) from None
     finally:
         for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
-def json_object(text: str | None, name: str) -> dict[str, Any] | None:
+def parse_json_object(text: str | None, name: str) -> dict[str, Any] | None:
     """Parse the value of the option ``name`` as a JSON object."""
     if text is None:
         return None
@@ -232,7 +243,7 @@ def json_object(text: str | None, name: str) -> dict[str, Any] | None:
     return value
 
 
-def name_and_value(text: str) -> tuple[str, Any]:
+def parse_name_and_value(text: str) -> tuple[str, Any]:
     """Split ``name=value``. The value is parsed as JSON (``3``, ``true``, ``[2, 4]``) or else as text."""
     name, equals, value = text.partition("=")
     if not equals:
@@ -243,7 +254,7 @@ def name_and_value(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def plugin(text: str, options: Sequence[str] | None = None) -> dict[str, Any]:
+def parse_plugin(text: str, options: Sequence[str] | None = None) -> dict[str, Any]:
     """Convert ``name`` or ``name,option=value,...``, and further ``options``, to an entry as in a study file.
 
     A comma within brackets or quotes does not end a value, as in ``arms=["tpe","xgb"]``. A mapping from knobs to values
@@ -251,46 +262,49 @@ def plugin(text: str, options: Sequence[str] | None = None) -> dict[str, Any]:
     """
     if text.startswith("{"):
         text = f"parameters,parameters={text}"
-    name, *parts = text.split(",")
-    pairs: list[str] = []
-    for part in parts:
-        if pairs and not _is_complete(pairs[-1]):
-            pairs[-1] += f",{part}"
+    name, *option_parts = text.split(",")
+    option_texts: list[str] = []
+    for option_part in option_parts:
+        if option_texts and not _is_complete(option_texts[-1]):
+            option_texts[-1] += f",{option_part}"
         else:
-            pairs.append(part)
-    return {"name": name, "options": dict(name_and_value(option) for option in [*pairs, *(options or [])])}
+            option_texts.append(option_part)
+    return {"name": name, "options": dict(parse_name_and_value(option) for option in [*option_texts, *(options or [])])}
 
 
-def logs_of(study: Path) -> Path:
+def default_logs_dir(study: Path) -> Path:
     """Return the default directory for the logs of a study file: results/STUDY in the current directory.
 
     Warns if only the directory of the study file contains results, since the user may have changed directory.
     """
-    directory = Path("results") / study.stem
-    beside = study.parent / directory
-    if beside.is_dir() and not directory.exists():
-        warn(f"{directory} does not exist here, but {beside} does; specify it if it contains the logs of {study}")
-    return directory
+    logs_dir = Path("results") / study.stem
+    directory_beside_study = study.parent / logs_dir
+    if directory_beside_study.is_dir() and not logs_dir.exists():
+        warn(
+            f"{logs_dir} does not exist here, but {directory_beside_study} does; specify it if it contains the logs "
+            f"of {study}"
+        )
+    return logs_dir
 
 
-def _is_complete(option: str) -> bool:
+def _is_complete(option_text: str) -> bool:
     """Return whether no bracket or quote is open at the end of ``option``."""
-    value = option.partition("=")[2]
+    value = option_text.partition("=")[2]
     return value.count("[") <= value.count("]") and value.count("{") <= value.count("}") and value.count('"') % 2 == 0
 
 
-def speed_and_time(best: Best) -> str:
+def format_speed_and_time(best: Best) -> str:
     """Return the throughput and the time of the best program, or what the function returned."""
     unit = best.result.log.unit
-    return speed(best.gflops, unit) + f", {milliseconds(best.seconds)}" * (unit == "GFLOPS")
+    return format_speed(best.gflops, unit) + f", {format_execution_time(best.seconds)}" * (unit == "GFLOPS")
 
 
-def as_text(docstring: str) -> str:
+def strip_markup(docstring: str) -> str:
     """Remove reStructuredText markup: ``:class:`~a.b.C``` becomes `C`, and ``.name`` loses its leading dot."""
-    text = re.sub(r":[a-z]+(?::[a-z]+)?:`([^`<]*?)\s*(?:<[^`]*>)?`", _target, docstring)
+    text = re.sub(r":[a-z]+(?::[a-z]+)?:`([^`<]*?)\s*(?:<[^`]*>)?`", _format_role, docstring)
     return re.sub(r"::$", ":", text.replace("``", "`"), flags=re.MULTILINE)
 
 
-def _target(role: re.Match[str]) -> str:
-    name = role[1]
-    return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('.')}`"
+def _format_role(role: re.Match[str]) -> str:
+    target_name = role[1]
+    return f"`{target_name.rpartition('.')[2] if target_name.startswith('~') else target_name.lstrip('.')}`"

@@ -29,7 +29,7 @@ class CheckFailed(AssertionError):
 
 
 class Breach(Exception):
-    """Raised by a rule's body. The text states what happened; ``fix`` may replace the rule's own fix."""
+    """Raised if a rule is broken. The text states what happened; ``fix`` may replace the rule's own fix."""
 
     def __init__(self, happened: str, fix: str = "") -> None:
         super().__init__(happened)
@@ -61,7 +61,7 @@ class Subject:
     """
 
     plugin: Plugin
-    cls: type[Any]
+    plugin_class: type[Any]
 
     seed: int
     time_limit: float
@@ -70,17 +70,17 @@ class Subject:
         # Another process does not receive cached instances or runs.
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def make(self, contract: type[Any], rejection: str, *args: Any, **kwargs: Any) -> Any:
+    def instantiate(self, contract: type[Any], rejection_text: str, *args: Any, **kwargs: Any) -> Any:
         """Instantiate the plug-in.
 
         Raises:
-            Refused: If the plug-in rejects its arguments; the message begins with ``rejection``.
+            Refused: If the plug-in rejects its arguments; the message begins with ``rejection_text``.
             Breach: If the instance does not derive from ``contract``.
         """
         try:
-            instance = self.cls(*args, **kwargs)
+            instance = self.plugin_class(*args, **kwargs)
         except SearchlabError as error:
-            raise Refused(f"{rejection}: {error}") from error
+            raise Refused(f"{rejection_text}: {error}") from error
         if not isinstance(instance, contract):
             fix = f"derive the class from searchlab.{contract.__name__}"
             raise Breach(f"{self.plugin.name} creates a {type(instance).__name__}", fix)
@@ -89,26 +89,33 @@ class Subject:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of a contract. It is checked only if all rules in ``needs`` hold, since it is meaningless otherwise."""
+    """A rule of a contract.
 
-    name: str
-    expected: str
-    fix: str
-    needs: tuple[str, ...]
-    body: Callable[[Any], None]
-
-
-def rule(fix: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Any], None]], Rule]:
-    """Return a decorator that makes a rule from a function, which accepts a subject and may raise :class:`Breach`.
-
-    The function's docstring states the expected behaviour.
+    Attributes:
+        expected_behaviour: What the rule expects of a plug-in, as a sentence without a full stop.
+        prerequisites: The names of the rules without which this one is meaningless; it is checked only if they hold.
+        check_function: A function that accepts a subject, and raises :class:`Breach` if it breaks the rule.
     """
 
-    def make(body: Callable[[Any], None]) -> Rule:
-        expected = " ".join(inspect.cleandoc(body.__doc__ or "").split()).removesuffix(".")
-        return Rule(body.__name__.replace("_", "-"), expected, fix, tuple(needs), body)
+    name: str
+    expected_behaviour: str
+    fix: str
+    prerequisites: tuple[str, ...]
+    check_function: Callable[[Any], None]
 
-    return make
+
+def rule(fix: str, prerequisites: Sequence[str] = ()) -> Callable[[Callable[[Any], None]], Rule]:
+    """Return a decorator that makes a rule from a function, which accepts a subject and may raise :class:`Breach`.
+
+    The function ``check_same_seed`` checks the rule ``same-seed``. Its docstring states the expected behaviour.
+    """
+
+    def make_rule(check_function: Callable[[Any], None]) -> Rule:
+        name = check_function.__name__.removeprefix("check_").replace("_", "-")
+        expected_behaviour = " ".join(inspect.cleandoc(check_function.__doc__ or "").split()).removesuffix(".")
+        return Rule(name, expected_behaviour, fix, tuple(prerequisites), check_function)
+
+    return make_rule
 
 
 def rules_in(module: str) -> tuple[Rule, ...]:
@@ -128,7 +135,7 @@ class Check:
     subject: Subject
 
     def __repr__(self) -> str:
-        return f"<Check {self.name} of {self.subject.cls.__qualname__}>"
+        return f"<Check {self.name} of {self.subject.plugin_class.__qualname__}>"
 
     @property
     def name(self) -> str:
@@ -136,20 +143,26 @@ class Check:
 
     def __call__(self) -> None:
         try:
-            with time_limit(self.subject.time_limit):
-                self.rule.body(self.subject)
+            with limit_time(self.subject.time_limit):
+                self.rule.check_function(self.subject)
         except Breach as breach:
-            raise self._failed(str(breach), breach.fix) from None
+            raise self._make_failure(str(breach), breach.fix) from None
         except (NotApplicable, Refused):
             raise
         except OutOfTime as error:
-            line = innermost(error, self.subject.cls)
-            raise self._failed(f"it was still running after {self.subject.time_limit:g} s, at {line}") from None
+            line = find_innermost_line(error, self.subject.plugin_class)
+            raise self._make_failure(f"it was still running after {self.subject.time_limit:g} s, at {line}") from None
         except Exception as error:  # a plug-in may raise anything
-            raise self._failed(f"{describe(error)}, raised at {innermost(error, self.subject.cls)}") from error
+            raise self._make_failure(
+                f"{describe(error)}, raised at {find_innermost_line(error, self.subject.plugin_class)}"
+            ) from error
 
-    def _failed(self, happened: str, fix: str = "") -> CheckFailed:
-        lines = (f"expected: {self.rule.expected}", f"happened: {happened}", f"likely fix: {fix or self.rule.fix}")
+    def _make_failure(self, happened: str, fix: str = "") -> CheckFailed:
+        lines = (
+            f"expected: {self.rule.expected_behaviour}",
+            f"happened: {happened}",
+            f"likely fix: {fix or self.rule.fix}",
+        )
         return CheckFailed("\n".join(lines))
 
 
@@ -164,16 +177,16 @@ class CheckResult:
 
 def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
     """Run checks in order and yield their results. A check is not run if it needs one that failed or was not run."""
-    failed: set[str] = set()  # or not run
+    failed_names: set[str] = set()  # or not run
     for check in checks:
-        if broken_needs := [name for name in check.rule.needs if name in failed]:
-            failed.add(check.name)
-            yield CheckResult(check.name, "not run", f"it requires {broken_needs[0]!r} to pass")
+        if failed_prerequisites := [name for name in check.rule.prerequisites if name in failed_names]:
+            failed_names.add(check.name)
+            yield CheckResult(check.name, "not run", f"it requires {failed_prerequisites[0]!r} to pass")
             continue
         try:
             check()
         except CheckFailed as failure:
-            failed.add(check.name)
+            failed_names.add(check.name)
             yield CheckResult(check.name, "FAIL", str(failure))
         except NotApplicable as reason:
             yield CheckResult(check.name, "n/a", str(reason))
@@ -191,13 +204,13 @@ def select(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
     return [check for name, check in checks_by_name.items() if not names or name in names]
 
 
-def innermost(error: BaseException, cls: type[Any]) -> str:
+def find_innermost_line(error: BaseException, cls: type[Any]) -> str:
     """Return the ``file:line`` of the innermost call in the code of ``cls``, or of the innermost call in any code."""
     return line_of(error, cls) or raised_at(error)
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def limit_time(seconds: float) -> Iterator[None]:
     """Raise OutOfTime in the body after ``seconds``. Only the main thread can be interrupted in this way."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -218,100 +231,103 @@ def time_limit(seconds: float) -> Iterator[None]:
 # --- observing a plug-in -----------------------------------------------------------------------------
 
 
-def check_constructor(cls: type[Any], positional: int, *, seeded: bool) -> None:
-    """Raise Breach unless a constructor has ``positional`` parameters by position, then named options with defaults.
+def check_constructor(cls: type[Any], positional_count: int, *, requires_seed: bool) -> None:
+    """Raise Breach unless a constructor has ``positional_count`` positional parameters, then options with defaults.
 
-    ``seed`` (required if ``seeded``) and ``cost_model`` need no defaults.
+    ``seed`` (needed if ``requires_seed``) and ``cost_model`` need no defaults.
     """
     parameters = list(inspect.signature(cls).parameters.values())
-    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    for parameter in parameters[:positional]:
+    named_kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    for parameter in parameters[:positional_count]:
         if parameter.kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
             raise Breach(f"its constructor must accept {parameter.name!r} by position, but accepts it as {parameter}")
-    if len(parameters) < positional:
+    if len(parameters) < positional_count:
         raise Breach(f"its constructor accepts too few arguments: {inspect.signature(cls)}")
-    for parameter in parameters[positional:]:
-        if parameter.kind not in by_name:
+    for parameter in parameters[positional_count:]:
+        if parameter.kind not in named_kinds:
             raise Breach(f"its constructor accepts {parameter}, so a misspelled option would be silently ignored")
         if parameter.default is inspect.Parameter.empty and parameter.name not in ("seed", "cost_model"):
             raise Breach(f"its option {parameter.name!r} has no default")
-    if seeded and "seed" not in [parameter.name for parameter in parameters]:
+    if requires_seed and "seed" not in [parameter.name for parameter in parameters]:
         raise Breach("its constructor does not accept 'seed'")
 
 
 @contextmanager
-def global_streams(seed: int, *, untouched: bool = False) -> Iterator[None]:
+def seed_global_streams(seed: int, *, must_be_untouched: bool = False) -> Iterator[None]:
     """Seed the global random streams of Python and NumPy, and restore them at the end.
 
-    Raises Breach if they are to stay ``untouched``, but the body draws from one or seeds it.
+    Raises Breach if they ``must_be_untouched``, but the body draws from one or seeds it.
     """
-    before = random.getstate(), np.random.get_state()
+    python_state, numpy_state = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)
-    seeded_states = _stream_states()
+    states_before = _get_stream_states()
     try:
         yield
-        changed_streams = [name for name, state in _stream_states().items() if state != seeded_states[name]]
-        if untouched and changed_streams:
+        changed_streams = [name for name, state in _get_stream_states().items() if state != states_before[name]]
+        if must_be_untouched and changed_streams:
             raise Breach(f"it drew from or seeded the global random stream of {changed_streams[0]}")
     finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
 
 
-def _stream_states() -> dict[str, object]:
+def _get_stream_states() -> dict[str, object]:
     return {"random": random.getstate(), "numpy.random": repr(np.random.get_state())}
 
 
-def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any, Any]:
+def run_in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any, Any]:
     """Return ``function(argument)`` as JSON data, computed once in this process and once in another.
 
     The other process uses a different hash seed and a single thread. Raises Breach if that process fails.
     """
     import cloudpickle
 
-    code = (
+    script = (
         "import cloudpickle, json, sys\n"
         "function, argument = cloudpickle.load(sys.stdin.buffer)\n"
         "print('\\n' + json.dumps(function(argument)))\n"
     )
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    settings = {"PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1"}
+    environment = {"PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1"}
     process = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        env=os.environ | {"PYTHONPATH": search_path()} | settings,
+        [sys.executable, "-P", "-c", script],
+        env=os.environ | {"PYTHONPATH": search_path()} | environment,
         input=cloudpickle.dumps((function, argument)),
         capture_output=True,
         check=False,
     )
     if process.returncode:
-        lines = process.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-        raise Breach(f"in a new process, it ended with exit code {process.returncode}: {lines[-1]}")
-    output = json.loads(process.stdout.decode().strip().rpartition("\n")[2])
-    return json.loads(json.dumps(function(argument))), output
+        error_lines = process.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
+        raise Breach(f"in a new process, it ended with exit code {process.returncode}: {error_lines[-1]}")
+    other_result = json.loads(process.stdout.decode().strip().rpartition("\n")[2])
+    return json.loads(json.dumps(function(argument))), other_result
 
 
 @contextmanager
-def other_clock(cls: type[Any]) -> Iterator[None]:
+def accelerate_clock(cls: type[Any]) -> Iterator[None]:
     """Make the clocks of :mod:`time` run a thousand times as fast, even where a plug-in has imported them by name."""
 
-    def faster(clock: Callable[[], float], offset: float) -> Callable[[], float]:
+    def make_fast_clock(clock: Callable[[], float], offset: float) -> Callable[[], float]:
         start = clock()
         return lambda: start + offset + (clock() - start) * 1000
 
-    faster_by_id: dict[int, Callable[[], float]] = {}
+    fast_clocks_by_id: dict[int, Callable[[], float]] = {}
     for name in ("time", "monotonic", "perf_counter", "process_time"):
         for clock, offset in ((getattr(time, name), 1e6), (getattr(time, f"{name}_ns"), 10**15)):
-            faster_by_id[id(clock)] = faster(clock, offset)
+            fast_clocks_by_id[id(clock)] = make_fast_clock(clock, offset)
     package = cls.__module__.partition(".")[0]
     modules = [time, *(module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package)]
-    clocks = [
-        (module, key, value) for module in modules for key, value in vars(module).items() if id(value) in faster_by_id
+    module_clocks = [
+        (module, name, value)
+        for module in modules
+        for name, value in vars(module).items()
+        if id(value) in fast_clocks_by_id
     ]
-    for module, key, value in clocks:
-        setattr(module, key, faster_by_id[id(value)])
+    for module, name, value in module_clocks:
+        setattr(module, name, fast_clocks_by_id[id(value)])
     try:
         yield
     finally:
-        for module, key, value in clocks:
-            setattr(module, key, value)
+        for module, name, value in module_clocks:
+            setattr(module, name, value)

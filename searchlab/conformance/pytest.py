@@ -27,9 +27,9 @@ class _Tests:
     seed: ClassVar[int] = 0
 
     _rules: ClassVar[tuple[Rule, ...]] = ()
-    _make: ClassVar[Callable[..., list[Check]]]
-    _arguments: ClassVar[tuple[str, ...]] = ()  # the names of the class variables that are passed to _make
-    _checks: ClassVar[dict[str, Check]]
+    _make_checks: ClassVar[Callable[..., list[Check]]]
+    _argument_names: ClassVar[tuple[str, ...]] = ()  # the names of the class variables that are passed to _make_checks
+    _checks_by_name: ClassVar[dict[str, Check]]
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if metafunc.function.__name__ == "test_contract":  # a plug-in may add its own tests
@@ -38,10 +38,12 @@ class _Tests:
     def test_contract(self, name: str) -> None:
         cls = type(self)
         if "_checks" not in vars(cls):  # once per class, because the checks share the plug-in's runs
-            arguments = {argument: getattr(cls, argument) for argument in cls._arguments}
-            cls._checks = {check.name: check for check in cls._make(cls.plugin, seed=cls.seed, **arguments)}
+            arguments = {argument: getattr(cls, argument) for argument in cls._argument_names}
+            cls._checks_by_name = {
+                check.name: check for check in cls._make_checks(cls.plugin, seed=cls.seed, **arguments)
+            }
         try:
-            cls._checks[name]()
+            cls._checks_by_name[name]()
         except NotApplicable as reason:
             pytest.skip(str(reason))
 
@@ -55,8 +57,8 @@ class PolicyTests(_Tests):
     cost_model: ClassVar[PluginSpec | None] = None
     features: ClassVar[str | None] = None
 
-    _rules, _make = policies.RULES, staticmethod(policies.policy_checks)
-    _arguments = ("space", "workload", "target", "cost_model", "features")
+    _rules, _make_checks = policies.RULES, staticmethod(policies.policy_checks)
+    _argument_names = ("space", "workload", "target", "cost_model", "features")
 
 
 class SpaceTests(_Tests):
@@ -65,17 +67,17 @@ class SpaceTests(_Tests):
     workload: ClassVar[str | None] = None
     target: ClassVar[str] = "native"
 
-    _rules, _make = spaces.RULES, staticmethod(spaces.space_checks)
-    _arguments = ("workload", "target")
+    _rules, _make_checks = spaces.RULES, staticmethod(spaces.space_checks)
+    _argument_names = ("workload", "target")
 
 
 class CostModelTests(_Tests):
     """A base class for the tests of a cost model."""
 
-    _rules, _make = costmodels.RULES, staticmethod(costmodels.cost_model_checks)
+    _rules, _make_checks = costmodels.RULES, staticmethod(costmodels.cost_model_checks)
 
 
 class WorkloadTests(_Tests):
     """A base class for the tests of a workload. The class variable ``plugin`` is a small workload or its name."""
 
-    _rules, _make = workloads.RULES, staticmethod(workloads.workload_checks)
+    _rules, _make_checks = workloads.RULES, staticmethod(workloads.workload_checks)

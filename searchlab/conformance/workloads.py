@@ -20,10 +20,10 @@ from .check import (
     Check,
     NotApplicable,
     Subject,
-    global_streams,
-    in_two_processes,
     rule,
     rules_in,
+    run_in_two_processes,
+    seed_global_streams,
 )
 
 NONSENSE = ("", "nonsense", "-1", "4x", "0x0:?")
@@ -58,20 +58,20 @@ class WorkloadSubject(Subject):
         return results if isinstance(results, tuple) else (results,)
 
     @cached_property
-    def expected(self) -> tuple[Array, ...]:
+    def expected_results(self) -> tuple[Array, ...]:
         return self.results_of(self.inputs)
 
-    def is_right(self, results: tuple[Array, ...]) -> bool:
+    def are_correct(self, results: tuple[Array, ...]) -> bool:
         """Return whether ``results`` are correct by the criterion used for trials."""
         rtol, atol = self.workload.tolerance()
         return all(
             np.allclose(result.astype(np.float64), right.astype(np.float64), rtol=rtol, atol=atol, equal_nan=True)
-            for result, right in zip(results, self.expected, strict=True)
+            for result, right in zip(results, self.expected_results, strict=True)
         )
 
 
 @rule("make the class a frozen dataclass whose fields are hashable values, such as numbers, strings and tuples")
-def frozen(subject: WorkloadSubject) -> None:
+def check_frozen(subject: WorkloadSubject) -> None:
     """It is immutable and hashable."""
     hash(subject.workload)
     for field in fields(subject.workload):
@@ -83,7 +83,7 @@ def frozen(subject: WorkloadSubject) -> None:
 
 
 @rule("let spelling contain every field that matters, in the form that parse reads")
-def spelling(subject: WorkloadSubject) -> None:
+def check_spelling(subject: WorkloadSubject) -> None:
     """Parsing its spelling results in an equal workload, with the same spelling."""
     workload = subject.workload
     try:
@@ -99,7 +99,7 @@ def spelling(subject: WorkloadSubject) -> None:
 
 
 @rule("check in parse that the text is a spelling, and raise SearchlabError with an example if it is not")
-def refuses_nonsense(subject: WorkloadSubject) -> None:
+def check_refuses_nonsense(subject: WorkloadSubject) -> None:
     """Parsing any other text raises SearchlabError with a message."""
     cls, own_spelling = type(subject.workload), subject.workload.spelling
     for text in (*NONSENSE, *(f"{own_spelling}:{nonsense or '?'}" for nonsense in NONSENSE)):
@@ -116,7 +116,7 @@ def refuses_nonsense(subject: WorkloadSubject) -> None:
 
 
 @rule("return a positive int; if the number is unknown, return 10**9 and the unit 'runs/s'")
-def counts(subject: WorkloadSubject) -> None:
+def check_counts(subject: WorkloadSubject) -> None:
     """Its number of floating-point operations is a positive integer."""
     flops, unit = subject.workload.flops, subject.workload.unit
     if type(flops) is not int or flops < 1:
@@ -126,7 +126,7 @@ def counts(subject: WorkloadSubject) -> None:
 
 
 @rule("return a function in TensorIR with blocks, as te.create_prim_func does, whose last arguments are its results")
-def builds_function(subject: WorkloadSubject) -> None:
+def check_builds_function(subject: WorkloadSubject) -> None:
     """Its function can be scheduled, and has fixed shapes, distinct argument names, and at least one result."""
     from tvm.s_tir import Schedule
 
@@ -141,21 +141,21 @@ def builds_function(subject: WorkloadSubject) -> None:
 
 
 @rule("let the fields alone determine the function", ["builds-function"])
-def one_function(subject: WorkloadSubject) -> None:
+def check_one_function(subject: WorkloadSubject) -> None:
     """Its function is the same in every process."""
     _ = subject.arguments
-    first, second = in_two_processes(function_hash, subject)
+    first, second = run_in_two_processes(compute_function_hash, subject)
     if first != second:
         raise Breach("another process builds a different function")
 
 
-def function_hash(subject: WorkloadSubject) -> str:
+def compute_function_hash(subject: WorkloadSubject) -> str:
     """Return the hash of the workload's function."""
     return program_hash(subject.workload.module)
 
 
 @rule("keep only picklable values in the fields", ["frozen"])
-def pickles(subject: WorkloadSubject) -> None:
+def check_pickles(subject: WorkloadSubject) -> None:
     """A pickled copy is equal, and has the same name."""
     try:
         copy = pickle.loads(pickle.dumps(subject.workload))
@@ -166,119 +166,123 @@ def pickles(subject: WorkloadSubject) -> None:
 
 
 @rule("return every operand of prim_func by name, in order, with its shape and dtype", ["builds-function"])
-def inputs(subject: WorkloadSubject) -> None:
+def check_inputs(subject: WorkloadSubject) -> None:
     """Its inputs are the operands of its function."""
-    operands = {operand.name: (operand.shape, operand.dtype) for operand in subject.operands}
-    actual = {name: (value.shape, str(value.dtype)) for name, value in subject.inputs.items()}
-    if list(actual.items()) != list(operands.items()):
-        raise Breach(f"its inputs are {actual}, but the operands are {operands}")
+    expected_operands = {operand.name: (operand.shape, operand.dtype) for operand in subject.operands}
+    actual_operands = {name: (value.shape, str(value.dtype)) for name, value in subject.inputs.items()}
+    if list(actual_operands.items()) != list(expected_operands.items()):
+        raise Breach(f"its inputs are {actual_operands}, but the operands are {expected_operands}")
 
 
 @rule("draw from np.random.default_rng(seed)", ["inputs"])
-def seeded_inputs(subject: WorkloadSubject) -> None:
+def check_seeded_inputs(subject: WorkloadSubject) -> None:
     """The seed alone determines the inputs, and no global random stream is used."""
     if not subject.operands:
         raise NotApplicable("it has no operands")
-    with global_streams(1, untouched=True):
-        second = subject.workload.inputs(subject.seed)
-    if not _equal(second, subject.inputs):
+    with seed_global_streams(1, must_be_untouched=True):
+        second_inputs = subject.workload.inputs(subject.seed)
+    if not _are_equal(second_inputs, subject.inputs):
         raise Breach(f"inputs({subject.seed}) returned different values the second time")
-    if _equal(subject.workload.inputs(subject.seed + 1), second) and any(value.size > 8 for value in second.values()):
+    if _are_equal(subject.workload.inputs(subject.seed + 1), second_inputs) and any(
+        value.size > 8 for value in second_inputs.values()
+    ):
         raise Breach("inputs() returned the same values for two seeds")
 
 
-def _equal(first: dict[str, Array], second: dict[str, Array]) -> bool:
+def _are_equal(first: dict[str, Array], second: dict[str, Array]) -> bool:
     return all(np.array_equal(value, second[name]) for name, value in first.items())
 
 
 @rule("return an array for each result, with its shape and dtype", ["inputs"])
-def reference(subject: WorkloadSubject) -> None:
+def check_reference(subject: WorkloadSubject) -> None:
     """The results of the reference have the shapes and dtypes of the function's results."""
-    expected = [(argument.shape, argument.dtype) for argument in subject.arguments[-subject.workload.results :]]
-    actual = [(result.shape, str(result.dtype)) for result in subject.expected]
-    if actual != expected:
-        raise Breach(f"reference() returned {actual}, but the function's results are {expected}")
+    expected_types = [(argument.shape, argument.dtype) for argument in subject.arguments[-subject.workload.results :]]
+    actual_types = [(result.shape, str(result.dtype)) for result in subject.expected_results]
+    if actual_types != expected_types:
+        raise Breach(f"reference() returned {actual_types}, but the function's results are {expected_types}")
 
 
 @rule("compute with copies, and without random numbers", ["reference"])
-def repeats(subject: WorkloadSubject) -> None:
+def check_repeats(subject: WorkloadSubject) -> None:
     """The reference has the same results for the same inputs, and does not modify its inputs."""
     _ = subject.operands
-    arguments = {name: value.copy() for name, value in subject.inputs.items()}
-    first, second = subject.results_of(arguments), subject.results_of(arguments)
-    if not _equal(arguments, subject.inputs):
+    copied_inputs = {name: value.copy() for name, value in subject.inputs.items()}
+    first_results, second_results = subject.results_of(copied_inputs), subject.results_of(copied_inputs)
+    if not _are_equal(copied_inputs, subject.inputs):
         raise Breach("reference() modified its inputs")
     if not all(
         np.array_equal(first_value, second_value, equal_nan=first_value.dtype.kind == "f")
-        for first_value, second_value in zip(first, second, strict=True)
+        for first_value, second_value in zip(first_results, second_results, strict=True)
     ):
         raise Breach("reference() returned different results for the same inputs")
 
 
 @rule("return (rtol, atol); searchlab.workload.rounding computes them for sums", ["reference"])
-def tolerance(subject: WorkloadSubject) -> None:
+def check_tolerance(subject: WorkloadSubject) -> None:
     """Its tolerance consists of two finite, non-negative numbers."""
     _ = subject.operands
-    bounds = subject.workload.tolerance()
-    if len(bounds) != 2 or not all(isinstance(bound, float) and 0 <= bound < np.inf for bound in bounds):
-        raise Breach(f"its tolerance is {bounds!r}")
+    tolerances = subject.workload.tolerance()
+    if len(tolerances) != 2 or not all(isinstance(bound, float) and 0 <= bound < np.inf for bound in tolerances):
+        raise Breach(f"its tolerance is {tolerances!r}")
 
 
 @rule("correct the function or the reference; if only rounding differs, widen the tolerance", ["tolerance", "repeats"])
-def right_answer(subject: WorkloadSubject) -> None:
+def check_right_answer(subject: WorkloadSubject) -> None:
     """Its unscheduled function compiles for this CPU, and its results are within the tolerance of the reference."""
     import tvm
 
-    results = [
+    result_tensors = [
         tvm.runtime.empty(argument.shape, argument.dtype) for argument in subject.arguments[-subject.workload.results :]
     ]
     tvm.compile(subject.workload.module, target="llvm")["main"](
-        *map(tvm.runtime.tensor, subject.inputs.values()), *results
+        *map(tvm.runtime.tensor, subject.inputs.values()), *result_tensors
     )
-    computed_results = tuple(result.numpy() for result in results)
-    if not subject.is_right(computed_results):
-        difference = max(
+    computed_results = tuple(result.numpy() for result in result_tensors)
+    if not subject.are_correct(computed_results):
+        largest_difference = max(
             float(np.nanmax(np.abs(actual.astype(np.float64) - right)))
-            for actual, right in zip(computed_results, subject.expected, strict=True)
+            for actual, right in zip(computed_results, subject.expected_results, strict=True)
         )
-        raise Breach(f"the results differ by up to {difference:.3g}; the tolerance is {subject.workload.tolerance()}")
+        raise Breach(
+            f"the results differ by up to {largest_difference:.3g}; the tolerance is {subject.workload.tolerance()}"
+        )
 
 
 @rule("make the tolerance as tight as rounding allows", ["tolerance", "seeded-inputs"])
-def tight(subject: WorkloadSubject) -> None:
+def check_tight(subject: WorkloadSubject) -> None:
     """Neither the results for other inputs nor zeros are within the tolerance."""
-    if not subject.operands or all(array.size <= 8 for array in subject.expected):
+    if not subject.operands or all(array.size <= 8 for array in subject.expected_results):
         raise NotApplicable("its results have too few elements to differ")
-    if subject.is_right(subject.results_of(subject.workload.inputs(subject.seed + 1))):
+    if subject.are_correct(subject.results_of(subject.workload.inputs(subject.seed + 1))):
         raise Breach("the results for other inputs are within the tolerance")
-    if subject.is_right(tuple(np.zeros_like(array) for array in subject.expected)):
+    if subject.are_correct(tuple(np.zeros_like(array) for array in subject.expected_results)):
         raise Breach("zeros are within the tolerance")
 
 
 @rule("let content() contain what from_log needs, and let from_log execute nothing", ["frozen"])
-def from_log(subject: WorkloadSubject) -> None:
+def check_from_log(subject: WorkloadSubject) -> None:
     """from_log creates an equal workload from the text in a log, and opens no file."""
     workload = subject.workload
-    with _nothing_opened():
+    with _forbid_opening_files():
         copy = type(workload).from_log(workload.spelling, workload.content())
     if copy != workload or str(copy) != str(workload):
         raise Breach(f"from_log() returned {copy!r} instead of {workload!r}")
 
 
 @contextmanager
-def _nothing_opened() -> Iterator[None]:
+def _forbid_opening_files() -> Iterator[None]:
     """Raise Breach if the body opens a file."""
     import builtins
 
     def refuse(*args: object, **kwargs: object) -> None:
         raise Breach(f"it opened {args[0]!r}")
 
-    before = builtins.open
+    original_open = builtins.open
     builtins.open = refuse  # type: ignore[assignment]
     try:
         yield
     finally:
-        builtins.open = before
+        builtins.open = original_open
 
 
 RULES = rules_in(__name__)

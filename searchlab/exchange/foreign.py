@@ -27,21 +27,21 @@ from ..workload import Workload
 
 T = TypeVar("T")
 
-GUESS = "if it is a searchlab workload, specify it with --workload"
+WORKLOAD_HINT = "if it is a searchlab workload, specify it with --workload"
 
 
 class ForeignTrial(NamedTuple):
     """Another tuner's trial.
 
     Attributes:
-        line: The number of its line or record in the file, from 1.
+        line_number: The number of its line or record in the file, from 1.
         record: The record, with the config spelled as in the file, unless searchlab wrote the file.
-        source: The data that config_in reads, whose form depends on the format.
+        config_data: The data that find_config reads, whose form depends on the format.
     """
 
-    line: int
+    line_number: int
     record: Record
-    source: Any = None
+    config_data: Any = None
 
 
 @dataclass(frozen=True)
@@ -50,33 +50,33 @@ class ForeignTask:
 
     Attributes:
         name: The task's name in the file.
-        why: Why the workload is None.
-        source: The data about the computation that config_in needs, whose form depends on the format.
-        native: The header of the log from which it was exported, if searchlab wrote it.
-        template: The name of the template that made the programs, if the file says so.
+        unknown_reason: Why the workload is None.
+        workload_data: The data about the computation that find_config needs, whose form depends on the format.
+        original_header: The header of the log from which it was exported, if searchlab wrote it.
+        template_name: The name of the template that made the programs, if the file says so.
         space: The space whose configs the file lists, if it lists them.
-        steps: The space of its transform steps, if they can be applied on request.
-        partial: Whether the file seems to list only some of the space's configs.
+        steps_space: The space of its transform steps, if they can be applied on request.
+        is_partial: Whether the file seems to list only some of the space's configs.
         statistic: The statistic of the repeats that is a trial's cost.
-        left_out: A description of each omitted part.
+        omissions: A description of each omitted part.
     """
 
     format: str
     name: str
     workload: Workload | None
-    why: str
+    unknown_reason: str
     target: dict[str, Any]
     trials: list[ForeignTrial]
     versions: dict[str, str] = field(default_factory=dict)
-    source: Any = None
-    native: Header | None = None
-    template: str = ""
+    workload_data: Any = None
+    original_header: Header | None = None
+    template_name: str = ""
     space: Plugin | None = None
-    steps: Plugin | None = None
-    partial: bool = False
+    steps_space: Plugin | None = None
+    is_partial: bool = False
     statistic: Statistic = "median"
     host: dict[str, Any] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()
+    omissions: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -85,7 +85,7 @@ class ForeignTask:
         return f"{self.format}:{hashlib.sha256(identity).hexdigest()[:16]}"
 
 
-class ListsConfigs(Protocol):
+class ConfigListSpace(Protocol):
     """A class of spaces that are each defined by a list of configs, which the options encode."""
 
     @classmethod
@@ -94,11 +94,11 @@ class ListsConfigs(Protocol):
     ) -> dict[str, Any]: ...
 
 
-def listed_space(
+def make_listed_space(
     parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]], **options: Any
 ) -> Plugin:
     """Return the space ``parameters`` with exactly these configs."""
-    cls = cast("type[ListsConfigs]", SPACES.load(PARAMETERS))
+    cls = cast("type[ConfigListSpace]", SPACES.load(PARAMETERS))
     return Plugin(PARAMETERS, {**cls.options_for(parameters, configs), **options})
 
 
@@ -108,13 +108,13 @@ class Reader(NamedTuple):
     Attributes:
         lost: The parts of the records that a log does not keep.
         read: A function that returns the tasks in a file, in order. It raises SearchlabError, which names the line.
-        config_in: A function that returns the space's config that corresponds to a trial. It raises InvalidConfig if
+        find_config: A function that returns the space's config that corresponds to a trial. It raises InvalidConfig if
             there is none, and SearchlabError if the space cannot read this format at all.
     """
 
     lost: str
     read: Callable[[Path], list[ForeignTask]]
-    config_in: Callable[[Space, ForeignTask, ForeignTrial], Config]
+    find_config: Callable[[Space, ForeignTask, ForeignTrial], Config]
 
 
 def to_datetime(seconds: float) -> datetime:
@@ -137,18 +137,18 @@ class ForeignLine:
 
     path: Path
     number: int
-    text: bytes
+    content: bytes
 
-    def fail(self, why: object) -> NoReturn:
-        raise SearchlabError(f"{self.path}, line {self.number} is damaged: {why}") from None
+    def fail(self, reason: object) -> NoReturn:
+        raise SearchlabError(f"{self.path}, line {self.number} is damaged: {reason}") from None
 
     def decode(self, decoder: msgspec.json.Decoder[T]) -> T:
         try:
-            return decoder.decode(self.text)
+            return decoder.decode(self.content)
         except UNREADABLE as error:
             self.fail(error)
 
-    def target(self, spec: str | Mapping[str, Any]) -> dict[str, Any]:
+    def parse_target(self, spec: str | Mapping[str, Any]) -> dict[str, Any]:
         """Return a target in TVM's JSON form, given in this form or in an older one such as ``llvm -mcpu=znver4``."""
         if isinstance(spec, str) and spec.lstrip().startswith("{"):
             try:
@@ -164,7 +164,7 @@ class ForeignLine:
         except SearchlabError as error:
             self.fail(error)
 
-    def seconds(self, values: list[Any]) -> tuple[float, ...]:
+    def parse_times(self, values: list[Any]) -> tuple[float, ...]:
         """Return a successful trial's times as floats."""
         for value in values:
             # Integers in JSON may be larger than any float.
@@ -177,48 +177,50 @@ class ForeignLine:
 
 def read_lines(path: Path) -> Iterator[ForeignLine]:
     """Yield a file's non-empty lines. Raises SearchlabError if there are none."""
-    empty = True
-    for number, text in enumerate(read_log_bytes(path).splitlines(), 1):
-        if text.strip():
-            empty = False
-            yield ForeignLine(path, number, text)
-    if empty:
+    is_empty = True
+    for number, content in enumerate(read_log_bytes(path).splitlines(), 1):
+        if content.strip():
+            is_empty = False
+            yield ForeignLine(path, number, content)
+    if is_empty:
         raise SearchlabError(f"{path} is empty, so there is nothing to import")
 
 
-REPEATED = "measurements of configs that had already been measured; only the first one of each config counts"
+REPEATED_CONFIGS_NOTE = (
+    "measurements of configs that had already been measured; only the first one of each config counts"
+)
 
 
 def drop_repeated_configs(task: ForeignTask) -> ForeignTask:
     """Return ``task`` with only the first trial of each config, since tuners append to a file whenever they run."""
-    first: dict[Config, ForeignTrial] = {}
+    first_trials: dict[Config, ForeignTrial] = {}
     for trial in task.trials:
-        first.setdefault(Config(trial.record.config), trial)
-    if len(first) == len(task.trials):
+        first_trials.setdefault(Config(trial.record.config), trial)
+    if len(first_trials) == len(task.trials):
         return task
-    note = f"{len(task.trials) - len(first)} {REPEATED}"
-    return replace(task, trials=list(first.values()), left_out=(*task.left_out, note))
+    omission = f"{len(task.trials) - len(first_trials)} {REPEATED_CONFIGS_NOTE}"
+    return replace(task, trials=list(first_trials.values()), omissions=(*task.omissions, omission))
 
 
-def read_records(path: Path) -> Iterator[ForeignLine]:
+def read_json_lines(path: Path) -> Iterator[ForeignLine]:
     """Yield the lines of a file with a JSON value a line, without comments.
 
     A last line that is incomplete, because its writer was killed, is omitted with a SearchlabWarning. Raises
     SearchlabError if there are no lines.
     """
-    lines = [line for line in read_lines(path) if not line.text.lstrip().startswith(b"#")]
+    lines = [line for line in read_lines(path) if not line.content.lstrip().startswith(b"#")]
     if not lines:
         raise SearchlabError(f"{path} contains only comments, so there is nothing to import")
-    last = lines[-1]
-    if len(lines) > 1 and not _is_json(last.text) and not read_log_bytes(path).endswith(b"\n"):
-        warn(f"{path}, line {last.number} is incomplete: its end is missing, so it is not imported")
+    last_line = lines[-1]
+    if len(lines) > 1 and not _is_json(last_line.content) and not read_log_bytes(path).endswith(b"\n"):
+        warn(f"{path}, line {last_line.number} is incomplete: its end is missing, so it is not imported")
         lines.pop()
     yield from lines
 
 
-def _is_json(text: bytes) -> bool:
+def _is_json(content: bytes) -> bool:
     try:
-        msgspec.json.decode(text, type=msgspec.Raw)
+        msgspec.json.decode(content, type=msgspec.Raw)
     except UNREADABLE:
         return False
     return True
@@ -228,10 +230,10 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def value_of(value: Any) -> Value:
+def to_config_value(value: Any) -> Value:
     """Convert a value to the form used in configs: a list of integers becomes a tile; other structures become JSON."""
     if isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, list) and all(type(item) is int for item in value):
+    if isinstance(value, list) and all(type(element) is int for element in value):
         return tuple(value)
     return msgspec.json.encode(value).decode()

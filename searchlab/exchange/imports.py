@@ -28,17 +28,17 @@ from ..space import SPACES, Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from . import kernel_tuner, legacy, metaschedule
-from .foreign import ForeignTask, Reader, drop_repeated_configs, read_records
+from .foreign import ForeignTask, Reader, drop_repeated_configs, read_json_lines
 
 READERS = {
     "autotvm": legacy.AUTOTVM,
     "ansor": legacy.ANSOR,
     "metaschedule": metaschedule.READER,
-    kernel_tuner.T4: kernel_tuner.READER,
-    kernel_tuner.CACHE: kernel_tuner.READER,
+    kernel_tuner.T4_FORMAT: kernel_tuner.READER,
+    kernel_tuner.CACHE_FORMAT: kernel_tuner.READER,
 }
 
-IMPORTED = {"kind": "imported"}
+IMPORTED_MEASURE = {"kind": "imported"}
 """The measuring protocol in an imported log's header; how the other tuner measured is unknown."""
 
 PROGRAM_ATTRIBUTES = ("kind", "mtriple", "mcpu", "mattr", "num-cores", "vector-width", "arch")
@@ -68,44 +68,46 @@ class ImportedLog:
     """A log to write.
 
     Attributes:
-        left_out: The line of each omitted record, and the reason.
+        omitted_records: The line of each omitted record, and the reason.
     """
 
     path: Path
     header: Header
     records: list[Record]
-    left_out: list[tuple[int, str]] = field(default_factory=list)
-    analysis: bool = False
+    omitted_records: list[tuple[int, str]] = field(default_factory=list)
+    is_for_analysis: bool = False
 
 
-def detect(path: Path) -> str:
+def detect_format(path: Path) -> str:
     """Detect a file's format from its name and first line. Raises SearchlabError if the format is unknown."""
-    if path.is_dir() or path.name in (metaschedule.WORKLOADS, metaschedule.RECORDS):
+    if path.is_dir() or path.name in (metaschedule.WORKLOADS_FILE, metaschedule.RECORDS_FILE):
         return "metaschedule"
-    if looks_like := kernel_tuner.format_of(path):
-        return looks_like
-    first = next(read_records(path))
-    position, formats = f"{path}, line {first.number}", ", ".join(READERS)
+    if kernel_tuner_format := kernel_tuner.detect_format(path):
+        return kernel_tuner_format
+    first_line = next(read_json_lines(path))
+    line_title, formats_text = f"{path}, line {first_line.number}", ", ".join(READERS)
     try:
-        record = msgspec.json.decode(first.text)
+        fields = msgspec.json.decode(first_line.content)
     except UNREADABLE as error:
-        raise SearchlabError(f"{position} is not JSON, which all known formats ({formats}) use: {error}") from None
-    if isinstance(record, dict) and isinstance(record.get("v"), str):
+        raise SearchlabError(
+            f"{line_title} is not JSON, which all known formats ({formats_text}) use: {error}"
+        ) from None
+    if isinstance(fields, dict) and isinstance(fields.get("v"), str):
         return "ansor"
-    if isinstance(record, dict) and ("input" in record or "v" in record):
+    if isinstance(fields, dict) and ("input" in fields or "v" in fields):
         return "autotvm"
-    raise SearchlabError(f"{position} does not look like a record of {formats}; if it is one, pass --format")
+    raise SearchlabError(f"{line_title} does not look like a record of {formats_text}; if it is one, pass --format")
 
 
 def import_file(
-    path: Path, out: Path, options: ImportOptions, format: str | None = None
+    path: Path, out_path: Path, options: ImportOptions, format: str | None = None
 ) -> tuple[list[ImportedLog], list[str]]:
     """Write the tasks in another tuner's file as logs.
 
     Args:
         path: The file, or the directory of a MetaSchedule database.
-        out: The log to write for a single task (``*.jsonl``, ``*.jsonl.gz`` or ``*.parquet``), or a directory in which
-            each task gets a log.
+        out_path: The log to write for a single task (``*.jsonl``, ``*.jsonl.gz`` or ``*.parquet``), or a directory in
+            which each task gets a log.
         options: How to import the file.
         format: One of :data:`READERS`; detected by default.
 
@@ -115,54 +117,57 @@ def import_file(
     Raises:
         SearchlabError: If no task can be imported. In this case, nothing is written.
     """
-    format = format or detect(path)
+    format = format or detect_format(path)
     if format not in READERS:
         raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, READERS)}")
     reader = READERS[format]
     with names_from(path):
-        tasks = [task if task.native else drop_repeated_configs(task) for task in reader.read(path)]
-    single = out.name.endswith(LOG_SUFFIXES)
-    if single and len(tasks) > 1:
-        names = ", ".join(task.name for task in tasks[:4]) + (", ..." if len(tasks) > 4 else "")
-        raise SearchlabError(f"{path} contains {len(tasks)} tasks ({names}); pass a directory as --out")
+        tasks = [task if task.original_header else drop_repeated_configs(task) for task in reader.read(path)]
+    is_single_file = out_path.name.endswith(LOG_SUFFIXES)
+    if is_single_file and len(tasks) > 1:
+        task_names = ", ".join(task.name for task in tasks[:4]) + (", ..." if len(tasks) > 4 else "")
+        raise SearchlabError(f"{path} contains {len(tasks)} tasks ({task_names}); pass a directory as --out")
     logs: list[ImportedLog] = []
-    notes: list[str] = []
+    omissions: list[str] = []
     for number, task in enumerate(tasks):
         try:
             with names_from(path):
-                logs.append(_import_task(reader, task, out if single else out / f"{format}-{number}.jsonl", options))
+                log_path = out_path if is_single_file else out_path / f"{format}-{number}.jsonl"
+                logs.append(_import_task(reader, task, log_path, options))
         except SearchlabError as error:
             if len(tasks) == 1:
                 raise
-            notes.append(f"{task.name}: {error}")
+            omissions.append(f"{task.name}: {error}")
     if not logs:
-        raise SearchlabError(f"no task in {path} can be imported: {'; '.join(notes)}")
-    files = {log.path: encode_log(log.path, Log(log.path, log.header, tuple(log.records))) for log in logs}
-    for file, data in files.items():  # an import that was interrupted can be repeated
+        raise SearchlabError(f"no task in {path} can be imported: {'; '.join(omissions)}")
+    log_bytes_by_path = {log.path: encode_log(log.path, Log(log.path, log.header, tuple(log.records))) for log in logs}
+    for log_path, log_bytes in log_bytes_by_path.items():  # an import that was interrupted can be repeated
         try:
-            decode_log(file, gzip.decompress(data) if file.suffix == ".gz" else data)
+            decode_log(log_path, gzip.decompress(log_bytes) if log_path.suffix == ".gz" else log_bytes)
         except SearchlabError as error:
             raise SearchlabError(f"{path} cannot be imported: its log could not be read again: {error}") from None
-        if file.exists() and read_bytes(file) != data:
-            raise SearchlabError(f"{file} already exists; choose a different --out, or remove it")
-    for file, data in files.items():
-        write_file(file, data, durable=True)
-    return logs, notes + [note for task in tasks for note in task.left_out]
+        if log_path.exists() and read_bytes(log_path) != log_bytes:
+            raise SearchlabError(f"{log_path} already exists; choose a different --out, or remove it")
+    for log_path, log_bytes in log_bytes_by_path.items():
+        write_file(log_path, log_bytes, durable=True)
+    return logs, omissions + [omission for task in tasks for omission in task.omissions]
 
 
 def _import_task(reader: Reader, task: ForeignTask, path: Path, options: ImportOptions) -> ImportedLog:
-    plugin = task.space if options.space is None else _with_options(options.space, task)
+    plugin = task.space if options.space is None else _add_options_in_file(options.space, task)
     records = [trial.record for trial in task.trials]
-    if task.native is not None and plugin is None:
-        return _restore_log(task, task.native, path, options)
-    workload = _workload(task, options)
-    common: dict[str, Any] = {
+    if task.original_header is not None and plugin is None:
+        return _restore_log(task, task.original_header, path, options)
+    workload = _choose_workload(task, options)
+    header_fields: dict[str, Any] = {
         "workload": str(workload),
         "policy": Plugin(task.format),
         "features": "",
         "seed": options.seed,
         "batch": 1,
-        "measure": IMPORTED if task.statistic == "median" else {**IMPORTED, "statistic": task.statistic},
+        "measure": IMPORTED_MEASURE
+        if task.statistic == "median"
+        else {**IMPORTED_MEASURE, "statistic": task.statistic},
         "label": options.label,
         "versions": task.versions,
         "host": task.host,
@@ -171,26 +176,26 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: ImportO
     if plugin is None:
         target = task.target if options.target is None else resolve_target(options.target).to_json()
         space_name = Plugin(task.format, {"task": task.name})
-        header = Header(space=space_name, fingerprint=task.fingerprint, target=target, **common)
-        return ImportedLog(path, header, _renumber(records), analysis=True)
+        header = Header(space=space_name, fingerprint=task.fingerprint, target=target, **header_fields)
+        return ImportedLog(path, header, _renumber(records), is_for_analysis=True)
 
     with nullcontext() if options.space is None else names_from(USER):
-        space = SPACES.make(plugin, workload, _target(task, options))
-    records, left_out = _translate_records(reader, task, space)
+        space = SPACES.make(plugin, workload, _choose_target(task, options))
+    records, omitted_records = _translate_records(reader, task, space)
     if not records:
-        line, why = left_out[0]
+        line_number, reason = omitted_records[0]
         raise SearchlabError(
-            f"none of the {len(left_out)} records is a config of {plugin.name} for {workload} on this target "
-            f"(line {line}: {why}); omit --space if you only want to analyse them"
+            f"none of the {len(omitted_records)} records is a config of {plugin.name} for {workload} on this target "
+            f"(line {line_number}: {reason}); omit --space if you only want to analyse them"
         )
     header = Header(
         space=plugin.to_spec(),
-        space_size=space.size() if plugin is task.space and not task.partial else None,
+        space_size=space.size() if plugin is task.space and not task.is_partial else None,
         fingerprint=space.fingerprint,
         target=space.target.to_json(),
-        **common,
+        **header_fields,
     )
-    return ImportedLog(path, header, _renumber(records), left_out)
+    return ImportedLog(path, header, _renumber(records), omitted_records)
 
 
 def _restore_log(task: ForeignTask, header: Header, path: Path, options: ImportOptions) -> ImportedLog:
@@ -209,40 +214,40 @@ def _restore_log(task: ForeignTask, header: Header, path: Path, options: ImportO
 def _translate_records(reader: Reader, task: ForeignTask, space: Space) -> tuple[list[Record], list[tuple[int, str]]]:
     """Return the records whose configs are in ``space``, and the line of each other one with the reason."""
     records: list[Record] = []
-    left_out: list[tuple[int, str]] = []
+    omitted_records: list[tuple[int, str]] = []
     for trial in task.trials:
         try:
-            config = reader.config_in(space, task, trial).to_json()
+            config = reader.find_config(space, task, trial).to_json()
         except InvalidConfig as error:
-            left_out.append((trial.line, str(error)))
+            omitted_records.append((trial.line_number, str(error)))
         else:
             records.append(msgspec.structs.replace(trial.record, config=config))
-    return records, left_out
+    return records, omitted_records
 
 
-def _with_options(space: Plugin, task: ForeignTask) -> Plugin:
+def _add_options_in_file(space: Plugin, task: ForeignTask) -> Plugin:
     """Return ``space`` with the options in the file: the transform steps, or the template if it is installed."""
-    if task.steps is not None and space == Plugin(task.steps.name):
-        return task.steps
-    installed = {point.name for point in entry_points_of("searchlab.templates")}
-    if "template" in space.options or task.template not in installed:
+    if task.steps_space is not None and space == Plugin(task.steps_space.name):
+        return task.steps_space
+    installed_templates = {point.name for point in entry_points_of("searchlab.templates")}
+    if "template" in space.options or task.template_name not in installed_templates:
         return space
     if "template" not in SPACES.options_of(SPACES.resolve(space)[1]):
         return space
-    return Plugin(space.name, {**space.options, "template": task.template})
+    return Plugin(space.name, {**space.options, "template": task.template_name})
 
 
-def _workload(task: ForeignTask, options: ImportOptions) -> Workload:
-    if task.native is not None and options.workload is None:
-        return workload_of(task.native, Path(task.name))
+def _choose_workload(task: ForeignTask, options: ImportOptions) -> Workload:
+    if task.original_header is not None and options.workload is None:
+        return workload_of(task.original_header, Path(task.name))
     if options.workload is None:
         if task.workload is None:
-            raise SearchlabError(task.why)
+            raise SearchlabError(task.unknown_reason)
         return parse_workload(task.workload)
     with names_from(USER):
         workload = parse_workload(options.workload)
-    if task.native is not None:
-        _check_same_workload(task.native, workload, task.name)
+    if task.original_header is not None:
+        _check_same_workload(task.original_header, workload, task.name)
     elif task.workload is not None and parse_workload(task.workload) != workload and task.space is None:
         raise SearchlabError(f"{task.name} is {task.workload}, not {workload}; omit --workload")
     return workload
@@ -254,7 +259,7 @@ def _check_same_workload(header: Header, workload: Workload, name: str) -> None:
         raise SearchlabError(f"{name} is {header.workload}, not {workload}; omit --workload")
 
 
-def _target(task: ForeignTask, options: ImportOptions) -> Target:
+def _choose_target(task: ForeignTask, options: ImportOptions) -> Target:
     """Return the space's target: the user's, or else the file's, reduced to the attributes that affect programs."""
     if options.target is not None:
         return resolve_target(options.target)
@@ -266,8 +271,8 @@ def _target(task: ForeignTask, options: ImportOptions) -> Target:
 
 def _renumber(records: list[Record]) -> list[Record]:
     """Number ``records`` from 0. Batches are kept only if all records have one and they are ascending."""
-    batches = [record.batch for record in records if record.batch is not None]
-    keeps_batches = len(batches) == len(records) and batches == sorted(batches)
+    batch_numbers = [record.batch for record in records if record.batch is not None]
+    keeps_batches = len(batch_numbers) == len(records) and batch_numbers == sorted(batch_numbers)
     return [
         msgspec.structs.replace(record, index=index, batch=record.batch if keeps_batches else None)
         for index, record in enumerate(records)

@@ -19,69 +19,77 @@ import msgspec
 from ..errors import SearchlabError
 from ..log.format import Log, workload_name
 
-VERSION = "0.3.5"
+FORMAT_VERSION = "0.3.5"
 
 
-def export(logs: Sequence[Log], out: Path) -> list[str]:
+def export(logs: Sequence[Log], out_path: Path) -> list[str]:
     """Write logs to a new directory, with a folder for each strategy.
 
     Returns:
         A sentence for each log that was omitted because it contains no trials.
 
     Raises:
-        SearchlabError: If ``out`` exists, or if no log contains a trial.
+        SearchlabError: If ``out_path`` exists, or if no log contains a trial.
     """
-    if out.exists():
-        raise SearchlabError(f"{out} already exists; choose a different directory as --out")
-    notes = [f"{log.path} contains no trials and was omitted" for log in logs if not log.records]
-    functions: dict[str, int] = {}
-    runs: dict[str, dict[str, dict[int, list[Log]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    if out_path.exists():
+        raise SearchlabError(f"{out_path} already exists; choose a different directory as --out")
+    omissions = [f"{log.path} contains no trials and was omitted" for log in logs if not log.records]
+    function_ids: dict[str, int] = {}
+    logs_by_strategy: dict[str, dict[str, dict[int, list[Log]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
     for log in sorted((log for log in logs if log.records), key=lambda log: log.header.seed):
         function = workload_name(log.header)
-        functions.setdefault(function, len(functions) + 1)
+        function_ids.setdefault(function, len(function_ids) + 1)
         dimension = max(len(record.config) for record in log.records)
-        runs[f"{log.header.name} in {log.header.space_name}"][function][dimension].append(log)
-    if not runs:
-        raise SearchlabError(f"nothing to export: {'; '.join(notes)}")
-    for index, (strategy, by_function) in enumerate(sorted(runs.items()), 1):
-        for function, by_dimension in by_function.items():
-            _write(out / f"strategy{index}", strategy, functions[function], function, by_dimension)
-    return notes
+        logs_by_strategy[f"{log.header.name} in {log.header.space_name}"][function][dimension].append(log)
+    if not logs_by_strategy:
+        raise SearchlabError(f"nothing to export: {'; '.join(omissions)}")
+    for strategy_number, (strategy, logs_by_function) in enumerate(sorted(logs_by_strategy.items()), 1):
+        for function, logs_by_dimension in logs_by_function.items():
+            strategy_dir = out_path / f"strategy{strategy_number}"
+            _write_function(strategy_dir, strategy, function_ids[function], function, logs_by_dimension)
+    return omissions
 
 
-def _write(folder: Path, strategy: str, number: int, function: str, by_dimension: dict[int, list[Log]]) -> None:
-    name = function.replace(":", "_").replace("/", "_")
-    data = f"data_f{number}_{name}"
-    (folder / data).mkdir(parents=True, exist_ok=True)
+def _write_function(
+    strategy_dir: Path, strategy: str, function_id: int, function: str, logs_by_dimension: dict[int, list[Log]]
+) -> None:
+    function_name = function.replace(":", "_").replace("/", "_")
+    data_dir = f"data_f{function_id}_{function_name}"
+    (strategy_dir / data_dir).mkdir(parents=True, exist_ok=True)
     scenarios = []
-    for dimension, logs in sorted(by_dimension.items()):
-        path = f"{data}/IOHprofiler_f{number}_DIM{dimension}.dat"
-        (folder / path).write_text("".join(map(_data, logs)))
-        scenarios.append({"dimension": dimension, "path": path, "runs": [_run(log) for log in logs]})
+    for dimension, logs in sorted(logs_by_dimension.items()):
+        data_path = f"{data_dir}/IOHprofiler_f{function_id}_DIM{dimension}.dat"
+        (strategy_dir / data_path).write_text("".join(map(_format_evaluations, logs)))
+        scenarios.append({"dimension": dimension, "path": data_path, "runs": [_describe_run(log) for log in logs]})
     content = {
-        "version": VERSION,
+        "version": FORMAT_VERSION,
         "suite": "searchlab",
-        "function_id": number,
-        "function_name": name,
+        "function_id": function_id,
+        "function_name": function_name,
         "maximization": False,
         "algorithm": {"name": strategy, "info": ""},
         "attributes": ["evaluations", "raw_y", "elapsed"],
         "scenarios": scenarios,
     }
-    (folder / f"IOHprofiler_f{number}_{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(content)))
+    content_bytes = msgspec.json.format(msgspec.json.encode(content))
+    (strategy_dir / f"IOHprofiler_f{function_id}_{function_name}.json").write_bytes(content_bytes)
 
 
-def _data(log: Log) -> str:
+def _format_evaluations(log: Log) -> str:
     """Return every evaluation: its number, starting at 1, its cost, and the time charged up to its end, in seconds."""
-    rows = enumerate(zip(log.costs.tolist(), log.elapsed.tolist(), strict=True), 1)
-    return "evaluations raw_y elapsed\n" + "".join(f"{index} {cost!r} {at:.7g}\n" for index, (cost, at) in rows)
+    evaluations = enumerate(zip(log.costs.tolist(), log.elapsed.tolist(), strict=True), 1)
+    lines = [f"{number} {cost!r} {seconds:.7g}\n" for number, (cost, seconds) in evaluations]
+    return "evaluations raw_y elapsed\n" + "".join(lines)
 
 
-def _run(log: Log) -> dict[str, Any]:
+def _describe_run(log: Log) -> dict[str, Any]:
     """Describe a run by its best evaluation, whose value is the largest float if all evaluations failed.
 
     ``x`` is empty, because only the space knows each choice's position.
     """
-    index = int(log.costs.argmin())
-    best = min(float(log.costs[index]), sys.float_info.max)
-    return {"instance": log.header.seed, "evals": len(log.costs), "best": {"evals": index + 1, "y": best, "x": []}}
+    best_index = int(log.costs.argmin())
+    best_cost = min(float(log.costs[best_index]), sys.float_info.max)
+    best = {"evals": best_index + 1, "y": best_cost, "x": []}
+    return {"instance": log.header.seed, "evals": len(log.costs), "best": best}

@@ -37,17 +37,17 @@ from .foreign import (
     Reader,
     drop_repeated_configs,
     is_number,
-    listed_space,
+    make_listed_space,
+    to_config_value,
     to_datetime,
-    value_of,
 )
 
-VERSION = "1.0.0"
+T4_VERSION = "1.0.0"
 """The version of the T4 schema."""
 
-CACHE, T4 = "kernel-tuner-cache", "kernel-tuner"
+CACHE_FORMAT, T4_FORMAT = "kernel-tuner-cache", "kernel-tuner"
 
-INVALIDITY: dict[Failure, str] = {
+INVALIDITY_BY_FAILURE: dict[Failure, str] = {
     "invalid": "constraints",
     "build_error": "compile",
     "build_timeout": "timeout",
@@ -58,10 +58,10 @@ INVALIDITY: dict[Failure, str] = {
 }
 """A mapping from each failure to the word that T4 uses for it."""
 
-FAILED_CONFIG = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
+CACHE_WORD_BY_INVALIDITY = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
 """A mapping from T4's words to those in cache files, which use RuntimeFailedConfig for all other failures."""
 
-FAILED: dict[str, Failure] = {
+FAILURE_BY_WORD: dict[str, Failure] = {
     "InvalidConfig": "invalid",
     "CompilationFailedConfig": "build_error",
     "RuntimeFailedConfig": "run_error",
@@ -73,10 +73,10 @@ FAILED: dict[str, Failure] = {
 }
 """A mapping from the words in both formats to failures; any other word is a run_error."""
 
-ERROR_VALUE = 1e20
+FAILED_TIME = 1e20
 """The time that Kernel Tuner before version 1 records for a failed config."""
 
-UNITS = {
+SECONDS_BY_UNIT = {
     "ms": 1e-3,
     "milliseconds": 1e-3,
     "miliseconds": 1e-3,
@@ -87,21 +87,21 @@ UNITS = {
     "ns": 1e-9,
     "nanoseconds": 1e-9,
 }
-RATES = ("gflop/s", "gflops", "gflops/s")
-TOLERANCE = 1e-6
+RATE_NAMES = ("gflop/s", "gflops", "gflops/s")
+RELATIVE_TOLERANCE = 1e-6
 
 MIN_COMPLETENESS = 0.9
 """The share of the :func:`count_plausible` configs below which a file is assumed to contain only part of a space."""
 
-MAX_LISTED = 1 << 14
+MAX_LISTED_CONFIGS = 1 << 14
 """The number of configs above which legal configs are counted in a random sample."""
 
 MAX_COMBINATIONS = 10_000
 """The maximum number of combinations of parameters; beyond it, only combinations of fewer values are compared."""
 
-MAX_PLAUSIBLE = 1e18
+MAX_PLAUSIBLE_CONFIGS = 1e18
 
-T4_TIMES = {
+CACHE_TIMES_BY_T4_TIME = {
     "runtimes": "times",
     "compilation": "compile_time",
     "compilation_time": "compile_time",
@@ -112,11 +112,11 @@ T4_TIMES = {
 }
 """A mapping from the times in T4 files to those in cache files."""
 
-Time = Annotated[float, msgspec.Meta(ge=0, le=1e300)] | None
-Positive = Annotated[float, msgspec.Meta(ge=1e-300, le=1e300)]
+NonNegativeTime = Annotated[float, msgspec.Meta(ge=0, le=1e300)] | None
+PositiveTime = Annotated[float, msgspec.Meta(ge=1e-300, le=1e300)]
 
 
-class _Cache(msgspec.Struct):
+class _CacheFile(msgspec.Struct):
     tune_params_keys: list[str]
     tune_params: dict[str, Any]
     cache: dict[str, Any]
@@ -126,21 +126,21 @@ class _Cache(msgspec.Struct):
     kernel_name: Any = None
 
 
-class _Entry(msgspec.Struct):
+class _CacheFileEntry(msgspec.Struct):
     """A config in a cache file, without its parameters."""
 
     time: Any = None
     error: Any = msgspec.field(name="__error__", default=None)
-    times: list[Time] | None = None
-    compile_time: Time = None
-    benchmark_time: Time = None
-    verification_time: Time = None
-    strategy_time: Time = None
-    framework_time: Time = None
+    times: list[NonNegativeTime] | None = None
+    compile_time: NonNegativeTime = None
+    benchmark_time: NonNegativeTime = None
+    verification_time: NonNegativeTime = None
+    strategy_time: NonNegativeTime = None
+    framework_time: NonNegativeTime = None
     timestamp: Any = None
 
 
-class _Measurement(msgspec.Struct):
+class _T4Measurement(msgspec.Struct):
     name: Any = None
     value: Any = msgspec.UNSET
     unit: Any = None
@@ -151,7 +151,7 @@ class _T4Result(msgspec.Struct):
 
     configuration: dict[str, Any]
     times: dict[str, Any] = {}
-    measurements: list[_Measurement] = []
+    measurements: list[_T4Measurement] = []
     invalidity: Any = "correct"
     correctness: Any = 1
     objectives: Any = None
@@ -163,34 +163,36 @@ class _MeasuredConfig(NamedTuple):
 
     Attributes:
         record: The record, without its times and failure.
-        time: The time, or the word for the failure.
-        rate: The throughput in GFLOP/s; NaN if unknown.
+        time_or_failure: The time, or the word for the failure.
+        gflops: The throughput in GFLOP/s; NaN if unknown.
     """
 
-    line: int
+    line_number: int
     record: Record
-    time: float | str
+    time_or_failure: float | str
     repeats: tuple[float, ...]
-    rate: float
+    gflops: float
 
 
 def read(path: Path) -> list[ForeignTask]:
     """Return the task in the file at ``path``. Raises SearchlabError, which names the record."""
-    content, left_out = _read_content(path)
+    document, omissions = _read_document(path)
     return [
-        _read_cache(path, content, left_out) if "tune_params_keys" in content else _read_t4(path, content, left_out)
+        _read_cache(path, document, omissions)
+        if "tune_params_keys" in document
+        else _read_t4(path, document, omissions)
     ]
 
 
-def format_of(path: Path) -> str | None:
+def detect_format(path: Path) -> str | None:
     """Return the format that the file at ``path`` seems to have, or None if it seems to have neither."""
-    data = read_log_bytes(path)
-    if b'"tune_params_keys"' in data:
-        return CACHE
-    return T4 if b'"results"' in data and b'"configuration"' in data else None
+    content = read_log_bytes(path)
+    if b'"tune_params_keys"' in content:
+        return CACHE_FORMAT
+    return T4_FORMAT if b'"results"' in content and b'"configuration"' in content else None
 
 
-def _config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
+def _find_config(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
     config = Config(trial.record.config)
     space.knobs(config)
     return config
@@ -200,11 +202,11 @@ READER = Reader(
     "measurements other than the time; the kernel's code; and the restrictions: the configs that the file lists form "
     "the space, whatever restrictions excluded others",
     read,
-    _config_in,
+    _find_config,
 )
 
 
-def _read_content(path: Path) -> tuple[dict[str, Any], list[str]]:
+def _read_document(path: Path) -> tuple[dict[str, Any], list[str]]:
     """Return the document at ``path``, and a description of the part at its end that is cut off, if any.
 
     Kernel Tuner closes a cache file's JSON only when it next reads it, and a killed run leaves an incomplete record.
@@ -215,48 +217,48 @@ def _read_content(path: Path) -> tuple[dict[str, Any], list[str]]:
         raise SearchlabError(f"{path} is not UTF-8 text: {error}") from None
     if not text.strip():
         raise SearchlabError(f"{path} is empty, so there is nothing to import")
-    complete = text.rstrip().rstrip(",")
-    before = complete.rpartition("\n")[0].rstrip().rstrip(",")
+    complete_text = text.rstrip().rstrip(",")
+    previous_lines = complete_text.rpartition("\n")[0].rstrip().rstrip(",")
     problem = ""
-    for candidate in (text, complete + "}}", before + "}}"):
+    for candidate_text in (text, complete_text + "}}", previous_lines + "}}"):
         try:
-            content = json.loads(candidate, object_pairs_hook=_keep_first)
+            document = json.loads(candidate_text, object_pairs_hook=_keep_first)
         except (ValueError, RecursionError) as error:  # an integer with thousands of digits also raises ValueError
             problem = problem or str(error)
             continue
-        if isinstance(content, dict):
-            return content, ["the last record, which is cut off"] if candidate == before + "}}" else []
+        if isinstance(document, dict):
+            return document, ["the last record, which is cut off"] if candidate_text == previous_lines + "}}" else []
     raise SearchlabError(
         f"{path} is neither a Kernel Tuner cache file nor a T4 file: it is not a single JSON object ({problem})"
     )
 
 
-def _keep_first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _keep_first(named_values: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of name-value pairs; of several pairs with the same name, the first is used."""
-    return {**dict(pairs), **dict(reversed(pairs))}
+    return {**dict(named_values), **dict(reversed(named_values))}
 
 
-def _convert(data: Any, kind: type[Any], problem: str) -> Any:
+def _convert(value: Any, target_type: type[Any], error_prefix: str) -> Any:
     try:
-        return msgspec.convert(data, kind)
+        return msgspec.convert(value, target_type)
     except UNREADABLE as error:
-        raise SearchlabError(f"{problem}: {error}") from None
+        raise SearchlabError(f"{error_prefix}: {error}") from None
 
 
-def _value(value: Any) -> Value | None:
+def _to_parameter_value(value: Any) -> Value | None:
     """Return a parameter's value, or None if ``value`` cannot be one."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)) or isinstance(value, dict):
         return None
-    return value_of(value)
+    return to_config_value(value)
 
 
-def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> ForeignTask:
-    file = _convert(content, _Cache, f"{path} is not a Kernel Tuner cache file")
-    _check_objective(path, file.objective)
+def _read_cache(path: Path, document: dict[str, Any], omissions: list[str]) -> ForeignTask:
+    cache_file = _convert(document, _CacheFile, f"{path} is not a Kernel Tuner cache file")
+    _check_objective(path, cache_file.objective)
     parameters: dict[str, list[Value]] = {}
-    for name in file.tune_params_keys:
-        values = file.tune_params.get(name)
-        choices = [_value(value) for value in values] if isinstance(values, list) else []
+    for name in cache_file.tune_params_keys:
+        values = cache_file.tune_params.get(name)
+        choices = [_to_parameter_value(value) for value in values] if isinstance(values, list) else []
         if not choices or None in choices:
             raise SearchlabError(
                 f"{path}: the parameter {name!r} must have a list of values in tune_params, not {values!r}"
@@ -266,112 +268,130 @@ def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> For
         raise SearchlabError(f"{path} has no tuning parameters, so there is nothing to search")
     # 1, 1.0 and true are the same value.
     choices_by_name = {name: {value: value for value in values} for name, values in parameters.items()}
-    rows = []
-    for number, item in enumerate(file.cache.values(), 1):
-        problem = f"{path}, record {number} is damaged"
-        entry = _convert(item, _Entry, problem)
+    measured_configs = []
+    for record_number, record_fields in enumerate(cache_file.cache.values(), 1):
+        problem = f"{path}, record {record_number} is damaged"
+        cache_entry = _convert(record_fields, _CacheFileEntry, problem)
         config: dict[str, Any] = {}
         for name, choices_by_value in choices_by_name.items():
-            value = _value(item.get(name))
+            value = _to_parameter_value(record_fields.get(name))
             if value is None or value not in choices_by_value:
                 raise SearchlabError(
-                    f"{problem}: its {name} is {item.get(name)!r}, which is not among the values in tune_params"
+                    f"{problem}: its {name} is {record_fields.get(name)!r}, which is not among the values in "
+                    f"tune_params"
                 )
             config[name] = choices_by_value[value]
-        time = _time(entry.error if isinstance(entry.error, str) else entry.time, UNITS["ms"], problem)
-        rows.append(_make_row(number, config, entry, UNITS["ms"], time, item.items()))
-    shape = file.problem_size if isinstance(file.problem_size, list) else [file.problem_size]
-    sizes = "-" + "x".join(map(str, shape)) if all(type(extent) is int for extent in shape) and shape else ""
-    device = str(file.device_name or "")
-    name = _word(str(file.kernel_name or path.name.partition(".")[0])) + sizes
-    name += f"@{_word(device)}" if _word(device) else ""
-    return _task(path, CACHE, name, {"device": device} if device else {}, parameters, rows, left_out)
+        time_or_error = cache_entry.error if isinstance(cache_entry.error, str) else cache_entry.time
+        time = _parse_time(time_or_error, SECONDS_BY_UNIT["ms"], problem)
+        measured_configs.append(
+            _make_measured_config(
+                record_number, config, cache_entry, SECONDS_BY_UNIT["ms"], time, record_fields.items()
+            )
+        )
+    extents = cache_file.problem_size if isinstance(cache_file.problem_size, list) else [cache_file.problem_size]
+    has_extents = bool(extents) and all(type(extent) is int for extent in extents)
+    extents_text = f"-{'x'.join(map(str, extents))}" if has_extents else ""
+    device = str(cache_file.device_name or "")
+    name = _sanitize_name(str(cache_file.kernel_name or path.name.partition(".")[0])) + extents_text
+    name += f"@{_sanitize_name(device)}" if _sanitize_name(device) else ""
+    host = {"device": device} if device else {}
+    return _make_task(path, CACHE_FORMAT, name, host, parameters, measured_configs, omissions)
 
 
-def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> ForeignTask:
-    results, metadata = content.get("results"), content.get("metadata")
-    if not isinstance(results, list):
+def _read_t4(path: Path, document: dict[str, Any], omissions: list[str]) -> ForeignTask:
+    result_list, metadata = document.get("results"), document.get("metadata")
+    if not isinstance(result_list, list):
         raise SearchlabError(f"{path} is neither a Kernel Tuner cache file nor a T4 file: it lacks a list of results")
     metadata = metadata if isinstance(metadata, dict) else {}
     default_unit = metadata.get("timeunit", "milliseconds")
-    unit = _unit(path, default_unit)
-    rows: list[_MeasuredConfig] = []
-    for number, item in enumerate(results, 1):
-        problem = f"{path}, record {number} is damaged"
-        result = _convert(item, _T4Result, problem)
-        config: dict[str, Any] = {name: _value(value) for name, value in result.configuration.items()}
-        if not config or None in config.values() or (rows and config.keys() != rows[0].record.config.keys()):
+    seconds_per_unit = _seconds_per_unit(path, default_unit)
+    measured_configs: list[_MeasuredConfig] = []
+    for record_number, record_fields in enumerate(result_list, 1):
+        problem = f"{path}, record {record_number} is damaged"
+        t4_result = _convert(record_fields, _T4Result, problem)
+        config: dict[str, Any] = {name: _to_parameter_value(value) for name, value in t4_result.configuration.items()}
+        has_other_names = bool(measured_configs) and config.keys() != measured_configs[0].record.config.keys()
+        if not config or None in config.values() or has_other_names:
             raise SearchlabError(
-                f"{problem}: its configuration {result.configuration!r} has different parameters or invalid values"
+                f"{problem}: its configuration {t4_result.configuration!r} has different parameters or invalid values"
             )
-        _check_objective(path, result.objectives)
-        times = {T4_TIMES[name]: time for name, time in result.times.items() if name in T4_TIMES}
-        entry = _convert({**times, "timestamp": result.timestamp}, _Entry, problem)
-        measurements = {str(measurement.name): measurement for measurement in result.measurements}
-        time: Any = statistics.fmean(runtime or 0.0 for runtime in entry.times) if entry.times else None
-        time_unit = unit
+        _check_objective(path, t4_result.objectives)
+        cache_times = {
+            CACHE_TIMES_BY_T4_TIME[name]: time
+            for name, time in t4_result.times.items()
+            if name in CACHE_TIMES_BY_T4_TIME
+        }
+        cache_entry = _convert({**cache_times, "timestamp": t4_result.timestamp}, _CacheFileEntry, problem)
+        measurements = {str(measurement.name): measurement for measurement in t4_result.measurements}
+        time: Any = statistics.fmean(runtime or 0.0 for runtime in cache_entry.times) if cache_entry.times else None
+        seconds_per_time_unit = seconds_per_unit
         if "time" in measurements and measurements["time"].value is not msgspec.UNSET:
             time = measurements["time"].value
-            time_unit = _unit(path, measurements["time"].unit or default_unit)
-        if result.invalidity != "correct":
-            time = str(result.invalidity)
-        elif result.correctness == 0:
+            seconds_per_time_unit = _seconds_per_unit(path, measurements["time"].unit or default_unit)
+        if t4_result.invalidity != "correct":
+            time = str(t4_result.invalidity)
+        elif t4_result.correctness == 0:
             time = "correctness"
-        pairs = [(name, measurement.value) for name, measurement in measurements.items()]
-        rows.append(_make_row(number, config, entry, unit, _time(time, time_unit, problem), pairs))
+        named_values = [(name, measurement.value) for name, measurement in measurements.items()]
+        time = _parse_time(time, seconds_per_time_unit, problem)
+        measured_configs.append(
+            _make_measured_config(record_number, config, cache_entry, seconds_per_unit, time, named_values)
+        )
     parameters: dict[str, list[Any]] = {}
-    for parameter in rows[0].record.config if rows else ():
-        values = list(dict.fromkeys(row.record.config[parameter] for row in rows))
+    for parameter in measured_configs[0].record.config if measured_configs else ():
+        values = list(dict.fromkeys(measured.record.config[parameter] for measured in measured_configs))
         parameters[parameter] = sorted(values) if all(map(is_number, values)) else values
     workload = metadata.get("workload")
-    name = workload if isinstance(workload, str) else _word(path.name.partition(".")[0])
-    return _task(path, T4, name, {}, parameters, rows, left_out)
+    name = workload if isinstance(workload, str) else _sanitize_name(path.name.partition(".")[0])
+    return _make_task(path, T4_FORMAT, name, {}, parameters, measured_configs, omissions)
 
 
-def _unit(path: Path, unit: Any) -> float:
-    if str(unit).lower() not in UNITS:
-        raise SearchlabError(f"{path}: unknown time unit {unit!r}; known units: {', '.join(UNITS)}")
-    return UNITS[str(unit).lower()]
+def _seconds_per_unit(path: Path, unit: Any) -> float:
+    if str(unit).lower() not in SECONDS_BY_UNIT:
+        raise SearchlabError(f"{path}: unknown time unit {unit!r}; known units: {', '.join(SECONDS_BY_UNIT)}")
+    return SECONDS_BY_UNIT[str(unit).lower()]
 
 
-def _make_row(
-    number: int,
+def _make_measured_config(
+    record_number: int,
     config: dict[str, Any],
-    entry: _Entry,
-    unit: float,
-    time: float | str,
+    cache_entry: _CacheFileEntry,
+    seconds_per_unit: float,
+    time_or_failure: float | str,
     measurements: Iterable[tuple[str, Any]],
 ) -> _MeasuredConfig:
-    repeats = tuple(unit * (seconds or 0.0) for seconds in entry.times or ())
+    repeats = tuple(seconds_per_unit * (seconds or 0.0) for seconds in cache_entry.times or ())
     record = Record(
         index=0,
         config=config,
-        time=_timestamp(entry.timestamp),
-        build_seconds=unit * (entry.compile_time or 0),
-        run_seconds=(unit * (entry.benchmark_time or 0) or math.fsum(repeats)) + unit * (entry.verification_time or 0),
-        propose_seconds=unit * (entry.strategy_time or 0),
-        train_seconds=unit * (entry.framework_time or 0),
+        time=_parse_timestamp(cache_entry.timestamp),
+        build_seconds=seconds_per_unit * (cache_entry.compile_time or 0),
+        run_seconds=(seconds_per_unit * (cache_entry.benchmark_time or 0) or math.fsum(repeats))
+        + seconds_per_unit * (cache_entry.verification_time or 0),
+        propose_seconds=seconds_per_unit * (cache_entry.strategy_time or 0),
+        train_seconds=seconds_per_unit * (cache_entry.framework_time or 0),
     )
-    return _MeasuredConfig(number, record, time, repeats, _rate(measurements))
+    return _MeasuredConfig(record_number, record, time_or_failure, repeats, _find_rate(measurements))
 
 
-def _time(time: Any, unit: float, problem: str) -> float | str:
+def _parse_time(time: Any, seconds_per_unit: float, problem: str) -> float | str:
     """Return a config's time in seconds, or the word for its failure."""
     if isinstance(time, str) and time:
         return time
-    if time in ("", None, ERROR_VALUE) or (isinstance(time, float) and not math.isfinite(time)):
+    if time in ("", None, FAILED_TIME) or (isinstance(time, float) and not math.isfinite(time)):
         return f"its time is {time!r}"
-    return unit * float(_convert(time, cast("type[Any]", Positive), f"{problem}: its time is {time!r}"))
+    positive_time = _convert(time, cast("type[Any]", PositiveTime), f"{problem}: its time is {time!r}")
+    return seconds_per_unit * float(positive_time)
 
 
-def _rate(values: Iterable[tuple[str, Any]]) -> float:
+def _find_rate(measurements: Iterable[tuple[str, Any]]) -> float:
     """Return the only rate in GFLOP/s among ``values``, or NaN if there is not exactly one."""
-    numbers = [value for name, value in values if str(name).lower() in RATES and is_number(value)]
-    rates = [float(value) for value in numbers if abs(value) < 1e300]  # an integer may be larger than any float
+    rate_values = [value for name, value in measurements if str(name).lower() in RATE_NAMES and is_number(value)]
+    rates = [float(value) for value in rate_values if abs(value) < 1e300]  # an integer may be larger than any float
     return rates[0] if len(rates) == 1 else math.nan
 
 
-def _timestamp(text: Any) -> float:
+def _parse_timestamp(text: Any) -> float:
     """Return a timestamp as seconds since 1970, or 0 if it is missing or invalid."""
     if not isinstance(text, str):
         return 0.0
@@ -382,7 +402,7 @@ def _timestamp(text: Any) -> float:
         return 0.0
 
 
-def _word(text: str) -> str:
+def _sanitize_name(text: str) -> str:
     """Return ``text`` with underscores for all characters that a kernel's name cannot contain."""
     return re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("_")
 
@@ -390,39 +410,48 @@ def _word(text: str) -> str:
 def _check_objective(path: Path, objective: Any) -> None:
     """Raise SearchlabError unless the objective is the time, or a rate, which is highest where the time is lowest."""
     objectives = objective if isinstance(objective, list) else [objective]
-    if objectives not in ([None], []) and (len(objectives) > 1 or str(objectives[0]).lower() not in ("time", *RATES)):
+    is_given = objectives not in ([None], [])
+    if is_given and (len(objectives) > 1 or str(objectives[0]).lower() not in ("time", *RATE_NAMES)):
         raise SearchlabError(
             f"the objective in {path} is {objective!r}, but searchlab compares times; import a file whose objective is "
             "time"
         )
 
 
-def _task(
+def _make_task(
     path: Path,
     format: str,
     name: str,
     host: dict[str, Any],
     parameters: dict[str, list[Value]],
-    rows: list[_MeasuredConfig],
-    left_out: list[str],
+    measured_configs: list[_MeasuredConfig],
+    omissions_in_file: list[str],
 ) -> ForeignTask:
-    if not rows:
+    if not measured_configs:
         raise SearchlabError(f"{path} contains no records to import")
-    statistic = _statistic(rows)
-    trials = [ForeignTrial(row.line, _record_with_times(row, statistic)) for row in rows]
-    workload, target, notes = _workload(name, rows), {"kind": RECORDED}, tuple(left_out)
-    task = ForeignTask(format, name, workload, "", target, trials, host=host, statistic=statistic, left_out=notes)
+    statistic = _infer_statistic(measured_configs)
+    task = ForeignTask(
+        format=format,
+        name=name,
+        workload=_infer_workload(name, measured_configs),
+        unknown_reason="",
+        target={"kind": RECORDED},
+        trials=[ForeignTrial(measured.line_number, _make_record(measured, statistic)) for measured in measured_configs],
+        host=host,
+        statistic=statistic,
+        omissions=tuple(omissions_in_file),
+    )
     task = drop_repeated_configs(task)
     configs = [cast("dict[str, Value]", trial.record.config) for trial in task.trials]
-    count, expected = len(configs), count_plausible(parameters, configs)
-    if partial := count < MIN_COMPLETENESS * expected:
-        note = (
-            f"about {expected - count:,} configs: the file lists only {count:,} of the {expected:,} configs whose "
-            "values occur together in it, so the file covers only part of the space, and its best config may not be "
-            "the optimum"
+    listed_count, plausible_count = len(configs), count_plausible(parameters, configs)
+    if is_partial := listed_count < MIN_COMPLETENESS * plausible_count:
+        omission = (
+            f"about {plausible_count - listed_count:,} configs: the file lists only {listed_count:,} of the "
+            f"{plausible_count:,} configs whose values occur together in it, so the file covers only part of the "
+            f"space, and its best config may not be the optimum"
         )
-        task = replace(task, left_out=(*task.left_out, note))
-    return replace(task, space=listed_space(parameters, configs), partial=partial)
+        task = replace(task, omissions=(*task.omissions, omission))
+    return replace(task, space=make_listed_space(parameters, configs), is_partial=is_partial)
 
 
 def count_plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]) -> int:
@@ -436,87 +465,108 @@ def count_plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence
         parameters: Each parameter's values.
         configs: The configs that a file lists.
     """
-    axes = {name: {value: index for index, value in enumerate(values)} for name, values in parameters.items()}
-    axes = {name: indices for name, indices in axes.items() if len(indices) > 1}
-    rows = np.array([[indices[config[name]] for name, indices in axes.items()] for config in configs])
-    sizes, max_arity = [len(indices) for indices in axes.values()], min(4, max(2, len(axes) - 1))
+    axes = {name: {value: position for position, value in enumerate(values)} for name, values in parameters.items()}
+    axes = {name: positions for name, positions in axes.items() if len(positions) > 1}
+    listed_rows = np.array([[positions[config[name]] for name, positions in axes.items()] for config in configs])
+    axis_sizes, max_arity = [len(positions) for positions in axes.values()], min(4, max(2, len(axes) - 1))
     while max_arity > 1 and sum(math.comb(len(axes), arity) for arity in range(max_arity + 1)) > MAX_COMBINATIONS:
         max_arity -= 1
-    legal, factor = np.zeros((1, 0), np.int64), 1.0  # the legal choices of the first axes, or a sample of 1 / factor
+    # The legal choices of the first axes, or a sample of 1 / sampling_factor of them.
+    legal_rows, sampling_factor = np.zeros((1, 0), np.int64), 1.0
     rng = np.random.default_rng(0)
-    for axis, indices in enumerate(axes.values()):
-        if len(legal) > MAX_LISTED:
-            factor *= len(legal) / MAX_LISTED
-            legal = legal[rng.choice(len(legal), MAX_LISTED, replace=False)]
-        choices = np.tile(np.arange(len(indices)), len(legal))[:, None]
-        legal = np.concatenate([np.repeat(legal, len(indices), axis=0), choices], axis=1)
+    for axis, positions in enumerate(axes.values()):
+        if len(legal_rows) > MAX_LISTED_CONFIGS:
+            sampling_factor *= len(legal_rows) / MAX_LISTED_CONFIGS
+            legal_rows = legal_rows[rng.choice(len(legal_rows), MAX_LISTED_CONFIGS, replace=False)]
+        choices = np.tile(np.arange(len(positions)), len(legal_rows))[:, None]
+        legal_rows = np.concatenate([np.repeat(legal_rows, len(positions), axis=0), choices], axis=1)
         for arity in range(min(max_arity, axis + 1)):
             for earlier in combinations(range(axis), arity):
-                subset = [*earlier, axis]
-                occurs = np.zeros([sizes[i] for i in subset], dtype=np.bool_)
-                occurs[tuple(rows[:, subset].T)] = True
+                axis_subset = [*earlier, axis]
+                occurs = np.zeros([axis_sizes[i] for i in axis_subset], dtype=np.bool_)
+                occurs[tuple(listed_rows[:, axis_subset].T)] = True
                 if not occurs.all():
-                    legal = legal[occurs[tuple(legal[:, subset].T)]]
-    return round(min(factor * len(legal), MAX_PLAUSIBLE))
+                    legal_rows = legal_rows[occurs[tuple(legal_rows[:, axis_subset].T)]]
+    return round(min(sampling_factor * len(legal_rows), MAX_PLAUSIBLE_CONFIGS))
 
 
-STATISTICS: dict[Statistic, Callable[[Sequence[float]], float]] = {
+STATISTIC_FUNCTIONS: dict[Statistic, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "median": statistics.median,
 }
 
 
-def _matches_statistic(row: _MeasuredConfig, statistic: Statistic) -> bool:
+def _matches_statistic(measured_config: _MeasuredConfig, statistic: Statistic) -> bool:
     """Return whether a row's time is ``statistic`` of its repeats."""
-    if isinstance(row.time, str) or not row.repeats or min(row.repeats) <= 0:
+    time, repeats = measured_config.time_or_failure, measured_config.repeats
+    if isinstance(time, str) or not repeats or min(repeats) <= 0:
         return False
-    return math.isclose(STATISTICS[statistic](row.repeats), row.time, rel_tol=TOLERANCE)
+    return math.isclose(STATISTIC_FUNCTIONS[statistic](repeats), time, rel_tol=RELATIVE_TOLERANCE)
 
 
-def _statistic(rows: list[_MeasuredConfig]) -> Statistic:
+def _infer_statistic(measured_configs: list[_MeasuredConfig]) -> Statistic:
     """Return the statistic of the repeats that matches the time in most rows."""
-    return max(STATISTICS, key=lambda name: sum(_matches_statistic(row, name) for row in rows))
+    return max(
+        STATISTIC_FUNCTIONS, key=lambda name: sum(_matches_statistic(measured, name) for measured in measured_configs)
+    )
 
 
-def _record_with_times(row: _MeasuredConfig, statistic: Statistic) -> Record:
+def _make_record(measured_config: _MeasuredConfig, statistic: Statistic) -> Record:
     """Return a row's record with its times or failure; a time that is a different statistic becomes the only repeat."""
     changes: dict[str, Any] = {"statistic": statistic}
-    if isinstance(row.time, str):
-        changes |= {"failure": FAILED.get(row.time, "run_error"), "message": row.time}
+    if isinstance(failure_word := measured_config.time_or_failure, str):
+        changes |= {"failure": FAILURE_BY_WORD.get(failure_word, "run_error"), "message": failure_word}
+    elif _matches_statistic(measured_config, statistic):
+        changes["seconds"] = measured_config.repeats
     else:
-        changes["seconds"] = row.repeats if _matches_statistic(row, statistic) else (row.time,)
-    return msgspec.structs.replace(row.record, **changes)
+        changes["seconds"] = (measured_config.time_or_failure,)
+    return msgspec.structs.replace(measured_config.record, **changes)
 
 
-def _workload(name: str, rows: list[_MeasuredConfig]) -> Workload:
+def _infer_workload(name: str, measured_configs: list[_MeasuredConfig]) -> Workload:
     """Return the workload named in a file from searchlab, or a kernel, with its FLOPs if all rates agree on them."""
     if ":" in name:
         return parse_workload(name)
-    flops = [row.rate * 1e9 * row.time for row in rows if isinstance(row.time, float)]
-    middle = statistics.median(flops) if flops else math.nan
-    is_same = math.isfinite(middle) and all(math.isclose(value, middle, rel_tol=TOLERANCE) for value in flops)
-    return Kernel(name, (round(middle) or None) if is_same else None)
+    flop_counts = [
+        measured.gflops * 1e9 * measured.time_or_failure
+        for measured in measured_configs
+        if isinstance(measured.time_or_failure, float)
+    ]
+    flops = statistics.median(flop_counts) if flop_counts else math.nan
+    is_same = math.isfinite(flops) and all(
+        math.isclose(count, flops, rel_tol=RELATIVE_TOLERANCE) for count in flop_counts
+    )
+    return Kernel(name, (round(flops) or None) if is_same else None)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def export(log: Log, out: Path, format: str) -> None:
-    """Write a log to a new file, either as results in the T4 format or as a cache file.
+def export(logs: Sequence[Log], out_path: Path, format: str) -> list[str]:
+    """Write a single log to a new file, either as results in the T4 format or as a cache file.
 
     A cache file can be used with ``simulation_mode=True``. Its parameters must be numbers or strings, so tiles become
     strings.
 
+    Returns:
+        No sentences, because each format always omits the same parts.
+
     Raises:
-        SearchlabError: If ``out`` exists, or if trials have different knobs, which a cache file cannot represent.
+        SearchlabError: If there are several logs, if ``out_path`` exists, or if trials have different knobs, which a
+            cache file cannot represent.
     """
-    if out.exists():
-        raise SearchlabError(f"{out} already exists; choose a different file as --out")
-    content = _t4_of(log) if format == T4 else _cache_of(log)
-    write_file(out, json.dumps(content, indent=1) + "\n")
+    if len(logs) > 1:
+        raise SearchlabError(
+            f"a Kernel Tuner file can contain only one run, but {len(logs)} logs were given; pass a single log"
+        )
+    if out_path.exists():
+        raise SearchlabError(f"{out_path} already exists; choose a different file as --out")
+    document = _make_t4(logs[0]) if format == T4_FORMAT else _make_cache(logs[0])
+    write_file(out_path, json.dumps(document, indent=1) + "\n")
+    return []
 
 
-def _t4_of(log: Log) -> dict[str, Any]:
+def _make_t4(log: Log) -> dict[str, Any]:
     header = log.header
     metadata = {
         "workload": header.workload,
@@ -528,11 +578,12 @@ def _t4_of(log: Log) -> dict[str, Any]:
         "objective_unit": "ms",
         "timeunit": "milliseconds",
     }
-    return {"schema_version": VERSION, "metadata": metadata, "results": [_result(record) for record in log.records]}
+    results = [_make_t4_result(record) for record in log.records]
+    return {"schema_version": T4_VERSION, "metadata": metadata, "results": results}
 
 
-def _result(record: Record) -> dict[str, Any]:
-    failed = record.failure is not None
+def _make_t4_result(record: Record) -> dict[str, Any]:
+    has_failed = record.failure is not None
     return {
         "timestamp": to_datetime(record.time).isoformat(),
         "configuration": record.config,
@@ -544,45 +595,46 @@ def _result(record: Record) -> dict[str, Any]:
             "validation": 0.0,
             "runtimes": [1e3 * second for second in record.seconds],
         },
-        "invalidity": INVALIDITY[record.failure] if record.failure else "correct",
+        "invalidity": INVALIDITY_BY_FAILURE[record.failure] if record.failure else "correct",
         "correctness": 0 if record.failure == "wrong_answer" else 1,
-        "measurements": [] if failed else [{"name": "time", "value": 1e3 * record.cost, "unit": "ms"}],
+        "measurements": [] if has_failed else [{"name": "time", "value": 1e3 * record.cost, "unit": "ms"}],
         "objectives": ["time"],
     }
 
 
-def _cache_of(log: Log) -> dict[str, Any]:
-    names = list(log.records[0].config) if log.records else []
-    entries: dict[str, Any] = {}
-    params: dict[str, dict[Any, None]] = {name: {} for name in names}
+def _make_cache(log: Log) -> dict[str, Any]:
+    knob_names = list(log.records[0].config) if log.records else []
+    entries_by_key: dict[str, Any] = {}
+    values_by_knob: dict[str, dict[Any, None]] = {name: {} for name in knob_names}
     for record in log.records:
-        if set(record.config) != set(names):
+        if set(record.config) != set(knob_names):
             raise SearchlabError(
                 f"{log.path}: trials {record.index} and 0 have different knobs, but a Kernel Tuner cache file has only "
                 f"one set of parameters; export the log with --to kernel-tuner"
             )
         # Keys are comma-separated values, so a tile is written without commas.
-        choice = {
+        entry_config = {
             name: "x".join(map(str, value)) if isinstance(value := record.config[name], list | tuple) else value
-            for name in names
+            for name in knob_names
         }
-        for name, value in choice.items():
-            params[name][value] = None
-        result = _result(record)
-        failed = FAILED_CONFIG.get(result["invalidity"], "RuntimeFailedConfig")
-        entry = {
-            **choice,
-            "time": 1e3 * record.cost if record.failure is None else failed,
-            **{T4_TIMES[name]: time for name, time in result["times"].items()},
-            "timestamp": result["timestamp"],
+        for name, value in entry_config.items():
+            values_by_knob[name][value] = None
+        t4_result = _make_t4_result(record)
+        failure_word = CACHE_WORD_BY_INVALIDITY.get(t4_result["invalidity"], "RuntimeFailedConfig")
+        cache_entry = {
+            **entry_config,
+            "time": 1e3 * record.cost if record.failure is None else failure_word,
+            **{CACHE_TIMES_BY_T4_TIME[name]: time for name, time in t4_result["times"].items()},
+            "timestamp": t4_result["timestamp"],
         }
-        entries.setdefault(",".join(map(str, choice.values())), entry)  # only a config's first measurement is used
+        key = ",".join(map(str, entry_config.values()))
+        entries_by_key.setdefault(key, cache_entry)  # only a config's first measurement is used
     return {
         "device_name": str(log.header.host.get("cpu") or log.header.target.get("mcpu", log.header.target["kind"])),
         "kernel_name": log.header.workload,
         "problem_size": 1,
-        "tune_params_keys": names,
-        "tune_params": {name: list(values) for name, values in params.items()},
+        "tune_params_keys": knob_names,
+        "tune_params": {name: list(values) for name, values in values_by_knob.items()},
         "objective": "time",
-        "cache": entries,
+        "cache": entries_by_key,
     }

@@ -1,8 +1,8 @@
 """MetaSchedule's JSON databases: directories with one file of workloads and one of tuning records.
 
-A tuning record contains a trace, times, a target and the argument shapes. searchlab adds a :class:`Note` to the trace,
-as an annotation that the next instruction removes. The program is therefore unchanged, TVM reads the record as usual,
-and the note survives when a database is copied, merged or pruned.
+A tuning record contains a trace, times, a target and the argument shapes. searchlab adds a :class:`TrialNote` to the
+trace, as an annotation that the next instruction removes. The program is therefore unchanged, TVM reads the record as
+usual, and the note survives when a database is copied, merged or pruned.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ..schema import UNREADABLE, drop_unknown_keys
 from ..space import Config, Space
 from ..survival import find_crash
 from ..workload import ACCUMULATED_IN, Workload, convolutions_between, gemm
-from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, read_lines, value_of
+from .foreign import WORKLOAD_HINT, ForeignLine, ForeignTask, ForeignTrial, Reader, read_lines, to_config_value
 
-WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
-NOTE = "searchlab.trial"
+WORKLOADS_FILE, RECORDS_FILE = "database_workload.json", "database_tuning_record.json"
+TRIAL_ANNOTATION = "searchlab.trial"
 
-FAILED = 1e10
+FAILED_SECONDS = 1e10
 """The time that MetaSchedule writes for a failed program, in seconds."""
 
 Instruction = tuple[str, list[Any], list[Any], list[Any]]
@@ -40,7 +40,7 @@ Trace = tuple[list[Instruction], list[tuple[int, Any]]]
 """The instructions, and the sampled decisions by position."""
 
 
-class Note(msgspec.Struct, frozen=True):
+class TrialNote(msgspec.Struct, frozen=True):
     """A log's header and one of its records, which a MetaSchedule database can store only in a trace."""
 
     header: Header
@@ -51,7 +51,7 @@ class Note(msgspec.Struct, frozen=True):
         return base64.b64encode(msgspec.json.encode(self)).decode()
 
 
-class _Workload(msgspec.Struct, array_like=True):
+class _DatabaseWorkload(msgspec.Struct, array_like=True):
     structural_hash: str
     module: str  # in base64: eight bytes for the length, then the graph of nodes in JSON
 
@@ -63,83 +63,94 @@ class _TuningRecord(msgspec.Struct, array_like=True):
     args_info: list[tuple[str, str, list[int]]] | None = None
 
 
-def files_of(path: Path) -> tuple[Path, Path]:
+def get_database_paths(path: Path) -> tuple[Path, Path]:
     """Return the workload file and the record file of a database, given its directory or one of its files."""
-    directory = path if path.is_dir() else path.parent
-    return directory / WORKLOADS, directory / RECORDS
+    database_dir = path if path.is_dir() else path.parent
+    return database_dir / WORKLOADS_FILE, database_dir / RECORDS_FILE
 
 
 def read(path: Path) -> list[ForeignTask]:
     """Return the tasks in the database at ``path``. Raises SearchlabError, which names the line."""
-    table, records = files_of(path)
-    decoder = msgspec.json.Decoder(_Workload)
-    workloads = [line.decode(decoder) for line in read_lines(table)]
+    workloads_path, records_path = get_database_paths(path)
+    decoder = msgspec.json.Decoder(_DatabaseWorkload)
+    workloads = [line.decode(decoder) for line in read_lines(workloads_path)]
     tasks: dict[tuple[int | None, bytes], ForeignTask] = {}
-    previous: set[tuple[bytes, int]] = set()
-    pairs = msgspec.json.Decoder(tuple[int, _TuningRecord])
-    for line in read_lines(records):
-        index, entry = line.decode(pairs)
+    seen_trials: set[tuple[bytes, int]] = set()
+    record_decoder = msgspec.json.Decoder(tuple[int, _TuningRecord])
+    for line in read_lines(records_path):
+        index, tuning_record = line.decode(record_decoder)
         if not 0 <= index < len(workloads):
-            line.fail(f"it refers to workload {index}, but {table} contains only {len(workloads)} workloads")
-        for position, _ in entry.trace[1]:
-            if not 0 <= position < len(entry.trace[0]):
+            line.fail(f"it refers to workload {index}, but {workloads_path} contains only {len(workloads)} workloads")
+        for position, _ in tuning_record.trace[1]:
+            if not 0 <= position < len(tuning_record.trace[0]):
                 line.fail(
-                    f"its trace has a decision for instruction {position}, but contains only {len(entry.trace[0])} "
-                    "instructions"
+                    f"its trace has a decision for instruction {position}, but contains only "
+                    f"{len(tuning_record.trace[0])} instructions"
                 )
-        note = _note(line, entry.trace)
-        key = (None if note else index, msgspec.json.encode(note.header if note else entry.target, order="sorted"))
+        note = _read_note(line, tuning_record.trace)
+        identity = note.header if note else tuning_record.target
+        task_key = (None if note else index, msgspec.json.encode(identity, order="sorted"))
         if note:  # a run's best trial has an additional record for each form that its workload has in Relax
-            trial = (key[1], note.record.index)
-            if trial in previous:
+            trial_key = (task_key[1], note.record.index)
+            if trial_key in seen_trials:
                 continue
-            previous.add(trial)
-        if key not in tasks:
-            tasks[key] = _task(line, workloads[index], entry, note)
-        tasks[key].trials.append(_trial(line, entry, note))
+            seen_trials.add(trial_key)
+        if task_key not in tasks:
+            tasks[task_key] = _make_task(line, workloads[index], tuning_record, note)
+        tasks[task_key].trials.append(_make_trial(line, tuning_record, note))
     return list(tasks.values())
 
 
-def _task(line: ForeignLine, workload: _Workload, entry: _TuningRecord, note: Note | None) -> ForeignTask:
-    target = line.target(entry.target) if entry.target is not None else {}
-    name = f"structural hash {workload.structural_hash}"
-    workload_name = None if note else _recognise(workload.structural_hash, entry.args_info or [])
-    why = "" if workload_name else f"no GEMM or conv2d known to searchlab has the {name}; {GUESS}"
-    header = note.header if note else None
-    return ForeignTask("metaschedule", name, workload_name, why, target, [], source=workload.module, native=header)
+def _make_task(
+    line: ForeignLine, workload: _DatabaseWorkload, tuning_record: _TuningRecord, note: TrialNote | None
+) -> ForeignTask:
+    target = line.parse_target(tuning_record.target) if tuning_record.target is not None else {}
+    task_name = f"structural hash {workload.structural_hash}"
+    recognised_workload = None if note else _recognise(workload.structural_hash, tuning_record.args_info or [])
+    problem = f"no GEMM or conv2d known to searchlab has the {task_name}; {WORKLOAD_HINT}"
+    return ForeignTask(
+        format="metaschedule",
+        name=task_name,
+        workload=recognised_workload,
+        unknown_reason="" if recognised_workload else problem,
+        target=target,
+        trials=[],
+        workload_data=workload.module,
+        original_header=note.header if note else None,
+    )
 
 
-def _trial(line: ForeignLine, entry: _TuningRecord, note: Note | None) -> ForeignTrial:
+def _make_trial(line: ForeignLine, tuning_record: _TuningRecord, note: TrialNote | None) -> ForeignTrial:
     if note is not None:
-        return ForeignTrial(line.number, note.record, entry.trace)
-    config: dict[str, Any] = {"trace": _shape(entry.trace)}
-    for position, decision in entry.trace[1]:
-        config[f"{entry.trace[0][position][0]}_{position}"] = value_of(decision)
-    times = entry.run_secs or []
-    if not times or any(isinstance(second, int | float) and second >= FAILED for second in times):
-        why = "MetaSchedule does not record the reason for a failure"
-        record = Record(index=0, config=config, failure="run_error", message=why)
+        return ForeignTrial(line.number, note.record, tuning_record.trace)
+    config: dict[str, Any] = {"trace": _digest_sketch(tuning_record.trace)}
+    for position, decision in tuning_record.trace[1]:
+        config[f"{tuning_record.trace[0][position][0]}_{position}"] = to_config_value(decision)
+    times = tuning_record.run_secs or []
+    if not times or any(isinstance(seconds, int | float) and seconds >= FAILED_SECONDS for seconds in times):
+        message = "MetaSchedule does not record the reason for a failure"
+        record = Record(index=0, config=config, failure="run_error", message=message)
     else:
-        record = Record(index=0, config=config, seconds=line.seconds(times))
-    return ForeignTrial(line.number, record, entry.trace)
+        record = Record(index=0, config=config, seconds=line.parse_times(times))
+    return ForeignTrial(line.number, record, tuning_record.trace)
 
 
-def _shape(trace: Trace) -> str:
+def _digest_sketch(trace: Trace) -> str:
     """Return a digest that identifies a trace's sketch: the instructions before postprocessing, without decisions."""
     kinds = [instruction[0] for instruction in trace[0]]
-    end = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
-    return hashlib.sha256(msgspec.json.encode(trace[0][:end])).hexdigest()[:12]
+    sketch_length = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
+    return hashlib.sha256(msgspec.json.encode(trace[0][:sketch_length])).hexdigest()[:12]
 
 
-def _note(line: ForeignLine, trace: Trace) -> Note | None:
+def _read_note(line: ForeignLine, trace: Trace) -> TrialNote | None:
     for kind, inputs, attributes, _ in trace[0]:
-        if kind == "Annotate" and attributes == [NOTE] and len(inputs) == 2:
+        if kind == "Annotate" and attributes == [TRIAL_ANNOTATION] and len(inputs) == 2:
             try:
-                value = base64.b64decode(str(inputs[1]).strip('"'), validate=True)
-                fields, _ = drop_unknown_keys(msgspec.json.decode(value), Note)
-                note = msgspec.convert(fields, Note)
+                note_bytes = base64.b64decode(str(inputs[1]).strip('"'), validate=True)
+                fields, _ = drop_unknown_keys(msgspec.json.decode(note_bytes), TrialNote)
+                note = msgspec.convert(fields, TrialNote)
             except (*UNREADABLE, ValueError) as error:
-                line.fail(f"its annotation {NOTE!r} was not written by this version of searchlab: {error}")
+                line.fail(f"its annotation {TRIAL_ANNOTATION!r} was not written by this version of searchlab: {error}")
             if minor_version(note.header.searchlab_log) is None:
                 line.fail(f"its log format is {note.header.searchlab_log}; this version of searchlab reads formats 1.x")
             return note
@@ -149,37 +160,39 @@ def _note(line: ForeignLine, trace: Trace) -> Note | None:
 # --- recognising workloads ----------------------------------------------------------------------------
 
 
-def _recognise(structural_hash: str, args: Sequence[tuple[str, str, list[int]]]) -> Workload | None:
+def _recognise(structural_hash: str, arguments: Sequence[tuple[str, str, list[int]]]) -> Workload | None:
     """Return the GEMM or conv2d with these arguments whose module has this hash; no file contents are passed to TVM."""
     from tvm.s_tir.meta_schedule.database import Workload as TvmWorkload
 
-    dtypes, shapes = [dtype for _, dtype, _ in args], [shape for _, _, shape in args]
-    for candidate in _candidates(dtypes, shapes):
+    dtypes, shapes = [dtype for _, dtype, _ in arguments], [shape for _, _, shape in arguments]
+    for candidate in _generate_candidates(dtypes, shapes):
         with suppress(TypeError, ValueError, RuntimeError):  # sizes too large for TVM
             if str(TvmWorkload(candidate.module).as_json()[0]) == structural_hash:
                 return candidate
     return None
 
 
-def _candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator[Workload]:
+def _generate_candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator[Workload]:
     """Yield every workload whose arguments have these shapes, common ones first."""
     if not 3 <= len(shapes) <= 4 or dtypes[0] not in ACCUMULATED_IN:
         return
-    bias = len(shapes) == 4
-    first, second, last = shapes[0], shapes[1], shapes[-1]
+    has_bias = len(shapes) == 4
+    first_shape, second_shape, output_shape = shapes[0], shapes[1], shapes[-1]
     with suppress(SearchlabError):  # sizes below 1
-        if [len(first), len(second), len(last)] == [2, 2, 2]:
+        if [len(first_shape), len(second_shape), len(output_shape)] == [2, 2, 2]:
             for relu in (False, True):
-                yield gemm(first[0], second[1], first[1], dtypes[0], bias=bias, relu=relu)
-        elif [len(first), len(second), len(last)] == [4, 4, 4]:
+                yield gemm(first_shape[0], second_shape[1], first_shape[1], dtypes[0], bias=has_bias, relu=relu)
+        elif [len(first_shape), len(second_shape), len(output_shape)] == [4, 4, 4]:
             for relu in (False, True):
-                yield from convolutions_between(first, second, last, dtypes[0], bias=bias, relu=relu)
+                yield from convolutions_between(
+                    first_shape, second_shape, output_shape, dtypes[0], bias=has_bias, relu=relu
+                )
 
 
 # --- finding configs ----------------------------------------------------------------------------------
 
 
-def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
+def find_config(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
     """Return the config with a trace's decisions. Raises InvalidConfig if its program is not the measured one.
 
     The instructions are applied to searchlab's own module, whose blocks may have different names.
@@ -189,12 +202,12 @@ def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
             "a MetaSchedule record is a trace of sampled decisions; import it into a space of such traces, such as "
             "sketch, or omit --space if you only want to analyse it"
         )
-    if crash := find_crash(lambda: _config(space, task, trial)):
+    if crash := find_crash(lambda: _rebuild_config(space, task, trial)):
         raise InvalidConfig(f"its trace cannot be applied by TVM: {crash}")
-    return _config(space, task, trial)
+    return _rebuild_config(space, task, trial)
 
 
-def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Config:
+def _rebuild_config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Config:
     assert isinstance(space, Space)
     from tvm.s_tir import Schedule
     from tvm.s_tir import Trace as TvmTrace
@@ -202,18 +215,19 @@ def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Confi
     from tvm_ffi import structural_equal
 
     module = space.workload.module
-    own_names = _block_names(str(TvmWorkload(module).as_json()[1]))
-    recorded_names = _block_names(task.source)
-    names = dict(zip(recorded_names, own_names, strict=True)) if len(recorded_names) == len(own_names) else {}
+    own_names = _read_block_names(str(TvmWorkload(module).as_json()[1]))
+    recorded_names = _read_block_names(task.workload_data)
+    are_alike = len(recorded_names) == len(own_names)
+    own_names_by_recorded_name = dict(zip(recorded_names, own_names, strict=True)) if are_alike else {}
     instructions = [
-        [kind, inputs, [names.get(attributes[0], attributes[0]), *attributes[1:]], outputs]
+        [kind, inputs, [own_names_by_recorded_name.get(attributes[0], attributes[0]), *attributes[1:]], outputs]
         if kind == "GetSBlock" and attributes and isinstance(attributes[0], str)
         else [kind, inputs, attributes, outputs]
-        for kind, inputs, attributes, outputs in trial.source[0]
+        for kind, inputs, attributes, outputs in trial.config_data[0]
     ]
     schedule = Schedule(module, seed=1, error_render_level="fast")  # the seed is for samples without a decision
     try:
-        TvmTrace.apply_json_to_schedule([instructions, [list(pair) for pair in trial.source[1]]], schedule)
+        TvmTrace.apply_json_to_schedule([instructions, [list(pair) for pair in trial.config_data[1]]], schedule)
     except (RuntimeError, ValueError, TypeError, LookupError) as error:
         raise InvalidConfig(f"its trace cannot be applied: {first_line(error)}") from None
     config = space.config_of(schedule)
@@ -222,7 +236,7 @@ def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Confi
     return config
 
 
-def _block_names(module: str) -> list[str]:
+def _read_block_names(module: str) -> list[str]:
     """Return a serialised module's block names, in order, or none if it is damaged. It is only parsed as JSON."""
     try:
         nodes = msgspec.json.decode(base64.b64decode(module, validate=True)[8:])["nodes"]
@@ -235,5 +249,5 @@ READER = Reader(
     "what MetaSchedule does not record: the time of day, the time for building and running, and the kind of a failure "
     "(every failure counts as run_error)",
     read,
-    config_in,
+    find_config,
 )

@@ -28,22 +28,22 @@ from ..log.programs import ChangedProgram
 from ..log.result import Result
 from ..space import Space
 from ..workload import Conv2d, Fused, Gemm, Workload, program_hash
-from .metaschedule import FAILED, NOTE, Note, files_of
+from .metaschedule import FAILED_SECONDS, TRIAL_ANNOTATION, TrialNote, get_database_paths
 
-COPY = "copy"
+COPY_BLOCK = "copy"
 """The name of the block that copies a conv2d's input if there is no padding."""
 
 
-def export(logs: Sequence[Log], out: Path) -> list[str]:
+def export(logs: Sequence[Log], database_dir: Path) -> list[str]:
     """Write logs to a new database.
 
     Each record contains a single time, the trial's cost, because TVM compares means; ``compile_tir`` therefore returns
-    the log's best program. All repeats are kept in the :class:`~.metaschedule.Note`. Every config is scheduled, which
-    imports the log's plug-in.
+    the log's best program. All repeats are kept in the :class:`~.metaschedule.TrialNote`. Every config is scheduled,
+    which imports the log's plug-in.
 
     Args:
         logs: The logs.
-        out: The database's directory.
+        database_dir: The database's directory.
 
     Returns:
         A sentence for each omission from the database.
@@ -51,34 +51,34 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
     Raises:
         SearchlabError: If the database already exists, or if a space or schedule cannot be rebuilt.
     """
-    for path in files_of(out):
+    for path in get_database_paths(database_dir):
         if path.exists():
             raise SearchlabError(f"{path} already exists; choose a different directory as --out")
     results = [Result(log) for log in logs]
     for result in results:
         _ = result.space  # raises before anything is written
-    out.mkdir(parents=True, exist_ok=True)
-    for path in files_of(out):
+    database_dir.mkdir(parents=True, exist_ok=True)
+    for path in get_database_paths(database_dir):
         path.touch()  # raises a clear error if it cannot be written
     try:
-        database = JSONDatabase(work_dir=str(out))
-        notes = [note for result in results for note in _commit_log(database, result)]
-        if _size(out) != len(database):  # TVM does not report that the disk is full
+        database = JSONDatabase(work_dir=str(database_dir))
+        omissions = [omission for result in results for omission in _commit_log(database, result)]
+        if _count_records(database_dir) != len(database):  # TVM does not report that the disk is full
             raise SearchlabError(
-                f"cannot write {out}: its files are incomplete; free some space or check the disk, then run the "
-                f"command again"
+                f"cannot write {database_dir}: its files are incomplete; free some space or check the disk, then run "
+                f"the command again"
             )
-        return notes
+        return omissions
     except BaseException:
-        for path in files_of(out):
+        for path in get_database_paths(database_dir):
             path.unlink()
         raise
 
 
-def _size(out: Path) -> int:
+def _count_records(database_dir: Path) -> int:
     """Return the number of records in the database, or -1 if it cannot be read."""
     try:
-        return len(JSONDatabase(work_dir=str(out)))
+        return len(JSONDatabase(work_dir=str(database_dir)))
     except Exception:  # TVM raises errors of many types
         return -1
 
@@ -86,34 +86,34 @@ def _size(out: Path) -> int:
 def _commit_log(database: JSONDatabase, result: Result) -> list[str]:
     log, space = result.log, result.space
     module = space.workload.module
-    times = _times(log)
-    indices = [index for index in times if not log.records[index].nearest]
-    best = min(indices, key=lambda index: times[index], default=-1)
-    left_out = 0
-    notes = []
+    seconds_by_index = _compute_times(log)
+    measured_indices = [index for index in seconds_by_index if not log.records[index].nearest]
+    best_index = min(measured_indices, key=lambda index: seconds_by_index[index], default=-1)
+    omitted_count = 0
+    omissions = []
     # Among equally fast records, TVM uses the one that was written first.
-    for record in sorted(log.records, key=lambda record: record.index != best):
-        if (schedule := _schedule(result, record)) is None:
-            left_out += 1
+    for record in sorted(log.records, key=lambda record: record.index != best_index):
+        if (schedule := _rebuild_schedule(result, record)) is None:
+            omitted_count += 1
             continue
-        seconds = times.get(record.index, FAILED)
+        seconds = seconds_by_index.get(record.index, FAILED_SECONDS)
         _commit(database, log, space, record, module, schedule, seconds)
-        if record.index != best:
+        if record.index != best_index:
             continue
         trace = space.schedule(record.trial.config).trace
-        for form in _relax_forms(space.workload):
+        for form in _build_relax_forms(space.workload):
             try:
-                form_schedule = _replay(trace, form)
+                form_schedule = _replay_trace(trace, form)
             except (RuntimeError, ValueError, TypeError, LookupError) as error:
-                notes.append(
+                omissions.append(
                     f"{log.path}: the best program was exported, but not for Relax, where its trace fails: "
                     f"{first_line(error)}"
                 )
             else:
                 _commit(database, log, space, record, form, form_schedule, seconds)
-    if left_out:
-        notes.append(f"{log.path}: {left_out} trials without a measured program were omitted")
-    return notes
+    if omitted_count:
+        omissions.append(f"{log.path}: {omitted_count} trials without a measured program were omitted")
+    return omissions
 
 
 def _commit(
@@ -121,13 +121,13 @@ def _commit(
 ) -> None:
     """Add a record with a note for ``schedule``, which transforms ``module``."""
     root = schedule.get_sblock("root")
-    schedule.annotate(root, NOTE, Note(log.header, record).encode())
-    schedule.unannotate(root, NOTE)
+    schedule.annotate(root, TRIAL_ANNOTATION, TrialNote(log.header, record).encode())
+    schedule.unannotate(root, TRIAL_ANNOTATION)
     workload, arguments = database.commit_workload(module), ArgInfo.from_prim_func(module["main"])
     database.commit_tuning_record(TuningRecord(schedule.trace, workload, [seconds], space.target.tvm, arguments))
 
 
-def _schedule(result: Result, record: Record) -> Schedule | None:
+def _rebuild_schedule(result: Result, record: Record) -> Schedule | None:
     """Return a measured program's schedule, or None if the record has no program.
 
     Raises SearchlabError if a schedule that succeeded before fails now.
@@ -144,8 +144,10 @@ def _schedule(result: Result, record: Record) -> Schedule | None:
         if record.failure is None:
             raise SearchlabError(f"{result.log.path}, trial {record.index}: {error}") from None
         return None
-    if why := _explain_replay_failure(schedule, result.space.workload):
-        raise SearchlabError(f"{result.log.path}, trial {record.index} cannot be stored in a database of traces: {why}")
+    if reason := _explain_replay_failure(schedule, result.space.workload):
+        raise SearchlabError(
+            f"{result.log.path}, trial {record.index} cannot be stored in a database of traces: {reason}"
+        )
     return schedule
 
 
@@ -173,27 +175,27 @@ def _explain_replay_failure(schedule: Schedule, workload: Workload) -> str:
     return ""
 
 
-def _times(log: Log) -> dict[int, float]:
+def _compute_times(log: Log) -> dict[int, float]:
     """Return the time of each successful trial, in seconds, by index.
 
     If finalists were measured again, the winner keeps the time from its trial. Each other finalist's time is the
     winner's time multiplied by the ratio of their final measurements, since only side-by-side measurements are
     comparable. Any other trial gets at least the winner's time, because a shorter time must be due to noise.
     """
-    times = {record.index: record.cost for record in log.records if record.failure is None}
+    seconds_by_index = {record.index: record.cost for record in log.records if record.failure is None}
     if log.final is None:
-        return times
+        return seconds_by_index
     medians = {finalist.index: statistics.median(finalist.seconds) for finalist in log.final.finalists}
-    winner = Result(log).best.trial.index
-    least = times[winner]
-    scaled_times = {index: least * seconds / medians[winner] for index, seconds in medians.items()}
-    return {index: max(least, seconds) for index, seconds in times.items()} | scaled_times
+    winner_index = Result(log).best.trial.index
+    winner_seconds = seconds_by_index[winner_index]
+    finalist_seconds = {index: winner_seconds * seconds / medians[winner_index] for index, seconds in medians.items()}
+    return {index: max(winner_seconds, seconds) for index, seconds in seconds_by_index.items()} | finalist_seconds
 
 
 # --- the forms of a workload in Relax ---------------------------------------------------------------------------------
 
 
-def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
+def _build_relax_forms(workload: Workload) -> list[tvm.IRModule]:
     """Return a workload's forms in Relax: after LegalizeOps alone, and after FuseOps and FuseTIR.
 
     Each form is a module with one function ``main`` whose blocks are named as in the workload's module. Only GEMM and
@@ -202,7 +204,7 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
     if not isinstance(workload, Gemm | Conv2d) or isinstance(workload, Fused):
         return []
     passes = [relax.transform.FuseTransposeMatmul(), relax.transform.LegalizeOps()]
-    legal_module = tvm.ir.transform.Sequential(passes)(_graph(workload))
+    legal_module = tvm.ir.transform.Sequential(passes)(_build_relax_module(workload))
     fused_module = tvm.ir.transform.Sequential(
         [relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR()]
     )(legal_module)
@@ -217,16 +219,17 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
     return forms
 
 
-def _replay(trace: Any, form: tvm.IRModule) -> Schedule:
+def _replay_trace(trace: Any, form: tvm.IRModule) -> Schedule:
     """Return the schedule that results from applying a workload's trace to ``form``."""
     schedule = Schedule(form)
-    if COPY in [schedule.get(block).name_hint for block in schedule.get_child_blocks(schedule.get_sblock("root"))]:
-        schedule.compute_inline(schedule.get_sblock(COPY))
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    if COPY_BLOCK in [schedule.get(block).name_hint for block in blocks]:
+        schedule.compute_inline(schedule.get_sblock(COPY_BLOCK))
     trace.apply_to_schedule(schedule, remove_postproc=False)
     return schedule
 
 
-def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
+def _build_relax_module(workload: Gemm | Conv2d) -> tvm.IRModule:
     """Return a Relax module whose function ``main`` computes the workload."""
     builder = relax.BlockBuilder()
     shapes = {name: list(shape) for name, shape in list(workload.shapes.items())[:-1]}
@@ -267,23 +270,24 @@ def _rename_to_match(function: Any, workload: Workload) -> Any:
 
     A trace finds blocks by name, and a block that packs or pads a buffer is named after the buffer.
     """
-    blocks, buffers = _parts(function)
-    own_blocks, own_buffers = _parts(workload.prim_func())
-    inputs = len(function.params)
-    names = [COPY] * (len(blocks) - len(own_blocks)) + own_blocks
-    new_names = dict(zip(blocks, names, strict=True))
+    blocks, buffers = _list_blocks_and_buffers(function)
+    own_blocks, own_buffers = _list_blocks_and_buffers(workload.prim_func())
+    input_count = len(function.params)
+    new_block_names = [COPY_BLOCK] * (len(blocks) - len(own_blocks)) + own_blocks
+    block_names_by_old_name = dict(zip(blocks, new_block_names, strict=True))
     own_names = [buffer.name for buffer in own_buffers]
-    titles = [*own_names[:inputs], *[COPY] * (len(buffers) - len(own_buffers)), *own_names[inputs:]]
-    variables = {buffer: Var(title, buffer.ty) for buffer, title in zip(buffers, titles, strict=True)}
+    copy_names = [COPY_BLOCK] * (len(buffers) - len(own_buffers))
+    new_buffer_names = [*own_names[:input_count], *copy_names, *own_names[input_count:]]
+    variables_by_buffer = {buffer: Var(name, buffer.ty) for buffer, name in zip(buffers, new_buffer_names, strict=True)}
 
     def rename(block: Any) -> Any:
-        if block.name_hint not in new_names:
+        if block.name_hint not in block_names_by_old_name:
             return block
         return SBlock(
             block.iter_vars,
             block.reads,
             block.writes,
-            new_names[block.name_hint],
+            block_names_by_old_name[block.name_hint],
             block.body,
             block.init,
             block.alloc_buffers,
@@ -291,10 +295,12 @@ def _rename_to_match(function: Any, workload: Workload) -> Any:
             block.annotations,
         )
 
-    return structural_map(function, [(SBlock, rename), (Var, lambda variable: variables.get(variable, variable))])
+    return structural_map(
+        function, [(SBlock, rename), (Var, lambda variable: variables_by_buffer.get(variable, variable))]
+    )
 
 
-def _parts(function: Any) -> tuple[list[str], list[Any]]:
+def _list_blocks_and_buffers(function: Any) -> tuple[list[str], list[Any]]:
     """Return a function's block names, in order, and its buffers: first the parameters, then the allocated buffers."""
     schedule = Schedule(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))
     blocks = [str(schedule.get(block).name_hint) for block in schedule.get_child_blocks(schedule.get_sblock("root"))]

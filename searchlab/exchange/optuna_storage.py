@@ -26,80 +26,86 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
-JOURNAL = ".log"
+JOURNAL_SUFFIX = ".log"
 
 
-def export(logs: Sequence[Log], out: Path) -> None:
+def export(logs: Sequence[Log], out_path: Path) -> list[str]:
     """Write each log as a study, named like ``"gemm:64x64x64 in sketch, xgb, seed 0"``.
 
-    If ``out`` is called ``*.log``, it is a journal, which is written far faster; otherwise it is an SQLite database.
+    If ``out_path`` is called ``*.log``, it is a journal, which is written far faster; otherwise it is an SQLite
+    database.
+
+    Returns:
+        No sentences, because the same parts of every log are omitted.
 
     Raises:
-        SearchlabError: If ``out`` is a different kind of file, or if a study's name occurs twice.
+        SearchlabError: If ``out_path`` is a different kind of file, or if a study's name occurs twice.
     """
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
     from sqlalchemy.exc import SQLAlchemyError
 
-    out.parent.mkdir(parents=True, exist_ok=True)
+    out_path.parent.mkdir(parents=True, exist_ok=True)
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         storage: BaseStorage = (
-            JournalStorage(JournalFileBackend(str(out)))
-            if out.suffix == JOURNAL
-            else optuna.storages.RDBStorage(f"sqlite:///{out}")
+            JournalStorage(JournalFileBackend(str(out_path)))
+            if out_path.suffix == JOURNAL_SUFFIX
+            else optuna.storages.RDBStorage(f"sqlite:///{out_path}")
         )
         for log in logs:
-            distributions = _distributions(log)
-            trials = [_trial(record, distributions, log.unit) for record in log.records]
+            distributions = _make_distributions(log)
+            trials = [_make_trial(record, distributions, log.unit) for record in log.records]
             header = log.header
-            name = f"{header.workload} in {header.space_name}, {header.name}, seed {header.seed}"
+            study_name = f"{header.workload} in {header.space_name}, {header.name}, seed {header.seed}"
             study = optuna.create_study(
-                storage=storage, study_name=name, direction="maximize" if log.unit == VALUE else "minimize"
+                storage=storage, study_name=study_name, direction="maximize" if log.unit == VALUE else "minimize"
             )
             study.set_user_attr("searchlab", msgspec.to_builtins(header))
             study.add_trials(trials)
+        return []
     except optuna.exceptions.DuplicatedStudyError:
         raise SearchlabError(
-            f"{out} already contains a study {name!r}; choose a different file as --out, or pass only one of its logs"
+            f"{out_path} already contains a study {study_name!r}; choose a different file as --out, or pass only one "
+            f"of its logs"
         ) from None
     except (SQLAlchemyError, RuntimeError, ValueError, LookupError, TypeError) as error:
         raise SearchlabError(
-            f"{out} is not an Optuna storage: {first_line(error)}; choose a different file as --out"
+            f"{out_path} is not an Optuna storage: {first_line(error)}; choose a different file as --out"
         ) from None
     finally:
         optuna.logging.set_verbosity(verbosity)
 
 
-def _parameters(record: Record) -> dict[str, Any]:
+def _make_parameters(record: Record) -> dict[str, Any]:
     return {
         name: msgspec.json.encode(value).decode() if isinstance(value, list | tuple) else value
         for name, value in record.config.items()
     }
 
 
-def _distributions(log: Log) -> dict[str, BaseDistribution]:
+def _make_distributions(log: Log) -> dict[str, BaseDistribution]:
     """Return each knob's distribution over the values that occur."""
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
-    values: dict[str, list[Any]] = defaultdict(list)
+    values_by_knob: dict[str, list[Any]] = defaultdict(list)
     for record in log.records:
-        for name, value in _parameters(record).items():
-            values[name].append(value)
+        for name, value in _make_parameters(record).items():
+            values_by_knob[name].append(value)
     return {
-        name: IntDistribution(min(column), max(column))
-        if all(type(value) is int for value in column)
-        else CategoricalDistribution(list(dict.fromkeys(column)))
-        for name, column in values.items()
+        name: IntDistribution(min(values), max(values))
+        if all(type(value) is int for value in values)
+        else CategoricalDistribution(list(dict.fromkeys(values)))
+        for name, values in values_by_knob.items()
     }
 
 
-def _trial(record: Record, distributions: dict[str, BaseDistribution], unit: str) -> FrozenTrial:
+def _make_trial(record: Record, distributions: dict[str, BaseDistribution], unit: str) -> FrozenTrial:
     from optuna.trial import TrialState, create_trial
 
-    params = _parameters(record)
+    params = _make_parameters(record)
     trial = create_trial(
         state=TrialState.COMPLETE if record.failure is None else TrialState.FAIL,
         value=value_of_cost(record.cost, unit) if record.failure is None else None,
@@ -112,7 +118,7 @@ def _trial(record: Record, distributions: dict[str, BaseDistribution], unit: str
         },
     )
     if record.time:
-        spent = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds
+        spent_seconds = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds
         trial.datetime_complete = to_datetime(record.time).astimezone().replace(tzinfo=None)  # local time, as in Optuna
-        trial.datetime_start = trial.datetime_complete - timedelta(seconds=spent)
+        trial.datetime_start = trial.datetime_complete - timedelta(seconds=spent_seconds)
     return trial

@@ -20,9 +20,9 @@ import msgspec
 import numpy as np
 
 from ..arrays import Floats, Ints
-from ..console import one_line
+from ..console import escape_to_one_line
 from ..costmodel.quality import ModelQuality
-from ..errors import MAX_TEXT
+from ..errors import MAX_TEXT_LENGTH
 from ..plugins import Plugin
 from ..records import ExecutionSeconds, Failure, Measurement, Statistic, StepSeconds, Trial, cost_of
 from ..space import Config
@@ -51,11 +51,11 @@ Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """Any other integer, such as the value of a knob."""
 
-Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_LENGTH)]
 """A name, or the value of a knob."""
 
-Message = Annotated[str, msgspec.Meta(max_length=6 * MAX_TEXT)]
-"""A failure message of at most MAX_TEXT characters, each of which may have been escaped as six."""
+Message = Annotated[str, msgspec.Meta(max_length=6 * MAX_TEXT_LENGTH)]
+"""A failure message of at most MAX_TEXT_LENGTH characters, each of which may have been escaped as six."""
 
 Moment = Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
 """A time of day, in seconds since 1970, from a clock that may be wrong."""
@@ -156,12 +156,12 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     @property
     def name(self) -> str:
         """The strategy's name in figures and tables."""
-        return one_line(self.label or self.policy.title)
+        return escape_to_one_line(self.label or self.policy.title)
 
     @property
     def space_name(self) -> str:
         """The space's name in figures and tables."""
-        return one_line(self.space_label or self.space.title)
+        return escape_to_one_line(self.space_label or self.space.title)
 
     @property
     def is_table(self) -> bool:
@@ -176,7 +176,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     @property
     def measured_on(self) -> str:
         """The measured CPU (and GPU) or, for a fleet, the key of its devices; "" if neither is recorded."""
-        return one_line(", ".join(map(str, self.host.values())) or str(self.measure.get("key", "")))
+        return escape_to_one_line(", ".join(map(str, self.host.values())) or str(self.measure.get("key", "")))
 
 
 IDENTITY_FIELDS = (

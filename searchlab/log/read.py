@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..errors import MAX_TEXT, SearchlabError, warn
+from ..errors import MAX_TEXT_LENGTH, SearchlabError, warn
 from ..files import check_unpacked, find_files, read_bytes, read_each
 from ..parquet import PARQUET
 from ..schema import UNREADABLE, drop_unknown_keys
@@ -215,9 +215,9 @@ def _check_bounds(header: Header) -> Header:
 def _check_plain(value: Any, depth: int = 0) -> None:
     """Raise msgspec.ValidationError if ``value`` contains a long name, a huge number, or is nested too deeply."""
     if isinstance(value, str):
-        if len(value) > MAX_TEXT:
+        if len(value) > MAX_TEXT_LENGTH:
             raise msgspec.ValidationError(
-                f"{value[:20]!r}... has {len(value):,} characters; at most {MAX_TEXT:,} are read"
+                f"{value[:20]!r}... has {len(value):,} characters; at most {MAX_TEXT_LENGTH:,} are read"
             )
     elif isinstance(value, int | float):
         if abs(value) > MAX_NUMBER:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..console import speed
+from ..console import format_speed
 from ..errors import SearchlabError, warn
-from ..notebook import html_facts, html_table
+from ..notebook import html_definitions, html_table
 from ..options import checks_arguments
 from ..plugins import names_from
 from ..records import Trial, describe_failures
@@ -54,7 +54,9 @@ class Best:
 
     def __repr__(self) -> str:
         log = self.result.log
-        return f"<Best on {log.header.workload}: {speed(self.gflops, log.unit, '.4g')} in trial {self.trial.index}>"
+        return (
+            f"<Best on {log.header.workload}: {format_speed(self.gflops, log.unit, '.4g')} in trial {self.trial.index}>"
+        )
 
     @property
     def config(self) -> Config:
@@ -193,7 +195,7 @@ class Result:
 
     def __repr__(self) -> str:
         log, header = self.log, self.log.header
-        best = f", best {speed(self.best.gflops, log.unit)}" if np.isfinite(log.costs).any() else ""
+        best = f", best {format_speed(self.best.gflops, log.unit)}" if np.isfinite(log.costs).any() else ""
         return f"<Result of {header.name} on {header.workload}, seed {header.seed}: {len(log.records)} trials{best}>"
 
     def _repr_html_(self) -> str:
@@ -212,8 +214,8 @@ class Result:
         if np.isfinite(log.costs).any():
             best = self.best
             retimed = ", timed again at the end" * best.retimed
-            facts["best"] = f"{speed(best.gflops, log.unit)} in trial {best.trial.index}{retimed}"
-        return html_facts({name: value for name, value in facts.items() if value != ""}, caption=header.name)
+            facts["best"] = f"{format_speed(best.gflops, log.unit)} in trial {best.trial.index}{retimed}"
+        return html_definitions({name: value for name, value in facts.items() if value != ""}, caption=header.name)
 
 
 class Results(list[Result]):
@@ -246,7 +248,7 @@ class Results(list[Result]):
         rows = []
         for (workload, space, strategy), logs in list(groups.items())[:_MAX_ROWS]:
             lowest = min((float(log.costs.min()) for log in logs if log.records), default=np.inf)
-            best = speed(logs[0].flops / lowest / 1e9, logs[0].unit) if np.isfinite(lowest) else "no success yet"
+            best = format_speed(logs[0].flops / lowest / 1e9, logs[0].unit) if np.isfinite(lowest) else "no success yet"
             trials, failures = (sum(counts) for counts in zip(*map(_counts, logs), strict=True))
             rows.append((workload, space, strategy, len(logs), trials, failures, best))
         hidden_rows = len(groups) - len(rows)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..console import one_line
+from ..console import escape_to_one_line
 from ..errors import SearchlabError, warn
 
 SILENT_WAIT_SECONDS = 2.0
@@ -191,4 +191,4 @@ def _write_holder(file_descriptor: int) -> None:
 
 def _read_holder(file_descriptor: int) -> str:
     text = os.pread(file_descriptor, 4 * MAX_HOLDER_LENGTH, 0).decode(errors="replace")
-    return one_line(text)[:MAX_HOLDER_LENGTH] or "another process"
+    return escape_to_one_line(text)[:MAX_HOLDER_LENGTH] or "another process"

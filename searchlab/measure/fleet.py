@@ -21,7 +21,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from ..console import one_line
+from ..console import escape_to_one_line
 from ..errors import SearchlabError, first_line
 
 SERVER_PORTS = range(9090, 9190)
@@ -126,7 +126,8 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
         addresses: dict[str, list[str]] = {}
         for server in self.read_summary().server_info:
             host, port = server.addr
-            addresses.setdefault(one_line(server.key.removeprefix("server:")), []).append(one_line(f"{host}:{port}"))
+            key = escape_to_one_line(server.key.removeprefix("server:"))
+            addresses.setdefault(key, []).append(escape_to_one_line(f"{host}:{port}"))
         return {key: sorted(addresses[key]) for key in sorted(addresses)}
 
     def request_device(self, key: str) -> None:

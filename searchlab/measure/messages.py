@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from ..errors import MAX_TEXT
+from ..errors import MAX_TEXT_LENGTH
 from ..records import ExecutionSeconds, Failure, StepSeconds
 from ..space import Config
 from ..target import Target
@@ -20,7 +20,7 @@ from .code import Code
 from .contract import RunSettings
 from .fleet import Address
 
-Text = Annotated[str, msgspec.Meta(max_length=2 * MAX_TEXT)]
+Text = Annotated[str, msgspec.Meta(max_length=2 * MAX_TEXT_LENGTH)]
 
 
 class _Answer(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -11,20 +11,21 @@ from ..errors import SearchlabError
 from ..log.journal import Journal
 from ..plugins import Plugin
 
-FILE = "decisions.ndjson"
+DECISIONS_FILE = "decisions.ndjson"
 """The name of the file. Its suffix is not that of a run's log, so it is not read as one."""
 
-FORMAT = 1
+FORMAT_VERSION = 1
 
 
 class DecisionsHeader(msgspec.Struct, frozen=True, kw_only=True):
     """Everything except the measurements that determines which task gets each round.
 
     Attributes:
+        format_version: The version of the format, called ``decisions`` in the file.
         tasks: How often each task occurs, by workload.
     """
 
-    decisions: int = FORMAT
+    format_version: int = msgspec.field(default=FORMAT_VERSION, name="decisions")
     scheduler: Plugin
     seed: int
     batch: int
@@ -71,13 +72,14 @@ class DecisionLog:
             self.close()
             raise
 
-    def _check(self, old: DecisionsHeader, new: DecisionsHeader) -> None:
-        if old.decisions != FORMAT:
+    def _check(self, old_header: DecisionsHeader, new_header: DecisionsHeader) -> None:
+        if old_header.format_version != FORMAT_VERSION:
             raise SearchlabError(
-                f"{self.path} has format {old.decisions}, but this version of searchlab reads format {FORMAT}"
+                f"{self.path} has format {old_header.format_version}, but this version of searchlab reads format "
+                f"{FORMAT_VERSION}"
             )
         for name in ("tasks", "scheduler", "seed", "batch"):
-            before, now = getattr(old, name), getattr(new, name)
+            before, now = getattr(old_header, name), getattr(new_header, name)
             if before != now:
                 raise SearchlabError(
                     f"{self.path} was begun with a different {name}: {_describe_change(before, now)}; repeat the "
@@ -86,19 +88,21 @@ class DecisionLog:
 
     def add(self, decision: Decision) -> None:
         """Append a decision, or compare it with one that is already logged. Raises SearchlabError if they differ."""
-        entries, number = self._journal.entries, len(self.decisions)
-        if number >= len(entries):
+        logged_decisions, round_number = self._journal.entries, len(self.decisions)
+        if round_number >= len(logged_decisions):
             self._journal.append(decision)
         else:
-            original = entries[number]
-            larger = decision.trials > original.trials  # a smaller round means that the budget is smaller than before
-            if original.task != decision.task or (larger and number + 1 < len(entries)):
+            original = logged_decisions[round_number]
+            is_larger = (
+                decision.trials > original.trials
+            )  # a smaller round means that the budget is smaller than before
+            if original.task != decision.task or (is_larger and round_number + 1 < len(logged_decisions)):
                 raise SearchlabError(
-                    f"{self.path} cannot be resumed: in round {number}, {original.trials} trials went to "
+                    f"{self.path} cannot be resumed: in round {round_number}, {original.trials} trials went to "
                     f"{original.task}, but now {decision.trials} go to {decision.task}; the logs, the scheduler or its "
                     f"version have changed. Choose a different directory"
                 )
-            if larger:
+            if is_larger:
                 self._journal.replace_last(decision)  # the round had been shortened by a smaller budget
         self.decisions.append(decision)
 
@@ -108,6 +112,7 @@ class DecisionLog:
 
 def _describe_change(before: Any, now: Any) -> str:
     if isinstance(before, dict):
-        only = [name for name in before if name not in now] + [name for name in now if name not in before]
-        return f"{len(before)} tasks before and {len(now)} now" + (f", such as {only[0]}" if only else "")
+        differing_names = [name for name in before if name not in now] + [name for name in now if name not in before]
+        example = f", such as {differing_names[0]}" if differing_names else ""
+        return f"{len(before)} tasks before and {len(now)} now{example}"
     return f"{msgspec.to_builtins(before)!r} before and {msgspec.to_builtins(now)!r} now"

@@ -33,7 +33,9 @@ def entry_of(module: tvm.IRModule) -> str:
     """Return ``main`` or the name of the only Relax function. Raises SearchlabError if there are several or none."""
     from tvm import relax
 
-    names = [v.name_hint for v, function in module.functions.items() if isinstance(function, relax.Function)]
+    names = [
+        variable.name_hint for variable, function in module.functions.items() if isinstance(function, relax.Function)
+    ]
     if "main" in names:
         return "main"
     if len(names) != 1:
@@ -71,12 +73,12 @@ def random_inputs(inputs: Sequence[Input], rng: np.random.Generator) -> Iterator
     the outputs of deep models neither vanish nor overflow. Integers are 0 or 1, in case they are indices.
     """
     for model_input in inputs:
-        sizes, dtype = model_input.shape, model_input.dtype
+        shape, dtype = model_input.shape, model_input.dtype
         if "float" not in dtype:
-            yield rng.integers(0, 2, sizes).astype(dtype)
+            yield rng.integers(0, 2, shape).astype(dtype)
             continue
-        terms = max(1, int(np.prod(sizes[1:], dtype=int))) if len(sizes) > 1 else 1
-        yield (rng.standard_normal(sizes) / np.sqrt(terms)).astype(dtype)
+        summand_count = max(1, int(np.prod(shape[1:], dtype=int))) if len(shape) > 1 else 1
+        yield (rng.standard_normal(shape) / np.sqrt(summand_count)).astype(dtype)
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
@@ -120,22 +122,25 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
         np.savez(file, allow_pickle=False, **storable)
 
 
-def fix_dimensions(module: tvm.IRModule, sizes: Mapping[str, int]) -> tvm.IRModule:
+def fix_dimensions(module: tvm.IRModule, sizes_by_dimension: Mapping[str, int]) -> tvm.IRModule:
     """Return a Relax module in which the named symbolic dimensions have fixed sizes.
 
     Raises SearchlabError if there is no such dimension.
     """
     from tvm import relax
 
-    if not sizes:
+    if not sizes_by_dimension:
         return module
     functions = [function for function in module.functions.values() if isinstance(function, relax.Function)]
-    names = {str(variable.name) for f in functions for variable in relax.analysis.defined_symbolic_vars(f)}
-    for name in sizes:
-        if name not in names:
-            remark = f"its symbolic dimensions are {', '.join(sorted(names))}" if names else "all of them are fixed"
-            raise SearchlabError(f"the model has no dimension {name!r}; {remark}{did_you_mean(name, names)}")
-    return relax.transform.BindSymbolicVars(dict(sizes))(module)
+    variables = [variable for function in functions for variable in relax.analysis.defined_symbolic_vars(function)]
+    dimension_names = {str(variable.name) for variable in variables}
+    for name in sizes_by_dimension:
+        if name not in dimension_names:
+            remark = "all of them are fixed"
+            if dimension_names:
+                remark = f"its symbolic dimensions are {', '.join(sorted(dimension_names))}"
+            raise SearchlabError(f"the model has no dimension {name!r}; {remark}{did_you_mean(name, dimension_names)}")
+    return relax.transform.BindSymbolicVars(dict(sizes_by_dimension))(module)
 
 
 def bind_weights(module: tvm.IRModule, path: Path) -> tvm.IRModule:
@@ -164,7 +169,7 @@ def describe_weights(module: tvm.IRModule) -> str:
     weights = list(function.params)[int(function.attrs["num_input"]) :]
     if not weights:
         return ""
-    weight_variables, functions, bytes_moved = set(weights), [], 0
+    weight_variables, called_functions, computed_bytes = set(weights), [], 0
     for block in function.body.blocks:
         for binding in block.bindings:
             call = binding.value
@@ -173,20 +178,24 @@ def describe_weights(module: tvm.IRModule) -> str:
             variables = [argument for argument in call.args[1] if isinstance(argument, relax.Var)]
             if variables and weight_variables.issuperset(variables):
                 weight_variables.add(binding.var)
-                functions.append(str(call.args[0].name_hint))
-                bytes_moved += _bytes_of(binding.var)
-    remark = ""
-    if functions:
-        names = ", ".join(dict.fromkeys(functions))
-        remark = f", and every run computes {_megabytes(bytes_moved)} from them, with {len(functions)} calls of {names}"
-    size = _megabytes(sum(map(_bytes_of, weights)))
+                called_functions.append(str(call.args[0].name_hint))
+                computed_bytes += _count_bytes(binding.var)
+    computation_text = ""
+    if called_functions:
+        function_names = ", ".join(dict.fromkeys(called_functions))
+        computation_text = (
+            f", and every run computes {_format_megabytes(computed_bytes)} from them, with {len(called_functions)} "
+            f"calls of {function_names}"
+        )
+    weights_size_text = _format_megabytes(sum(map(_count_bytes, weights)))
     return (
-        f"{len(weights)} weights ({size}) are arguments of the model{remark}; --bind FILE.npz makes them constants, "
-        f"which are transformed only once, also to the layout that a space with weights=packed prefers"
+        f"{len(weights)} weights ({weights_size_text}) are arguments of the model{computation_text}; --bind FILE.npz "
+        f"makes them constants, which are transformed only once, also to the layout that a space with weights=packed "
+        f"prefers"
     )
 
 
-def elements_of(variable: Any) -> int:
+def count_elements(variable: Any) -> int:
     """Return the number of elements of a tensor variable; 0 if it is no tensor of a fixed shape."""
     from tvm.tirx import IntImm
 
@@ -196,8 +205,8 @@ def elements_of(variable: Any) -> int:
     return math.prod(int(extent) for extent in shape)
 
 
-def _bytes_of(variable: Any) -> int:
-    elements = elements_of(variable)
+def _count_bytes(variable: Any) -> int:
+    elements = count_elements(variable)
     return elements * int(_dtype_of(variable).itemsize) if elements else 0
 
 
@@ -206,5 +215,5 @@ def _dtype_of(variable: Any) -> Any:
     return getattr(variable.ty.dtype, "dtype", variable.ty.dtype)
 
 
-def _megabytes(size: int) -> str:
+def _format_megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"

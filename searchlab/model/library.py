@@ -1,7 +1,7 @@
 """The library of a tuned model: export, and execution.
 
-The library contains a description of the model, which the VM function :data:`SIGNATURE` returns, so that it can be run
-without the model.
+The library contains a description of the model, which the VM function :data:`SIGNATURE_FUNCTION` returns, so that it
+can be run without the model.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from .inputs import Input, check_arrays, entry_of, inputs_of
 if TYPE_CHECKING:
     import tvm
 
-MEMORY = "/dev/shm"
+MEMORY_DIR = "/dev/shm"
 """A file system in memory, for temporary files that must not fill a disk."""
 
-EXPORT_SECONDS = 600
+EXPORT_TIMEOUT = 600
 """The time limit for linking a model, in seconds."""
 
-ROUNDS = 7
+TIMING_ROUNDS = 7
 MIN_REPEAT_MS = 50
 
-SIGNATURE = "searchlab_signature"
+SIGNATURE_FUNCTION = "searchlab_signature"
 """The name of the function that returns the model's :class:`Signature` in JSON."""
 
 
@@ -51,35 +51,37 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 def with_signature(module: tvm.IRModule, target: Target) -> tvm.IRModule:
-    """Return ``module`` with the function :data:`SIGNATURE`."""
+    """Return ``module`` with the function :data:`SIGNATURE_FUNCTION`."""
     import tvm
     from tvm import relax
 
     entry = entry_of(module)
     signature = Signature(entry, tuple(inputs_of(module[entry])), target.to_json())
-    text = tvm.ir.StringImm(msgspec.json.encode(signature).decode())
+    signature_text = tvm.ir.StringImm(msgspec.json.encode(signature).decode())
     signed_module = module.clone()
-    signed_module[SIGNATURE] = relax.Function([], text).with_attr("global_symbol", SIGNATURE)
+    signed_module[SIGNATURE_FUNCTION] = relax.Function([], signature_text).with_attr(
+        "global_symbol", SIGNATURE_FUNCTION
+    )
     return signed_module
 
 
-def link_library(executable: Any, library: Path) -> None:
-    """Link ``library``. Raises SearchlabError if it cannot be written."""
-    part = library.with_name(f".{library.name}")
+def link_library(executable: Any, library_path: Path) -> None:
+    """Link the library at ``library_path``. Raises SearchlabError if it cannot be written."""
+    partial_path = library_path.with_name(f".{library_path.name}")
     try:
         # LLVM ends the process if it cannot write an object file, even in memory. The linker only fails.
-        with ScratchFolder(MEMORY if os.access(MEMORY, os.W_OK) else None) as workspace:
-            export = partial(executable.export_library, str(part), workspace_dir=workspace)
-            if crash := find_crash(export, EXPORT_SECONDS):
+        with ScratchFolder(MEMORY_DIR if os.access(MEMORY_DIR, os.W_OK) else None) as workspace_dir:
+            export = partial(executable.export_library, str(partial_path), workspace_dir=workspace_dir)
+            if crash := find_crash(export, EXPORT_TIMEOUT):
                 raise SearchlabError(f"LLVM or the linker failed: {crash}")
             export()
-        os.replace(part, library)
+        os.replace(partial_path, library_path)
     except Exception as error:  # the linker may fail in any way, for example because the disk is full
-        part.unlink(missing_ok=True)
-        reasons = [line.strip() for line in str(error).splitlines() if "error" in line or "failed" in line]
-        reason = reasons[0] if reasons else last_line(error)
+        partial_path.unlink(missing_ok=True)
+        error_lines = [line.strip() for line in str(error).splitlines() if "error" in line or "failed" in line]
+        reason = error_lines[0] if error_lines else last_line(error)
         raise SearchlabError(
-            f"cannot write {library}: {reason}; free some space or check the disk, then run the command "
+            f"cannot write {library_path}: {reason}; free some space or check the disk, then run the command "
             f"again, which measures nothing again"
         ) from None
 
@@ -104,7 +106,7 @@ class CompiledModel:
         open_file(path, kind="the library").close()  # it must exist, and be a regular file
         try:
             library = tvm.runtime.load_module(str(path.absolute()))
-            description = relax.VirtualMachine(library, tvm.cpu())[SIGNATURE]()
+            description = relax.VirtualMachine(library, tvm.cpu())[SIGNATURE_FUNCTION]()
             self.signature = msgspec.json.decode(str(description), type=Signature)
         except Exception as error:  # the loader may raise anything
             raise SearchlabError(
@@ -116,7 +118,7 @@ class CompiledModel:
         use_threads_of(target)
         self.target = target
         self._device = device_of(target.kind)
-        self._vm = relax.VirtualMachine(library, self._device)
+        self._virtual_machine = relax.VirtualMachine(library, self._device)
 
     def order_inputs(self, arrays: Mapping[str, Array], path: Path) -> list[Array]:
         """Return ``arrays``, which were read from ``path``, in the order of the model's inputs.
@@ -132,14 +134,14 @@ class CompiledModel:
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Return the model's outputs."""
-        return list(arrays_in(self._vm[self.signature.function](*self._tensors(inputs))))
+        return list(iterate_arrays(self._virtual_machine[self.signature.function](*self._tensors(inputs))))
 
     def time(self, inputs: Sequence[Array]) -> list[float]:
         """Return the times of one execution in seconds, one for each of several rounds."""
         tensors = self._tensors(inputs)
-        timer = self._vm.time_evaluator(self.signature.function, self._device, min_repeat_ms=MIN_REPEAT_MS)
+        timer = self._virtual_machine.time_evaluator(self.signature.function, self._device, min_repeat_ms=MIN_REPEAT_MS)
         with lock_machine():
-            return [float(timer(*tensors).mean) for _ in range(ROUNDS)]
+            return [float(timer(*tensors).mean) for _ in range(TIMING_ROUNDS)]
 
     def _tensors(self, inputs: Sequence[Array]) -> list[tvm.runtime.Tensor]:
         import tvm
@@ -147,10 +149,10 @@ class CompiledModel:
         return [tvm.runtime.tensor(np.ascontiguousarray(array), self._device) for array in inputs]
 
 
-def arrays_in(value: Any) -> Iterator[Array]:
+def iterate_arrays(value: Any) -> Iterator[Array]:
     """Yield the arrays in the result of a model, which may be nested."""
     if hasattr(value, "numpy"):
         yield value.numpy()
     else:
-        for item in value:
-            yield from arrays_in(item)
+        for element in value:
+            yield from iterate_arrays(element)

@@ -28,21 +28,21 @@ def recognise(function: Any, name: str = "") -> Workload | None:
     """
     from ..apply.matching import FlatFunction, inline_blocks, match_arguments
 
-    original = FlatFunction(function)
-    if original.arguments is None:
+    flat_function = FlatFunction(function)
+    if flat_function.arguments is None:
         return None
     function = inline_blocks(function)
-    parts = _split_reduction(function)
-    if parts is None:
+    reduction_parts = _split_reduction(function)
+    if reduction_parts is None:
         return None
-    operands, padded_operand, result, rest = parts
+    operands, padded_operand, result, other_arguments = reduction_parts
     shapes = [tuple(int(extent) for extent in buffer.ty.shape) for buffer in (*operands, result, padded_operand)]
     dtypes = {str(operand.ty.dtype.dtype) for operand in operands}
     if len(dtypes) != 1 or not all(shapes):
         return None
-    for workload in _products(shapes, dtypes.pop()):
-        for candidate in _with_epilogue(workload, function, result, rest, name):
-            if match_arguments(original, FlatFunction(candidate.prim_func())) is not None:
+    for workload in _generate_products(shapes, dtypes.pop()):
+        for candidate in _generate_fused_workloads(workload, function, result, other_arguments, name):
+            if match_arguments(flat_function, FlatFunction(candidate.prim_func())) is not None:
                 return candidate
     return None
 
@@ -59,54 +59,57 @@ def _split_reduction(function: Any) -> tuple[list[Any], Any, Any, list[Any]] | N
 
     schedule = Schedule(IRModule({"main": function.with_attr("global_symbol", "main")}))
     blocks = [schedule.get(block) for block in schedule.get_child_blocks(schedule.get_sblock("root"))]
-    sums = [block for block in blocks if is_reduction(block)]
-    if len(sums) != 1:
+    reduction_blocks = [block for block in blocks if is_reduction(block)]
+    if len(reduction_blocks) != 1:
         return None
     reads_by_buffer = {
         block.writes[0].source: block.reads for block in blocks if not is_reduction(block) and block.writes
     }
     operands = []
-    for region in sums[0].reads:
+    for region in reduction_blocks[0].reads:
         reads = reads_by_buffer.get(region.source)  # the padded image is read from the image
         operands.append(region.source if reads is None or len(reads) != 1 else reads[0].source)
     parameters = list(function.params)
     if len(operands) != 2 or not all(any(map(operand.same_as, parameters)) for operand in operands):
         return None
-    rest = [parameter for parameter in parameters[:-1] if not any(map(parameter.same_as, operands))]
-    return operands, sums[0].reads[0].source, sums[0].writes[0].source, rest
+    other_arguments = [parameter for parameter in parameters[:-1] if not any(map(parameter.same_as, operands))]
+    return operands, reduction_blocks[0].reads[0].source, reduction_blocks[0].writes[0].source, other_arguments
 
 
-def _products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterator[ProductWithEpilogue]:
+def _generate_products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterator[ProductWithEpilogue]:
     """Yield the products without epilogues whose operands, sums and padded first operand have these shapes."""
-    first, second, out, padded_shape = shapes
-    (*batch, m, k), n = first if len(first) > 1 else (1, *first), out[-1]
+    first_shape, second_shape, output_shape, padded_shape = shapes
+    (*batch, m, k), n = first_shape if len(first_shape) > 1 else (1, *first_shape), output_shape[-1]
     for nt in (False, True):
         with suppress(SearchlabError):  # the dtype is not supported
-            if second == ((n, k) if nt else (k, n)):
-                yield gemm(math.prod(out[:-1]), n, k, dtype, nt=nt)
-            if len(second) > 2 and second == ((*batch, n, k) if nt else (*batch, k, n)):
+            if second_shape == ((n, k) if nt else (k, n)):
+                yield gemm(math.prod(output_shape[:-1]), n, k, dtype, nt=nt)
+            if len(second_shape) > 2 and second_shape == ((*batch, n, k) if nt else (*batch, k, n)):
                 yield BatchMatmul(dtype, b=math.prod(batch), m=m, n=n, k=k, nt=nt)
-    if len(first) == len(second) == len(out) == 4:
-        yield from convolutions_between(first, second, out, dtype, padded_shape)
+    if len(first_shape) == len(second_shape) == len(output_shape) == 4:
+        yield from convolutions_between(first_shape, second_shape, output_shape, dtype, padded_shape)
 
 
-def _with_epilogue(
-    plain: ProductWithEpilogue, function: Any, result: Any, rest: Sequence[Any], name: str
+def _generate_fused_workloads(
+    product_workload: ProductWithEpilogue, function: Any, result: Any, other_arguments: Sequence[Any], name: str
 ) -> Iterator[Workload]:
-    """Yield ``plain``, or the workloads that could compute the ``rest`` of ``function`` from its ``result`` as well."""
+    """Yield ``product_workload``, or the workloads that could compute all of ``function`` from its ``result``."""
     if result.same_as(function.params[-1]):
-        yield plain
+        yield product_workload
         return
-    *_, out = plain.shapes.values()
-    sizes = sorted(math.prod(int(extent) for extent in operand.ty.shape) for operand in rest)
+    *_, output_shape = product_workload.shapes.values()
+    operand_sizes = sorted(math.prod(int(extent) for extent in operand.ty.shape) for operand in other_arguments)
     for bias, add, relu in product((True, False), repeat=3):  # a bias is tried first, as one row could be either
-        if sizes == sorted([out[plain.channel_axis]] * bias + [math.prod(out)] * add):
-            yield replace(plain, bias=bias, add=add, relu=relu)
-    if (elementwise := _elementwise(function, result, rest, out, name)) is not None:
-        yield fuse(plain, elementwise)
+        bias_sizes = [output_shape[product_workload.channel_axis]] if bias else []
+        if operand_sizes == sorted([*bias_sizes, *([math.prod(output_shape)] if add else [])]):
+            yield replace(product_workload, bias=bias, add=add, relu=relu)
+    if (elementwise := _find_elementwise(function, result, other_arguments, output_shape, name)) is not None:
+        yield fuse(product_workload, elementwise)
 
 
-def _elementwise(function: Any, result: Any, rest: Sequence[Any], shape: tuple[int, ...], name: str) -> Tir | None:
+def _find_elementwise(
+    function: Any, result: Any, other_arguments: Sequence[Any], shape: tuple[int, ...], name: str
+) -> Tir | None:
     """Return the elementwise operations after a product, or None if they are something else."""
     from tvm import te
 
@@ -115,11 +118,12 @@ def _elementwise(function: Any, result: Any, rest: Sequence[Any], shape: tuple[i
         te.placeholder(
             [int(extent) for extent in operand.ty.shape], name=f"operand{number}", dtype=str(operand.ty.dtype.dtype)
         )
-        for number, operand in enumerate(rest)
+        for number, operand in enumerate(other_arguments)
     ]
     try:
-        tensor = elementwise_of(function, dict(zip([result, *rest], [product, *operands], strict=True)), shape)
-        operations = re.sub(r"^.*?(matmul|conv2d)\d*_?|(?<=[a-z])\d+(?=_|$)", "", name)  # fused_matmul1_add2_gelu
-        return from_primfunc(te.create_prim_func([product, *operands, tensor]), operations or "epilogue")
+        placeholders = dict(zip([result, *other_arguments], [product, *operands], strict=True))
+        tensor = elementwise_of(function, placeholders, shape)
+        operation_names = re.sub(r"^.*?(matmul|conv2d)\d*_?|(?<=[a-z])\d+(?=_|$)", "", name)  # fused_matmul1_add2_gelu
+        return from_primfunc(te.create_prim_func([product, *operands, tensor]), operation_names or "epilogue")
     except (SearchlabError, ValueError, TypeError, LookupError, RuntimeError):  # TVM may raise the last three
         return None

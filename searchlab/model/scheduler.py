@@ -85,8 +85,8 @@ class Scheduler(ChecksOptions, ABC):
         Args:
             open_tasks: The numbers of the tasks whose search has not ended, in ascending order; at least one.
         """
-        new = [task for task in open_tasks if not self.histories[task]]
-        return new[0] if new else self.choose(open_tasks)
+        new_tasks = [task for task in open_tasks if not self.histories[task]]
+        return new_tasks[0] if new_tasks else self.choose(open_tasks)
 
     @abstractmethod
     def choose(self, open_tasks: Sequence[int]) -> int:
@@ -138,7 +138,7 @@ def choose_task(scheduler: Scheduler, open_tasks: Sequence[int]) -> int:
     with SCHEDULERS.convert_errors(type(scheduler), "choose"):
         task: Any = scheduler.ask(list(open_tasks))
     if isinstance(task, bool | np.bool_) or not isinstance(task, int | np.integer) or task not in open_tasks:
-        raise _scheduler_error(scheduler, f"it chose {task!r} from the tasks {list(open_tasks)}")
+        raise _make_contract_error(scheduler, f"it chose {task!r} from the tasks {list(open_tasks)}")
     return int(task)
 
 
@@ -157,12 +157,12 @@ def tell_scheduler(scheduler: Scheduler, histories: Sequence[list[float]], task:
     histories[task].append(min([*histories[task][-1:], *costs], default=math.inf))
     with SCHEDULERS.convert_errors(type(scheduler), "tell"):
         scheduler.tell(task, list(costs))
-        equal = [list(history) for history in scheduler.histories] == [*histories]
-    if not equal:
-        raise _scheduler_error(
+        are_equal = [list(history) for history in scheduler.histories] == [*histories]
+    if not are_equal:
+        raise _make_contract_error(
             scheduler, "its histories are not those of the rounds; call super().tell, and do not change them"
         )
 
 
-def _scheduler_error(scheduler: Scheduler, how: str) -> SearchlabError:
-    return SearchlabError(f"scheduler {SCHEDULERS.name_of(type(scheduler))!r} broke its contract: {how}")
+def _make_contract_error(scheduler: Scheduler, violation: str) -> SearchlabError:
+    return SearchlabError(f"scheduler {SCHEDULERS.name_of(type(scheduler))!r} broke its contract: {violation}")

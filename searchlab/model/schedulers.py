@@ -212,7 +212,7 @@ class UCB(Scheduler):
         self._scaled: list[list[float]] = [[] for _ in self.tasks]  # n times the n-th relative gain
 
     def choose(self, open_tasks: Sequence[int]) -> int:
-        return self.highest(open_tasks, [self._bound(task) for task in open_tasks])
+        return self.highest(open_tasks, [self._compute_bound(task) for task in open_tasks])
 
     def tell(self, task: int, costs: Sequence[float]) -> None:
         super().tell(task, costs)
@@ -220,7 +220,7 @@ class UCB(Scheduler):
         if len(h) > 1 and math.isfinite(h[-2]):
             self._scaled[task].append((len(h) - 1) * (h[-2] - h[-1]) / h[-2])
 
-    def _bound(self, task: int) -> float:
+    def _compute_bound(self, task: int) -> float:
         gains, h = self._scaled[task], self.histories[task]
         rounds = len(gains) + self.prior
         mean = (self.prior + math.fsum(gains)) / rounds

@@ -15,7 +15,7 @@ from ..plugins import convert_foreign_errors, execute_file, load_attribute, rais
 from ..space import SPACES
 from ..target import Target
 from ..workload import Workload, from_primfunc, operations_of
-from .inputs import elements_of
+from .inputs import count_elements
 from .recognise import recognise
 from .scheduler import ScheduledTask
 from .vector_math import with_vector_math
@@ -57,7 +57,7 @@ class Task:
         """Return why each registered space has no programs for the task on ``target``; empty for those that have."""
         return {} if self.workload is None else SPACES.refusals(self.workload, target)
 
-    def scheduled(self) -> ScheduledTask:
+    def to_scheduled_task(self) -> ScheduledTask:
         """Return the task as schedulers see it."""
         op = "" if self.workload is None else self.workload.op
         return ScheduledTask(self.name, (float(self.occurs),), self.flops, "" if op == "tir" else op)
@@ -122,17 +122,18 @@ def tasks_of(mod: tvm.IRModule) -> list[Task]:
     from tvm_ffi import structural_hash
 
     module = lower(mod)
-    calls = Counter(_called_functions(module))
+    call_counts = Counter(_list_called_functions(module))
     variables_by_hash: dict[int, list[Any]] = {}
     for variable, function in module.functions.items():
-        if isinstance(function, PrimFunc) and calls[variable.name_hint]:
+        if isinstance(function, PrimFunc) and call_counts[variable.name_hint]:
             variables_by_hash.setdefault(structural_hash(_strip_attributes(function)), []).append(variable)
     tasks: dict[str, Task] = {}
     for variables in variables_by_hash.values():
-        names = tuple(sorted(variable.name_hint for variable in variables))
-        task = _task(module[variables[0]], names, sum(calls[name] for name in names))
-        if (same := tasks.get(task.name)) is not None:  # they differ in something that the workload omits
-            task = replace(same, functions=(*same.functions, *names), occurs=same.occurs + task.occurs)
+        function_names = tuple(sorted(variable.name_hint for variable in variables))
+        task = _make_task(module[variables[0]], function_names, sum(call_counts[name] for name in function_names))
+        if (earlier_task := tasks.get(task.name)) is not None:  # they differ in something that the workload omits
+            function_names = (*earlier_task.functions, *function_names)
+            task = replace(earlier_task, functions=function_names, occurs=earlier_task.occurs + task.occurs)
         tasks[task.name] = task
     return sorted(tasks.values(), key=lambda task: (-task.flops * task.occurs, task.name))
 
@@ -145,12 +146,12 @@ def _strip_attributes(function: Any) -> Any:
     return function
 
 
-def _called_functions(module: tvm.IRModule) -> list[str]:
+def _list_called_functions(module: tvm.IRModule) -> list[str]:
     """Return the name of the TIR function in each ``call_tir`` in the module's Relax functions."""
     import tvm
     from tvm import relax
 
-    names: list[str] = []
+    function_names: list[str] = []
 
     def visit(node: Any) -> None:
         if (
@@ -158,26 +159,26 @@ def _called_functions(module: tvm.IRModule) -> list[str]:
             and isinstance(node.op, tvm.ir.Op)
             and node.op.name.startswith("relax.call_tir")
         ):
-            names.append(node.args[0].name_hint)
+            function_names.append(node.args[0].name_hint)
 
     for function in module.functions.values():
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function.body, visit)
-    return names
+    return function_names
 
 
-def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
+def _make_task(function: Any, function_names: tuple[str, ...], call_count: int) -> Task:
     if function.attrs and function.attrs.get("tirx.is_scheduled", False):
-        return Task(names, occurs, None, 0, "it is already scheduled")
+        return Task(function_names, call_count, None, 0, "it is already scheduled")
     flops = operations_of(function)
-    if not flops and (not len(function.params) or elements_of(function.params[-1]) < MIN_ELEMENTS):
-        return Task(names, occurs, None, 0, f"it only moves fewer than {MIN_ELEMENTS:,} numbers")
+    if not flops and (not len(function.params) or count_elements(function.params[-1]) < MIN_ELEMENTS):
+        return Task(function_names, call_count, None, 0, f"it only moves fewer than {MIN_ELEMENTS:,} numbers")
     try:
-        if (product := recognise(function, names[0])) is not None:
-            return Task(names, occurs, product, product.flops)
-        return Task(names, occurs, from_primfunc(function, names[0]), flops)
+        if (product_workload := recognise(function, function_names[0])) is not None:
+            return Task(function_names, call_count, product_workload, product_workload.flops)
+        return Task(function_names, call_count, from_primfunc(function, function_names[0]), flops)
     except SearchlabError as error:
-        return Task(names, occurs, None, flops, str(error))
+        return Task(function_names, call_count, None, flops, str(error))
 
 
 MIN_ELEMENTS = 1 << 14
@@ -200,21 +201,22 @@ def load_model(reference: str) -> tvm.IRModule:
     """
     if reference.endswith((".onnx", ".pt2")):
         open_file(reference, kind="the model").close()  # it must exist, and be a regular file
-        return _from_onnx(Path(reference)) if reference.endswith(".onnx") else _from_torch(Path(reference))
-    source, _, name = reference.rpartition(":")
-    if not source:
+        return _load_onnx(Path(reference)) if reference.endswith(".onnx") else _load_torch(Path(reference))
+    module_name, _, function_name = reference.rpartition(":")
+    if not module_name:
         raise SearchlabError(
             f"invalid model {reference!r}; use module:function or FILE.py:function (a function that returns a Relax "
             f"module), or the path of an *.onnx or *.pt2 file"
         )
-    if source.endswith(".py"):
-        module = execute_file(Path(source))
-        if not hasattr(module, name):
-            raise SearchlabError(f"{source} defines no {name!r}{did_you_mean(name, vars(module))}")
-        function = getattr(module, name)
+    if module_name.endswith(".py"):
+        module = execute_file(Path(module_name))
+        if not hasattr(module, function_name):
+            hint = did_you_mean(function_name, vars(module))
+            raise SearchlabError(f"{module_name} defines no {function_name!r}{hint}")
+        function = getattr(module, function_name)
     else:
         function = load_attribute(reference, f"model {reference!r}")
-    return to_module(_result_of(function, reference), reference)
+    return to_module(_call_model_function(function, reference), reference)
 
 
 def to_module(value: Any, source: str) -> tvm.IRModule:
@@ -230,12 +232,13 @@ def to_module(value: Any, source: str) -> tvm.IRModule:
     return module
 
 
-def _result_of(function: Any, reference: str) -> Any:
+def _call_model_function(function: Any, reference: str) -> Any:
     if not callable(function):
         return function
+    required_kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if any(
-        p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        for p in inspect.signature(function).parameters.values()
+        parameter.default is parameter.empty and parameter.kind in required_kinds
+        for parameter in inspect.signature(function).parameters.values()
     ):
         raise SearchlabError(f"{reference} must be callable without arguments")
     with convert_foreign_errors(
@@ -244,7 +247,7 @@ def _result_of(function: Any, reference: str) -> Any:
         return function()
 
 
-def _from_onnx(path: Path) -> tvm.IRModule:
+def _load_onnx(path: Path) -> tvm.IRModule:
     with needs_extra("reading an ONNX file", "onnx"):
         import onnx  # type: ignore[import-not-found,unused-ignore]
     from tvm.relax.frontend.onnx import from_onnx
@@ -255,7 +258,7 @@ def _from_onnx(path: Path) -> tvm.IRModule:
         raise SearchlabError(f"TVM cannot convert {path} to Relax: {describe(error)}") from error
 
 
-def _from_torch(path: Path) -> tvm.IRModule:
+def _load_torch(path: Path) -> tvm.IRModule:
     with needs_extra("reading a PyTorch program", "torch"):
         import torch  # type: ignore[import-not-found,unused-ignore]
     from tvm.relax.frontend.torch import from_exported_program

@@ -14,7 +14,7 @@ from rich.console import Console
 from ..apply.best import use_threads_of
 from ..apply.history import apply_history_best
 from ..apply.verify import Untuned
-from ..console import milliseconds, speed
+from ..console import format_execution_time, format_speed
 from ..errors import SearchlabError, UnsupportedWorkload, warn
 from ..files import file_name
 from ..log.budget import UNLIMITED, Budget
@@ -37,7 +37,7 @@ from ..run.strategy import SpaceChoice, Strategy
 from ..run.warm_start import EarlierRuns, Source
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_models
-from .decisions import FILE, Decision, DecisionLog, DecisionsHeader
+from .decisions import DECISIONS_FILE, Decision, DecisionLog, DecisionsHeader
 from .inputs import entry_of, inputs_of
 from .scheduler import SCHEDULERS, Scheduler, choose_task, make_scheduler, tell_scheduler
 from .tasks import Task, lower, tasks_of, to_module
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import tvm
 
-LOGS = "tasks"
+LOGS_DIR = "tasks"
 """The name of the directory that contains a log for each task."""
 
-UNTUNED = "untuned"
+UNTUNED_DIR = "untuned"
 """The name of the directory that contains a log of each task's untuned program."""
 
-LIBRARY = "model.so"
+LIBRARY_FILE = "model.so"
 
-MAX_NAME_LENGTH = 40
+MAX_SHOWN_NAME_LENGTH = 40
 """The maximum length of a task's name in the progress."""
 
 
@@ -93,10 +93,10 @@ class TunedModel:
         """
         import pandas as pd
 
-        finished_tasks = {decision.task for decision in self.decisions if not decision.trials}
-        seconds = [min(self.untuned[task.name], _best_seconds(self.results[task.name])) for task in self.tasks]
-        totals = [task.occurs * cost for task, cost in zip(self.tasks, seconds, strict=True)]
-        model_seconds = sum(total for total in totals if math.isfinite(total))
+        finished_names = {decision.task for decision in self.decisions if not decision.trials}
+        seconds = [min(self.untuned[task.name], _get_best_seconds(self.results[task.name])) for task in self.tasks]
+        total_seconds = [task.occurs * cost for task, cost in zip(self.tasks, seconds, strict=True)]
+        model_seconds = sum(total for total in total_seconds if math.isfinite(total))
         rows = [
             {
                 "task": task.name,
@@ -108,9 +108,9 @@ class TunedModel:
                 "total_seconds": total,
                 "share": total / model_seconds if math.isfinite(total) else math.nan,
                 "trials": len(self.results[task.name].trials),
-                "ended": task.name in finished_tasks,
+                "ended": task.name in finished_names,
             }
-            for task, cost, total in zip(self.tasks, seconds, totals, strict=True)
+            for task, cost, total in zip(self.tasks, seconds, total_seconds, strict=True)
         ]
         return pd.DataFrame(rows)
 
@@ -193,50 +193,53 @@ def tune_model(
     plugin, scheduler_class = SCHEDULERS.resolve(scheduler)
     SCHEDULERS.check_class(plugin.name, scheduler_class)
     SCHEDULERS.check_options(plugin.name, scheduler_class, plugin.options)
-    settings, resolved_target = _settings_and_target(measure, target)
+    settings, resolved_target = _choose_settings_and_target(measure, target)
     use_threads_of(resolved_target)  # before TVM starts its threads to fold constants
     module = to_module(mod, "tune_model")
-    untuned = lower(module)
+    untuned_module = lower(module)
     if compile:
-        inputs_of(untuned[entry_of(untuned)])  # before any trial, because the model could not run afterwards
-    spaces = [space] if isinstance(space, str | Mapping | Plugin | type) else list(space)
-    with _naming_the_directory():
+        # Before any trial, because the model could not run afterwards.
+        inputs_of(untuned_module[entry_of(untuned_module)])
+    space_specs = [space] if isinstance(space, str | Mapping | Plugin | type) else list(space)
+    with _explain_other_runs():
         tasks, runs, left_out = plan_tasks(
-            tasks_of(untuned),
+            tasks_of(untuned_module),
             resolved_target,
             Strategy.from_specs(policy, cost_model, features),
-            spaces,
+            space_specs,
             settings,
             batch=batch,
             seed=seed,
             stop_after=stop_after,
-            folder=Path(out) / LOGS,
+            logs_dir=Path(out) / LOGS_DIR,
             warm_start=[warm_start] if isinstance(warm_start, str | Path | Result) else warm_start,
         )
     _check_trials(trials, batch, len(runs), left_out)
     warn_of_a_busy_machine(runs)
-    model_scheduler = make_scheduler(plugin, [task.scheduled() for task in tasks], seed)
+    model_scheduler = make_scheduler(plugin, [task.to_scheduled_task() for task in tasks], seed)
     header = DecisionsHeader(
         scheduler=plugin.to_spec(), seed=seed, batch=batch, tasks={task.name: task.occurs for task in tasks}
     )
-    with _naming_the_directory():
+    with _explain_other_runs():
         decisions, results, untuned_costs = _take_turns(
             tasks, runs, model_scheduler, header, trials, Path(out), progress, on_round
         )
-    faster = [
-        result for result, cost in zip(results.values(), untuned_costs, strict=True) if _best_seconds(result) < cost
+    faster_results = [
+        result for result, cost in zip(results.values(), untuned_costs, strict=True) if _get_best_seconds(result) < cost
     ]
-    tuned_module = apply_history_best(untuned, faster, resolved_target) if faster else untuned
+    tuned_module = untuned_module
+    if faster_results:
+        tuned_module = apply_history_best(untuned_module, faster_results, resolved_target)
     comparison = library = None
     if compile:
         comparison, library = _compare_and_export(
-            module, tuned_module, resolved_target, Path(out) / LIBRARY, seed, force
+            module, tuned_module, resolved_target, Path(out) / LIBRARY_FILE, seed, force
         )
     costs = dict(zip(results, untuned_costs, strict=True))
     return TunedModel(tuned_module, tasks, results, costs, left_out, decisions, comparison, library)
 
 
-def _settings_and_target(
+def _choose_settings_and_target(
     measure: Settings | Mapping[str, Any] | None, target: str | Mapping[str, Any] | Target | None
 ) -> tuple[Settings, Target]:
     settings = settings_for(None, measure)
@@ -244,27 +247,27 @@ def _settings_and_target(
     return (default_settings(resolved_target) if measure is None else settings), resolved_target
 
 
-def _check_trials(trials: int, batch: int, tasks: int, left_out: Mapping[str, str]) -> None:
+def _check_trials(trials: int, batch: int, task_count: int, left_out: Mapping[str, str]) -> None:
     """Raise SearchlabError if no task can be tuned, or if there are fewer trials than a batch for each task."""
-    if not tasks:
+    if not task_count:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:4])
         raise SearchlabError(f"no task of the model can be tuned ({reasons or 'it has none'})")
-    if trials < batch * tasks:
+    if trials < batch * task_count:
         raise SearchlabError(
-            f"{trials} trials are too few for {tasks} tasks, each of which first gets a batch of {batch}; "
-            f"request at least {batch * tasks}, or reduce the batch size"
+            f"{trials} trials are too few for {task_count} tasks, each of which first gets a batch of {batch}; "
+            f"request at least {batch * task_count}, or reduce the batch size"
         )
 
 
 def _compare_and_export(
-    module: tvm.IRModule, tuned_module: tvm.IRModule, target: Target, path: Path, seed: int, force: bool
+    module: tvm.IRModule, tuned_module: tvm.IRModule, target: Target, library_path: Path, seed: int, force: bool
 ) -> tuple[ModelComparison, Path | None]:
-    """Compare the tuned model with ``module``, and export it to ``path`` unless it is slower and ``force`` is false."""
+    """Compare the tuned model with ``module``, and export it unless it is slower and ``force`` is false."""
     from tvm.relax.transform import DecomposeOpsForInference
 
     before_tuning = DecomposeOpsForInference()(module)  # what TVM alone would compile
     with lock_machine():
-        comparison, library = compare_models(before_tuning, tuned_module, target, path, seed, force=force)
+        comparison, library = compare_models(before_tuning, tuned_module, target, library_path, seed, force=force)
     if comparison.is_slower and not force:
         before, after = comparison.seconds
         warn(
@@ -275,7 +278,7 @@ def _compare_and_export(
 
 
 @contextmanager
-def _naming_the_directory() -> Iterator[None]:
+def _explain_other_runs() -> Iterator[None]:
     """Convert OtherRun to a SearchlabError, because a model's logs have a directory and no ``--discard``."""
     try:
         yield
@@ -285,7 +288,7 @@ def _naming_the_directory() -> Iterator[None]:
         ) from None
 
 
-def _best_seconds(result: Result) -> float:
+def _get_best_seconds(result: Result) -> float:
     """Return the time of a run's best program in seconds; infinite if none works."""
     return result.best.seconds if any(math.isfinite(trial.cost) for trial in result.trials) else math.inf
 
@@ -310,12 +313,13 @@ def _measure_untuned(
     target: Target,
     settings: Settings,
     measurers: MeasurerCache,
-    folder: Path,
+    logs_dir: Path,
     on_trial: OnChargedTrial | None = None,
 ) -> list[float]:
     """Return the cost of each task's untuned program in seconds; infinite if it cannot be measured.
 
-    The costs are kept in logs in ``folder``. Programs for a GPU are not measured, because untuned ones bind no threads.
+    The costs are kept in logs in ``logs_dir``. Programs for a GPU are not measured, because untuned ones bind no
+    threads.
     """
     if settings.replays or target.kind != "llvm":
         return [math.inf] * len(tasks)
@@ -325,15 +329,15 @@ def _measure_untuned(
             costs.append(math.inf)
             continue
         space = SpaceChoice.from_spec({"name": Untuned}, task.workload, target)
-        log = folder / _log_name(task)
-        run = plan_run(Run(space, strategy, 0, 1, Budget(1), settings, log))
+        log_path = logs_dir / _make_log_name(task)
+        run = plan_run(Run(space, strategy, 0, 1, Budget(1), settings, log_path))
         with RunLoop(run, measurers.for_run(run), on_trial) as loop:
             loop.step()
             costs.append(loop.log.records[0].trial.cost)
     return costs
 
 
-def _log_name(task: Task) -> str:
+def _make_log_name(task: Task) -> str:
     return f"{file_name(task.name)}.jsonl"
 
 
@@ -341,18 +345,18 @@ def plan_tasks(
     tasks: Sequence[Task],
     target: Target,
     strategy: Strategy,
-    spaces: Sequence[PluginSpec],
+    space_specs: Sequence[PluginSpec],
     settings: Settings,
     *,
     batch: int,
     seed: int,
     stop_after: int | None,
-    folder: Path,
+    logs_dir: Path,
     warm_start: Sequence[Source] = (),
 ) -> tuple[list[Task], list[Run], dict[str, str]]:
-    """Return the tasks that one of ``spaces`` supports, their runs, and the reasons for leaving out other tasks."""
-    earlier = EarlierRuns.from_sources(warm_start, settings.statistic)
-    tunable: list[Task] = []
+    """Return the tasks that one of ``space_specs`` supports, their runs, and why the other tasks are left out."""
+    earlier_runs = EarlierRuns.from_sources(warm_start, settings.statistic)
+    tunable_tasks: list[Task] = []
     runs: list[Run] = []
     left_out: dict[str, str] = {}
     for task in tasks:
@@ -360,17 +364,17 @@ def plan_tasks(
             left_out[task.name] = task.reason
             continue
         try:
-            space_choice = SpaceChoice.from_specs(spaces, task.workload, target, settings=settings)
+            space_choice = SpaceChoice.from_specs(space_specs, task.workload, target, settings=settings)
         except UnsupportedWorkload as error:
             left_out[task.name] = str(error)
             continue
         budget = Budget(UNLIMITED, stop_after=stop_after)
-        log = folder / _log_name(task)
-        run = plan_run(Run(space_choice, strategy, seed, batch, budget, settings, log), earlier)
+        log_path = logs_dir / _make_log_name(task)
+        run = plan_run(Run(space_choice, strategy, seed, batch, budget, settings, log_path), earlier_runs)
         runs += open_runs([run], [run])
-        tunable.append(task)
-    earlier.check_used([run.warm_start for run in runs])
-    return tunable, runs, left_out
+        tunable_tasks.append(task)
+    earlier_runs.check_used([run.warm_start for run in runs])
+    return tunable_tasks, runs, left_out
 
 
 def _take_turns(
@@ -378,12 +382,12 @@ def _take_turns(
     runs: Sequence[Run],
     scheduler: Scheduler,
     header: DecisionsHeader,
-    budget: int,
-    out: Path,
+    trial_budget: int,
+    out_dir: Path,
     progress: bool | Console,
     on_round: Callable[[Decision], None] | None,
 ) -> tuple[Sequence[Decision], dict[str, Result], list[float]]:
-    """Advance ``runs`` as ``scheduler`` decides until they have ``budget`` trials.
+    """Advance ``runs`` as ``scheduler`` decides until they have ``trial_budget`` trials.
 
     A scheduler regards the cost of a task's untuned program as one of its first round.
 
@@ -392,33 +396,33 @@ def _take_turns(
     """
     with ExitStack() as stack:
         measurers = stack.enter_context(closing(MeasurerCache(Path())))
-        model_progress = _ModelProgress(stack.enter_context(open_progress(progress)), tasks, budget)
+        model_progress = _ModelProgress(stack.enter_context(open_progress(progress)), tasks, trial_budget)
         run_loops = [stack.enter_context(RunLoop(run, measurers.for_run(run), model_progress.on_trial)) for run in runs]
-        log = stack.enter_context(closing(DecisionLog(out / FILE, header)))
-        untuned = _measure_untuned(
-            tasks, runs[0].space.target, runs[0].settings, measurers, out / UNTUNED, model_progress.on_untuned
+        decision_log = stack.enter_context(closing(DecisionLog(out_dir / DECISIONS_FILE, header)))
+        untuned_costs = _measure_untuned(
+            tasks, runs[0].space.target, runs[0].settings, measurers, out_dir / UNTUNED_DIR, model_progress.on_untuned
         )
-        open_tasks, spent = list(range(len(runs))), 0
+        open_tasks, spent_trials = list(range(len(runs))), 0
         histories: list[list[float]] = [[] for _ in runs]
-        while open_tasks and spent < budget:
-            number = choose_task(scheduler, open_tasks)
-            batch = run_loops[number].step(budget - spent)
-            if not batch:
-                open_tasks.remove(number)
-            spent += len(batch)
-            costs = [] if histories[number] else [untuned[number]]
-            tell_scheduler(scheduler, histories, number, [*costs, *(trial.cost for trial in batch)])
-            best = [history[-1] if history else math.inf for history in histories]
-            model_seconds = sum(task.occurs * cost for task, cost in zip(tasks, best, strict=True))
+        while open_tasks and spent_trials < trial_budget:
+            task_number = choose_task(scheduler, open_tasks)
+            trials = run_loops[task_number].step(trial_budget - spent_trials)
+            if not trials:
+                open_tasks.remove(task_number)
+            spent_trials += len(trials)
+            costs = [] if histories[task_number] else [untuned_costs[task_number]]
+            tell_scheduler(scheduler, histories, task_number, [*costs, *(trial.cost for trial in trials)])
+            best_costs = [history[-1] if history else math.inf for history in histories]
+            model_seconds = sum(task.occurs * cost for task, cost in zip(tasks, best_costs, strict=True))
             decision = Decision(
-                round=len(log.decisions),
-                task=tasks[number].name,
-                trials=len(batch),
-                total=spent,
-                best=_finite(best[number]),
-                model=_finite(model_seconds),
+                round=len(decision_log.decisions),
+                task=tasks[task_number].name,
+                trials=len(trials),
+                total=spent_trials,
+                best=_convert_infinite(best_costs[task_number]),
+                model=_convert_infinite(model_seconds),
             )
-            log.add(decision)
+            decision_log.add(decision)
             model_progress.on_decision(decision)
             if on_round is not None:
                 on_round(decision)
@@ -427,10 +431,10 @@ def _take_turns(
         results = {
             task.name: Result(loop.log, run.space) for task, run, loop in zip(tasks, runs, run_loops, strict=True)
         }
-        return log.decisions, results, untuned
+        return decision_log.decisions, results, untuned_costs
 
 
-def _finite(seconds: float) -> float | None:
+def _convert_infinite(seconds: float) -> float | None:
     return seconds if math.isfinite(seconds) else None
 
 
@@ -438,37 +442,37 @@ class _ModelProgress:
     """Shows the model's estimated time, the task with its throughput, and the number of trials that are left.
 
     Args:
-        bar: Where to show them, or None for nowhere.
+        progress: Where to show them, or None for nowhere.
         tasks: The tasks.
-        trials: The budget.
+        trial_budget: The total number of trials.
     """
 
-    def __init__(self, bar: RunProgress | None, tasks: Sequence[Task], trials: int) -> None:
-        self._bar = bar
+    def __init__(self, progress: RunProgress | None, tasks: Sequence[Task], trial_budget: int) -> None:
+        self._progress = progress
         self._tasks = {task.name: task for task in tasks}
-        self._trials = trials
+        self._trial_budget = trial_budget
         self._untuned_count = self._trial_count = 0
         self._description = "the first rounds"
-        self._best: list[str] = []
+        self._best_texts: list[str] = []
 
     def on_untuned(self, *_: object) -> None:
         self._untuned_count += 1
-        if self._bar is not None:
-            self._bar.show("the untuned programs", self._untuned_count, len(self._tasks))
+        if self._progress is not None:
+            self._progress.show("the untuned programs", self._untuned_count, len(self._tasks))
 
     def on_trial(self, *_: object) -> None:
         self._trial_count += 1
         self._show()
 
     def on_decision(self, decision: Decision) -> None:
-        self._description = decision.task[:MAX_NAME_LENGTH]
-        self._best = [] if decision.model is None else [f"model {milliseconds(decision.model)}"]
+        self._description = decision.task[:MAX_SHOWN_NAME_LENGTH]
+        self._best_texts = [] if decision.model is None else [f"model {format_execution_time(decision.model)}"]
         flops = self._tasks[decision.task].flops
         if decision.best and flops:
-            self._best.append(speed(flops / decision.best / 1e9, "GFLOPS"))
+            self._best_texts.append(format_speed(flops / decision.best / 1e9, "GFLOPS"))
         self._show()
 
     def _show(self) -> None:
-        if self._bar is not None:
-            best = ", ".join([*self._best, f"{self._trials - self._trial_count:,} left"])
-            self._bar.show(self._description, self._trial_count, self._trials, best)
+        if self._progress is not None:
+            best_text = ", ".join([*self._best_texts, f"{self._trial_budget - self._trial_count:,} left"])
+            self._progress.show(self._description, self._trial_count, self._trial_budget, best_text)

@@ -24,42 +24,45 @@ def with_vector_math(mod: tvm.IRModule) -> tvm.IRModule:
     from tvm.tirx import PrimFunc
     from tvm_ffi import structural_equal, structural_map
 
-    def replacement(call: Any, of: Callable[[str, Any], Any]) -> Any:
+    def replace_call(call: Any, make_replacement: Callable[[str, Any], Any]) -> Any:
         name = call.op.name.rpartition(".")[2] if isinstance(call.op, Op) else ""
         is_replaced = str(call.ty) == "float32" and name in ("exp", "tanh", "erf", "sigmoid")
-        return of(name, *call.args) if is_replaced else call
+        return make_replacement(name, *call.args) if is_replaced else call
 
-    def polynomial(name: str, x: Any) -> Any:
-        return 1 / (_polynomial("exp")(-x) + 1) if name == "sigmoid" else _polynomial(name)(x)
+    def make_polynomial(name: str, x: Any) -> Any:
+        if name == "sigmoid":
+            return 1 / (_get_polynomial("exp")(-x) + 1)
+        return _get_polynomial(name)(x)
 
-    def operation(name: str, x: Any) -> Any:
+    def make_operation(name: str, x: Any) -> Any:
         return x + 1
 
     replaced_module = mod.clone()
     for variable, function in mod.functions.items():
         if isinstance(function, PrimFunc) and not function.attrs.get("tirx.is_scheduled", False):
-            new = structural_map(function, (Call, partial(replacement, of=polynomial)))
-            if not structural_equal(new, function):
-                countable_function = structural_map(function, (Call, partial(replacement, of=operation)))
-                replaced_module.update_func(variable, new.with_attr(OPERATIONS, operations_of(countable_function)))
+            new_function = structural_map(function, (Call, partial(replace_call, make_replacement=make_polynomial)))
+            if not structural_equal(new_function, function):
+                countable = structural_map(function, (Call, partial(replace_call, make_replacement=make_operation)))
+                replaced_module.update_func(variable, new_function.with_attr(OPERATIONS, operations_of(countable)))
     return replaced_module
 
 
 @cache
-def _polynomial(name: str) -> Callable[[Any], Any]:
+def _get_polynomial(name: str) -> Callable[[Any], Any]:
     """Return a function that returns TVM's polynomial for an expression."""
     from tvm import te, topi
     from tvm.ir import Call
     from tvm_ffi import structural_map
 
-    def body_of(tensor: Any, x: Any) -> Any:
+    def substitute_argument(tensor: Any, x: Any) -> Any:
         """Return what ``tensor`` computes, in one or several stages, from ``x`` in place of the placeholder."""
         if not tensor.op.input_tensors:
             return x
         (body,) = tensor.op.body
         return structural_map(
-            body, (Call, lambda call: body_of(call.args[0], x) if call.op.name == "te.tensor_load" else call)
+            body,
+            (Call, lambda call: substitute_argument(call.args[0], x) if call.op.name == "te.tensor_load" else call),
         )
 
     polynomial = getattr(topi, f"fast_{name}")(te.placeholder((1,), dtype="float32"))
-    return lambda x: body_of(polynomial, x)
+    return lambda x: substitute_argument(polynomial, x)

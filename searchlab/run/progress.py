@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from ..console import PATIENCE, Terminal, one_line, speed, unless_quick
+from ..console import PATIENCE_SECONDS, Terminal, escape_to_one_line, format_speed, notify_if_slow
 from ..errors import SearchlabError
 from ..log.budget import UNLIMITED
 from ..log.forecast import format_duration
@@ -44,7 +44,7 @@ class RunProgress:
     """A progress bar for each run, and one for the study if it has several runs.
 
     In a study, a run's bar is replaced with the bar of the next run in the same job. All bars disappear if a
-    SearchlabError is raised. If ``console`` cannot draw bars, a line is printed after ``PATIENCE`` seconds, then every
+    SearchlabError is raised. If ``console`` cannot draw bars, a line is printed after ``PATIENCE_SECONDS``, then every
     ``LINE_SECONDS``, and at the end. A bar counts trials or, if only seconds limit a run, seconds; the bar of a study
     with such runs counts runs.
     """
@@ -52,7 +52,7 @@ class RunProgress:
     def __init__(self, console: Console, runs: Sequence[Run] = ()) -> None:
         self._console = console
         has_bars = console.is_terminal or console.is_jupyter
-        self._next_line = math.inf if has_bars else time.monotonic() + min(PATIENCE, LINE_SECONDS)
+        self._next_line = math.inf if has_bars else time.monotonic() + min(PATIENCE_SECONDS, LINE_SECONDS)
         self._line: tuple[TaskID, str] | None = None  # the bar and the text of the last line
         self._exits = ExitStack()
         self._progress = progress_bars(console)
@@ -129,9 +129,9 @@ class RunProgress:
         return next(task for task in self._progress.tasks if task.id == bar)
 
     def _print_unless_quick(self, bar: TaskID) -> None:
-        """Print the first line in ``PATIENCE`` seconds, even if no trial ends by then."""
+        """Print the first line in ``PATIENCE_SECONDS``, even if no trial ends by then."""
         if not math.isinf(self._next_line):
-            self._exits.enter_context(unless_quick(lambda: self._print_line(bar)))
+            self._exits.enter_context(notify_if_slow(lambda: self._print_line(bar)))
 
     def _print_line(self, bar: TaskID) -> None:
         if time.monotonic() < self._next_line:
@@ -195,7 +195,7 @@ def progress_bars(console: Console) -> Progress:
 
 
 def _throughput(workload: Workload, seconds: float) -> str:
-    return speed(workload.flops / seconds / 1e9, workload.unit) if math.isfinite(seconds) else "no success yet"
+    return format_speed(workload.flops / seconds / 1e9, workload.unit) if math.isfinite(seconds) else "no success yet"
 
 
 def log_trials(run: Run) -> OnTrial:
@@ -211,7 +211,9 @@ def log_trials(run: Run) -> OnTrial:
         measurement = trial.measurement
         result = _throughput(workload, trial.cost)
         if measurement.failure:
-            result = ": ".join(part for part in (measurement.failure, one_line(measurement.message)[:200]) if part)
+            result = ": ".join(
+                part for part in (measurement.failure, escape_to_one_line(measurement.message)[:200]) if part
+            )
         LOGGER.info(
             "%s, %s, seed %d, trial %d: %s (best %s) with %s",
             workload,

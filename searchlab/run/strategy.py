@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..console import one_line
+from ..console import escape_to_one_line
 from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import SearchlabError, UnsupportedWorkload
@@ -103,7 +103,7 @@ class SpaceChoice:
 
     @property
     def name(self) -> str:
-        return one_line(self.label or self.plugin.title)
+        return escape_to_one_line(self.label or self.plugin.title)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Strategy:
 
     @property
     def name(self) -> str:
-        return one_line(self.label or self.policy.title)
+        return escape_to_one_line(self.label or self.policy.title)
 
     @property
     def transfers(self) -> bool:

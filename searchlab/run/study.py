@@ -27,7 +27,7 @@ from ..log.result import Result, Results
 from ..measure.contract import SpaceCosts
 from ..measure.settings import LocalSettings, Settings, add_kind, settings_for
 from ..measure.suite import Suite, find_suite
-from ..notebook import html_facts
+from ..notebook import html_definitions
 from ..options import Jobs, checks_arguments
 from ..plugins import reference_of
 from ..policy import POLICIES
@@ -448,7 +448,7 @@ class Study:
             **({} if spec.seconds is None else {"seconds": spec.seconds}),
             **({} if spec.stop_after is None else {"stop after": f"{spec.stop_after} trials without a gain"}),
         }
-        return html_facts(facts, caption="a study")
+        return html_definitions(facts, caption="a study")
 
 
 def _maps_knobs(space: Any) -> bool:

@@ -15,7 +15,7 @@ from ..stats.random_search import count_draws_needed, difficulty, expected_best,
 from ..tables.info import NEAR, TableInfo, date_of, named_values, versions_text
 from .trajectories import RecordedTable
 
-RANDOM_DRAWS = (10, 30, 100)
+DRAW_COUNTS = (10, 30, 100)
 
 
 @dataclass(frozen=True)
@@ -33,45 +33,48 @@ class TableCard:
         return TableInfo(self.recorded_table.log)
 
     @cached_property
-    def distances(self) -> dict[int, float]:
-        """The expected distance of the best of n draws from the optimum, as a fraction, for n in ``RANDOM_DRAWS``."""
+    def expected_distances(self) -> dict[int, float]:
+        """The expected distance of the best of n draws from the optimum, as a fraction, for n in ``DRAW_COUNTS``."""
         costs = self.recorded_table.log.costs
-        curve = expected_best(costs, max(RANDOM_DRAWS))
-        return {draws: float(curve[draws - 1] / costs.min() - 1) for draws in RANDOM_DRAWS}
+        expected_costs = expected_best(costs, max(DRAW_COUNTS))
+        return {draw_count: float(expected_costs[draw_count - 1] / costs.min() - 1) for draw_count in DRAW_COUNTS}
 
     @property
-    def draws(self) -> tuple[float, int] | None:
+    def draws_to_near_best(self) -> tuple[float, int] | None:
         """Random draws to come within 5 % of the best: their expected number, and a number that suffices in 95 %."""
-        if not (good := self.info.near(NEAR[0])):
+        if not (near_best_count := self.info.near(NEAR[0])):
             return None
-        return expected_draws(self.info.configs, good), count_draws_needed(self.info.configs, good)
+        return expected_draws(self.info.configs, near_best_count), count_draws_needed(
+            self.info.configs, near_best_count
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the card as plain data, in which ``after_draws`` contains :attr:`distances`."""
+        """Return the card as plain data, in which ``after_draws`` contains :attr:`expected_distances`."""
+        draws, distances = self.draws_to_near_best, self.expected_distances
         return {
             **self.info.to_json(),
             **msgspec.to_builtins(self.table.entry),
             "table": self.table.name,
-            "after_draws": {str(draws): part for draws, part in self.distances.items()} if self.draws else {},
-            "draws": {"expected": self.draws[0], "enough": self.draws[1]} if self.draws else None,
+            "after_draws": {str(draw_count): distance for draw_count, distance in distances.items()} if draws else {},
+            "draws": {"expected": draws[0], "enough": draws[1]} if draws else None,
             "sha256": self.table.digest,
         }
 
-    def text(self) -> str:
+    def to_markdown(self) -> str:
         """Return the card as Markdown."""
         log, entry = self.recorded_table.log, self.table.entry
         header, options = log.header, {**log.header.space.options}
         options.pop("listed", None)
-        rows = {
+        rows_by_title = {
             "split": entry.split,
             "workload": f"`{header.workload}`" + (f", {log.flops:,} FLOP" if log.unit == "GFLOPS" else ""),
             "made from": f"`{entry.file}`" if self.table.is_imported else "",
             "space": f"`{header.space.name}`{f' with {named_values(options)}' if options else ''}",
             "threads": "" if self.table.is_imported else str(entry.threads),
             **self.info.facts(),
-            **self._random_search(),
+            **self._make_random_search_rows(),
             "its best config on other devices, of what is possible there": ", ".join(
-                f"{device}: {100 * part:.0f} %" for device, part in self.portability.items()
+                f"{device}: {100 * ratio:.0f} %" for device, ratio in self.portability.items()
             ),
             "measured on": named_values({**header.host, **header.machine}),
             "target": f"`{named_values({k: v for k, v in header.target.items() if k != 'caches'})}`",
@@ -82,7 +85,7 @@ class TableCard:
             "SHA-256": f"`{self.table.digest}`",
         }
         lines = [f"# {self.table.name}", "", "Made from the table by `searchlab suite seal`; do not edit.", ""]
-        lines += ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)]
+        lines += ["| | |", "|---|---|", *(f"| {title} | {text} |" for title, text in rows_by_title.items() if text)]
         return "\n".join(lines) + "\n"
 
     @cached_property
@@ -93,32 +96,34 @@ class TableCard:
         """
         if not self.table.is_imported:
             return {}
-        configs, costs = _by_config(self.table)
-        best = min(configs, key=lambda text: costs[configs[text]])
+        own_positions, own_costs = _index_by_config(self.table)
+        best_config = min(own_positions, key=lambda text: own_costs[own_positions[text]])
         ratios = {}
         for table in read_suite(self.table.directory).tables:
             if table.entry.family == self.table.entry.family and table.entry != self.table.entry:
-                positions, table_costs = _by_config(table)
-                if positions.keys() == configs.keys():
-                    ratios[table.entry.name] = float(table_costs.min() / table_costs[positions[best]])
+                positions, table_costs = _index_by_config(table)
+                if positions.keys() == own_positions.keys():
+                    ratios[table.entry.name] = float(table_costs.min() / table_costs[positions[best_config]])
         return ratios
 
-    def _random_search(self) -> dict[str, str]:
-        if self.draws is None:
+    def _make_random_search_rows(self) -> dict[str, str]:
+        if self.draws_to_near_best is None:
             return {}
-        expected, sufficient = self.draws
-        distances = ", ".join(f"{draws} draws: {100 * part:.1f} %" for draws, part in self.distances.items())
-        rows = {
-            "best of random draws, above the least time": f"{distances} (expected)",
-            "random draws to within 5 % of the best": f"{expected:.1f} expected; {sufficient} in 95 of 100 runs",
+        expected_count, sufficient_count = self.draws_to_near_best
+        distances = [f"{count} draws: {100 * distance:.1f} %" for count, distance in self.expected_distances.items()]
+        rows_by_title = {
+            "best of random draws, above the least time": f"{', '.join(distances)} (expected)",
+            "random draws to within 5 % of the best": (
+                f"{expected_count:.1f} expected; {sufficient_count} in 95 of 100 runs"
+            ),
         }
         if self.table.is_imported:
-            draws = difficulty(self.recorded_table.log.costs)
-            rows["difficulty: random draws for 95 % of the way from the median"] = f"{draws:.1f} expected"
-        return rows
+            draw_count = difficulty(self.recorded_table.log.costs)
+            rows_by_title["difficulty: random draws for 95 % of the way from the median"] = f"{draw_count:.1f} expected"
+        return rows_by_title
 
 
-def _by_config(table: SuiteTable) -> tuple[dict[bytes, int], Floats]:
+def _index_by_config(table: SuiteTable) -> tuple[dict[bytes, int], Floats]:
     """Return the index of each config (JSON with sorted knobs) in an imported table, and all costs in seconds."""
     log = read_log(table.path)
     positions = {

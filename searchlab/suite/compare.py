@@ -30,7 +30,7 @@ from ..plugins import Plugin
 from ..policy import POLICIES
 from ..run.study import Study
 from ..stats.random_search import parse_difficulty
-from .trajectories import RANDOM, RecordedTables, Trajectories, baselines, collect, read_results
+from .trajectories import RANDOM, RecordedTables, Trajectories, collect_trajectories, read_baselines, read_results
 from .verify import check_baselines
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 STYLES = {"better": "green", "worse": "red"}
 
-MAX_BASELINES = 6
+MAX_SHOWN_BASELINES = 6
 """The maximum number of baselines with their own rows and columns; the report shows all baselines."""
 
 
-def suite_study(
+def make_suite_study(
     suite: Suite, policy: Mapping[str, Any], seeds: int | None = None, against: Collection[str] = ()
 ) -> Study:
     """Return the study that runs ``policy`` over the tables of ``suite``, following the suite's protocol.
@@ -53,67 +53,67 @@ def suite_study(
         seeds: The number of runs over each table, by default as in the protocol.
         against: The baselines to compare the policy with; the comparisons are registered before it runs.
     """
-    path = real_path(suite.directory) / (suite.table_name or suite.split or "")
+    suite_path = real_path(suite.directory) / (suite.table_name or suite.split or "")
     contrasts = [[policy["label"], name] for name in against]
-    spec = {"suite": str(path), "policies": [dict(policy)], "contrasts": contrasts}
-    return Study.from_dict(spec | ({"seeds": seeds} if seeds else {}))
+    study_fields = {"suite": str(suite_path), "policies": [dict(policy)], "contrasts": contrasts}
+    return Study.from_dict(study_fields | ({"seeds": seeds} if seeds else {}))
 
 
-def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Console = True) -> Trajectories:
-    """Run the policy of a :func:`suite_study`. Logs are written to ``out``, from which a later call resumes.
+def run_policy(study: Study, out_dir: Path, jobs: int = 1, *, progress: bool | Console = True) -> Trajectories:
+    """Run the policy of a :func:`make_suite_study`. Logs are written to ``out_dir``, from which a later call resumes.
 
     For ``jobs`` and ``progress``, see :meth:`~searchlab.run.study.Study.run`. Raises SearchlabError if the input is
     invalid, or if the policy cannot search any table.
     """
-    results = study.run(out, jobs=jobs, progress=progress)
+    results = study.run(out_dir, jobs=jobs, progress=progress)
     assert study.suite is not None
-    (trajectories,) = collect(study.suite, [result.log.path for result in results])
+    (trajectories,) = collect_trajectories(study.suite, [result.log.path for result in results])
     return trajectories
 
 
-def default_baselines(suite: Suite, policy: type[Any] | None = None) -> list[str]:
+def choose_baselines(suite: Suite, policy: type[Any] | None = None) -> list[str]:
     """Return the baselines with which a new policy is compared by default.
 
     These are random search, the best baseline on the development split (by mean area) and, if it is a baseline, the
     registered policy that the new policy is or derives from.
     """
-    areas = dev_areas(suite)
+    areas = compute_dev_areas(suite)
     ancestors = [name for base in (policy.__mro__ if policy else ()) if (name := POLICIES.name_of(base)) in areas]
-    best = sorted(areas, key=lambda name: -areas[name])
-    return list(dict.fromkeys(name for name in (RANDOM, *best[:1], *ancestors[:1]) if name in areas))
+    ranked_names = sorted(areas, key=lambda name: -areas[name])
+    return list(dict.fromkeys(name for name in (RANDOM, *ranked_names[:1], *ancestors[:1]) if name in areas))
 
 
-def dev_areas(suite: Suite) -> dict[str, float]:
+def compute_dev_areas(suite: Suite) -> dict[str, float]:
     """Return the mean area under the curve of each baseline that ran over the complete development split.
 
     If there is no development split, all tables count. Tables in which every config fails are skipped.
     """
     full_suite = suite.select_split(None)
-    part = suite.select_split("dev") if suite.select_split("dev").tables else full_suite
-    recorded_tables, areas = RecordedTables(part), dict[str, float]()
-    tables = [table for table in part.tables if np.isfinite(recorded_tables[table.entry.name].log.costs).any()]
-    for baseline in baselines(full_suite):
+    dev_part = suite.select_split("dev") if suite.select_split("dev").tables else full_suite
+    recorded_tables, areas = RecordedTables(dev_part), dict[str, float]()
+    tables = [table for table in dev_part.tables if np.isfinite(recorded_tables[table.entry.name].log.costs).any()]
+    for baseline in read_baselines(full_suite):
         if not tables or any(table.entry.name not in baseline.tables for table in tables):
             continue
-        means = [recorded_tables[table.entry.name].areas(baseline) for table in tables]
-        areas[baseline.strategy] = float(np.mean(means))
+        seed_areas = [recorded_tables[table.entry.name].compute_areas(baseline) for table in tables]
+        areas[baseline.strategy] = float(np.mean(seed_areas))
     return areas
 
 
-def restrict_to_runs(suite: Suite, new: Trajectories) -> Suite:
-    """Return ``suite`` with only the tables over which ``new`` has runs, because a policy may reject some spaces.
+def restrict_to_runs(suite: Suite, result: Trajectories) -> Suite:
+    """Return ``suite`` with only the tables over which ``result`` has runs, because a policy may reject some spaces.
 
     Raises SearchlabError if there are none.
     """
-    tables = [entry for entry in suite.spec.tables if entry.name in new.tables]
+    tables = [entry for entry in suite.spec.tables if entry.name in result.tables]
     if not tables:
-        raise SearchlabError(f"{new.strategy} has no runs over the tables of {suite.name}; pass its suite")
+        raise SearchlabError(f"{result.strategy} has no runs over the tables of {suite.name}; pass its suite")
     return replace(suite, spec=msgspec.structs.replace(suite.spec, tables=tables))
 
 
-def compare(
+def group_suite_runs(
     suite: Suite,
-    new: Sequence[Trajectories],
+    new_results: Sequence[Trajectories],
     baseline_runs: Sequence[Trajectories],
     seeds: Collection[int],
     trials: int | str | None = None,
@@ -125,7 +125,8 @@ def compare(
 
     Args:
         suite: The suite, or one of its splits or tables.
-        new: The new results. They may register contrasts with baselines, because the runs of baselines never change.
+        new_results: The new results. They may register contrasts with baselines, because the runs of baselines never
+            change.
         baseline_runs: The suite's baselines.
         seeds: The seeds to compare.
         trials: The number of trials after which runs are compared, which may depend on each table's difficulty:
@@ -134,38 +135,38 @@ def compare(
     Raises:
         SearchlabError: If two results have the same name.
     """
-    contrasts = tuple(pair for result in new for pair in result.contrasts)
-    results = [*new, *(msgspec.structs.replace(result, contrasts=contrasts) for result in baseline_runs)]
-    names = [result.strategy for result in results]
-    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+    contrasts = tuple(pair for result in new_results for pair in result.contrasts)
+    all_results = [*new_results, *(msgspec.structs.replace(result, contrasts=contrasts) for result in baseline_runs)]
+    strategy_names = [result.strategy for result in all_results]
+    if duplicates := sorted({name for name in strategy_names if strategy_names.count(name) > 1}):
         raise SearchlabError(
             f"two results are called {duplicates[0]!r}; omit one, or rerun it with a different --label"
         )
     recorded_tables = RecordedTables(suite)
 
-    def logs() -> Iterator[Columns]:
+    def iterate_columns() -> Iterator[Columns]:
         for table in suite.tables:
             recorded_table = recorded_tables[table.entry.name]
             limit = parse_difficulty(trials, recorded_table.log.costs) if isinstance(trials, str) else trials
-            for result in results:
+            for result in all_results:
                 if table.entry.name in result.tables:
-                    runs = result.runs_on(table).runs
-                    yield from (recorded_table.run_columns(result, run, limit) for run in runs if run.seed in seeds)
+                    runs = [run for run in result.runs_on(table).runs if run.seed in seeds]
+                    yield from (recorded_table.make_columns(result, run, limit) for run in runs)
 
-    return group_runs((log, log.path.as_posix()) for log in logs())
+    return group_runs((log, log.path.as_posix()) for log in iterate_columns())
 
 
-def study_runs(study: Study, out: Path) -> ComparedRuns:
-    """Return the runs of a study whose logs are in ``out``, and those of the suite's baselines to which it refers.
+def read_suite_study_runs(study: Study, logs_dir: Path) -> ComparedRuns:
+    """Return the runs of a study whose logs are in ``logs_dir``, and those of the suite's baselines to which it refers.
 
     Raises SearchlabError if the logs cannot be read or compared.
     """
     assert study.suite is not None
-    logs = [out / run.log for run in study.plan().runs]
-    new = collect(study.suite, [log for log in logs if log.exists()])
-    baseline_runs = baselines(study.suite, study.baselines)
+    log_paths = [logs_dir / run.log for run in study.plan().runs]
+    new_results = collect_trajectories(study.suite, [log for log in log_paths if log.exists()])
+    baseline_runs = read_baselines(study.suite, study.baselines)
     check_baselines(study.suite, baseline_runs)
-    return compare(study.suite, new, baseline_runs, study.spec.seed_list)
+    return group_suite_runs(study.suite, new_results, baseline_runs, study.spec.seed_list)
 
 
 def against_baselines(result: str | Path, suite_path: str = "") -> tuple[ComparedRuns, str]:
@@ -174,18 +175,19 @@ def against_baselines(result: str | Path, suite_path: str = "") -> tuple[Compare
     ``suite_path`` is the path of the suite, if it cannot be found by name. Returns the runs to compare, and the name of
     the strategy in ``result``. Raises SearchlabError if the file is damaged or the suite cannot be found.
     """
-    new = read_results([Path(result)])[0]
-    suite = find_suite(suite_path or new.suite).select_split(None)
-    seeds = {run.seed for runs in new.tables.values() for run in runs.runs}
-    return compare(restrict_to_runs(suite, new), [new], baselines(suite), seeds), new.strategy
+    new_result = read_results([Path(result)])[0]
+    suite = find_suite(suite_path or new_result.suite).select_split(None)
+    seeds = {run.seed for runs in new_result.tables.values() for run in runs.runs}
+    part = restrict_to_runs(suite, new_result)
+    return group_suite_runs(part, [new_result], read_baselines(suite), seeds), new_result.strategy
 
 
-def label_for(policy: str, label: str, used_names: Collection[str]) -> str:
+def choose_label(policy: str, label: str, used_names: Collection[str]) -> str:
     """Return a name for a new policy, for pictures and tables, that differs from those of all baselines."""
     if label in used_names:
         raise SearchlabError(f"{label!r} is the name of a baseline; pass a different --label")
-    name = label or Plugin(policy).title
-    return f"{name} (new)" if name in used_names else name
+    title = label or Plugin(policy).title
+    return f"{title} (new)" if title in used_names else title
 
 
 @dataclass(frozen=True)
@@ -193,12 +195,12 @@ class SuiteAnswer:
     """The comparison of a new strategy with the baselines registered for it, in at most thirty lines."""
 
     suite: Suite
-    new: Trajectories
+    new_result: Trajectories
     summary: Summary
 
     @property
     def label(self) -> str:
-        return self.new.strategy
+        return self.new_result.strategy
 
     @cached_property
     def answers(self) -> list[ContrastAnswer]:
@@ -210,22 +212,22 @@ class SuiteAnswer:
         import pandas as pd  # imported here because the other commands for suites do not need it
 
         areas = {
-            item.workload: {row.strategy: fmean(row.area.by_seed) for row in item.strategies}
-            for item in self.summary.workloads
+            summary.workload: {row.strategy: fmean(row.area.by_seed) for row in summary.strategies}
+            for summary in self.summary.workloads
         }
         return pd.DataFrame.from_dict(areas, orient="index")
 
     @property
     def ranking(self) -> list[tuple[str, float]]:
         """The strategies that ran on every table, sorted by mean area."""
-        rows = rank_over_all([item.by_strategy for item in self.summary.workloads])
+        rows = rank_over_all([summary.by_strategy for summary in self.summary.workloads])
         return [(row.strategy, row.area.value) for row in rows]
 
     @property
-    def better_than_all(self) -> bool:
+    def is_better_than_all(self) -> bool:
         return bool(self.answers) and all(answer.verdict == "better" for answer in self.answers)
 
-    def headline(self) -> str:
+    def describe_verdicts(self) -> str:
         """Return a sentence with the verdicts, such as "Mine is better than random (+0.039)."."""
         if not self.answers:
             return f"{self.label} has no registered comparison with a baseline that ran on all of the same tables."
@@ -237,17 +239,17 @@ class SuiteAnswer:
 
     def render(self) -> Iterator[RenderableType]:
         """Yield the output for the terminal, which fits in 100 columns."""
-        tables, seeds = len(self.summary.workloads), max(len(runs.runs) for runs in self.new.tables.values())
-        yield Text(self.headline(), "bold")
+        tables, seeds = len(self.summary.workloads), max(len(runs.runs) for runs in self.new_result.tables.values())
+        yield Text(self.describe_verdicts(), "bold")
         yield Text(
             f"Differences in mean area under the curve across {counted(tables, 'table')} of {self.suite.name}, "
-            f"{counted(seeds, 'seed')}, {counted(self.new.trials, 'trial')}."
+            f"{counted(seeds, 'seed')}, {counted(self.new_result.trials, 'trial')}."
         )
         if self.answers:
             yield Text()
-            yield self._baseline_table()
+            yield self._make_baseline_table()
             yield Text()
-            yield self._space_table()
+            yield self._make_space_table()
             yield Text()
             yield Text(
                 "'p' is for these tables; 'p, others' is for tables like these. Both are corrected; intervals are not. "
@@ -263,11 +265,11 @@ class SuiteAnswer:
                 yield Text(f"Compared with {strongest}, {self.label} does worst on {worst} and best on {best}.")
         ranking = self.ranking
         rank = [name for name, _ in ranking].index(self.label)
-        neighbours = [f"{name} {_number(area)}" for name, area in ranking[max(0, rank - 2) : rank + 3]]
+        neighbours = [f"{name} {_format_number(area)}" for name, area in ranking[max(0, rank - 2) : rank + 3]]
         yield Text(
             f"By mean area, {self.label} is number {rank + 1} of {len(ranking)}; around it are "
-            f"{listed(neighbours, None)}. It needed {self.new.own_seconds:.3g} s per run for proposing and learning, "
-            f"on {self.new.host}."
+            f"{listed(neighbours, None)}. It needed {self.new_result.own_seconds:.3g} s per run for proposing and "
+            f"learning, on {self.new_result.host}."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -275,7 +277,7 @@ class SuiteAnswer:
         return {
             "strategy": self.label,
             "suite": self.suite.name,
-            "headline": self.headline(),
+            "headline": self.describe_verdicts(),
             "against": [
                 {
                     "baseline": answer.second,
@@ -285,42 +287,44 @@ class SuiteAnswer:
                     "upper": answer.difference.on_these.difference.upper,
                     "p_on_these": answer.difference.on_these.p,
                     "p_on_others": answer.difference.on_others.p,
-                    "tables": self._tally(answer.second),
+                    "tables": self._count_tables(answer.second),
                 }
                 for answer in self.answers
             ],
             "families": [
                 {"space": space, "tables": tables, "area": area, "differences": differences}
-                for space, tables, area, differences in self._by_space()
+                for space, tables, area, differences in self._summarize_spaces()
             ],
             "ranking": [{"strategy": name, "area": area} for name, area in self.ranking],
-            "seconds_per_run": self.new.own_seconds,
-            "host": self.new.host,
+            "seconds_per_run": self.new_result.own_seconds,
+            "host": self.new_result.host,
         }
 
-    def _baseline_table(self) -> Table:
-        table = _table("against", "difference", "95 % interval", "p", "p, others", "ahead / level / behind")
-        for contrast in self.answers[:MAX_BASELINES]:
-            interval, tally = contrast.difference.on_these.difference, self._tally(contrast.second)
-            tests = contrast.difference.on_these, contrast.difference.on_others
+    def _make_baseline_table(self) -> Table:
+        table = _make_table("against", "difference", "95 % interval", "p", "p, others", "ahead / level / behind")
+        for contrast in self.answers[:MAX_SHOWN_BASELINES]:
+            interval, counts = contrast.difference.on_these.difference, self._count_tables(contrast.second)
+            answers = contrast.difference.on_these, contrast.difference.on_others
             table.add_row(
                 Text(contrast.second),
                 Text(format_signed(interval.value), STYLES.get(contrast.verdict, "")),
-                "-" if interval.lower is None else f"{_number(interval.lower)} to {_number(interval.upper)}",
-                *("-" if answer.p is None else format_p(answer.p) for answer in tests),
-                f"{tally['ahead']} ({tally['significantly ahead']}) / {tally['level']} / "
-                f"{tally['behind']} ({tally['significantly behind']})",
+                "-"
+                if interval.lower is None
+                else f"{_format_number(interval.lower)} to {_format_number(interval.upper)}",
+                *("-" if answer.p is None else format_p(answer.p) for answer in answers),
+                f"{counts['ahead']} ({counts['significantly ahead']}) / {counts['level']} / "
+                f"{counts['behind']} ({counts['significantly behind']})",
             )
         return table
 
-    def _space_table(self) -> Table:
-        names = [answer.second for answer in self.answers[:MAX_BASELINES]]
-        table = _table("space", "tables", "area", *(f"less {name}" for name in names))
-        for space, tables, area, differences in self._by_space():
-            table.add_row(space, str(tables), _number(area), *(format_signed(differences[n]) for n in names))
+    def _make_space_table(self) -> Table:
+        names = [answer.second for answer in self.answers[:MAX_SHOWN_BASELINES]]
+        table = _make_table("space", "tables", "area", *(f"less {name}" for name in names))
+        for space, tables, area, differences in self._summarize_spaces():
+            table.add_row(space, str(tables), _format_number(area), *(format_signed(differences[n]) for n in names))
         return table
 
-    def _by_space(self) -> Iterator[tuple[str, int, float, dict[str, float]]]:
+    def _summarize_spaces(self) -> Iterator[tuple[str, int, float, dict[str, float]]]:
         """Yield each space with its number of tables, the mean area, and the mean difference from each baseline."""
         spaces = {table.entry.name: table.entry.family for table in self.suite.tables}
         for space, areas in self.areas.groupby(self.areas.index.map(spaces)):
@@ -329,11 +333,16 @@ class SuiteAnswer:
             differences = {name: float(means[self.label] - means[name]) for name in names}
             yield str(space), len(areas), float(means[self.label]), differences
 
-    def _tally(self, baseline: str) -> Mapping[str, int]:
+    def _count_tables(self, baseline: str) -> Mapping[str, int]:
         """Count the tables on which the strategy is ahead of, level with or behind ``baseline``."""
         differences = (self.areas[self.label] - self.areas[baseline]).round(12)
-        pair = {self.label, baseline}
-        contrasts = [c for item in self.summary.workloads for c in item.contrasts if {c.first, c.second} == pair]
+        strategies = {self.label, baseline}
+        contrasts = [
+            contrast
+            for summary in self.summary.workloads
+            for contrast in summary.contrasts
+            if {contrast.first, contrast.second} == strategies
+        ]
         return {
             "ahead": int((differences > 0).sum()),
             "level": int((differences == 0).sum()),
@@ -343,12 +352,12 @@ class SuiteAnswer:
         }
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return format_number(value, DIGITS)
 
 
-def _table(*heads: str) -> Table:
+def _make_table(*headings: str) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for number, head in enumerate(heads):
-        table.add_column(Text(head), justify="right" if number else "left", overflow="fold")
+    for number, heading in enumerate(headings):
+        table.add_column(Text(heading), justify="right" if number else "left", overflow="fold")
     return table

@@ -20,7 +20,7 @@ from ..measure.suite import Suite
 from ..tables.info import date_of, named_values
 from .cards import TableCard
 
-README, CROISSANT = "README.md", "croissant.json"
+README_FILE, CROISSANT_FILE = "README.md", "croissant.json"
 
 COLUMNS = {
     "config.*": "the value of each knob; empty where a config does not have the knob",
@@ -34,41 +34,41 @@ COLUMNS = {
 }
 """The columns of a table that matter to other tools, with their meanings."""
 
-_TYPES = {"int64": "sc:Integer", "double": "sc:Float", "bool": "sc:Boolean"}
+_CROISSANT_TYPES = {"int64": "sc:Integer", "double": "sc:Float", "bool": "sc:Boolean"}
 
 
-def dataset_files(suite: Suite, cards: Sequence[TableCard]) -> dict[str, str]:
+def make_dataset_texts(suite: Suite, cards: Sequence[TableCard]) -> dict[str, str]:
     """Return the text of the card and of the Croissant metadata of ``suite``, given the ``cards`` of its tables."""
     headers = [card.recorded_table.log.header for card in cards]
     template = Template(
-        _resource("dataset.md.jinja"), trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
+        _read_resource("dataset.md.jinja"), trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
     )
-    card = template.render(
+    card_text = template.render(
         spec=suite.spec,
         cards=cards,
         columns=COLUMNS,
         configs=sum(card.info.configs for card in cards),
         dates=[date_of(card.recorded_table.log) for card in cards],
-        machines=list(dict.fromkeys(_machine(header) for header in headers)),
+        machines=list(dict.fromkeys(_describe_machine(header) for header in headers)),
     )
-    croissant = msgspec.json.format(msgspec.json.encode(_croissant(suite, cards)), indent=2)
-    return {README: card, CROISSANT: croissant.decode() + "\n"}
+    croissant_bytes = msgspec.json.format(msgspec.json.encode(_make_croissant(suite, cards)), indent=2)
+    return {README_FILE: card_text, CROISSANT_FILE: croissant_bytes.decode() + "\n"}
 
 
-def _resource(name: str) -> str:
+def _read_resource(name: str) -> str:
     """Return a file of this package: the card's template, or the context that Croissant's specification prescribes."""
     return (files(__package__ or "") / name).read_text("utf-8")
 
 
-def _machine(header: Header) -> str:
-    facts = {name: value for name, value in header.host.items() if name != "load"} | header.machine
-    return named_values(facts) or "a machine that the tables do not record"
+def _describe_machine(header: Header) -> str:
+    attributes = {name: value for name, value in header.host.items() if name != "load"} | header.machine
+    return named_values(attributes) or "a machine that the tables do not record"
 
 
-def _croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
+def _make_croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
     spec, split_sizes = suite.spec, Counter(card.table.entry.split for card in cards)
     return {
-        "@context": msgspec.json.decode(_resource("croissant-context.json")),
+        "@context": msgspec.json.decode(_read_resource("croissant-context.json")),
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": spec.version,
@@ -91,22 +91,22 @@ def _croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
             }
             for card in cards
         ],
-        "recordSet": [_record_set(card) for card in cards],
+        "recordSet": [_make_record_set(card) for card in cards],
     }
 
 
-def _record_set(card: TableCard) -> dict[str, Any]:
+def _make_record_set(card: TableCard) -> dict[str, Any]:
     name = card.table.entry.name
     fields = []
     for column in parquet.read_schema(card.table.expected_path):
         is_list = pa.types.is_list(column.type)
-        kind = str(column.type.value_type if is_list else column.type)
+        value_type = str(column.type.value_type if is_list else column.type)
         fields.append(
             {
                 "@type": "cr:Field",
                 "@id": f"{name}/{column.name}",
                 "name": column.name,
-                "dataType": _TYPES.get(kind, "sc:Text"),
+                "dataType": _CROISSANT_TYPES.get(value_type, "sc:Text"),
                 **({"repeated": True} if is_list else {}),
                 "source": {"fileObject": {"@id": f"{name}.parquet"}, "extract": {"column": column.name}},
             }

@@ -33,13 +33,13 @@ from ..schema import UNREADABLE
 from ..space import Config
 from ..stats.random_search import RandomDraws
 
-FORMAT = 1
-_TYPES = {"table": ("string",), "seed": ("int64",), "configs": (INTEGERS,), "ended": ("bool",)}
+FORMAT_VERSION = 1
+_COLUMN_TYPES = {"table": ("string",), "seed": ("int64",), "configs": (INTEGERS,), "ended": ("bool",)}
 
 RANDOM = "random"
 """The name of the baseline that learns nothing."""
 
-USES_FILE = "test-splits.jsonl"
+TEST_USES_FILE = "test-splits.jsonl"
 """The file, in the user's data directory, of strategies that were run on a test split."""
 
 
@@ -75,6 +75,7 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of one strategy, by table.
 
     Attributes:
+        format_version: The version of the format, called ``trajectories`` in the file.
         suite: The suite's version.
         strategy: Its name in pictures and tables.
         trials: The largest number of trials in a run.
@@ -85,7 +86,7 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
         test_uses: The number of variants of the policy run on the test split so far.
     """
 
-    trajectories: int = FORMAT
+    format_version: int = msgspec.field(default=FORMAT_VERSION, name="trajectories")
     suite: str
     strategy: str
     policy: Plugin
@@ -135,7 +136,7 @@ class RecordedTable:
         return read_log(self.table.path)
 
     @cached_property
-    def positions(self) -> dict[Config, int]:
+    def positions_by_config(self) -> dict[Config, int]:
         return {Config(record.config): position for position, record in enumerate(self.log.records)}
 
     @cached_property
@@ -149,52 +150,52 @@ class RecordedTable:
     def optimum(self) -> float | None:
         """The lowest cost in seconds, or None if no config runs or if configs are missing."""
         optimum = float(self.log.costs.min(initial=np.inf))
-        complete = len(self.log.records) >= (self.log.header.space_size or np.inf)
-        return optimum if complete and np.isfinite(optimum) else None
+        is_complete = len(self.log.records) >= (self.log.header.space_size or np.inf)
+        return optimum if is_complete and np.isfinite(optimum) else None
 
     def costs_of(self, trajectories: Trajectories) -> list[Floats]:
         """Return the costs of each run's trials, in order."""
         return [self.log.costs[list(run.configs)] for run in trajectories.runs_on(self.table).runs]
 
-    def curves(self, trajectories: Trajectories, trials: int) -> Floats:
+    def compute_curves(self, trajectories: Trajectories, trials: int) -> Floats:
         """Return the best throughput so far in each run, relative to the optimum: shape (runs, trials)."""
-        best = [np.minimum.accumulate(costs) for costs in self.costs_of(trajectories)]
-        curves: Floats = self.log.costs.min() / pad_curves(best, trials)
+        best_costs = [np.minimum.accumulate(costs) for costs in self.costs_of(trajectories)]
+        curves: Floats = self.log.costs.min() / pad_curves(best_costs, trials)
         return curves
 
-    def areas(self, trajectories: Trajectories) -> Floats:
+    def compute_areas(self, trajectories: Trajectories) -> Floats:
         """Return the area under the curve of each run, relative to the optimum: shape (runs,)."""
-        areas: Floats = self.curves(trajectories, trajectories.trials).mean(axis=1)
+        areas: Floats = self.compute_curves(trajectories, trajectories.trials).mean(axis=1)
         return areas
 
-    def indices_of(self, log: Log) -> tuple[int, ...]:
+    def find_positions(self, log: Log) -> tuple[int, ...]:
         """Return the index in the table of each config in ``log``. Raises SearchlabError if one is missing."""
         try:
-            return tuple(self.positions[Config(record.config)] for record in log.records)
+            return tuple(self.positions_by_config[Config(record.config)] for record in log.records)
         except KeyError as error:
             raise SearchlabError(f"{log.path} contains a config that {self.table.name} does not: {error}") from None
 
-    def check(self, trajectories: Trajectories, run: Trajectory) -> None:
+    def check_run(self, trajectories: Trajectories, run: Trajectory) -> None:
         """Check that ``run`` is a run over this table. Raises SearchlabError if it is not."""
-        description = f"the run of {trajectories.strategy} over {self.table.name} with seed {run.seed}"
+        run_title = f"the run of {trajectories.strategy} over {self.table.name} with seed {run.seed}"
         if run.configs and max(run.configs) >= len(self.log.records):
             raise SearchlabError(
-                f"{description} refers to config {max(run.configs)}, but the table has only {len(self.log.records)} "
+                f"{run_title} refers to config {max(run.configs)}, but the table has only {len(self.log.records)} "
                 "configs; the file is damaged: fetch it again"
             )
         if len(set(run.configs)) < len(run.configs) or len(run.configs) > trajectories.trials:
             raise SearchlabError(
-                f"{description} repeats a config, or contains more than {trajectories.trials}; fetch the file again"
+                f"{run_title} repeats a config, or contains more than {trajectories.trials}; fetch the file again"
             )
 
-    def run_columns(self, trajectories: Trajectories, run: Trajectory, trials: int | None = None) -> Columns:
-        """Return the columns of the log of ``run``, or of its first ``trials`` trials.
+    def make_columns(self, trajectories: Trajectories, run: Trajectory, trial_count: int | None = None) -> Columns:
+        """Return the columns of the log of ``run``, or of its first ``trial_count`` trials.
 
         Raises SearchlabError if ``run`` is not a run over this table.
         """
-        self.check(trajectories, run)
-        if trials is not None:
-            run = Trajectory(run.seed, run.configs[:trials], run.ended and len(run.configs) <= trials)
+        self.check_run(trajectories, run)
+        if trial_count is not None:
+            run = Trajectory(run.seed, run.configs[:trial_count], run.ended and len(run.configs) <= trial_count)
         table_header, table_runs = self.log.header, trajectories.tables[self.table.entry.name]
         header = Header(
             workload=table_header.workload,
@@ -217,9 +218,9 @@ class RecordedTable:
             starts=trajectories.starts,
             contrasts=trajectories.contrasts,
         )
-        indices = np.array(run.configs, dtype=np.int64)
-        ended = Ended(trials=len(indices)) if run.ended else None
-        columns = self.columns.take(indices, header, np.arange(len(indices)) // trajectories.batch, ended)
+        positions = np.array(run.configs, dtype=np.int64)
+        ended = Ended(trials=len(positions)) if run.ended else None
+        columns = self.columns.take(positions, header, np.arange(len(positions)) // trajectories.batch, ended)
         return replace(columns, path=Path(self.table.entry.name, trajectories.strategy, f"seed{run.seed}"))
 
 
@@ -234,8 +235,8 @@ class RecordedTables(dict[str, RecordedTable]):
         return self[name]
 
 
-def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
-    """Return the trajectories of each strategy in ``logs``, which record runs over the tables of ``suite``.
+def collect_trajectories(suite: Suite, log_paths: Iterable[Path]) -> list[Trajectories]:
+    """Return the trajectories of each strategy in ``log_paths``, which record runs over the tables of ``suite``.
 
     Raises:
         SearchlabError: If a log does not record such a run, if a run has two logs, or if the logs of a strategy differ
@@ -243,54 +244,61 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
     """
     recorded_tables = RecordedTables(suite)
     runs_by_strategy: dict[str, list[_RecordedRun]] = {}
-    for path in logs:
-        log = read_log(path)
-        header, table = log.header, recorded_tables[log.header.table or "(none)"]
-        if header.measure != table.table.settings().identity():
+    for log_path in log_paths:
+        log = read_log(log_path)
+        header, recorded_table = log.header, recorded_tables[log.header.table or "(none)"]
+        table = recorded_table.table
+        if header.measure != table.settings().identity():
             raise SearchlabError(
-                f"{path} was not recorded with the current version of {table.table.name}: the log's measure is "
-                f"{header.measure}, but the table's is {table.table.settings().identity()}; omit the log or rerun it"
+                f"{log_path} was not recorded with the current version of {table.name}: the log's measure is "
+                f"{header.measure}, but the table's is {table.settings().identity()}; omit the log or rerun it"
             )
         runs = runs_by_strategy.setdefault(header.name, [])
-        headers = [run.header for run in runs]
-        table_headers = [earlier for earlier in headers if earlier.table == header.table]
+        earlier_headers = [run.header for run in runs]
+        table_headers = [earlier for earlier in earlier_headers if earlier.table == header.table]
         for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):
-            first = (table_headers if name == "warm_start" else headers)[:1]  # tables may differ in their warm start
-            if first and getattr(first[0], name) != getattr(header, name):
+            headers = (
+                table_headers if name == "warm_start" else earlier_headers
+            )  # tables may differ in their warm start
+            if headers and getattr(headers[0], name) != getattr(header, name):
                 raise SearchlabError(
-                    f"{path}: another log of {header.name!r} has a different {name}; give each strategy its own label"
+                    f"{log_path}: another log of {header.name!r} has a different {name}; give each strategy its own "
+                    f"label"
                 )
         if any(earlier.seed == header.seed for earlier in table_headers):
             raise SearchlabError(
-                f"{path}: another log has the same strategy, {header.name!r}, and seed, {header.seed}; omit one of them"
+                f"{log_path}: another log has the same strategy, {header.name!r}, and seed, {header.seed}; omit one "
+                f"of them"
             )
-        run = Trajectory(header.seed, table.indices_of(log), bool(log.ended))
+        trajectory = Trajectory(header.seed, recorded_table.find_positions(log), bool(log.ended))
         seconds = sum(record.propose_seconds + record.train_seconds for record in log.records)
-        runs.append(_RecordedRun(header, run, log.code, log.versions, seconds))
-    return [_trajectories_of(suite, recorded_tables, runs) for runs in runs_by_strategy.values()]
+        runs.append(_RecordedRun(header, trajectory, log.code, log.versions, seconds))
+    return [_combine_runs(suite, recorded_tables, runs) for runs in runs_by_strategy.values()]
 
 
 class _RecordedRun(NamedTuple):
     """A run over a table, with facts from its log."""
 
     header: Header
-    run: Trajectory
+    trajectory: Trajectory
     code: dict[str, str]
     versions: dict[str, str]
     own_seconds: float
 
 
-def _trajectories_of(suite: Suite, recorded_tables: RecordedTables, runs: Sequence[_RecordedRun]) -> Trajectories:
-    """Return the trajectories of the ``runs`` of a strategy."""
+def _combine_runs(suite: Suite, recorded_tables: RecordedTables, recorded_runs: Sequence[_RecordedRun]) -> Trajectories:
+    """Return the trajectories of the ``recorded_runs`` of a strategy."""
     tables = {}
     for table in suite.tables:
-        if table_runs := [run for run in runs if run.header.table == table.entry.name]:
-            trajectories = tuple(sorted((run.run for run in table_runs), key=lambda run: run.seed))
+        if table_runs := [run for run in recorded_runs if run.header.table == table.entry.name]:
+            trajectories = tuple(sorted((run.trajectory for run in table_runs), key=lambda run: run.seed))
             digest, header = recorded_tables[table.entry.name].table.digest, table_runs[-1].header
             tables[table.entry.name] = TableRuns(digest, trajectories, header.effective, header.random)
-    roles = ("policy", "cost_model")
-    codes = [{role: digest for role, digest in run.code.items() if role in roles} for run in runs]
-    header = runs[0].header
+    plugin_roles = ("policy", "cost_model")
+    code_digests = [
+        {role: digest for role, digest in run.code.items() if role in plugin_roles} for run in recorded_runs
+    ]
+    header = recorded_runs[0].header
     return Trajectories(
         suite=suite.spec.version,
         strategy=header.name,
@@ -298,13 +306,13 @@ def _trajectories_of(suite: Suite, recorded_tables: RecordedTables, runs: Sequen
         cost_model=header.cost_model,
         features=header.features,
         batch=header.batch,
-        versions=runs[-1].versions,
+        versions=recorded_runs[-1].versions,
         host=cpu_model(),
-        trials=max(len(run.run.configs) for run in runs),
+        trials=max(len(run.trajectory.configs) for run in recorded_runs),
         starts=header.starts,
         contrasts=header.contrasts,
-        code=codes[0] if all(code == codes[0] for code in codes) else {},
-        own_seconds=float(f"{np.mean([run.own_seconds for run in runs]):.3g}"),
+        code=code_digests[0] if all(code == code_digests[0] for code in code_digests) else {},
+        own_seconds=float(f"{np.mean([run.own_seconds for run in recorded_runs]):.3g}"),
         tables=tables,
     )
 
@@ -313,12 +321,12 @@ def write_trajectories(path: Path, trajectories: Trajectories) -> None:
     """Write ``trajectories`` to a file; equal ones yield equal bytes. Raises SearchlabError if writing fails."""
     import pyarrow as pa
 
-    runs = [(name, run) for name, table_runs in trajectories.tables.items() for run in table_runs.runs]
+    named_runs = [(name, run) for name, table_runs in trajectories.tables.items() for run in table_runs.runs]
     columns = {
-        "table": pa.array([name for name, _ in runs], "string"),
-        "seed": pa.array([run.seed for _, run in runs], "int64"),
-        "configs": pa.array([run.configs for _, run in runs], pa.list_(pa.int64())),
-        "ended": pa.array([run.ended for _, run in runs], "bool"),
+        "table": pa.array([name for name, _ in named_runs], "string"),
+        "seed": pa.array([run.seed for _, run in named_runs], "int64"),
+        "configs": pa.array([run.configs for _, run in named_runs], pa.list_(pa.int64())),
+        "ended": pa.array([run.ended for _, run in named_runs], "bool"),
     }
     tables = {name: msgspec.structs.replace(table_runs, runs=()) for name, table_runs in trajectories.tables.items()}
     metadata = msgspec.json.encode(msgspec.structs.replace(trajectories, tables=tables))
@@ -330,28 +338,32 @@ def read_trajectories(path: Path) -> Trajectories:
     return decode_trajectories(path, read_bytes(path, kind="the trajectories"))
 
 
-def decode_trajectories(path: Path, data: bytes) -> Trajectories:
-    """Return the trajectories in ``data``, the content of the file ``path``; see :func:`read_trajectories`."""
-    metadata, table = decode(path, data, _TYPES)
+def decode_trajectories(path: Path, content: bytes) -> Trajectories:
+    """Return the trajectories in ``content``, that of the file ``path``; see :func:`read_trajectories`."""
+    metadata, table = decode(path, content, _COLUMN_TYPES)
     try:
-        if KEY not in metadata or len(table.column_names) < len(_TYPES):
-            raise msgspec.ValidationError(f"it lacks one of the columns {', '.join(_TYPES)}, or the key {KEY!r}")
-        read = msgspec.json.decode(metadata[KEY], type=Trajectories)
-        runs: dict[str, list[Trajectory]] = {name: [] for name in read.tables}
-        for name, *run in zip(*(table[name].to_pylist() for name in _TYPES), strict=True):
-            if name not in runs:
+        if KEY not in metadata or len(table.column_names) < len(_COLUMN_TYPES):
+            raise msgspec.ValidationError(f"it lacks one of the columns {', '.join(_COLUMN_TYPES)}, or the key {KEY!r}")
+        trajectories = msgspec.json.decode(metadata[KEY], type=Trajectories)
+        runs_by_table: dict[str, list[Trajectory]] = {name: [] for name in trajectories.tables}
+        for name, *run in zip(*(table[name].to_pylist() for name in _COLUMN_TYPES), strict=True):
+            if name not in runs_by_table:
                 raise msgspec.ValidationError(f"it does not describe the table {name!r}")
-            runs[name].append(msgspec.convert(run, Trajectory))
+            runs_by_table[name].append(msgspec.convert(run, Trajectory))
     except UNREADABLE as error:
         raise SearchlabError(f"cannot read the trajectories {path}: {error}; fetch the file again") from None
-    if read.trajectories != FORMAT:
+    if trajectories.format_version != FORMAT_VERSION:
         raise SearchlabError(
-            f"{path} has format {read.trajectories}, but this version of searchlab reads format {FORMAT}"
+            f"{path} has format {trajectories.format_version}, but this version of searchlab reads format "
+            f"{FORMAT_VERSION}"
         )
-    if not read.tables:
+    if not trajectories.tables:
         raise SearchlabError(f"{path} contains no runs; write it again with `searchlab suite run`")
-    tables = {name: msgspec.structs.replace(read.tables[name], runs=tuple(runs[name])) for name in runs}
-    return msgspec.structs.replace(read, tables=tables)
+    tables = {
+        name: msgspec.structs.replace(trajectories.tables[name], runs=tuple(runs))
+        for name, runs in runs_by_table.items()
+    }
+    return msgspec.structs.replace(trajectories, tables=tables)
 
 
 def read_results(paths: Iterable[Path]) -> list[Trajectories]:
@@ -360,33 +372,34 @@ def read_results(paths: Iterable[Path]) -> list[Trajectories]:
     Raises:
         SearchlabError: If a directory contains no such file, or if a file is damaged.
     """
-    result_files: list[Path] = []
+    result_paths: list[Path] = []
     for result_path in paths:
-        files = sorted(result_path.glob(f"*{RUNS_SUFFIX}")) if result_path.is_dir() else [result_path]
-        if not files:
+        run_paths = sorted(result_path.glob(f"*{RUNS_SUFFIX}")) if result_path.is_dir() else [result_path]
+        if not run_paths:
             raise SearchlabError(
                 f"{result_path} contains no runs (*{RUNS_SUFFIX}); `suite run --out` writes result{RUNS_SUFFIX}"
             )
-        result_files += files
-    return [read_trajectories(path) for path in result_files]
+        result_paths += run_paths
+    return [read_trajectories(path) for path in result_paths]
 
 
-def trajectories_path(directory: Path, strategy: str) -> Path:
+def make_trajectories_path(trajectories_dir: Path, strategy: str) -> Path:
     """Return the path of a strategy's file in a directory of trajectories."""
-    return directory / (file_name(strategy) + RUNS_SUFFIX)
+    return trajectories_dir / (file_name(strategy) + RUNS_SUFFIX)
 
 
-def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajectories]:
-    """Return the baselines ``names`` of ``suite``, or all if None. Raises SearchlabError if one does not exist."""
-    files = suite.baseline_paths
-    for name in names or ():
-        if name not in files:
-            raise SearchlabError(f"the suite {suite.name} has no baseline {name!r}{did_you_mean(name, files)}")
-    return [read_trajectories(files[name]) for name in (files if names is None else names)]
+def read_baselines(suite: Suite, baseline_names: Sequence[str] | None = None) -> list[Trajectories]:
+    """Return the baselines ``baseline_names``, or all if None. Raises SearchlabError if one does not exist."""
+    paths_by_name = suite.baseline_paths
+    for name in baseline_names or ():
+        if name not in paths_by_name:
+            raise SearchlabError(f"the suite {suite.name} has no baseline {name!r}{did_you_mean(name, paths_by_name)}")
+    names = paths_by_name if baseline_names is None else baseline_names
+    return [read_trajectories(paths_by_name[name]) for name in names]
 
 
-class Use(msgspec.Struct, frozen=True):
-    """An entry of the journal :data:`USES_FILE`.
+class RecordedUse(msgspec.Struct, frozen=True):
+    """An entry of the journal :data:`TEST_USES_FILE`.
 
     Attributes:
         strategy: The digest of policy, options, cost model, features and batch.
@@ -398,20 +411,22 @@ class Use(msgspec.Struct, frozen=True):
     label: str
 
 
-def count_use(result: Trajectories) -> int:
+def record_test_use(result: Trajectories) -> int:
     """Record that the strategy of ``result`` was run on the test split, and return how many variants of it have been.
 
     Variants use the same policy with other options or another cost model, features or batch; each counts once, however
     often it is run. Raises SearchlabError if the file is damaged or cannot be written.
     """
-    identity = msgspec.json.encode([result.policy, result.cost_model, result.features, result.batch])
-    use = Use(result.suite, result.policy.name, hashlib.sha256(identity).hexdigest()[:16], result.strategy)
-    path = platformdirs.user_data_path("searchlab") / USES_FILE
+    strategy_bytes = msgspec.json.encode([result.policy, result.cost_model, result.features, result.batch])
+    use = RecordedUse(
+        result.suite, result.policy.name, hashlib.sha256(strategy_bytes).hexdigest()[:16], result.strategy
+    )
+    journal_path = platformdirs.user_data_path("searchlab") / TEST_USES_FILE
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        journal_path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise make_write_error(path, error) from None
-    with closing(Journal(path, Use)) as journal:
+        raise make_write_error(journal_path, error) from None
+    with closing(Journal(journal_path, RecordedUse)) as journal:
         variants = {
             earlier.strategy
             for earlier in journal.entries

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -41,26 +42,31 @@ from ..schema import UNREADABLE
 from ..source import source_digest
 from ..tables.info import unsteady
 from .cards import TableCard
-from .dataset import dataset_files
-from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajectory, baselines, read_trajectories
+from .dataset import make_dataset_texts
+from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajectory, read_baselines, read_trajectories
 
-SECONDS = 100.0
+REPLAY_SECONDS = 100.0
 """The time limit for replaying, unless all runs are replayed."""
 
-CHECK_SECONDS = 2.0
+BASELINE_CHECK_SECONDS = 2.0
 """The time after which no further run of a baseline is replayed before it is used."""
 
-SAMPLE = 64
+MEMBERSHIP_SAMPLE_SIZE = 64
 """The number of configs to look up in a space if this requires building programs."""
 
-NUMPY_WITHOUT = "NPY_DISABLE_CPU_FEATURES"
+NUMPY_FEATURES_VARIABLE = "NPY_DISABLE_CPU_FEATURES"
 """The environment variable with features of the CPU that numpy must not use."""
 
 OnStep = Callable[[str, list[str]], None]
 """A function called after each step, with a description of what was checked and a sentence for each problem."""
 
-Case = tuple[Trajectories, str, Trajectory]
-"""A run to replay: the trajectories of its strategy, the name of its table, and its trajectory."""
+
+class RunToReplay(NamedTuple):
+    """A run to replay: the runs of its strategy, the name of its table, and its trajectory."""
+
+    trajectories: Trajectories
+    table_name: str
+    trajectory: Trajectory
 
 
 # --- sealing ----------------------------------------------------------------------------------------------------------
@@ -79,12 +85,12 @@ class Manifest(msgspec.Struct, frozen=True):
     files: dict[str, str]
 
 
-def files_of(suite: Suite) -> dict[str, Path]:
+def list_files(suite: Suite) -> dict[str, Path]:
     """Return the files of a suite by relative path, except its manifest and hidden files."""
-    paths = {path.relative_to(suite.directory).as_posix(): path for path in sorted(suite.directory.rglob("*"))}
+    paths_by_name = {path.relative_to(suite.directory).as_posix(): path for path in sorted(suite.directory.rglob("*"))}
     return {
         name: path
-        for name, path in paths.items()
+        for name, path in paths_by_name.items()
         if path.is_file() and name != MANIFEST_FILE and not any(part.startswith(".") for part in name.split("/"))
     }
 
@@ -115,10 +121,10 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
                 f"the split of {suite.name} is frozen, but {', '.join(moved_tables)} would move to the other side; "
                 f"create a new version of the suite"
             )
-    cards = suite.directory / "cards"
+    cards_dir = suite.directory / "cards"
     try:
-        cards.mkdir(exist_ok=True)
-        for card_path in cards.glob("*.md"):
+        cards_dir.mkdir(exist_ok=True)
+        for card_path in cards_dir.glob("*.md"):
             card_path.unlink()
         table_cards = []
         for table in suite.tables:
@@ -126,14 +132,14 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
             card = TableCard(RecordedTable(table))
             if card.info.unsteady:
                 raise SearchlabError(f"{table.name} cannot be sealed: {card.info.unsteady}; rebuild this table")
-            write_file(cards / f"{table.entry.name}.md", card.text(), under=suite.directory)
+            write_file(cards_dir / f"{table.entry.name}.md", card.to_markdown(), under=suite.directory)
             table_cards.append(card)
-        for name, text in dataset_files(suite, table_cards).items():
+        for name, text in make_dataset_texts(suite, table_cards).items():
             write_file(suite.directory / name, text, under=suite.directory)
-        files = {name: digest_of(path) for name, path in files_of(suite).items()}
-        manifest = Manifest(suite.spec.version, split, files)
-        data = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
-        write_file(suite.directory / MANIFEST_FILE, data, under=suite.directory, durable=True)
+        digests = {name: digest_of(path) for name, path in list_files(suite).items()}
+        manifest = Manifest(suite.spec.version, split, digests)
+        manifest_bytes = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+        write_file(suite.directory / MANIFEST_FILE, manifest_bytes, under=suite.directory, durable=True)
     except OSError as error:
         raise SearchlabError(f"cannot write to {suite.directory}: {error.strerror}") from None
     return manifest
@@ -148,70 +154,70 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
     Baselines are replayed for ``seconds``, with at least one run of each, or completely if ``seconds`` is None.
     """
     manifest = read_manifest(suite)
-    tables = [RecordedTable(table) for table in suite.tables]
+    recorded_tables = [RecordedTable(table) for table in suite.tables]
     is_correct = True
 
-    def step(description: str, problems: list[str]) -> None:
+    def report_step(description: str, problems: list[str]) -> None:
         nonlocal is_correct
         is_correct = is_correct and not problems
         on_step(description, problems)
 
-    step(f"{len(manifest.files)} files", _file_problems(suite, manifest))
-    step("the split", _split_problems(suite, manifest))
-    for kind, check in (("tables", _table_problems), ("cards", _card_problems)):
+    report_step(f"{len(manifest.files)} files", _find_file_problems(suite, manifest))
+    report_step("the split", _find_split_problems(suite, manifest))
+    for noun, find_problems in (("tables", _find_table_problems), ("cards", _find_card_problems)):
         problems: list[str] = []
-        for table in tables:
+        for recorded_table in recorded_tables:
             try:
-                problems += check(table)
+                problems += find_problems(recorded_table)
             except SearchlabError as error:
                 problems.append(str(error))
-        step(f"{len(tables)} {kind}", problems)
+        report_step(f"{len(recorded_tables)} {noun}", problems)
     try:
-        baseline_runs = baselines(suite)
+        baseline_runs = read_baselines(suite)
     except SearchlabError as error:
-        step("baselines", [str(error)])
+        report_step("baselines", [str(error)])
         return False
-    step(
+    report_step(
         f"{len(baseline_runs)} baselines",
-        [problem for baseline in baseline_runs for problem in _run_problems(suite, baseline)],
+        [problem for baseline in baseline_runs for problem in _find_run_problems(suite, baseline)],
     )
     if baseline_runs and is_correct:
-        result = replay(suite, baseline_runs, digest=digest_of(suite.directory / MANIFEST_FILE), seconds=seconds)
-        step(result.describe("runs of baselines"), result.problems)
+        replay_result = replay(suite, baseline_runs, digest=digest_of(suite.directory / MANIFEST_FILE), seconds=seconds)
+        report_step(replay_result.describe("runs of baselines"), replay_result.problems)
     return is_correct
 
 
 def verify_result(
-    directory: Path,
+    result_dir: Path,
     on_step: OnStep,
-    seconds: float | None = SECONDS,
+    seconds: float | None = REPLAY_SECONDS,
     trusted: Collection[str] = (),
     suite_path: str = "",
 ) -> bool:
-    """Check that the runs in ``directory`` match the local suite and can be replayed, and return whether this is so.
+    """Check that the runs in ``result_dir`` match the local suite and can be replayed, and return whether this is so.
 
     Args:
-        directory: A directory written by ``suite run --out``.
+        result_dir: A directory written by ``suite run --out``.
         on_step: A function called after each step.
         seconds: The time limit for replaying, in seconds, or None to replay all runs.
         trusted: See :func:`replay`.
         suite_path: The path of the suite, if it cannot be found by name.
     """
-    result = read_trajectories(directory / RESULT_FILE_NAME)
+    result = read_trajectories(result_dir / RESULT_FILE_NAME)
     suite = find_suite(suite_path or result.suite).select_split(None)
-    problems = _run_problems(suite, result)
+    problems = _find_run_problems(suite, result)
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
         return False
     replay_result = replay(
-        suite, [result], digest=digest_of(directory / RESULT_FILE_NAME), seconds=seconds, trusted=trusted
+        suite, [result], digest=digest_of(result_dir / RESULT_FILE_NAME), seconds=seconds, trusted=trusted
     )
     on_step(replay_result.describe("runs"), replay_result.problems)
     return not replay_result.problems
 
 
-def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
-    files = files_of(suite)
+def _find_file_problems(suite: Suite, manifest: Manifest) -> list[str]:
+    files = list_files(suite)
     problems = [f"{name} is missing; fetch it again" for name in manifest.files if name not in files]
     problems += [f"{name} is not in {MANIFEST_FILE}; remove it" for name in files if name not in manifest.files]
     for name, path in files.items():
@@ -220,7 +226,7 @@ def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
     return problems
 
 
-def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
+def _find_split_problems(suite: Suite, manifest: Manifest) -> list[str]:
     split, sealed_split = split_of(suite), manifest.split
     return [
         f"{name} is in the split {split.get(name)}, but was in {sealed_split.get(name)} when the split was frozen"
@@ -229,48 +235,53 @@ def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
     ]
 
 
-def _table_problems(recorded_table: RecordedTable) -> list[str]:
+def _find_table_problems(recorded_table: RecordedTable) -> list[str]:
     table, records = recorded_table.table, recorded_table.log.records
     space = SpaceChoice.from_table(table).space
     problems = [f"{table.name} is not steady: {text}"] if (text := unsteady(recorded_table.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads instead of {table.entry.threads}")
-    if len(recorded_table.positions) < len(records):
-        problems.append(f"{table.name} contains {len(records) - len(recorded_table.positions)} duplicate configs")
-    size = recorded_table.log.header.space_size
+    if len(recorded_table.positions_by_config) < len(records):
+        duplicate_count = len(records) - len(recorded_table.positions_by_config)
+        problems.append(f"{table.name} contains {duplicate_count} duplicate configs")
+    space_size = recorded_table.log.header.space_size
     if space.builds_programs:
         rng = np.random.default_rng(int(table.digest[:16], 16))
-        configs = list(recorded_table.positions)
-        foreign_count = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
+        configs = list(recorded_table.positions_by_config)
+        sample = rng.permutation(len(records))[:MEMBERSHIP_SAMPLE_SIZE].tolist()
+        foreign_count = sum(configs[position] not in space for position in sample)
     else:
         members = set(space.enumerate())
-        foreign_count = len(recorded_table.positions.keys() - members)
-        if size != len(members):
-            problems.append(f"{table.name} records that its space has {size} configs, but the space has {len(members)}")
+        foreign_count = len(recorded_table.positions_by_config.keys() - members)
+        if space_size != len(members):
+            problems.append(
+                f"{table.name} records that its space has {space_size} configs, but the space has {len(members)}"
+            )
     if foreign_count:
         problems.append(f"{table.name} contains {foreign_count} configs that are not in its space")
-    if size is None or len(recorded_table.positions) < size:
+    if space_size is None or len(recorded_table.positions_by_config) < space_size:
         problems.append(
-            f"{table.name} contains only {len(recorded_table.positions)} of the {size} configs in its space"
+            f"{table.name} contains only {len(recorded_table.positions_by_config)} of the {space_size} configs in its "
+            f"space"
         )
     return problems
 
 
-def _card_problems(recorded_table: RecordedTable) -> list[str]:
-    name = f"cards/{recorded_table.table.entry.name}.md"
-    path = recorded_table.table.directory / name
-    if not path.is_file():
-        return [f"{name} is missing; run `searchlab suite seal` to create it"]
-    is_correct = read_text(path, under=recorded_table.table.directory) == TableCard(recorded_table).text()
-    return [] if is_correct else [f"{name} does not match its table; run `searchlab suite seal` to rewrite it"]
+def _find_card_problems(recorded_table: RecordedTable) -> list[str]:
+    card_name = f"cards/{recorded_table.table.entry.name}.md"
+    card_path = recorded_table.table.directory / card_name
+    if not card_path.is_file():
+        return [f"{card_name} is missing; run `searchlab suite seal` to create it"]
+    is_correct = read_text(card_path, under=recorded_table.table.directory) == TableCard(recorded_table).to_markdown()
+    return [] if is_correct else [f"{card_name} does not match its table; run `searchlab suite seal` to rewrite it"]
 
 
-def _run_problems(suite: Suite, trajectories: Trajectories) -> list[str]:
+def _find_run_problems(suite: Suite, trajectories: Trajectories) -> list[str]:
     problems, recorded_tables = [], RecordedTables(suite)
     for name in trajectories.tables:
         try:
             for run in trajectories.runs_on(recorded_tables[name].table).runs:
-                recorded_tables[name].check(trajectories, run)
+                recorded_tables[name].check_run(trajectories, run)
         except SearchlabError as error:
             problems.append(str(error))
     return problems
@@ -284,21 +295,22 @@ class ReplayResult:
     """The result of :func:`replay`.
 
     Attributes:
-        runs: The number of runs that were replayed.
-        total: The number of all runs.
+        replayed_count: The number of runs that were replayed.
+        total_count: The number of all runs.
         problems: A sentence for each run that now differs.
-        without_avx512: The number of runs that can be replayed only if numpy does not use AVX-512.
+        without_avx512_count: The number of runs that can be replayed only if numpy does not use AVX-512.
     """
 
-    runs: int
-    total: int
+    replayed_count: int
+    total_count: int
     problems: list[str]
-    without_avx512: int
+    without_avx512_count: int
 
-    def describe(self, kind: str) -> str:
-        """Describe the verification step that replayed ``kind``, such as "runs"."""
-        suffix = f", {self.without_avx512} of them without numpy's code for AVX-512" if self.without_avx512 else ""
-        return f"{self.runs:,} of {self.total:,} {kind}, replayed{suffix}"
+    def describe(self, noun: str) -> str:
+        """Describe the verification step that replayed ``noun``, such as "runs"."""
+        count = self.without_avx512_count
+        avx512_text = f", {count} of them without numpy's code for AVX-512" if count else ""
+        return f"{self.replayed_count:,} of {self.total_count:,} {noun}, replayed{avx512_text}"
 
 
 class Replayer:
@@ -307,7 +319,7 @@ class Replayer:
     def __init__(self, suite: Suite) -> None:
         self._suite = suite
         self._recorded_tables = RecordedTables(suite)
-        self._tables: dict[str, tuple[SpaceChoice, Measurer]] = {}
+        self._opened_tables: dict[str, tuple[SpaceChoice, Measurer]] = {}
         self._exit_stack = ExitStack()
 
     def __enter__(self) -> Replayer:
@@ -317,27 +329,28 @@ class Replayer:
     def __exit__(self, *_: object) -> None:
         self._exit_stack.close()
 
-    def describe_difference(self, trajectories: Trajectories, name: str, original: Trajectory) -> str:
-        """Replay a run over the table ``name``. Return a sentence on how it differs, or "" if it does not."""
-        table = self._recorded_tables[name]
-        new_run = self.replay_run(trajectories, name, original.seed)
+    def describe_difference(self, trajectories: Trajectories, table_name: str, original: Trajectory) -> str:
+        """Replay a run over the table ``table_name``. Return a sentence on how it differs, or "" if it does not."""
+        table = self._recorded_tables[table_name]
+        new_run = self.replay_run(trajectories, table_name, original.seed)
         positions = new_run.configs
         if new_run == original:
             return ""
         run_title = f"{trajectories.strategy} over {table.table.name} with seed {original.seed}"
         changes = version_changes(trajectories.versions)
-        note = f"; these versions have changed since: {', '.join(changes)}" if changes else ""
+        changes_text = f"; these versions have changed since: {', '.join(changes)}" if changes else ""
         for trial, (before, after) in enumerate(zip(original.configs, positions, strict=False)):
             if before != after:
-                return f"{run_title}: trial {trial} was config {before} of the table, but is now config {after}{note}"
-        return f"{run_title}: the run had {len(original.configs)} trials, but now has {len(positions)}{note}"
+                difference = f"trial {trial} was config {before} of the table, but is now config {after}"
+                return f"{run_title}: {difference}{changes_text}"
+        return f"{run_title}: the run had {len(original.configs)} trials, but now has {len(positions)}{changes_text}"
 
-    def replay_run(self, trajectories: Trajectories, name: str, seed: int) -> Trajectory:
-        """Run the strategy of ``trajectories`` over the table ``name``."""
-        table = self._recorded_tables[name]
-        space_choice, measurer = self._table(name)
-        log = self._folder / "replay.jsonl"
-        log.unlink(missing_ok=True)
+    def replay_run(self, trajectories: Trajectories, table_name: str, seed: int) -> Trajectory:
+        """Run the strategy of ``trajectories`` over the table ``table_name``."""
+        table = self._recorded_tables[table_name]
+        space_choice, measurer = self._open_table(table_name)
+        log_path = self._folder / "replay.jsonl"
+        log_path.unlink(missing_ok=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchlabWarning)  # the original run already issued these warnings
             run = Run(
@@ -347,30 +360,30 @@ class Replayer:
                 trajectories.batch,
                 Budget(trajectories.trials),
                 table.table.settings(),
-                log,
+                log_path,
                 starts=trajectories.starts,
             )
             replayed_log = search(plan_run(run), measurer)
-        return Trajectory(seed, table.indices_of(replayed_log), bool(replayed_log.ended))
+        return Trajectory(seed, table.find_positions(replayed_log), bool(replayed_log.ended))
 
-    def replay_without_avx512(self, cases: Sequence[Case], features: Sequence[str]) -> list[str] | None:
+    def replay_without_avx512(self, cases: Sequence[RunToReplay], features: Sequence[str]) -> list[str] | None:
         """Replay runs in a process whose numpy does not use ``features``.
 
         Returns the differences, or None if the process fails.
         """
-        words = [sys.executable, "-P", "-c", f"from {__name__} import _replay_in_subprocess; _replay_in_subprocess()"]
-        env = {**os.environ, NUMPY_WITHOUT: " ".join(features), "PYTHONPATH": search_path()}
-        data = pickle.dumps((self._suite, cases, trusts()))
-        process = subprocess.run(words, input=data, capture_output=True, env=env, check=False)
+        command = [sys.executable, "-P", "-c", f"from {__name__} import _replay_in_subprocess; _replay_in_subprocess()"]
+        env = {**os.environ, NUMPY_FEATURES_VARIABLE: " ".join(features), "PYTHONPATH": search_path()}
+        input_bytes = pickle.dumps((self._suite, cases, trusts()))
+        process = subprocess.run(command, input=input_bytes, capture_output=True, env=env, check=False)
         return None if process.returncode else list(json.loads(process.stdout.splitlines()[-1]))
 
-    def _table(self, name: str) -> tuple[SpaceChoice, Measurer]:
-        if name not in self._tables:
-            table = self._recorded_tables[name].table
+    def _open_table(self, table_name: str) -> tuple[SpaceChoice, Measurer]:
+        if table_name not in self._opened_tables:
+            table = self._recorded_tables[table_name].table
             space_choice = SpaceChoice.from_table(table)
             measurer = self._exit_stack.enter_context(table.settings().make(space_choice.space.target, {}))
-            self._tables[name] = space_choice, measurer
-        return self._tables[name]
+            self._opened_tables[table_name] = space_choice, measurer
+        return self._opened_tables[table_name]
 
 
 def strategy_of(trajectories: Trajectories) -> Strategy:
@@ -380,13 +393,18 @@ def strategy_of(trajectories: Trajectories) -> Strategy:
 
 
 def replay(
-    suite: Suite, runs: Sequence[Trajectories], *, digest: str, seconds: float | None, trusted: Collection[str] = ()
+    suite: Suite,
+    strategies: Sequence[Trajectories],
+    *,
+    digest: str,
+    seconds: float | None,
+    trusted: Collection[str] = (),
 ) -> ReplayResult:
     """Replay one run of each strategy, then the other runs, in random order.
 
     Args:
         suite: The suite.
-        runs: The trajectories of each strategy.
+        strategies: The runs of each strategy.
         digest: The seed for the order, as hexadecimal digits.
         seconds: The time in seconds after which no further run starts, or None to replay all runs.
         trusted: Policies and cost models (``module:Class``) that may be imported even if they are not registered.
@@ -394,28 +412,30 @@ def replay(
     Raises:
         SearchlabError: If a strategy uses code that is neither registered nor trusted.
     """
-    for trajectories in runs:
-        _check_trusted(trajectories, trusted)
+    for trajectories in strategies:
+        _require_trust(trajectories, trusted)
     with Replayer(suite) as replayer:
-        return replay_with(replayer, runs, digest, seconds)
+        return replay_cases(replayer, strategies, digest, seconds)
 
 
-def replay_with(replayer: Replayer, runs: Sequence[Trajectories], digest: str, seconds: float | None) -> ReplayResult:
+def replay_cases(
+    replayer: Replayer, strategies: Sequence[Trajectories], digest: str, seconds: float | None
+) -> ReplayResult:
     """Replay runs with ``replayer``; see :func:`replay`."""
-    order = list(_draw_runs(runs, digest))
-    differ: list[tuple[Case, str]] = []
-    start, count = time.monotonic(), 0
-    for case in order:
-        if seconds is not None and count >= len(runs) and time.monotonic() - start > seconds:
+    cases = list(_draw_cases(strategies, digest))
+    differing_cases: list[tuple[RunToReplay, str]] = []
+    start_time, replayed_count = time.monotonic(), 0
+    for case in cases:
+        if seconds is not None and replayed_count >= len(strategies) and time.monotonic() - start_time > seconds:
             break
-        count += 1
+        replayed_count += 1
         if problem := replayer.describe_difference(*case):
-            differ.append((case, problem))
-    problems = [problem for _, problem in differ]
+            differing_cases.append((case, problem))
+    problems = [problem for _, problem in differing_cases]
     # A logarithm computed by numpy may differ in its last bit between CPUs, and so may a proposal that depends on it.
-    if problems and (features := avx512()):
-        problems = replayer.replay_without_avx512([case for case, _ in differ], features) or problems
-    return ReplayResult(count, len(order), list(filter(None, problems)), problems.count(""))
+    if problems and (features := list_avx512_features()):
+        problems = replayer.replay_without_avx512([case for case, _ in differing_cases], features) or problems
+    return ReplayResult(replayed_count, len(cases), list(filter(None, problems)), problems.count(""))
 
 
 def check_baselines(
@@ -433,17 +453,20 @@ def check_baselines(
     """
     for baseline in baseline_runs:
         try:
-            code = _code_of(suite, baseline)
+            code = _digest_code(suite, baseline)
         except SearchlabError:
             continue
         if code == baseline.code:
             continue
-        identity = msgspec.json.encode([baseline, code, library_versions()], order="sorted")
-        marker = platformdirs.user_cache_path("searchlab") / "baselines" / hashlib.sha256(identity).hexdigest()[:32]
-        if marker.exists():
+        identity_bytes = msgspec.json.encode([baseline, code, library_versions()], order="sorted")
+        identity_digest = hashlib.sha256(identity_bytes).hexdigest()[:32]
+        marker_path = platformdirs.user_cache_path("searchlab") / "baselines" / identity_digest
+        if marker_path.exists():
             continue
         say(f"checking that {baseline.strategy} still proposes what its recorded runs contain, once")
-        replay_result = replay(suite.select_split(None), [baseline], digest=marker.name, seconds=CHECK_SECONDS)
+        replay_result = replay(
+            suite.select_split(None), [baseline], digest=identity_digest, seconds=BASELINE_CHECK_SECONDS
+        )
         if replay_result.problems:
             raise SearchlabError(
                 f"the baseline {baseline.strategy} of {suite.spec.version} is not what its code does now: "
@@ -451,11 +474,11 @@ def check_baselines(
                 f"baselines`); `searchlab suite verify {suite.directory}` shows all differences"
             )
         with suppress(OSError):  # it is replayed again next time
-            marker.parent.mkdir(parents=True, exist_ok=True)
-            marker.touch()
+            marker_path.parent.mkdir(parents=True, exist_ok=True)
+            marker_path.touch()
 
 
-def _code_of(suite: Suite, baseline: Trajectories) -> dict[str, str]:
+def _digest_code(suite: Suite, baseline: Trajectories) -> dict[str, str]:
     """Return the digests of a baseline's code. Raises SearchlabError if the code is missing or not trusted."""
     with names_from(suite.directory):
         digests = {"policy": source_digest(POLICIES.load(baseline.policy.name), *functions_in(baseline.policy.options))}
@@ -464,7 +487,7 @@ def _code_of(suite: Suite, baseline: Trajectories) -> dict[str, str]:
     return digests
 
 
-def avx512() -> list[str]:
+def list_avx512_features() -> list[str]:
     """Return numpy's names for those AVX-512 features of this CPU for which numpy has special code."""
     from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[import-not-found]
 
@@ -472,25 +495,27 @@ def avx512() -> list[str]:
 
 
 def _replay_in_subprocess() -> None:
-    suite, cases, trust = pickle.loads(sys.stdin.buffer.read())
-    with trust_plugins(trust), Replayer(suite) as replayer:
+    suite, cases, trusted = pickle.loads(sys.stdin.buffer.read())
+    with trust_plugins(trusted), Replayer(suite) as replayer:
         print(json.dumps([replayer.describe_difference(*case) for case in cases]))
 
 
-def _draw_runs(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
+def _draw_cases(strategies: Sequence[Trajectories], digest: str) -> Iterator[RunToReplay]:
     """Yield all runs in random order, starting with one run of each strategy."""
     rng = np.random.default_rng(int(digest[:16], 16))
     queues = []
-    for trajectories in runs:
+    for trajectories in strategies:
         cases = [
-            (trajectories, name, run) for name, table_runs in trajectories.tables.items() for run in table_runs.runs
+            RunToReplay(trajectories, name, run)
+            for name, table_runs in trajectories.tables.items()
+            for run in table_runs.runs
         ]
         queues.append([cases[i] for i in rng.permutation(len(cases))])
-    for row in range(max(map(len, queues), default=0)):
-        yield from (queue[row] for queue in queues if row < len(queue))
+    for position in range(max(map(len, queues), default=0)):
+        yield from (queue[position] for queue in queues if position < len(queue))
 
 
-def _check_trusted(trajectories: Trajectories, trusted: Collection[str]) -> None:
+def _require_trust(trajectories: Trajectories, trusted: Collection[str]) -> None:
     """Raise SearchlabError if ``trajectories`` uses code that is neither registered nor ``trusted``."""
     code = unregistered_code([[plugin.name, plugin.options] for plugin in trajectories.plugins])
     unknown_names = [name for name in code if name not in trusted]

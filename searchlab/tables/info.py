@@ -20,7 +20,7 @@ from rich.text import Text
 
 from ..analysis.words import counted
 from ..arrays import Floats
-from ..console import speed
+from ..console import format_speed
 from ..log.format import TABLE_LABEL, Log, Passes, version_spans
 from ..log.reliability import measure_noise
 from ..units import VALUES, convert_throughput
@@ -140,7 +140,7 @@ class TableInfo:
         milliseconds = float(self.log.costs.min()) * 1e3
         rows = {"best": f"{self.best:.4g} {self.log.unit}, {milliseconds:.4g} ms"}
         if self.log.unit in VALUES:
-            rows["best"] = speed(self.best, self.log.unit)
+            rows["best"] = format_speed(self.best, self.log.unit)
         rows[f"{self.log.unit} by quantile"] = ", ".join(quantiles)
         for part in NEAR:
             near = self.near(part)

@@ -40,13 +40,13 @@ from versus import geometric_mean
 
 import searchlab
 from searchlab.analysis.charts.vegalite import COLOURS
-from searchlab.console import milliseconds
+from searchlab.console import format_execution_time
 from searchlab.errors import SearchlabError
 from searchlab.log.journal import read_journal
 from searchlab.machine.host import available_cores, cpu_model, observe_load
-from searchlab.model.decisions import FILE, Decision, DecisionsHeader
+from searchlab.model.decisions import DECISIONS_FILE, Decision, DecisionsHeader
 from searchlab.model.inputs import bind_weights, entry_of, inputs_of, random_inputs, read_arrays, write_arrays
-from searchlab.model.library import SIGNATURE, Signature
+from searchlab.model.library import SIGNATURE_FUNCTION, Signature
 from searchlab.model.tasks import load_model
 from searchlab.target import resolve_target
 
@@ -121,7 +121,7 @@ def tuned(task: Mapping[str, Any]) -> Side:
     folder = Path(task["folder"])
     arrays = read_arrays(folder / "inputs.npz") | read_arrays(folder / "weights.npz")
     machine = relax.VirtualMachine(tvm.runtime.load_module(task["library"]), tvm.cpu())
-    signature = msgspec.json.decode(str(machine[SIGNATURE]()), type=Signature)
+    signature = msgspec.json.decode(str(machine[SIGNATURE_FUNCTION]()), type=Signature)
     tensors = [tvm.runtime.tensor(arrays[model_input.name]) for model_input in signature.inputs]
     function = machine[signature.function]
     return Side(lambda: function(*tensors), lambda: function(*tensors).numpy(), {"version": searchlab.__version__})
@@ -167,7 +167,7 @@ def tune(task: Mapping[str, Any], options: argparse.Namespace) -> Path:
 
 def read_curve(folder: Path) -> list[tuple[int, float]]:
     """Return the number of trials and the estimated time of the model in seconds after each round."""
-    _, decisions, _ = read_journal(folder / "tuned" / FILE, Decision, DecisionsHeader)
+    _, decisions, _ = read_journal(folder / "tuned" / DECISIONS_FILE, Decision, DecisionsHeader)
     return [(decision.total, decision.model) for decision in decisions if decision.model is not None]
 
 
@@ -227,9 +227,9 @@ def ratio_text(peer: Row) -> str:
 
 def line(row: Row) -> str:
     """Return the text to print when a row has been measured."""
-    times = f"{milliseconds(row['ours_seconds'])} instead of {milliseconds(row['default_seconds'])}"
+    times = f"{format_execution_time(row['ours_seconds'])} instead of {format_execution_time(row['default_seconds'])}"
     peers = (
-        f"{PEER_TITLES[name]} {milliseconds(peer['seconds'])}, ratio {ratio_text(peer)}, "
+        f"{PEER_TITLES[name]} {format_execution_time(peer['seconds'])}, ratio {ratio_text(peer)}, "
         f"difference {peer['difference']}"
         for name, peer in row["peers"].items()
     )

@@ -43,10 +43,15 @@ from searchlab.log.reliability import describe_reliability
 from searchlab.log.writer import check_log
 from searchlab.measure.suite import find_suite, read_suite
 from searchlab.measure.table import TableMeasurer, TableSettings
-from searchlab.suite.build import build
+from searchlab.suite.build import build_suite
 from searchlab.suite.cards import TableCard
-from searchlab.suite.compare import run_policy, suite_study
-from searchlab.suite.trajectories import RecordedTable, baselines, trajectories_path, write_trajectories
+from searchlab.suite.compare import make_suite_study, run_policy
+from searchlab.suite.trajectories import (
+    RecordedTable,
+    make_trajectories_path,
+    read_baselines,
+    write_trajectories,
+)
 from searchlab.suite.verify import seal, verify_suite
 from searchlab.tables.info import TableInfo, info_table
 
@@ -155,8 +160,8 @@ def suite(path: Path) -> None:
     """Read a suite, its cards and its baselines, and verify it."""
     content = find_suite(path)
     for table in content.tables:
-        call_reader(lambda table=table: TableCard(RecordedTable(table)).text())
-    call_reader(baselines, content)
+        call_reader(lambda table=table: TableCard(RecordedTable(table)).to_markdown())
+    call_reader(read_baselines, content)
     verify_suite(content, lambda text, problems: None, seconds=0)
 
 
@@ -171,9 +176,9 @@ def write_suite(folder: Path) -> Path:
     directory.mkdir()
     (directory / "suite.toml").write_text(SUITE)
     new_suite = find_suite(directory)
-    build(new_suite, FOREIGN / "kernel_tuner")
-    study = suite_study(new_suite, {"name": "random", "label": "random"}, None, [])
-    write_trajectories(trajectories_path(directory / "baselines", "random"), run_policy(study, folder / "logs"))
+    build_suite(new_suite, FOREIGN / "kernel_tuner")
+    study = make_suite_study(new_suite, {"name": "random", "label": "random"}, None, [])
+    write_trajectories(make_trajectories_path(directory / "baselines", "random"), run_policy(study, folder / "logs"))
     seal(new_suite)
     return directory
 

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 from rows import Row, write_rows
 
-from searchlab.errors import MAX_TEXT
+from searchlab.errors import MAX_TEXT_LENGTH
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.records import FAILURES
 from searchlab.space import Config, Knob, ProductSpace
@@ -230,7 +230,7 @@ def measure(measurer: LocalMeasurer, mode: str, phase: str) -> str:
     space = Misbehaving(parse_workload("gemm:16x16x16"), measurer.target, phase, {mode: code_of(mode)})
     before, measurement, after = measurer.measure(space, [Config({"mode": name}) for name in (GOOD[0], mode, GOOD[1])])
     later = list(measurer.measure(space, [Config({"mode": name}) for name in GOOD[2:]]))
-    if measurement.failure not in (None, *FAILURES) or len(measurement.message) > MAX_TEXT:
+    if measurement.failure not in (None, *FAILURES) or len(measurement.message) > MAX_TEXT_LENGTH:
         return f"failure {measurement.failure!r} with {len(measurement.message)} characters"
     for name, neighbour in zip(("before", "after", "later", "last"), (before, after, *later), strict=True):
         if neighbour.failure or neighbour.reused:

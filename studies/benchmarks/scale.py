@@ -44,7 +44,7 @@ class MadeUp(Measurer):
     repeatable = True
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = np.inf) -> Iterator[Measurement]:
-        return map(toys.smooth, configs)
+        return map(toys.simulate_smooth, configs)
 
 
 def time_log(records: int, policy: str, batch: int) -> None:

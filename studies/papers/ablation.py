@@ -24,8 +24,8 @@ import numpy as np
 from searchlab.analysis import summarize
 from searchlab.run.study import Study
 from searchlab.stats.inference import paired_difference
-from searchlab.suite.compare import compare
-from searchlab.suite.trajectories import collect
+from searchlab.suite.compare import group_suite_runs
+from searchlab.suite.trajectories import collect_trajectories
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "suite"))
 from results import markdown, with_interval
@@ -51,9 +51,9 @@ def table(study: Study, out: Path, *kinds: Variants) -> str:
     """
     suite = study.suite
     assert suite is not None
-    results = collect(suite, [out / run.log for run in study.plan().runs])
+    results = collect_trajectories(suite, [out / run.log for run in study.plan().runs])
     seconds = {result.strategy: result.own_seconds for result in results}
-    summary = summarize(compare(suite, results, [], study.spec.seed_list))
+    summary = summarize(group_suite_runs(suite, results, [], study.spec.seed_list))
     budget = suite.spec.trials
     areas = {label: [np.array(item.by_strategy[label].area.by_seed) for item in summary.workloads] for label in seconds}
     trials = {

@@ -17,7 +17,7 @@ import vl_convert
 
 from searchlab.analysis.charts.vegalite import COLOURS
 from searchlab.measure.suite import Suite, find_suite
-from searchlab.suite.trajectories import baselines
+from searchlab.suite.trajectories import read_baselines
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "suite"))
 from questions import curves
@@ -30,7 +30,7 @@ def draw(suites: Sequence[Suite], path: Path) -> None:
     rows = []
     for suite in suites:
         by_strategy = curves(
-            suite, [strategy_runs for strategy_runs in baselines(suite) if strategy_runs.strategy in STRATEGIES]
+            suite, [strategy_runs for strategy_runs in read_baselines(suite) if strategy_runs.strategy in STRATEGIES]
         )
         for name in STRATEGIES:
             missing = np.mean([100 * (1 - curve).mean(axis=0) for curve in by_strategy[name].values()], axis=0)

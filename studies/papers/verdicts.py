@@ -29,7 +29,7 @@ from searchlab.analysis.terminal import format_claims
 from searchlab.analysis.words import counted
 from searchlab.run.spec import PolicyEntry
 from searchlab.run.study import Study
-from searchlab.suite.compare import study_runs
+from searchlab.suite.compare import read_suite_study_runs
 
 STUDIES = Path(__file__).parent
 VERDICTS = STUDIES.parent / "reference" / "papers"
@@ -97,7 +97,7 @@ def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console)
     study = Study.from_dict({**data, **({"seeds": seeds} if seeds else {})}, file.parent)
     out = Path("results", "papers", file.stem, where.replace("/", "-").replace(" ", "-"))
     study.run(out, jobs=jobs, progress=console)
-    runs = study_runs(study, out) if study.baselines else read_runs(out, readings=False)
+    runs = read_suite_study_runs(study, out) if study.baselines else read_runs(out, readings=False)
     entries = study.spec.policy_entries
     return StudyVerdicts(
         StudyHead.read(file).title,

@@ -49,7 +49,7 @@ from searchlab.records import Statistic, cost_of
 from searchlab.space import Config
 from searchlab.stats.inference import paired_difference
 from searchlab.stats.random_search import parse_difficulty
-from searchlab.suite.trajectories import Trajectories, baselines, read_results
+from searchlab.suite.trajectories import Trajectories, read_baselines, read_results
 from searchlab.tables.info import TableInfo
 from searchlab.tables.landscape import GOOD_DISTANCE, Landscape, encode, relative_spread
 
@@ -170,7 +170,7 @@ def portfolio(suite: Suite) -> str:
             areas.append(best_so_far.mean(axis=1))
         return areas
 
-    dev, test = (curves(part, baselines(part)) for part in (suite.select_split("dev"), suite.select_split("test")))
+    dev, test = (curves(part, read_baselines(part)) for part in (suite.select_split("dev"), suite.select_split("test")))
     rows = []
     best_single: list[Floats] = []
     for size in (1, 2, 3):
@@ -217,7 +217,7 @@ def rankings(suites: Sequence[Suite]) -> str:
     Spearman's rank correlation of the areas. Its interval contains 95 % of 2,000 bootstrap samples of the tables in
     both groups and of the seeds.
     """
-    suite_runs = [baselines(suite) for suite in suites]
+    suite_runs = [read_baselines(suite) for suite in suites]
     common = set.intersection(*({strategy_runs.strategy for strategy_runs in runs} for runs in suite_runs))
     names = [strategy_runs.strategy for strategy_runs in suite_runs[0] if strategy_runs.strategy in common]
 
@@ -306,7 +306,7 @@ def reality(
     tables = {
         suite.name: {
             name: np.array([curve.mean(axis=1) for curve in by_table.values()])
-            for name, by_table in curves(suite, baselines(suite)).items()
+            for name, by_table in curves(suite, read_baselines(suite)).items()
         }
         for suite in suites
     }
@@ -523,7 +523,7 @@ def landscapes(suites: Sequence[Suite]) -> str:
     that of the strategies with a model. The intervals contain 95 % of 2,000 bootstrap samples of the tables; tables of
     one kernel are drawn together.
     """
-    suite_runs = [baselines(suite) for suite in suites]
+    suite_runs = [read_baselines(suite) for suite in suites]
     common = set.intersection(*({strategy_runs.strategy for strategy_runs in runs} for runs in suite_runs))
     common_runs = [strategy_runs for strategy_runs in suite_runs[0] if strategy_runs.strategy in common]
     names = [strategy_runs.strategy for strategy_runs in common_runs]
@@ -606,7 +606,7 @@ def failures(suite: Suite, other_runs: Sequence[Trajectories] = ()) -> str:
         ]
     failing = {table.name: ~np.isfinite(list(costs_of(table).values())) for table in tables}
     part = replace(suite, spec=msgspec.structs.replace(suite.spec, tables=[table.entry for table in tables]))
-    runs = [*baselines(suite), *other_runs]
+    runs = [*read_baselines(suite), *other_runs]
     areas = {name: [curve.mean(axis=1) for curve in by_table.values()] for name, by_table in curves(part, runs).items()}
     rows = []
     for strategy_runs in runs:
@@ -641,7 +641,7 @@ def losses(suite: Suite) -> str:
     and then the optimum.
     """
     rows: list[tuple[float, list[str]]] = []
-    for name, tables in curves(suite, runs := baselines(suite)).items():
+    for name, tables in curves(suite, runs := read_baselines(suite)).items():
         lost = np.mean([(1 - curve).mean(axis=0) for curve in tables.values()], axis=0)
         parts = [float(lost[a:b].sum()) / len(lost) for a, b in pairwise([0, 8, 32, len(lost)])]
         area = 1 - float(lost.mean())

@@ -28,8 +28,8 @@ from searchlab.analysis.words import format_p
 from searchlab.log.read import find_logs, read_log
 from searchlab.measure.suite import find_suite
 from searchlab.stats.inference import Answer, paired_difference
-from searchlab.suite.compare import compare
-from searchlab.suite.trajectories import Trajectories, baselines, collect, read_results
+from searchlab.suite.compare import group_suite_runs
+from searchlab.suite.trajectories import Trajectories, collect_trajectories, read_baselines, read_results
 
 BASELINE = "random"
 RESULTS = Path(__file__).parent.parent / "RESULTS.md"
@@ -234,12 +234,12 @@ def main() -> None:
     parser.add_argument("--layer", type=Path, metavar="DIR", help="directory of runs on a real layer, for the costs")
     options = parser.parse_args()
     suite = find_suite(options.suite)
-    baseline_runs = baselines(suite, options.baselines and options.baselines.split(","))
+    baseline_runs = read_baselines(suite, options.baselines and options.baselines.split(","))
     if options.layer:
-        other_runs = [runs for directory in options.runs for runs in collect(suite, find_logs(directory))]
+        other_runs = [runs for directory in options.runs for runs in collect_trajectories(suite, find_logs(directory))]
         replace_part(options.part, proposing_costs([*baseline_runs, *other_runs], layer_seconds(options.layer)))
         return
-    comparison = compare(suite, read_results(options.runs), baseline_runs, range(suite.spec.seeds))
+    comparison = group_suite_runs(suite, read_results(options.runs), baseline_runs, range(suite.spec.seeds))
     summary = summarize(comparison)
     if summary.overall is None:
         sys.exit("fewer than two strategies have runs on all tables")

@@ -162,7 +162,8 @@ def test_an_impossible_library_is_refused_in_a_sentence(
 
 
 def test_a_library_for_cuda_holds_its_kernels(cuda_log: Path, tmp_path: Path) -> None:
-    assert "load_module" in (library := export_library([cuda_log], tmp_path / "best.so")).call and not library.setting
+    library = export_library([cuda_log], tmp_path / "best.so")
+    assert "load_module" in library.call_expression and not library.environment_setting
     assert b"main_kernel" in (tmp_path / "best.so").read_bytes()
 
 
@@ -195,7 +196,7 @@ def test_a_config_is_shown_as_it_is_spelled(tmp_path: Path) -> None:
 
 
 def test_a_library_with_a_quote_in_its_name(real_log: Path, tmp_path: Path) -> None:
-    call = export_library([real_log], tmp_path / 'a"b.o').call
+    call = export_library([real_log], tmp_path / 'a"b.o').call_expression
     assert ast.literal_eval(call.partition("load_module(")[2].partition(")[")[0]) == str(tmp_path / 'a"b.o')
 
 

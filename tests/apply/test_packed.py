@@ -109,9 +109,10 @@ print(float(out.numpy()[0, 3, 1, 1]), float((data.numpy()[0, :, :3, :3] * weight
 
 def test_a_library_contains_the_function_that_packs(log: Path, tmp_path: Path) -> None:
     exported = export_library([log], tmp_path / "best.o")
-    assert len(exported.packs) == 2 and "weight_packed" in exported.call
-    load = f"import tvm_ffi_orcjit; library = {exported.call.partition('[')[0]}"
-    rest = [text.replace(exported.call.partition("[")[0], "library") for text in (*exported.packs, exported.call)]
+    assert len(exported.pack_statements) == 2 and "weight_packed" in exported.call_expression
+    load = f"import tvm_ffi_orcjit; library = {exported.call_expression.partition('[')[0]}"
+    statements = [*exported.pack_statements, exported.call_expression]
+    rest = [text.replace(exported.call_expression.partition("[")[0], "library") for text in statements]
     result = subprocess.run([sys.executable, "-c", CALL, load, *rest], capture_output=True, text=True, check=True)
     computed, expected = map(float, result.stdout.split())
     assert computed == pytest.approx(expected, rel=1e-4)

@@ -13,7 +13,7 @@ from tvm.s_tir import Schedule
 
 from searchlab import SearchlabError, load_log, tune
 from searchlab.apply import verify
-from searchlab.apply.verify import describe_verification, fastest_programs, verify_log
+from searchlab.apply.verify import describe_verification, select_fastest_trials, verify_log
 from searchlab.errors import SearchlabWarning
 from searchlab.machine import host
 from searchlab.measure.contract import CannotMeasure
@@ -117,7 +117,7 @@ def test_a_time_that_cannot_be_reproduced_is_reported(real_log: Path, tmp_path: 
     """This includes untuned programs that are too slow to be timed in turn."""
     log = scale_times(real_log, tmp_path / "absurd.jsonl", 1e-6)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verify, "UNTUNED_SECONDS", 0.0)
+        patch.setattr(verify, "UNTUNED_TIME_LIMIT", 0.0)
         verification = verify_log(log)
     (program,) = verification.programs
     assert verification.all_correct and program.ratio is not None and program.ratio > 1e4 and program.as_logged is False
@@ -129,7 +129,7 @@ def test_a_time_that_cannot_be_reproduced_is_reported(real_log: Path, tmp_path: 
 
 
 def test_readings_not_taken_in_turn_are_not_compared_by_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "UNTUNED_SECONDS", 0.0)  # the untuned program counts as slow
+    monkeypatch.setattr(verify, "UNTUNED_TIME_LIMIT", 0.0)  # the untuned program counts as slow
     monkeypatch.setattr(verify, "ROUNDS", MEASURE["repeat"])  # as many as the untuned program's first readings
     log = write_log(tmp_path / "a.jsonl", [{"fault": "none"}], measure=MEASURE | {"prune_factor": 1e9})
     verification = verify_log(log)
@@ -211,7 +211,7 @@ def test_an_untuned_program_that_takes_too_long(tmp_path: Path) -> None:
 
 def test_the_fastest_are_different_programs(real_log: Path) -> None:
     result = load_log(real_log)
-    trials = fastest_programs(result, 100)
+    trials = select_fastest_trials(result, 100)
     assert trials[0] == result.best.trial
     assert len({trial.measurement.program for trial in trials}) == len(trials)
 
@@ -223,7 +223,7 @@ def test_a_trial_without_a_time_is_none_of_the_fastest(real_log: Path, tmp_path:
     del lost["seconds"]
     lost["failure"] = "crash"
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
-    assert lost["index"] not in [trial.index for trial in fastest_programs(load_log(tmp_path / "a.jsonl"), 100)]
+    assert lost["index"] not in [trial.index for trial in select_fastest_trials(load_log(tmp_path / "a.jsonl"), 100)]
 
 
 def test_numbers_of_programs_and_seeds_are_at_least_one(real_log: Path) -> None:

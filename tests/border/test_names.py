@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import RESULT
+from searchlab.log.read import RESULT_FILE_NAME
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import Plugin
 from searchlab.suite.trajectories import Trajectories, write_trajectories
@@ -132,7 +132,7 @@ def write_bundle(folder: Path, tables: dict[str, object]) -> None:
     runs = {"trajectories": 1, "suite": "s", "strategy": "evil", "policy": {"name": "evil:f"}, "batch": 1, "trials": 1}
     (folder / "bundle").mkdir()
     trajectories = msgspec.convert(runs | {"tables": tables}, Trajectories)
-    write_trajectories(folder / "bundle" / RESULT, trajectories)
+    write_trajectories(folder / "bundle" / RESULT_FILE_NAME, trajectories)
 
 
 @pytest.mark.parametrize("tables", [{}, {"y": {"digest": "0", "runs": []}}], ids=["none", "other"])

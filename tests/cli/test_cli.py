@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from searchlab import Study, tune
-from searchlab.cli.terminal import plugin, progress_console, say_table
+from searchlab.cli.terminal import parse_plugin, progress_console, say_table
 from searchlab.errors import SearchlabWarning
 from searchlab.run import progress
 from tests.support import toys
@@ -346,9 +346,9 @@ def test_show_list_and_space_describe_plug_ins(words: list[str], message: str) -
 def test_options_have_one_syntax_wherever_a_plug_in_is_named() -> None:
     arms = [{"name": "xgb", "options": {"epsilon": 0.2}}, "tpe"]
     expected = {"name": "bandit", "options": {"arms": arms, "window": 5}}
-    assert plugin(f"bandit,arms={json.dumps(arms)},window=5") == expected
-    assert plugin("bandit", [f"arms={json.dumps(arms)}", "window=5"]) == expected
-    assert plugin("xgb,note=a b") == {"name": "xgb", "options": {"note": "a b"}}
+    assert parse_plugin(f"bandit,arms={json.dumps(arms)},window=5") == expected
+    assert parse_plugin("bandit", [f"arms={json.dumps(arms)}", "window=5"]) == expected
+    assert parse_plugin("xgb,note=a b") == {"name": "xgb", "options": {"note": "a b"}}
 
 
 def test_what_tune_finds_is_printed_as_json(tmp_path: Path) -> None:
@@ -464,7 +464,7 @@ def test_progress_is_printed_in_lines_where_bars_cannot_be(monkeypatch: pytest.M
 
 def test_the_last_line_of_progress_shows_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, the last line was that of a run that was still in progress."""
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
     printed = io.StringIO()
     tune(lambda x: x, {"x": [2, 1, 3, 4]}, policy="grid", trials=4, batch=1, progress=Console(file=printed, width=40))
     first, *_, last = printed.getvalue().splitlines()

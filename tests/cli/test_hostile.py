@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from searchlab.cli.app import complete
+from searchlab.cli.app import load_commands
 from tests.support.benchmarks import script
 from tests.support.cli import searchlab
 
@@ -36,10 +36,10 @@ def leaves(command: Any, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 
 def test_the_sweep_includes_every_command_that_reads_files() -> None:
     groups = ("fleet", "machine")
-    in_groups = [words for group in groups for words in leaves(complete().commands[group], (group,))]
+    in_groups = [words for group in groups for words in leaves(load_commands().commands[group], (group,))]
     reads_nothing = {("list",), ("new",), ("schema",), ("suite", "list"), *in_groups}
     swept = {words for line in READERS for words in (tuple(line.split()[:1]), tuple(line.split()[:2]))}
-    assert {words for words in leaves(complete()) if words not in reads_nothing} <= swept
+    assert {words for words in leaves(load_commands()) if words not in reads_nothing} <= swept
 
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)

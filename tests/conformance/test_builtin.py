@@ -14,11 +14,11 @@ from searchlab.conformance import (
     space_checks,
     workload_checks,
 )
-from searchlab.conformance.check import Check, Subject, in_two_processes
-from searchlab.conformance.costmodels import predictions
-from searchlab.conformance.policies import proposals
-from searchlab.conformance.spaces import identity
-from searchlab.conformance.workloads import function_hash
+from searchlab.conformance.check import Check, Subject, run_in_two_processes
+from searchlab.conformance.costmodels import list_predictions
+from searchlab.conformance.policies import list_proposals
+from searchlab.conformance.spaces import list_identity
+from searchlab.conformance.workloads import compute_function_hash
 from searchlab.costmodel import COST_MODELS
 from searchlab.errors import UnsupportedSpace, UnsupportedWorkload
 from searchlab.space import SPACES
@@ -107,18 +107,22 @@ def results(subjects: Sequence[tuple[Callable[[Any], Any], Subject]]) -> dict[st
 def test_every_plugin_gives_the_same_results_in_every_process() -> None:
     policies = [param.values[0] for param in strategies() if not any(mark.args[0] for mark in param.marks)]
     checks: list[tuple[Callable[[Any], Any], list[Check]]] = [
-        *((proposals, checks_of_policy(name)) for name in policies),
-        *((identity, space_checks(name)) for name in SPACES_WITH_PROGRAMS),
-        *((predictions, cost_model_checks(name)) for name in COST_MODELS.entry_points_by_name()),
-        *((function_hash, workload_checks(WORKLOADS_OF[kind])) for kind in WORKLOADS_OF if kind not in WITHOUT_PROGRAM),
+        *((list_proposals, checks_of_policy(name)) for name in policies),
+        *((list_identity, space_checks(name)) for name in SPACES_WITH_PROGRAMS),
+        *((list_predictions, cost_model_checks(name)) for name in COST_MODELS.entry_points_by_name()),
+        *(
+            (compute_function_hash, workload_checks(WORKLOADS_OF[kind]))
+            for kind in WORKLOADS_OF
+            if kind not in WITHOUT_PROGRAM
+        ),
     ]
-    first, second = in_two_processes(results, [(function, listed[0].subject) for function, listed in checks])
+    first, second = run_in_two_processes(results, [(function, listed[0].subject) for function, listed in checks])
     assert first == second
 
 
 def test_a_space_is_checked_where_it_has_programs() -> None:
     check, *_ = space_checks("guided-conv2d")
     with pytest.raises(UnsupportedWorkload):
-        check.subject.cls(parse_workload("gemm:64x64x64"), resolve_target("native"))
+        check.subject.plugin_class(parse_workload("gemm:64x64x64"), resolve_target("native"))
     (programs,) = [check for check in space_checks("guided-conv2d") if check.name == "schedules"]
     programs()

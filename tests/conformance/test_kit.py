@@ -14,7 +14,7 @@ from searchlab.conformance import policies as policy_rules
 from searchlab.conformance import run_checks, toys
 from searchlab.conformance import spaces as space_rules
 from searchlab.conformance import workloads as workload_rules
-from searchlab.conformance.check import Check, Rule, innermost
+from searchlab.conformance.check import Check, Rule, find_innermost_line
 from searchlab.space import Space
 from tests.conformance.broken import costmodels, policies, spaces, workloads
 from tests.support.stopping import Stops
@@ -49,8 +49,10 @@ def test_every_check_has_a_plugin_that_breaks_it(kind: str) -> None:
     names = [rule.name for rule in rules]
     assert set(broken) == set(names) and len(set(names)) == len(names)
     for rule in rules:
-        assert rule.expected and rule.fix
-        assert set(rule.needs) <= set(names[: names.index(rule.name)]), "what a check needs is checked before it"
+        assert rule.expected_behaviour and rule.fix
+        assert set(rule.prerequisites) <= set(names[: names.index(rule.name)]), (
+            "what a check needs is checked before it"
+        )
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # of a cost model that divides by 0
@@ -65,7 +67,7 @@ def test_a_broken_plugin_fails_the_check_meant_for_it(kind: str, name: str, cls:
     failed = {outcome.name: outcome.text for outcome in run_checks(checks) if outcome.status == "FAIL"}
     assert list(failed) == [name], failed
     expected, happened, fix = failed[name].splitlines()
-    assert expected == f"expected: {rule.expected}"
+    assert expected == f"expected: {rule.expected_behaviour}"
     assert happened.startswith("happened: ") and len(happened) > 20
     assert fix.startswith("likely fix: ") and len(fix) > 20
 
@@ -96,7 +98,7 @@ def test_outside_plugins_the_innermost_line_is_named() -> None:
     try:
         "".join([1])  # type: ignore[list-item]
     except TypeError as error:
-        assert innermost(error, int).startswith(f"{__file__}:")
+        assert find_innermost_line(error, int).startswith(f"{__file__}:")
 
 
 def test_checks_that_require_a_failed_check_are_not_run() -> None:

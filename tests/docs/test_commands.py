@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from searchlab.cli.app import TRACEBACK, TRUST, complete
+from searchlab.cli.app import TRACEBACK_OPTION, TRUST_OPTION, load_commands
 
 from .pages import BLOCKS, ROOT, Block
 
@@ -24,7 +24,7 @@ COMMANDS = [
 def test_a_documented_command_is_valid(words: list[str]) -> None:
     match words:
         case ["searchlab", *rest]:
-            check_searchlab([word for word in rest if word not in (TRACEBACK, TRUST)])
+            check_searchlab([word for word in rest if word not in (TRACEBACK_OPTION, TRUST_OPTION)])
         case ["make", *rest]:
             targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert {word for word in rest if "=" not in word} <= set(targets)
@@ -42,7 +42,7 @@ def test_a_documented_command_is_valid(words: list[str]) -> None:
 
 def check_searchlab(words: list[str]) -> None:
     """Parse the command as click does, up to where it would be called: options, their values and arguments."""
-    command = complete()
+    command = load_commands()
     context = None
     name = "searchlab"
     while hasattr(command, "commands") and words and not words[0].startswith("-"):

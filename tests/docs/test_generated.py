@@ -25,7 +25,7 @@ def generate() -> ModuleType:
 
 
 def test_the_catalogue_has_every_policy_with_its_options(generate: ModuleType) -> None:
-    page = generate.policies(generate.suite_areas())
+    page = generate.describe_policies(generate.read_suite_areas())
     sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     assert set(sections) >= {"random", "xgb", "ansor", "metaschedule"}
     for name, text in sections.items():
@@ -37,7 +37,7 @@ def test_the_catalogue_has_every_policy_with_its_options(generate: ModuleType) -
 @pytest.mark.parametrize("name", ["guided_gemm", "autotvm_conv2d", "ansor_conv2d", "metaschedule", "mlp", "resnet18"])
 def test_a_script_is_also_a_notebook_with_the_same_code(generate: ModuleType, name: str) -> None:
     nbformat = pytest.importorskip("nbformat")
-    notebook = json.loads(generate.script_notebook(name))
+    notebook = json.loads(generate.make_script_notebook(name))
     nbformat.validate(notebook)
     script = (ROOT / "studies" / "tutorials" / f"{name}.py").read_text("utf-8")
     code = [cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -49,7 +49,7 @@ def test_a_script_is_also_a_notebook_with_the_same_code(generate: ModuleType, na
 
 def test_a_notebook_highlights_programs(generate: ModuleType, tmp_path: Path) -> None:
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
-    notebook = nbformat.reads(generate.script_notebook("metaschedule"), as_version=4)
+    notebook = nbformat.reads(generate.make_script_notebook("metaschedule"), as_version=4)
     is_shown = [cell.cell_type == "code" and "workload.module.show()" in cell.source for cell in notebook.cells]
     notebook.cells = notebook.cells[: is_shown.index(True) + 1]
     nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
@@ -59,18 +59,18 @@ def test_a_notebook_highlights_programs(generate: ModuleType, tmp_path: Path) ->
 
 def test_every_option_and_every_key_is_described(generate: ModuleType) -> None:
     kinds = (generate.POLICIES, generate.COST_MODELS, generate.SPACES, generate.EXECUTORS)
-    for page in (*map(generate.catalogue, kinds), generate.study_file()):
+    for page in (*map(generate.make_catalogue, kinds), generate.describe_study_file()):
         assert not re.findall(r"^`\w+`[:;].*\n(?!: )", page, re.MULTILINE)
 
 
 def test_options_that_a_class_inherits_are_described(generate: ModuleType) -> None:
-    page = generate.catalogue(generate.POLICIES)
+    page = generate.make_catalogue(generate.POLICIES)
     sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     assert re.search(r"^`plan_size`.*\n: The number of trials in a plan", sections["autotvm-xgb-rank"], re.MULTILINE)
 
 
 def test_the_page_of_the_command_line_has_every_command(generate: ModuleType) -> None:
-    page = generate.command_line()
+    page = generate.describe_commands()
     assert all(f"# searchlab {name}\n" in page for name in ("run", "suite info", "log check", "costmodel eval"))
     assert "\n`--dry-run`\n: " in page and "\n`--jobs " in page
 
@@ -102,5 +102,5 @@ def test_descriptions_are_found_in_every_style(generate: ModuleType) -> None:
 
 
 def test_recordings_of_tutorials_are_of_the_scripts_as_they_are(generate: ModuleType) -> None:
-    for name in generate.SCRIPTS:
-        assert generate.tutorial(name).count("```text") >= 3, f"python docs/record.py {name}"
+    for name in generate.TUTORIAL_SCRIPTS:
+        assert generate.make_tutorial_page(name).count("```text") >= 3, f"python docs/record.py {name}"

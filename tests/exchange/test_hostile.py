@@ -156,7 +156,7 @@ def test_a_trace_that_tvm_refuses_is_left_out(instruction: list[Any], tmp_path: 
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
     rewrite_second_line(DATABASE / RECORDS, tmp_path / RECORDS, set_item(1, 0, 0, 4, instruction))
     (imported,), _ = import_file(tmp_path, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
-    assert imported.left_out[0][0] == 2 and "cannot be applied" in imported.left_out[0][1]
+    assert imported.omitted_records[0][0] == 2 and "cannot be applied" in imported.omitted_records[0][1]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_trace_that_tvm_dies_of_is_left_out(change: Callable[[Any], Any], tmp_
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
     rewrite_second_line(DATABASE / RECORDS, tmp_path / RECORDS, change)
     (imported,), _ = import_file(tmp_path, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
-    assert imported.left_out[0][0] == 2 and "it crashes (SIG" in imported.left_out[0][1]
+    assert imported.omitted_records[0][0] == 2 and "it crashes (SIG" in imported.omitted_records[0][1]
 
 
 @pytest.mark.parametrize("module", ["", "!", base64.b64encode(b"12345678" + DEEP.encode()).decode()])

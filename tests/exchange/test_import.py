@@ -15,10 +15,10 @@ from tvm.s_tir import Schedule
 
 from searchlab.analysis import report
 from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning
-from searchlab.exchange.foreign import REPEATED
-from searchlab.exchange.imports import ImportOptions, detect, import_file
+from searchlab.exchange.foreign import REPEATED_CONFIGS_NOTE
+from searchlab.exchange.imports import ImportOptions, detect_format, import_file
 from searchlab.exchange.kernel_tuner import count_plausible
-from searchlab.exchange.legacy import workload_of
+from searchlab.exchange.legacy import recognise_workload
 from searchlab.log.format import Log
 from searchlab.log.read import read_log
 from searchlab.log.result import load_log
@@ -43,7 +43,7 @@ HOPPER = {"kind": "cuda", "arch": "sm_90"}
 
 def import_one(path: Path, out: Path, repeats: int = 0, **options: Any) -> Log:
     logs, notes = import_file(path, out, ImportOptions(**options))
-    assert len(logs) == 1 and notes == ([f"{repeats} {REPEATED}"] if repeats else [])
+    assert len(logs) == 1 and notes == ([f"{repeats} {REPEATED_CONFIGS_NOTE}"] if repeats else [])
     return read_log(out)
 
 
@@ -194,7 +194,7 @@ def test_imported_logs_are_compared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("path", "format"), [(AUTOTVM, "autotvm"), (ANSOR, "ansor"), (DATABASE, "metaschedule")])
 def test_the_format_is_detected(path: Path, format: str) -> None:
-    assert detect(path) == format
+    assert detect_format(path) == format
 
 
 def test_records_are_imported_for_analysis_without_tvm(tmp_path: Path) -> None:
@@ -227,7 +227,9 @@ def test_an_imported_log_serves_as_a_table(tutorial: Path, tmp_path: Path) -> No
 def test_decisions_of_metaschedule_become_configs_of_sketch(tmp_path: Path) -> None:
     (imported,), _ = import_file(DATABASE, tmp_path / "a.jsonl", ImportOptions(space=Plugin("sketch")))
     log = read_log(imported.path)
-    assert len(log.records) == 7 and [line for line, _ in imported.left_out] == [8]  # its parallel extent was mutated
+    assert len(log.records) == 7 and [line for line, _ in imported.omitted_records] == [
+        8
+    ]  # its parallel extent was mutated
     space = load_log(log.path).space
     assert all(trial.config in space for trial in log.trials)
     assert dict(log.trials[0].config) == {
@@ -390,7 +392,7 @@ MATRICES = [["TENSOR", [1, 512], "float32"], ["TENSOR", [1000, 512], "float32"]]
     ],
 )
 def test_known_tasks_have_a_workload(name: str, args: list[Any], spelling: str) -> None:
-    assert str(workload_of(name, args)[0]) == spelling
+    assert str(recognise_workload(name, args)[0]) == spelling
 
 
 @pytest.mark.parametrize(
@@ -411,7 +413,7 @@ def test_known_tasks_have_a_workload(name: str, args: list[Any], spelling: str) 
     ],
 )
 def test_unknown_tasks_need_a_workload(name: str, args: list[Any], why: str) -> None:
-    workload, text = workload_of(name, args)
+    workload, text = recognise_workload(name, args)
     assert workload is None and "--workload" in text and re.search(why, text)
 
 
@@ -475,10 +477,10 @@ def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
         resolve_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}),
     )
     trial = task.trials[0]
-    assert metaschedule.config_in(space, task, trial) in space
-    trial.source[0][:] = [instruction for instruction in trial.source[0] if instruction[0] != "Vectorize"]
+    assert metaschedule.find_config(space, task, trial) in space
+    trial.config_data[0][:] = [instruction for instruction in trial.config_data[0] if instruction[0] != "Vectorize"]
     with pytest.raises(InvalidConfig, match="differs from the measured program"):
-        metaschedule.config_in(space, task, trial)
+        metaschedule.find_config(space, task, trial)
 
 
 def test_comments_of_tophub_are_skipped(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from searchlab.analysis import report
 from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning
 from searchlab.exchange.exports import export_logs
-from searchlab.exchange.imports import ImportOptions, detect, import_file
+from searchlab.exchange.imports import ImportOptions, detect_format, import_file
 from searchlab.log.format import Log
 from searchlab.log.read import read_log
 from searchlab.log.result import load_log
@@ -98,7 +98,7 @@ def test_a_rate_that_no_float_can_be_is_none(tmp_path: Path) -> None:
 
 
 def test_real_files_of_both_formats_hold_the_same(tmp_path: Path) -> None:
-    assert (detect(CACHE), detect(T4)) == ("kernel-tuner-cache", "kernel-tuner")
+    assert (detect_format(CACHE), detect_format(T4)) == ("kernel-tuner-cache", "kernel-tuner")
     from_cache, notes = import_table(CACHE, tmp_path / "cache.jsonl.gz")
     from_t4, t4_notes = import_table(T4, tmp_path / "t4.jsonl", workload=KERNEL)
     assert not notes and not t4_notes and len(from_cache.records) == from_cache.header.space_size == 152

@@ -18,7 +18,7 @@ from searchlab import gemm
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
 from searchlab.exchange.imports import ImportOptions, import_file
-from searchlab.exchange.metaschedule import Note
+from searchlab.exchange.metaschedule import TrialNote
 from searchlab.log.format import Computation, Log
 from searchlab.log.read import read_log
 from searchlab.log.result import Result
@@ -91,7 +91,7 @@ def test_reading_a_note_imports_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     records = tmp_path / "db" / "database_tuning_record.json"
     for name in ("tir:evil.py:f", "evil:Cls:1x2"):
         header = msgspec.structs.replace(log.header, workload=name, computation=Computation(flops=1))
-        old, new = Note(log.header, log.records[0]).encode(), Note(header, log.records[0]).encode()
+        old, new = TrialNote(log.header, log.records[0]).encode(), TrialNote(header, log.records[0]).encode()
         records.write_text(records.read_text().replace(old, new))
         import_file(tmp_path / "db", tmp_path / "b.jsonl", ImportOptions())
         assert read_log(tmp_path / "b.jsonl").header == header
@@ -112,7 +112,7 @@ def test_decisions_agree_with_the_notes_of_searchlab(tmp_path: Path) -> None:
     space = Result(log).space
     canonical = [space.canonical(trial.config) for trial in from_notes.trials]  # type: ignore[attr-defined]
     read = [trial.config for trial in read_log(imported.path).trials]
-    assert not imported.left_out and {*read} == {*canonical}
+    assert not imported.omitted_records and {*read} == {*canonical}
 
 
 @pytest.mark.parametrize("again", [(3, 5, 4), (5, 4, 3), (3,)])
@@ -156,10 +156,10 @@ def test_a_note_is_checked_like_a_log(changes: dict[str, Any], why: str, tmp_pat
     log = write_log(tmp_path / "a.jsonl", "knob-template", trials=1)
     export_logs([log.path], "metaschedule", tmp_path / "db")
     header = msgspec.structs.replace(log.header, **changes)
-    note = Note(log.header, log.records[0]).encode()
+    note = TrialNote(log.header, log.records[0]).encode()
     records = tmp_path / "db" / "database_tuning_record.json"
     assert note in records.read_text()
-    records.write_text(records.read_text().replace(note, Note(header, log.records[0]).encode()))
+    records.write_text(records.read_text().replace(note, TrialNote(header, log.records[0]).encode()))
     with pytest.raises(SearchlabError, match=why):
         import_logs(tmp_path / "db", tmp_path / "b.jsonl")
 

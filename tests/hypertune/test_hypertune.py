@@ -94,7 +94,7 @@ class Broken(NeverTwice):
         return []
 
 
-def tables(directory: Path, workloads: Sequence[str], cost: toys.Cost = toys.smooth) -> None:
+def tables(directory: Path, workloads: Sequence[str], cost: toys.SimulateFunction = toys.smooth) -> None:
     for text in workloads:
         workload = parse_workload(text)
         (directory / f"{text.replace(':', '_')}.jsonl").unlink(missing_ok=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from searchlab.cli.logs import _best_by_workload
-from searchlab.errors import MAX_TEXT, SearchlabError, SearchlabWarning
+from searchlab.cli.logs import _load_best_by_workload
+from searchlab.errors import MAX_TEXT_LENGTH, SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
 from searchlab.log.lease import is_locked
 from searchlab.log.read import MAX_LINES, MAX_NESTING, MAX_NUMBER, read_log
@@ -89,7 +89,7 @@ def test_names_in_a_change_are_bounded(read: Callable[[Path], object], fields: d
 
 def test_what_searchlab_writes_is_within_the_bounds(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [1, 2])
-    text = "x" * MAX_TEXT
+    text = "x" * MAX_TEXT_LENGTH
     change_line(path, 0, {"label": text, "space_size": 10**200, "seed": 2**63 - 1})
     assert len(read_log(change_line(path, 2, {"config": {text: text}, "message": text})).records) == 2
 
@@ -125,7 +125,7 @@ def test_bad_logs_in_a_directory_are_named_and_skipped(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "dangling.jsonl").symlink_to("nowhere")
     with pytest.warns(SearchlabWarning) as caught:
-        (best,) = _best_by_workload(tmp_path)
+        (best,) = _load_best_by_workload(tmp_path)
     assert best.result.log.path == good
     assert len(caught) == 3 and max(len(str(warning.message)) for warning in caught) < 500
 
@@ -142,7 +142,7 @@ def test_the_format_names_the_bounds() -> None:
     rows = text.partition("## Bounds")[2].partition("## ")[0]
     table = dict(line.strip("| ").split(" | ", 1) for line in rows.splitlines() if " | " in line)
     assert table["the number of lines"] == f"{MAX_LINES:,}"
-    assert table["a name, and the name or value of a knob"] == f"{MAX_TEXT:,} characters"
-    assert table["a `message`"].startswith(f"{6 * MAX_TEXT:,} characters")
+    assert table["a name, and the name or value of a knob"] == f"{MAX_TEXT_LENGTH:,} characters"
+    assert table["a `message`"].startswith(f"{6 * MAX_TEXT_LENGTH:,} characters")
     assert table["nesting in the header"] == f"{MAX_NESTING} levels" and f"{MAX_NUMBER:g}" == "1e+300"
     assert "1e300" in table["a number in the header"]

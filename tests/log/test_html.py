@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 import searchlab
 from searchlab import Study, compare, load_log
-from searchlab.console import one_line
+from searchlab.console import escape_to_one_line
 from searchlab.log.read import read_log
 from searchlab.log.result import Result, Results
 from searchlab.measure.suite import find_suite
-from searchlab.notebook import html_facts, html_paragraphs, html_table
+from searchlab.notebook import html_definitions, html_paragraphs, html_table
 from searchlab.plugins import Plugin
-from searchlab.suite.trajectories import baselines
+from searchlab.suite.trajectories import read_baselines
 from tests.support.analysis.logs import WORKLOAD, write
 
 TAGS = {"table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
@@ -67,7 +67,7 @@ def words(html: str) -> list[str]:
 @given(st.lists(NASTY, min_size=3, max_size=3), NASTY)
 def test_text_is_escaped(values: list[str], caption: str) -> None:
     assert words(html_table(values, [values], caption)) == [caption, *values, *values]
-    assert words(html_facts({values[0]: values[1]}, caption)) == [caption, *values[:2]]
+    assert words(html_definitions({values[0]: values[1]}, caption)) == [caption, *values[:2]]
     assert words(html_paragraphs(values)) == values
 
 
@@ -81,7 +81,7 @@ def test_no_name_of_a_log_or_a_study_escapes(name: str, space: str) -> None:
     results = Results([Result(log_with_names), Result(plain)])
     study = Study.from_dict({"workloads": [WORKLOAD], "spaces": [{"name": "x", "label": space}], "policies": [name]})
     assert {Plugin(name).title, space} <= set(words(study._repr_html_()))
-    name, space = one_line(name), one_line(space)
+    name, space = escape_to_one_line(name), escape_to_one_line(space)
     assert {name, space, WORKLOAD} <= set(words(results[0]._repr_html_()))
     assert {name, space} <= set(words(results._repr_html_()))
     assert f"{space} / {name}" in words(compare(results)._repr_html_())
@@ -93,7 +93,7 @@ def test_the_repr_of_an_object_is_one_line(tmp_path: Path) -> None:
     comparison = compare([result])
     (check, *_) = searchlab.conformance.policy_checks("random")
     objects = [result, result.trials[0], result.log, result.best, study, comparison, comparison.summary, check]
-    objects += [find_suite("v1"), *baselines(find_suite("v1/dev"), ["random"]), *study.plan().runs[:1]]
+    objects += [find_suite("v1"), *read_baselines(find_suite("v1/dev"), ["random"]), *study.plan().runs[:1]]
     assert not [text for text in map(repr, objects) if len(text) > 120 or not text.startswith("<")]
     assert repr(result.best) == f"<Best on {WORKLOAD}: 3 GFLOPS in trial 2>"
 

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from searchlab.errors import MAX_TEXT, shorten_text
+from searchlab.errors import MAX_TEXT_LENGTH, shorten_text
 from searchlab.measure.channel import Channel, Deadline, wait_for_answers
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.records import Measurement
@@ -85,7 +85,7 @@ def measure(measurer: LocalMeasurer, code: str, phase: str = "building") -> Meas
 
 def test_the_text_of_a_failure_has_a_limit(measurer: LocalMeasurer) -> None:
     measurement = measure(measurer, "raise ValueError('m' * (10 << 20))")
-    assert measurement.failure == "build_error" and len(measurement.message) <= MAX_TEXT
+    assert measurement.failure == "build_error" and len(measurement.message) <= MAX_TEXT_LENGTH
     assert re.search(r"\[104857\d\d characters, cut\]", measurement.message)
     measurement = measure(measurer, "raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})()")
     assert "__str__ raises ZeroDivisionError" in measurement.message
@@ -180,5 +180,5 @@ def test_a_channel_gives_up_where_nobody_reads() -> None:
 
 def test_a_shortened_text_keeps_both_ends() -> None:
     text = shorten_text("a" * 9000 + "end")
-    assert len(text) == MAX_TEXT and text.endswith("end") and "9003 characters" in text
+    assert len(text) == MAX_TEXT_LENGTH and text.endswith("end") and "9003 characters" in text
     assert shorten_text(text) == text

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from searchlab.conformance.check import (
+    accelerate_clock,
     check_constructor,
-    global_streams,
-    in_two_processes,
-    other_clock,
+    run_in_two_processes,
+    seed_global_streams,
 )
 from searchlab.model import SCHEDULERS, ScheduledTask, Scheduler
 from searchlab.plugins import Plugin
@@ -69,7 +69,7 @@ def decide_twice(name: str) -> list[int]:
 
 
 def test_its_constructor_takes_tasks_seed_and_options(name: str) -> None:
-    check_constructor(SCHEDULERS.load(name), 1, seeded=True)
+    check_constructor(SCHEDULERS.load(name), 1, requires_seed=True)
 
 
 def test_each_task_gets_one_round_first(name: str) -> None:
@@ -92,13 +92,13 @@ def test_it_schedules_every_kind_of_model(name: str, model: dict[str, Any]) -> N
 
 
 def test_its_decisions_follow_from_the_seed(name: str) -> None:
-    with global_streams(1, untouched=True):
+    with seed_global_streams(1, must_be_untouched=True):
         before = decide_twice(name)
-    with global_streams(2):
+    with seed_global_streams(2):
         assert decide_twice(name) == before
-    with other_clock(SCHEDULERS.load(name)):
+    with accelerate_clock(SCHEDULERS.load(name)):
         assert decide_twice(name) == before
-    first, second = in_two_processes(decide_twice, name)
+    first, second = run_in_two_processes(decide_twice, name)
     assert first == second == before
 
 

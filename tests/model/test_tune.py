@@ -25,11 +25,11 @@ import searchlab
 from searchlab.errors import SearchlabError
 from searchlab.log.read import read_log
 from searchlab.model.compiled import ModelComparison
-from searchlab.model.decisions import FILE, Decision
+from searchlab.model.decisions import DECISIONS_FILE, Decision
 from searchlab.model.inputs import bind_weights, describe_weights, fix_dimensions, inputs_of, random_inputs
 from searchlab.model.library import CompiledModel
 from searchlab.model.tasks import lower
-from searchlab.model.tune import LIBRARY, LOGS, UNTUNED, TunedModel, default_settings
+from searchlab.model.tune import LIBRARY_FILE, LOGS_DIR, UNTUNED_DIR, TunedModel, default_settings
 from searchlab.plugins import execute_file
 from searchlab.run import progress
 from searchlab.target import Target
@@ -63,11 +63,13 @@ def tune_model(out: Path, trials: int = 24, **options: Any) -> TunedModel:
 
 
 def configs(out: Path) -> dict[str, list[Any]]:
-    return {path.name: [record.config for record in read_log(path).records] for path in (out / LOGS).glob("*.jsonl")}
+    return {
+        path.name: [record.config for record in read_log(path).records] for path in (out / LOGS_DIR).glob("*.jsonl")
+    }
 
 
 def decisions(out: Path) -> list[Decision]:
-    return [msgspec.json.decode(line, type=Decision) for line in (out / FILE).read_bytes().splitlines()[1:]]
+    return [msgspec.json.decode(line, type=Decision) for line in (out / DECISIONS_FILE).read_bytes().splitlines()[1:]]
 
 
 def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
@@ -78,10 +80,10 @@ def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
     assert frame["share"].sum() == pytest.approx(1)
     assert frame["gflops"].to_numpy() == pytest.approx((frame["flops"] / frame["seconds"] / 1e9).to_numpy())
     assert model.comparison is not None and model.comparison.difference < 1e-5
-    assert all(seconds > 0 for seconds in (*model.comparison.before, *model.comparison.after))
+    assert all(seconds > 0 for seconds in (*model.comparison.untuned_seconds, *model.comparison.tuned_seconds))
     if model.library is None:
         pytest.skip("no C compiler")
-    assert model.library == tmp_path / "mlp" / LIBRARY
+    assert model.library == tmp_path / "mlp" / LIBRARY_FILE
     inputs = inputs_of(models.mlp()["forward"])
     arrays = x, w1, b1, w2, b2 = list(random_inputs(inputs, np.random.default_rng(1)))
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(model.library)), tvm.cpu())
@@ -165,7 +167,7 @@ def test_a_killed_model_resumes_with_the_same_trials(tmp_path: Path) -> None:
 
         with pytest.raises(Killed):
             tune_model(killed, scheduler="round-robin", on_round=die)
-        with (killed / FILE).open("ab") as file:
+        with (killed / DECISIONS_FILE).open("ab") as file:
             file.write(b'{"round":')  # a line that was being written
     model = tune_model(killed, scheduler="round-robin")
     assert configs(killed) == configs(uninterrupted)
@@ -237,7 +239,7 @@ def test_a_process_that_was_killed_is_resumed(tmp_path: Path) -> None:
         str(tmp_path / "killed"),
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    file = tmp_path / "killed" / FILE
+    file = tmp_path / "killed" / DECISIONS_FILE
     while not file.exists() or file.read_bytes().count(b"\n") < 3:
         assert process.poll() is None, "it ended before it was killed"
         time.sleep(0.02)
@@ -353,12 +355,12 @@ def test_schedulers_are_compared_on_the_logs_of_a_model(
 
 
 def test_a_slower_model_is_exported_only_if_forced(wasteful: tuple[Path, TunedModel], tmp_path: Path) -> None:
-    out, library = tmp_path / "mlp", tmp_path / "mlp" / LIBRARY
+    out, library = tmp_path / "mlp", tmp_path / "mlp" / LIBRARY_FILE
     shutil.copytree(wasteful[0], out)
     options = ["--trials", 4, "--batch", 2, "--policy", "random", "--space", f"{__name__}:Wasteful", "--out", out]
     options += ["--target", json.dumps(UNOPTIMIZED), "--measure", json.dumps(QUICK)]
     command = ["model", "tune", f"{models.__file__}:mlp", *options]
-    for log in (out / UNTUNED).iterdir():  # as if the untuned programs had been measured wrongly
+    for log in (out / UNTUNED_DIR).iterdir():  # as if the untuned programs had been measured wrongly
         log.write_text(re.sub(r'"seconds":\[.*?\]', '"seconds":[1.0]', log.read_text()))
     completed = searchlab_cli(*command, "--scheduler", "round-robin")
     assert completed.returncode == 1 and not library.exists()

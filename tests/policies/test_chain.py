@@ -31,7 +31,7 @@ def chain(*arms: Any, **options: Any) -> Chain:
     return Chain(toys.Large(), seed=0, arms=list(arms), **options)
 
 
-def lengths(policy: Chain, cost: toys.Cost, budget: int, batch: int = 8) -> list[int]:
+def lengths(policy: Chain, cost: toys.SimulateFunction, budget: int, batch: int = 8) -> list[int]:
     """The number of trials that each arm proposed."""
     counts = [0] * len(policy.arms)
     count = 0

@@ -14,7 +14,7 @@ from tests.support.policies import IN_PROGRAMS, LEARN_NOTHING, policy_params, sp
 pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
 
 
-def proposals(name: str, where: str, cost: toys.Cost, trials: int = 48, seed: int = 1) -> list[Config]:
+def proposals(name: str, where: str, cost: toys.SimulateFunction, trials: int = 48, seed: int = 1) -> list[Config]:
     return [trial.config for trial in toys.run(start(name, where, seed), cost, trials)]
 
 

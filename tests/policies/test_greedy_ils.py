@@ -26,7 +26,9 @@ def test_it_proposes_what_kernel_tuners_does(name: str) -> None:
         assert repeat_run(name, seed, 200) == expected
 
 
-def search(batch: int, cost: toys.Cost, seed: int, trials: int = 48) -> tuple[list[Trial], dict[int, Config]]:
+def search(
+    batch: int, cost: toys.SimulateFunction, seed: int, trials: int = 48
+) -> tuple[list[Trial], dict[int, Config]]:
     """A run's trials, and the config from which each of its scans started."""
     policy = GreedyIls(toys.Dependent() if seed % 2 else toys.Large(), seed=seed)
     trials_so_far: list[Trial] = []

@@ -20,7 +20,7 @@ FIRST = 30
 """The number of random trials."""
 
 
-def start_policy(cost: toys.Cost = toys.smooth, seed: int = 0, **options: Any) -> Lfbo:
+def start_policy(cost: toys.SimulateFunction = toys.smooth, seed: int = 0, **options: Any) -> Lfbo:
     """A policy that has been told its random trials."""
     policy = Lfbo(toys.Large(), seed=seed, **options)
     toys.run(policy, cost, FIRST, FIRST)

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 import searchlab
-from searchlab.conformance.toys import smooth
+from searchlab.conformance.toys import simulate_smooth
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.budget import Budget
 from searchlab.log.format import Header, Record
@@ -140,7 +140,7 @@ def write_table(path: Path) -> None:
     with LogWriter(path, header, durable=False) as writer:
         for index, config in enumerate(space.enumerate()):
             measurement = msgspec.structs.replace(
-                Record.from_trial(Trial(index, config, smooth(config))), program=program
+                Record.from_trial(Trial(index, config, simulate_smooth(config))), program=program
             )
             writer.append(measurement)
 

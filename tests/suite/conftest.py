@@ -9,7 +9,7 @@ import pytest
 
 from searchlab.measure.suite import find_suite
 from searchlab.run.study import Study
-from searchlab.suite.trajectories import collect, trajectories_path, write_trajectories
+from searchlab.suite.trajectories import collect_trajectories, make_trajectories_path, write_trajectories
 from searchlab.suite.verify import seal
 from tests.support.suites import write_suite
 
@@ -38,8 +38,8 @@ def sealed(bare: Path, results: Path, tmp_path_factory: pytest.TempPathFactory) 
     directory = tmp_path_factory.mktemp("sealed") / "mini"
     shutil.copytree(bare, directory)
     suite = find_suite(directory)
-    for trajectories in collect(suite, sorted(results.rglob("*.jsonl"))):
-        write_trajectories(trajectories_path(directory / "baselines", trajectories.strategy), trajectories)
+    for trajectories in collect_trajectories(suite, sorted(results.rglob("*.jsonl"))):
+        write_trajectories(make_trajectories_path(directory / "baselines", trajectories.strategy), trajectories)
     seal(suite)
     return directory
 

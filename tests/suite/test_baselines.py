@@ -11,7 +11,7 @@ import pytest
 from searchlab.errors import SearchlabError
 from searchlab.measure.suite import find_suite
 from searchlab.suite import verify
-from searchlab.suite.trajectories import Trajectories, baselines
+from searchlab.suite.trajectories import Trajectories, read_baselines
 from searchlab.suite.verify import check_baselines
 
 
@@ -19,7 +19,7 @@ from searchlab.suite.verify import check_baselines
 def replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The strategies that were replayed, with an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(verify, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(verify, "BASELINE_CHECK_SECONDS", 0.0)
     replayed: list[str] = []
     replay = verify.replay
 
@@ -47,7 +47,7 @@ def swap_first_trials(trajectories: Trajectories) -> Trajectories:
 
 def test_baselines_of_the_same_code_are_not_replayed(sealed: Path, replays: list[str]) -> None:
     suite = find_suite(sealed)
-    baseline_runs = baselines(suite)
+    baseline_runs = read_baselines(suite)
     assert all(set(baseline.code) >= {"policy"} for baseline in baseline_runs)
     check_baselines(suite, baseline_runs)
     assert not replays
@@ -56,7 +56,9 @@ def test_baselines_of_the_same_code_are_not_replayed(sealed: Path, replays: list
 @pytest.mark.parametrize("code", [{}, {"policy": "another"}])
 def test_changed_code_is_replayed_once(sealed: Path, replays: list[str], code: dict[str, str]) -> None:
     suite = find_suite(sealed)
-    baseline_runs = [msgspec.structs.replace(baseline, code=code) for baseline in baselines(suite, ["xgb", "random"])]
+    baseline_runs = [
+        msgspec.structs.replace(baseline, code=code) for baseline in read_baselines(suite, ["xgb", "random"])
+    ]
     check_baselines(suite, baseline_runs)
     assert replays == ["xgb", "random"]
     check_baselines(suite, baseline_runs)
@@ -65,7 +67,7 @@ def test_changed_code_is_replayed_once(sealed: Path, replays: list[str], code: d
 
 def test_baselines_that_their_code_does_not_repeat_are_refused(sealed: Path, replays: list[str]) -> None:
     suite = find_suite(sealed)
-    (baseline,) = baselines(suite, ["evolutionary"])
+    (baseline,) = read_baselines(suite, ["evolutionary"])
     for code in ({}, {"policy": "another"}):
         with pytest.raises(SearchlabError, match="evolutionary .*trial 0 was config .*suite verify"):
             check_baselines(suite, [msgspec.structs.replace(swap_first_trials(baseline), code=code)])
@@ -73,7 +75,7 @@ def test_baselines_that_their_code_does_not_repeat_are_refused(sealed: Path, rep
 
 def test_foreign_code_is_not_imported_for_a_check(sealed: Path, replays: list[str]) -> None:
     suite = find_suite(sealed)
-    (baseline,) = baselines(suite, ["random"])
+    (baseline,) = read_baselines(suite, ["random"])
     foreign = msgspec.structs.replace(baseline, code={}, policy=type(baseline.policy)("evil_module:Policy"))
     check_baselines(suite, [foreign])
     assert not replays

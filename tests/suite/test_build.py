@@ -12,7 +12,7 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.measure.suite import find_suite
-from searchlab.suite.build import build
+from searchlab.suite.build import build_suite
 from tests.support.cli import searchlab
 from tests.support.exchange import DATA
 
@@ -54,7 +54,7 @@ def test_a_suite_of_files_of_others(foreign_suite: Path, tmp_path: Path) -> None
     assert set(tables) == {"gemm-t4.parquet", "gemm-cache.parquet"}
     assert searchlab("suite", "build", foreign_suite, "--from", FILES).stdout.count("there already") == 2
     shutil.rmtree(foreign_suite / "tables")
-    build(find_suite(foreign_suite), FILES)
+    build_suite(find_suite(foreign_suite), FILES)
     assert tables == {
         path.name: path.read_bytes() for path in (foreign_suite / "tables").iterdir()
     }  # the same bytes again
@@ -76,24 +76,24 @@ def test_a_part_of_a_space_is_no_table(foreign_suite: Path, tmp_path: Path) -> N
     with pytest.raises(
         SearchlabError, match=r"gemm_t4.json.gz cannot be used as a suite table: about .* only part of the space"
     ):
-        build(find_suite(foreign_suite), files)
+        build_suite(find_suite(foreign_suite), files)
     assert not list((foreign_suite / "tables").iterdir())
 
 
 def test_what_cannot_be_built_is_refused(foreign_suite: Path, bare: Path, tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match=r"theirs/gemm-t4: .* does not contain gemm_t4.json.gz"):
-        build(find_suite(foreign_suite), tmp_path)
+        build_suite(find_suite(foreign_suite), tmp_path)
     suite = find_suite(foreign_suite)
     (tmp_path / "empty").mkdir()
     (foreign_suite / "suite.toml").write_text(SUITE.replace("gemm_t4.json.gz", "../gemm_t4.json.gz"))
     with pytest.raises(SearchlabError, match=r"gemm_t4.json.gz leads to .*, outside .*empty"):
-        build(find_suite(foreign_suite), tmp_path / "empty")
+        build_suite(find_suite(foreign_suite), tmp_path / "empty")
     (foreign_suite / "tables").symlink_to(tmp_path / "empty")
     with pytest.raises(SearchlabError, match=r"tables/gemm-t4.parquet leads to .*, outside .*theirs"):
-        build(suite, FILES)
+        build_suite(suite, FILES)
     (foreign_suite / "tables").unlink()
     with pytest.raises(SearchlabError, match="specifies no file to import; use `searchlab table build`"):
-        build(find_suite(bare), tmp_path)
+        build_suite(find_suite(bare), tmp_path)
     with pytest.raises(SearchlabError, match="is missing: .* create it with `searchlab suite build "):
         _ = find_suite(foreign_suite).tables[0].path
 

@@ -24,11 +24,11 @@ from searchlab.plugins import Plugin, trust_plugins
 from searchlab.stats.inference import Answer
 from searchlab.stats.intervals import Interval
 from searchlab.suite import confined, verify
-from searchlab.suite.bundle import SUBMISSION, mean_areas, pack, read_bundle, submit
-from searchlab.suite.compare import compare
+from searchlab.suite.bundle import SUBMISSION_FILE, compute_mean_areas, pack_archive, read_bundle, submit
+from searchlab.suite.compare import group_suite_runs
 from searchlab.suite.confined import BundleVerification, verify_submission
-from searchlab.suite.leaderboard import Leaderboard, _groups
-from searchlab.suite.trajectories import TableRuns, Trajectory, baselines, decode_trajectories, write_trajectories
+from searchlab.suite.leaderboard import Leaderboard, _assign_groups
+from searchlab.suite.trajectories import TableRuns, Trajectory, decode_trajectories, read_baselines, write_trajectories
 from tests.docs.pages import ROOT, blocks_of
 from tests.support.cli import searchlab
 
@@ -96,11 +96,11 @@ TABLE = "gemm-4x5x6-knob-1t"
 
 
 def with_submission(members: Members, **changes: Any) -> None:
-    members[SUBMISSION] = msgspec.json.encode(msgspec.json.decode(members[SUBMISSION]) | changes)
+    members[SUBMISSION_FILE] = msgspec.json.encode(msgspec.json.decode(members[SUBMISSION_FILE]) | changes)
 
 
 def with_digests(members: Members) -> None:
-    files = {name: hashlib.sha256(data).hexdigest() for name, data in members.items() if name != SUBMISSION}
+    files = {name: hashlib.sha256(data).hexdigest() for name, data in members.items() if name != SUBMISSION_FILE}
     with_submission(members, files=files)
 
 
@@ -210,7 +210,7 @@ def test_a_dishonest_bundle_is_refused_unread(
     with zipfile.ZipFile(bundle) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     change(members)
-    (tmp_path / "bad.zip").write_bytes(pack(members))
+    (tmp_path / "bad.zip").write_bytes(pack_archive(members))
     try:
         says = "; ".join(verify_trusting(tmp_path / "bad.zip", sealed)[1].problems)
     except SearchlabError as error:
@@ -278,7 +278,7 @@ KNOWS = """
 def test_a_policy_that_does_not_search_is_refused(
     body: str, reason: str, package: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "avx512", list)  # there is no second process
+    monkeypatch.setattr(verify, "list_avx512_features", list)  # there is no second process
     table = find_suite(sealed).table(TABLE)
     best = min(read_log(table.path).records, key=lambda record: min(record.seconds)).config
     shutil.copytree(package, tmp_path / "package", ignore=shutil.ignore_patterns("dev", "test", "site", ".data"))
@@ -297,7 +297,7 @@ def test_an_altered_trial_is_refused(
     bundle: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This includes bundles whose area and digest were computed again."""
-    monkeypatch.setattr(verify, "avx512", list)
+    monkeypatch.setattr(verify, "list_avx512_features", list)
 
     def alter(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
         run = runs[-1]
@@ -308,8 +308,8 @@ def test_an_altered_trial_is_refused(
         members = {name: archive.read(name) for name in archive.namelist() if not name.startswith("test.")}
     with_runs(alter)(members)
     result = decode_trajectories(Path("dev"), members["dev.runs.parquet"])
-    with_submission(members, areas={"dev": mean_areas(find_suite(sealed), result)})
-    (tmp_path / "bad.zip").write_bytes(pack(members))
+    with_submission(members, areas={"dev": compute_mean_areas(find_suite(sealed), result)})
+    (tmp_path / "bad.zip").write_bytes(pack_archive(members))
     (problem,) = verify_trusting(tmp_path / "bad.zip", sealed)[1].problems
     assert "hill-climb over mini/gemm-4x5x6-knob-1t with seed 2: trial 11 was config" in problem
 
@@ -319,25 +319,26 @@ def test_an_altered_trial_is_refused(
 
 def test_a_leaderboard_agrees_with_the_report(sealed: Path, bundle: Path) -> None:
     part, result = find_suite(sealed).select_split("test"), read_bundle(bundle).results["test"]
-    baseline_runs = baselines(find_suite(sealed))
+    baseline_runs = read_baselines(find_suite(sealed))
     board = Leaderboard(part, [result, *baseline_runs], {"hill-climb": "as published"})
-    rows = board.rows([table.entry.name for table in part.tables], part.spec.trials)
-    overall = summarize(compare(part, [result], baseline_runs, range(3))).overall
+    rows = board.make_rows([table.entry.name for table in part.tables], part.spec.trials)
+    overall = summarize(group_suite_runs(part, [result], baseline_runs, range(3))).overall
     assert overall is not None
     assert [row.strategy for row in rows] == [row.strategy for row in overall.strategies]
     for row, expected in zip(rows, overall.strategies, strict=True):
         assert row.area.value == pytest.approx(expected.area.value) and row.area.lower == pytest.approx(
             expected.area.lower
         )
-        assert (row.behind is None) == (row == rows[0]) and (row.over_random is None) == (row.strategy == "random")
+        assert (row.behind_leader is None) == (row == rows[0])
+        assert (row.over_random is None) == (row.strategy == "random")
     assert {row.track for row in rows} == {"as published", "baseline"}
-    assert list(board.selections()) == ["all 3 tables", "guided-gemm", "knob-template"]
+    assert list(board.list_selections()) == ["all 3 tables", "guided-gemm", "knob-template"]
 
 
 def test_groups_share_letters_where_strategies_are_level() -> None:
     def groups(**p: float) -> str:
         answers = {(pair[0], pair[1]): Answer(Interval(0.1), value) for pair, value in p.items()}
-        return " ".join(_groups("xyz", answers).values())
+        return " ".join(_assign_groups("xyz", answers).values())
 
     assert groups(xy=0.9, xz=0.001, yz=0.5) == "a ab b"
     assert groups(xy=0.9, xz=0.001, yz=0.001) == "a a b"
@@ -346,10 +347,10 @@ def test_groups_share_letters_where_strategies_are_level() -> None:
 def test_only_what_is_accepted_is_published(bundle: Path, sealed: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(bundle) as archive:
         members = {name: archive.read(name) for name in archive.namelist() if not name.startswith("test.")}
-    areas = msgspec.json.decode(members[SUBMISSION])["areas"]
+    areas = msgspec.json.decode(members[SUBMISSION_FILE])["areas"]
     with_submission(members, citation="<script>alert(1)</script>", areas={"dev": areas["dev"]})
     with_digests(members)
-    (tmp_path / "mine.zip").write_bytes(pack(members))
+    (tmp_path / "mine.zip").write_bytes(pack_archive(members))
     words = ("report", "--publish", "site", "mine.zip", "--suite", sealed)
     result = searchlab(*words, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
@@ -362,6 +363,6 @@ def test_only_what_is_accepted_is_published(bundle: Path, sealed: Path, tmp_path
     refused = searchlab(*words, cwd=tmp_path)
     assert refused.returncode == 2 and "mine.json does not verify mine.zip: it is of another bundle" in refused.stderr
     with_submission(members, areas={})
-    (tmp_path / "mine.zip").write_bytes(pack(members))
+    (tmp_path / "mine.zip").write_bytes(pack_archive(members))
     refused = searchlab(*words, cwd=tmp_path)
     assert refused.returncode == 2 and "the bundle mine.zip is refused: its area on" in " ".join(refused.stderr.split())

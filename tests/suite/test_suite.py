@@ -27,15 +27,15 @@ from searchlab.plugins import trust_plugins
 from searchlab.stats.random_search import count_draws_needed, expected_draws, parse_difficulty
 from searchlab.suite import verify
 from searchlab.suite.cards import TableCard
-from searchlab.suite.compare import against_baselines, compare, dev_areas
+from searchlab.suite.compare import against_baselines, compute_dev_areas, group_suite_runs
 from searchlab.suite.trajectories import (
     RecordedTable,
     RecordedTables,
     Trajectories,
-    baselines,
-    collect,
+    collect_trajectories,
+    make_trajectories_path,
+    read_baselines,
     read_trajectories,
-    trajectories_path,
     write_trajectories,
 )
 from searchlab.suite.verify import seal, verify_result, verify_suite
@@ -96,8 +96,8 @@ def test_a_card_holds_the_facts_of_its_table(bare: Path) -> None:
     draws = np.random.default_rng(0).permuted(np.tile(costs, (4000, 1)), axis=1)
     worst = costs[np.isfinite(costs)].max()
     sampled = np.minimum(draws[:, :10], worst).min(axis=1).mean() / costs.min() - 1
-    assert card.distances[10] == pytest.approx(sampled, abs=0.01)
-    text = card.text()
+    assert card.expected_distances[10] == pytest.approx(sampled, abs=0.01)
+    text = card.to_markdown()
     for fact in ("216, all of the space", "`gemm:4x6x5`", recorded.table.digest, "made up", "crash"):
         assert fact in text
 
@@ -107,7 +107,7 @@ def test_a_table_in_which_all_fail_has_a_card(copy: Path) -> None:
     log = read_log(path)
     failed = (msgspec.structs.replace(record, seconds=(), failure="crash") for record in log.records)
     write_log(path, replace(log, records=tuple(failed)))
-    text = TableCard(RecordedTable(find_suite(copy).table("gemm-4x5x6-knob-1t"))).text()
+    text = TableCard(RecordedTable(find_suite(copy).table("gemm-4x5x6-knob-1t"))).to_markdown()
     assert "no config runs" in text and "144 (100.0 %)" in text
 
 
@@ -178,7 +178,7 @@ def test_a_table_that_holds_drift_of_its_machine_is_refused(copy: Path) -> None:
         seal(find_suite(copy))
     passes = msgspec.structs.replace(passes, sentinel=((0.0, 1e-6),))
     write_log(path, replace(log, header=msgspec.structs.replace(log.header, passes=passes)))
-    assert "in 2 passes, each in another order" in TableCard(RecordedTable(find_suite(copy).tables[0])).text()
+    assert "in 2 passes, each in another order" in TableCard(RecordedTable(find_suite(copy).tables[0])).to_markdown()
 
 
 def test_the_split_is_frozen_once_it_is_sealed(copy: Path) -> None:
@@ -205,12 +205,12 @@ def test_a_manifest_that_is_absent_or_damaged_is_one_sentence(copy: Path) -> Non
 def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Path) -> None:
     suite = find_suite(sealed)
     tables, unlike = RecordedTables(suite), ("path", "header", "ended")
-    for baseline in baselines(suite):
+    for baseline in read_baselines(suite):
         assert baseline.own_seconds > 0 and baseline.host
         for name in baseline.tables:
             for run in baseline.tables[name].runs:
                 log = read_log(results / name / baseline.strategy / f"seed{run.seed}.jsonl")
-                columns = tables[name].run_columns(baseline, run)
+                columns = tables[name].make_columns(baseline, run)
                 assert columns.header == msgspec.structs.replace(log.header, created=0.0, code={}, defaults={})
                 unlogged = {
                     "propose_seconds": 0.0,
@@ -226,7 +226,7 @@ def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Pa
 
 
 def test_trajectories_are_small_and_always_the_same_bytes(sealed: Path, tmp_path: Path) -> None:
-    (baseline, *_) = baselines(find_suite(sealed), ["random"])
+    (baseline, *_) = read_baselines(find_suite(sealed), ["random"])
     for name in ("a", "b"):
         write_trajectories(tmp_path / name, baseline)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
@@ -235,13 +235,13 @@ def test_trajectories_are_small_and_always_the_same_bytes(sealed: Path, tmp_path
 
 def test_a_baseline_that_does_not_replay_is_named(copy: Path) -> None:
     suite = find_suite(copy)
-    (baseline,) = baselines(suite, ["random"])
+    (baseline,) = read_baselines(suite, ["random"])
     name = "gemm-4x5x6-knob-1t"
     first, *later_runs = baseline.tables[name].runs
     changed = msgspec.structs.replace(first, configs=(*first.configs[:5], *first.configs[:4:-1]))
     runs = msgspec.structs.replace(baseline.tables[name], runs=(changed, *later_runs))
     spoilt = msgspec.structs.replace(baseline, tables={**baseline.tables, name: runs}, versions={"xgboost": "0.1"})
-    write_trajectories(trajectories_path(copy / "baselines", "random"), spoilt)
+    write_trajectories(make_trajectories_path(copy / "baselines", "random"), spoilt)
     seal(suite)
     (message,) = problems(copy, None)
     assert message.startswith(f"random over mini/{name} with seed 0: trial 5 was config ")
@@ -250,7 +250,7 @@ def test_a_baseline_that_does_not_replay_is_named(copy: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*NPY_DISABLE_CPU_FEATURES")
 def test_a_run_that_depends_on_a_last_bit_replays_elsewhere(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "avx512", lambda: ["AVX512_SKX"])
+    monkeypatch.setattr(verify, "list_avx512_features", lambda: ["AVX512_SKX"])
     real = verify.Replayer.describe_difference
     answers = iter(["random differs", "random differs, too"])
     monkeypatch.setattr(verify.Replayer, "describe_difference", lambda *case: next(answers, "") or real(*case))
@@ -266,13 +266,13 @@ def test_logs_that_are_no_runs_over_the_suite_are_refused(sealed: Path, results:
     log = tmp_path / "other.jsonl"
     shutil.copy(logs[0], log)
     with pytest.raises(SearchlabError, match=r"other.jsonl: another log has the same strategy, 'random', and seed, 0"):
-        collect(suite, [*logs, log])
+        collect_trajectories(suite, [*logs, log])
     log.write_text(logs[0].read_text().replace('"digest":"', '"digest":"0', 1))
     with pytest.raises(SearchlabError, match=r"was not recorded with the current version of mini/"):
-        collect(suite, [log])
+        collect_trajectories(suite, [log])
     log.write_text(logs[0].read_text().replace('"name":"mini/', '"nick":"mini/', 1))
     with pytest.raises(SearchlabError, match="has no table"):
-        collect(suite, [log])
+        collect_trajectories(suite, [log])
 
 
 # --- the command line ---------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def test_a_script_asks_whether_a_policy_is_better(sealed: Path, tmp_path: Path) 
     assert result.returncode == 3, result.stderr
     answer = json.loads(result.stdout)
     assert [row["baseline"] for row in answer["against"]] == list(
-        dict.fromkeys(["random", max((areas := dev_areas(find_suite(sealed))), key=areas.__getitem__), "xgb"])
+        dict.fromkeys(["random", max((areas := compute_dev_areas(find_suite(sealed))), key=areas.__getitem__), "xgb"])
     )
     assert (
         answer["strategy"] == "Mine"
@@ -409,17 +409,17 @@ def test_a_suite_without_baselines_has_nothing_to_compare_with(copy: Path) -> No
 def test_baselines_by_area_on_dev_are_those_of_a_report(sealed: Path) -> None:
     suite = find_suite(sealed)
     part = suite.select_split("dev")
-    summary = summarize(compare(part, [], baselines(suite), range(suite.spec.seeds)))
-    for name, area in dev_areas(suite).items():
+    summary = summarize(group_suite_runs(part, [], read_baselines(suite), range(suite.spec.seeds)))
+    for name, area in compute_dev_areas(suite).items():
         rows = [item.by_strategy[name] for item in summary.workloads]
         assert area == pytest.approx(np.mean([np.mean(row.area.by_seed) for row in rows]), abs=1e-9)
 
 
 def test_a_report_compares_the_first_trials_of_runs(sealed: Path, tmp_path: Path) -> None:
     suite = find_suite(sealed)
-    complete = compare(suite, [], baselines(suite), [0])
+    complete = group_suite_runs(suite, [], read_baselines(suite), [0])
     for trials in (5, "0.5 difficulty"):
-        shortened = compare(suite, [], baselines(suite), [0], trials)
+        shortened = group_suite_runs(suite, [], read_baselines(suite), [0], trials)
         for workload, item in shortened.items():
             for run, original in zip(item.runs, complete[workload].runs, strict=True):
                 costs = read_log(suite.table(run.log.header.table).path).costs
@@ -448,7 +448,7 @@ def test_the_power_of_a_policy_against_the_baselines(sealed: Path, tmp_path: Pat
 
 
 def test_runs_over_another_table_are_not_compared(copy: Path, tmp_path: Path) -> None:
-    (baseline,) = baselines(find_suite(copy), ["random"])
+    (baseline,) = read_baselines(find_suite(copy), ["random"])
     name, runs = next(iter(baseline.tables.items()))
     tables = {**baseline.tables, name: msgspec.structs.replace(runs, digest="0")}
     write_trajectories(tmp_path / "out" / RESULT_FILE_NAME, msgspec.structs.replace(baseline, tables=tables))

@@ -13,7 +13,7 @@ from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config, Space
-from tests.support.toys import Cost
+from tests.support.toys import SimulateFunction
 
 HEADER = Header(
     workload="gemm:64x64x64",
@@ -46,7 +46,7 @@ def write_trials(path: Path, count: int) -> bytes:
     return path.read_bytes()
 
 
-def write_table(path: Path, space: Space, cost: Cost, *, counted: bool = False) -> Path:
+def write_table(path: Path, space: Space, cost: SimulateFunction, *, counted: bool = False) -> Path:
     """Write a log of every config of a toy space. counted: whether the log states that it is complete."""
     header = Header(
         workload=str(space.workload),
@@ -76,7 +76,7 @@ def read_deterministic_part(log: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def write_run(path: Path, space: Space, cost: Cost, first: int, count: int, **header: Any) -> Path:
+def write_run(path: Path, space: Space, cost: SimulateFunction, first: int, count: int, **header: Any) -> Path:
     """Write a log of ``count`` configs of a toy space, in order, beginning with number ``first``."""
     facts = {
         "workload": str(space.workload),

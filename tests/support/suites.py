@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from searchlab.conformance.toys import Cost
+from searchlab.conformance.toys import SimulateFunction
 from searchlab.log.format import Header, Record
 from searchlab.log.writer import LogWriter, compress
 from searchlab.plugins import Plugin
@@ -14,7 +14,7 @@ from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 from tests.support import toys
 
-TABLES: dict[str, tuple[str, str, str, int, Cost]] = {
+TABLES: dict[str, tuple[str, str, str, int, SimulateFunction]] = {
     "gemm-4x5x6-knob-1t": ("dev", "gemm:4x5x6", "knob-template", 1, toys.smooth),
     "gemm-16x16x16-guided-1t": ("test", "gemm:16x16x16", "guided-gemm", 1, toys.smooth),
     "gemm-16x16x16-guided-2t": ("test", "gemm:16x16x16", "guided-gemm", 2, toys.smooth),
@@ -36,7 +36,7 @@ def write_suite(directory: Path, *, trials: int = 12, seeds: int = 3) -> Path:
     return directory
 
 
-def _write_table(path: Path, workload: str, plugin: Plugin, threads: int, cost: Cost) -> None:
+def _write_table(path: Path, workload: str, plugin: Plugin, threads: int, cost: SimulateFunction) -> None:
     target = resolve_target({"kind": "llvm", "mcpu": "haswell", "num-cores": threads})
     space = SPACES.make(plugin, parse_workload(workload), target)
     log = path.with_name(path.name + ".jsonl")

@@ -27,7 +27,9 @@ pytestmark = pytest.mark.usefixtures("trusting")
 MODELS = [Plugin("xgboost"), Plugin("xgboost", {"objective": "rank"}), Plugin("random")]
 
 
-def write(path: Path, space: Space, name: str, trials: int = 80, cost: toys.Cost = toys.smooth, seed: int = 0) -> Path:
+def write(
+    path: Path, space: Space, name: str, trials: int = 80, cost: toys.SimulateFunction = toys.smooth, seed: int = 0
+) -> Path:
     header = Header(
         workload=str(space.workload),
         space=Plugin(name),

@@ -18,7 +18,7 @@ import msgspec
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from ...console import speed
+from ...console import format_speed
 from ...errors import encodable
 from ...log.format import DEFAULT_CONFIG, Header, version_spans
 from ...log.plan import read_study_copies
@@ -98,7 +98,7 @@ def make_environment() -> Environment:
     )
     templates.filters |= {
         "number": format_number,
-        "speed": partial(speed, digits=",.1f"),
+        "speed": partial(format_speed, number_format=",.1f"),
         "json": json.dumps,
         "percent": format_percent,
     }

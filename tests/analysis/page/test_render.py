@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from searchlab.analysis import report
 from searchlab.analysis.charts.vegalite import bundle_javascript
 from searchlab.analysis.page.render import embed_json
-from searchlab.console import one_line
+from searchlab.console import escape_to_one_line
 from searchlab.log.plan import TOML
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import write
@@ -185,7 +185,7 @@ def test_nothing_in_a_log_becomes_markup(tmp_path: Path) -> None:
     assert len(page.all("script")) == 4
     assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
     assert page.text.count("<script>alert(1)</script>") >= 6, "they are there, as text"
-    assert one_line(HOSTILE) in page.data["strategies"] and "plain" in page.data["strategies"]
+    assert escape_to_one_line(HOSTILE) in page.data["strategies"] and "plain" in page.data["strategies"]
 
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5))
