@@ -117,16 +117,16 @@ class PluginKind(Generic[T]):
             spec = {"name": spec.name, "options": spec.options}
         elif isinstance(spec, str | type):
             spec = {"name": spec}
-        entry = spec if isinstance(spec, Mapping) else {}
-        unknown = [key for key in entry if key not in ("name", "options")]
-        name, options = entry.get("name"), plain(entry.get("options", {}))
+        keys = spec if isinstance(spec, Mapping) else {}
+        unknown_keys = [key for key in keys if key not in ("name", "options")]
+        name, options = keys.get("name"), plain(keys.get("options", {}))
         if (
-            unknown
+            unknown_keys
             or not isinstance(name, str | type)
             or not isinstance(options, Mapping)
             or not all(isinstance(option, str) for option in options)
         ):
-            hint = did_you_mean(str(unknown[0]), ("name", "options")) if unknown else ""
+            hint = did_you_mean(str(unknown_keys[0]), ("name", "options")) if unknown_keys else ""
             raise SearchlabError(
                 f"a {self.title} must be a name or {{'name': ..., 'options': {{...}}}}, not {spec!r:.200}{hint}"
             )
@@ -191,9 +191,9 @@ class PluginKind(Generic[T]):
     def make(self, plugin: Plugin, *args: Any, **kwargs: Any) -> T:
         """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options. Raises SearchlabError if this fails."""
         cls = self.load(plugin.name)
-        path = _names_from.get()
-        if path and not trusts() and unregistered_code(plugin.options):
-            raise untrusted_error(path, f"{self.title} {plugin.name!r} with options {plugin.options}")
+        naming_path = _names_from.get()
+        if naming_path and not trusts() and unregistered_code(plugin.options):
+            raise untrusted_error(naming_path, f"{self.title} {plugin.name!r} with options {plugin.options}")
         self.check_class(plugin.name, cls)  # before it is called, because the name may come from an untrusted file
         self.check_options(plugin.name, cls, plugin.options)
         with self.convert_errors(cls, "its constructor"):
@@ -215,14 +215,14 @@ class PluginKind(Generic[T]):
 
     def failure(self, cls: type[Any], method: str, error: BaseException) -> SearchlabError:
         """Return an error which states that ``method`` of ``cls`` raised ``error``, and on which line."""
-        where = line_of(error, cls) or defined_at(getattr(cls, method, cls))
+        location = line_of(error, cls) or defined_at(getattr(cls, method, cls))
         return SearchlabError(
-            f"{self.title} {self.name_of(cls)!r} failed in {method}: {describe(error)} ({where}); "
+            f"{self.title} {self.name_of(cls)!r} failed in {method}: {describe(error)} ({location}); "
             f"--traceback shows the traceback"
         )
 
 
-_GROUPS = (
+_ENTRY_POINT_GROUPS = (
     "searchlab.workloads",
     "searchlab.spaces",
     "searchlab.policies",
@@ -284,14 +284,18 @@ def is_registered(reference: str) -> bool:
 
     Of searchlab itself, only registered plug-ins count.
     """
-    values = [point.value for group in _GROUPS for point in entry_points_of(group)]
-    packages = {_package(value.partition(":")[0]) for value in values} - {"searchlab"}
-    return reference in values or _package(reference.partition(":")[0]) in packages
+    registered_references = [point.value for group in _ENTRY_POINT_GROUPS for point in entry_points_of(group)]
+    packages = {_package(value.partition(":")[0]) for value in registered_references} - {"searchlab"}
+    return reference in registered_references or _package(reference.partition(":")[0]) in packages
 
 
 def unregistered_code(option: Any) -> list[str]:
     """Return all strings ``"module:name"`` in an option, at any depth, whose code no installed package registers."""
-    return [value for value in _leaves(option) if isinstance(value, str) and ":" in value and not is_registered(value)]
+    return [
+        value
+        for value in _flatten_option(option)
+        if isinstance(value, str) and ":" in value and not is_registered(value)
+    ]
 
 
 def import_attribute(reference: str, title: str) -> Any:
@@ -309,14 +313,14 @@ def import_attribute(reference: str, title: str) -> Any:
         Exception: Any exception that the import raises.
     """
     module, _, attribute = reference.partition(":")
-    path = "" if trusts() else _names_from.get()
-    if path and not is_registered(reference):
-        raise untrusted_error(path, title)
-    if not path:
-        _find_in_current_directory(_package(module))
+    naming_path = "" if trusts() else _names_from.get()
+    if naming_path and not is_registered(reference):
+        raise untrusted_error(naming_path, title)
+    if not naming_path:
+        _add_current_directory(_package(module))
     value = getattr(importlib.import_module(module), attribute)
-    if path and getattr(value, "__module__", None) != module:
-        raise untrusted_error(path, title)
+    if naming_path and getattr(value, "__module__", None) != module:
+        raise untrusted_error(naming_path, title)
     return value
 
 
@@ -328,7 +332,7 @@ def untrusted_error(path: str, title: str) -> SearchlabError:
     )
 
 
-def _find_in_current_directory(package: str) -> None:
+def _add_current_directory(package: str) -> None:
     """Append the current directory to ``sys.path`` if ``package`` is there and nowhere else."""
     try:
         directory = os.getcwd()
@@ -354,21 +358,21 @@ def search_path() -> str:
 
 def functions_in(options: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the functions and classes among the values of options, at any depth, loading those given by name."""
-    for value in reversed([*_leaves(options)]):  # digests depend on this order
-        if callable(value) and hasattr(value, "__module__"):
-            yield value
-        elif isinstance(value, str) and ":" in value and value.partition(":")[0] in sys.modules:
+    for leaf in reversed([*_flatten_option(options)]):  # digests depend on this order
+        if callable(leaf) and hasattr(leaf, "__module__"):
+            yield leaf
+        elif isinstance(leaf, str) and ":" in leaf and leaf.partition(":")[0] in sys.modules:
             with suppress(SearchlabError):
-                yield load_attribute(value, "an option")
+                yield load_attribute(leaf, "an option")
 
 
-def _leaves(option: Any) -> Iterator[Any]:
+def _flatten_option(option: Any) -> Iterator[Any]:
     """Yield the values in an option, at any depth, that are neither lists nor mappings."""
     if isinstance(option, Mapping):
         option = list(option.values())
     if isinstance(option, list | tuple):
         for item in option:
-            yield from _leaves(item)
+            yield from _flatten_option(item)
     else:
         yield option
 
@@ -379,7 +383,7 @@ def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
 
 
 @functools.cache
-def _read_entry_points(group: str, where: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+def _read_entry_points(group: str, modification_times: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
     return tuple(sorted(entry_points(group=group)))
 
 
@@ -394,7 +398,7 @@ def load_attribute(reference: str, title: str) -> Any:
     """Import and return the object ``module:name``. Raises SearchlabError, which calls the object ``title``."""
     module = reference.partition(":")[0]
 
-    def blame(error: BaseException) -> SearchlabError:
+    def make_error(error: BaseException) -> SearchlabError:
         if module.endswith(".py"):
             name = module.removesuffix(".py").replace("/", ".")
             return SearchlabError(f"{title} cannot be loaded: use the name of the module, {name!r}, not of its file")
@@ -403,8 +407,8 @@ def load_attribute(reference: str, title: str) -> Any:
                 f"{title} cannot be loaded, because it was defined in a script or a notebook; move it to a module"
             )
         if isinstance(error, AttributeError) and module in sys.modules:
-            public = [name for name in vars(sys.modules[module]) if not name.startswith("_")]
-            hint = did_you_mean(reference.partition(":")[2], public)
+            public_names = [name for name in vars(sys.modules[module]) if not name.startswith("_")]
+            hint = did_you_mean(reference.partition(":")[2], public_names)
             return SearchlabError(f"{title} cannot be loaded: {module} does not define it{hint}")
         if isinstance(error, ImportError | AttributeError):
             return SearchlabError(
@@ -414,7 +418,7 @@ def load_attribute(reference: str, title: str) -> Any:
             f"{title} cannot be loaded: importing its module {module} raised {describe(error)} at {raised_at(error)}"
         )
 
-    with convert_foreign_errors(blame):
+    with convert_foreign_errors(make_error):
         return import_attribute(reference, title)
 
 
@@ -423,14 +427,14 @@ def execute_file(path: Path) -> ModuleType:
 
     A file that is named in another file (see :func:`names_from`) is executed only within :func:`trust_plugins`.
     """
-    if (source := _names_from.get()) and not trusts():
-        raise untrusted_error(source, f"file {str(path)!r}")
-    name = f"searchlab_file_{path.stem}"
-    specification = importlib.util.spec_from_file_location(name, path)
+    if (naming_path := _names_from.get()) and not trusts():
+        raise untrusted_error(naming_path, f"file {str(path)!r}")
+    module_name = f"searchlab_file_{path.stem}"
+    specification = importlib.util.spec_from_file_location(module_name, path)
     if not path.is_file() or specification is None or specification.loader is None:
         raise SearchlabError(f"there is no Python file {path}")
     module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module  # where TVMScript looks for the source
+    sys.modules[module_name] = module  # where TVMScript looks for the source
     with convert_foreign_errors(
         lambda error: SearchlabError(f"{path} cannot be executed: {describe(error)} at {raised_at(error)}")
     ):
@@ -439,23 +443,23 @@ def execute_file(path: Path) -> ModuleType:
 
 
 @contextmanager
-def convert_foreign_errors(blame: Callable[[BaseException], SearchlabError]) -> Iterator[None]:
-    """Convert any exception that foreign code raises to the SearchlabError that ``blame`` returns for it.
+def convert_foreign_errors(make_error: Callable[[BaseException], SearchlabError]) -> Iterator[None]:
+    """Convert any exception that foreign code raises to the SearchlabError that ``make_error`` returns for it.
 
     SearchlabErrors, and the exceptions that searchlab or pytest raises to stop foreign code, are not converted. An
     interrupt remains one even if the code, or TVM, has replaced it.
     """
     with note_interrupts() as interrupts:
-        count = len(interrupts)
+        previous_count = len(interrupts)
         try:
             yield
         except BaseException as error:
-            if len(interrupts) > count and not isinstance(error, KeyboardInterrupt):
+            if len(interrupts) > previous_count and not isinstance(error, KeyboardInterrupt):
                 raise KeyboardInterrupt from error
-            if isinstance(error, SearchlabError) or _stops(error):
+            if isinstance(error, SearchlabError) or _is_stop(error):
                 raise
-            raise blame(error) from error
-        if len(interrupts) > count:
+            raise make_error(error) from error
+        if len(interrupts) > previous_count:
             raise KeyboardInterrupt
 
 
@@ -478,27 +482,27 @@ def note_interrupts() -> Iterator[list[int]]:
         yield _interrupts
         return
     interrupts = _interrupts = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {signal_number: signal.getsignal(signal_number) for signal_number in (signal.SIGINT, signal.SIGTERM)}
 
-    def note(number: int, frame: FrameType | None) -> None:
-        interrupts.append(number)
-        handler = handlers[signal.Signals(number)]
+    def record_interrupt(signal_number: int, frame: FrameType | None) -> None:
+        interrupts.append(signal_number)
+        handler = handlers[signal.Signals(signal_number)]
         if callable(handler):
-            handler(number, frame)
+            handler(signal_number, frame)
 
-    for number, handler in handlers.items():
+    for signal_number, handler in handlers.items():
         if callable(handler):
-            signal.signal(number, note)
+            signal.signal(signal_number, record_interrupt)
     try:
         yield interrupts
     finally:
         _interrupts = None
-        for number, handler in handlers.items():
-            if signal.getsignal(number) is note:
-                signal.signal(number, handler)
+        for signal_number, handler in handlers.items():
+            if signal.getsignal(signal_number) is record_interrupt:
+                signal.signal(signal_number, handler)
 
 
-def _stops(error: BaseException) -> bool:
+def _is_stop(error: BaseException) -> bool:
     """Return whether ``error`` was raised by a signal, searchlab or pytest in order to stop a plug-in."""
     if isinstance(error, Exception | SystemExit):
         return False
@@ -530,17 +534,17 @@ def line_of(error: BaseException, cls: type[Any]) -> str:
     The result is empty if no line of the plug-in was executed, for example because it returned an object of the wrong
     type.
     """
-    libraries = ("<frozen", *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
-    homes = {_package(base.__module__) for base in cls.__mro__} - {"builtins", "abc", "searchlab", "typing"}
-    foreign = plugin_line = ""
+    library_prefixes = ("<frozen", *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
+    plugin_packages = {_package(base.__module__) for base in cls.__mro__} - {"builtins", "abc", "searchlab", "typing"}
+    foreign_location = plugin_location = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
-        package, file = _package(str(frame.f_globals.get("__name__", ""))), frame.f_code.co_filename
-        exists = file.startswith("<") or os.path.isfile(file)  # TVM adds frames for its C++ code
-        if exists and package != "searchlab" and not file.startswith(libraries):
-            foreign = f"{file}:{line}"
-        if package in homes:
-            plugin_line = f"{file}:{line}"
-    return foreign or plugin_line
+        package, file_path = _package(str(frame.f_globals.get("__name__", ""))), frame.f_code.co_filename
+        exists = file_path.startswith("<") or os.path.isfile(file_path)  # TVM adds frames for its C++ code
+        if exists and package != "searchlab" and not file_path.startswith(library_prefixes):
+            foreign_location = f"{file_path}:{line}"
+        if package in plugin_packages:
+            plugin_location = f"{file_path}:{line}"
+    return foreign_location or plugin_location
 
 
 def _package(module: str) -> str:
