@@ -269,7 +269,7 @@ def table_info(files: Logs, as_json: AsJson = False) -> None:
         say_json([info.to_json() for info in infos])
     else:
         out.print(*map(info_table, infos))
-    if any(info.unsteady for info in infos):
+    if any(info.unsteady_reason for info in infos):
         raise typer.Exit(1)
 
 
@@ -293,7 +293,7 @@ def costmodel_eval(
     as_json: AsJson = False,
 ) -> None:
     """Show how well cost models predict recorded trials that they were not trained on."""
-    from ..tables.costmodels import COLUMNS, evaluate, mean_quality, quality_rows
+    from ..tables.costmodels import TITLES_BY_METRIC, evaluate, mean_quality, quality_rows
 
     plugins = [COST_MODELS.resolve(plugin(text))[0] for text in model]
     qualities = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
@@ -302,5 +302,5 @@ def costmodel_eval(
         return
     training = f"trained on {100 * train_fraction:g} % of each log" if split == "within-task" else "on other workloads"
     title = Text(f"{split}, {features} features: {training}, k = {k}", "bold")
-    heads = list(COLUMNS.values())
+    heads = list(TITLES_BY_METRIC.values())
     say_table(("cost model", *heads), quality_rows(qualities), right=heads, title=title, box=SIMPLE_HEAD)

@@ -12,7 +12,7 @@ from ..arrays import Floats
 from ..log.read import read_log
 from ..measure.suite import SuiteTable, read_suite
 from ..stats.random_search import difficulty, draws_for, expected_best, expected_draws
-from ..tables.info import NEAR, TableInfo, date_of, named_values, versions_text
+from ..tables.info import NEAR_FRACTIONS, TableInfo, date_of, named_values, versions_text
 from .trajectories import RecordedTable
 
 RANDOM_DRAWS = (10, 30, 100)
@@ -42,9 +42,9 @@ class TableCard:
     @property
     def draws(self) -> tuple[float, int] | None:
         """Random draws to come within 5 % of the best: their expected number, and a number that suffices in 95 %."""
-        if not (good := self.info.near(NEAR[0])):
+        if not (good := self.info.count_near_best(NEAR_FRACTIONS[0])):
             return None
-        return expected_draws(self.info.configs, good), draws_for(self.info.configs, good)
+        return expected_draws(self.info.config_count, good), draws_for(self.info.config_count, good)
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as plain data, in which ``after_draws`` contains :attr:`distances`."""
@@ -68,7 +68,7 @@ class TableCard:
             "made from": f"`{entry.file}`" if self.table.imported else "",
             "space": f"`{header.space.name}`{f' with {named_values(options)}' if options else ''}",
             "threads": "" if self.table.imported else str(entry.threads),
-            **self.info.facts(),
+            **self.info.describe(),
             **self._random_search(),
             "its best config on other devices, of what is possible there": ", ".join(
                 f"{device}: {100 * part:.0f} %" for device, part in self.portability.items()

@@ -39,7 +39,7 @@ from ..run.plan import Run, plan_run
 from ..run.strategy import SpaceChoice, Strategy
 from ..schema import UNREADABLE
 from ..source import source_digest
-from ..tables.info import unsteady
+from ..tables.info import explain_unsteadiness
 from .cards import TableCard
 from .dataset import dataset_files
 from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajectory, baselines, read_trajectories
@@ -124,8 +124,8 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
         for table in suite.tables:
             on_table(table.name)
             card = TableCard(RecordedTable(table))
-            if card.info.unsteady:
-                raise SearchlabError(f"{table.name} cannot be sealed: {card.info.unsteady}; rebuild this table")
+            if card.info.unsteady_reason:
+                raise SearchlabError(f"{table.name} cannot be sealed: {card.info.unsteady_reason}; rebuild this table")
             write_file(cards / f"{table.entry.name}.md", card.text(), under=suite.directory)
             table_cards.append(card)
         for name, text in dataset_files(suite, table_cards).items():
@@ -232,7 +232,7 @@ def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
 def _table_problems(recorded_table: RecordedTable) -> list[str]:
     table, records = recorded_table.table, recorded_table.log.records
     space = SpaceChoice.from_table(table).space
-    problems = [f"{table.name} is not steady: {text}"] if (text := unsteady(recorded_table.log)) else []
+    problems = [f"{table.name} is not steady: {text}"] if (text := explain_unsteadiness(recorded_table.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads instead of {table.entry.threads}")
     if len(recorded_table.positions) < len(records):

@@ -505,7 +505,7 @@ MEASURES: Mapping[str, Callable[[TableInfo], float]] = {
     "local optima": lambda info: info.landscape.local_optima or 0.0,
     "good optima": lambda info: info.landscape.good_optima or 0.0,
     "spread of the best": lambda info: info.landscape.spread or 0.0,
-    "near the best": lambda info: info.near(0.05) / info.configs,
+    "near the best": lambda info: info.count_near_best(0.05) / info.config_count,
     "failures": lambda info: info.landscape.failures,
     "noise": lambda info: info.noise or 0.0,
 }
