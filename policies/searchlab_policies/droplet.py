@@ -131,7 +131,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
             return bool(ttest_ind(self._best_seconds, seconds).pvalue <= self.pvalue)
 
     def _find_configs_at(self, step_length: int) -> list[Config]:
-        """Return new configs that are ``step_length`` choices away, larger subsets first: at most a batch and one more."""
+        """Return new configs that are ``step_length`` choices away, larger subsets first: at most a batch plus one."""
         knobs = self.space.knobs(self._best_config)
         positions = [knob.choices.index(self._best_config[knob.name]) for knob in knobs]
         neighbours: list[Config] = []

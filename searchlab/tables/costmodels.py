@@ -199,7 +199,8 @@ def _mean(qualities: Sequence[ModelQuality], metric: str) -> float | None:
     weighted_values = [(getattr(q, metric), q.trials) for q in qualities if getattr(q, metric) is not None]
     if not weighted_values:
         return None
-    return sum(value * trials for value, trials in weighted_values) / sum(trials for _, trials in weighted_values)
+    total: float = sum(value * trials for value, trials in weighted_values)
+    return total / sum(trials for _, trials in weighted_values)
 
 
 def quality_rows(held_out: Sequence[HeldOut]) -> list[tuple[Text, ...]]:

@@ -20,10 +20,10 @@ from searchlab_policies.gaussian_process import (
     Encoding,
     GaussianProcess,
     Prior,
+    compute_squared_distances,
     gamma_prior,
     lognormal_prior,
-    select,
-    squared_distances,
+    select_trials_to_model,
 )
 from searchlab_policies.model_guided import SuccessClassifier
 from searchlab_policies.random import Random
@@ -63,7 +63,7 @@ def test_it_predicts_what_scikit_learns_does() -> None:
 def test_its_loss_has_the_gradient_it_returns_and_is_minimised(prior: Prior) -> None:
     rows, values = observe()
     process = GaussianProcess(rows, values, KNOBS, prior)
-    process._distances = np.stack([squared_distances(rows[:, [k]], rows[:, [k]]) for k in KNOBS], axis=-1)
+    process._distances = np.stack([compute_squared_distances(rows[:, [k]], rows[:, [k]]) for k in KNOBS], axis=-1)
     fitted = np.log([*process.lengths, process.noise])
     for parameters in (fitted, np.log([0.3, 2.0, 1.0, 0.05])):
         error = check_grad(
@@ -185,6 +185,6 @@ def test_predictions_are_limited() -> None:
 def test_many_trials_are_thinned_to_the_fastest_and_the_latest() -> None:
     trials = toys.trials_of(toys.Large().sample_new(np.random.default_rng(0), 40, ()), toys.smooth)
     ranked = sorted((t for t in trials if math.isfinite(t.cost)), key=lambda t: t.cost)
-    selected = select(ranked, 10)
+    selected = select_trials_to_model(ranked, 10)
     assert selected[:5] == ranked[:5]
     assert [t.index for t in selected[5:]] == sorted(t.index for t in ranked[5:])[-5:]
