@@ -91,7 +91,7 @@ class Loop:
 def extract_loops(module: tvm.IRModule) -> list[Loop]:
     """Return a scheduled program's loops, in the order in which they begin."""
     collector = _LoopCollector()
-    collector.statement(_lowering_passes()(module)["main"].body)
+    collector.visit_statement(_lowering_passes()(module)["main"].body)
     return collector.loops
 
 

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from ..arrays import Floats
-from ..costmodel.features import KEPT, ScheduledFeatures, make_features
+from ..costmodel.features import MAX_CACHED_ROWS, ScheduledFeatures, make_features
 from ..errors import SearchlabError, UnsupportedWorkload, warn
 from ..log.format import Header, Record
 from ..log.programs import SAMPLE, ChangedProgram, check_sample
@@ -221,7 +221,7 @@ class TableMeasurer(Measurer):
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         """Return each config's features. Rows are kept for later runs, which are likely to search the same configs."""
-        if sum(map(len, self._rows.values())) > KEPT:
+        if sum(map(len, self._rows.values())) > MAX_CACHED_ROWS:
             self._rows.clear()
         rows_by_config = self._rows.setdefault((space.fingerprint, features), {})
         new_configs = [config for config in configs if config not in rows_by_config]
