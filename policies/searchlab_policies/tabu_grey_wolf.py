@@ -114,24 +114,24 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
         first_configs = space.sample_new(private_rng(seed, "tabu-grey-wolf: pack"), pack, ())
         self._pack = [Wolf(config, math.inf) for config in first_configs]
         # The places whose wolves have yet to move in this iteration.
-        self._waiting_places = deque(range(len(first_configs)))
+        self._waiting_indices = deque(range(len(first_configs)))
         self._is_hunting = False  # otherwise the wolves of this iteration are random configs
         self._newcomers = dict(enumerate(first_configs))
 
     def ask(self, n: int) -> Sequence[Config]:
-        if not self._waiting_places and not self._pending_roles:
+        if not self._waiting_indices and not self._pending_roles:
             self._begin_iteration()
-        return super().ask(min(n, len(self._waiting_places) or n))  # no more than the rest of the iteration
+        return super().ask(min(n, len(self._waiting_indices) or n))  # no more than the rest of the iteration
 
     def _generate_candidates(self, rng: np.random.Generator) -> Iterator[tuple[Config, int] | None]:
         """Yield each wolf's child, with the wolf's place in the pack, until the iteration must wait for results."""
-        while self._waiting_places or not self._pending_roles:
-            if not self._waiting_places:
+        while self._waiting_indices or not self._pending_roles:
+            if not self._waiting_indices:
                 self._begin_iteration()
-            if not self._waiting_places:
+            if not self._waiting_indices:
                 yield None
                 continue
-            index = self._waiting_places.popleft()
+            index = self._waiting_indices.popleft()
             config = self._make_child(index, rng) if self._is_hunting else self._draw_wolf(index, rng)
             self._tabu.append(config)
             yield config, index
@@ -142,7 +142,7 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
         fastest = sorted(self._costs, key=lambda config: self._costs[config])[: len(self._pack)]
         self._pack[: len(fastest)] = [Wolf(config, self._costs[config]) for config in fastest]
         self._tabu.extend(reversed(fastest))
-        self._waiting_places = deque(index for index in self._waiting_places if index >= len(fastest))
+        self._waiting_indices = deque(index for index in self._waiting_indices if index >= len(fastest))
 
     # --- an iteration -------------------------------------------------------------------------------
 
@@ -157,10 +157,10 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
         self._is_hunting = self._stagnant_iterations < self.patience
         if not self._is_hunting:
             self._newcomers = {}
-            self._waiting_places.extend(range(len(self._pack))[-math.ceil(len(self._pack) * self.restart) :])
+            self._waiting_indices.extend(range(len(self._pack))[-math.ceil(len(self._pack) * self.restart) :])
             return
         leaders = [wolf.config for wolf in self._pack[:LEADER_COUNT]]
-        self._waiting_places.extend(
+        self._waiting_indices.extend(
             index
             for index, wolf in enumerate(self._pack)
             if (index >= LEADER_COUNT if self.repaired else wolf.config not in leaders)

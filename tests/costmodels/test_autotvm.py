@@ -40,10 +40,10 @@ def test_a_base_model_loses_weight_and_is_dropped() -> None:
     features = RNG.random((64, 3))
     model.fit(features, np.full(64, 0.5), GROUP[:64])
     assert model._discount == 0.5
-    assert model._base_margin(unseen) == pytest.approx(base)
+    assert model._predict_base_margin(unseen) == pytest.approx(base)
     assert np.corrcoef(model.predict(unseen), truth)[0, 1] < 0.9, "its own trials say that all is the same"
     model.fit(RNG.random((277, 3)), np.full(277, 0.5), GROUP[:277])
-    assert model._base is None, "2^(-277 / 64) is below 0.05"
+    assert model._base_model is None, "2^(-277 / 64) is below 0.05"
 
 
 def test_pooling_is_the_default_and_too_few_trials_are_refused() -> None:

@@ -82,10 +82,10 @@ def test_more_than_ten_thousand_trials_of_a_task_can_be_ranked() -> None:
 
 def test_a_gaussian_process_keeps_the_fastest_and_the_latest() -> None:
     scores = np.array([0.1, 0.9, 0.2, 1.0, 0.3, 0.4, 0.0])
-    assert GaussianProcess(seed=0, max_rows=4).rows_to_train_on(scores).tolist() == [1, 3, 5, 6]
-    assert GaussianProcess(seed=0, max_rows=5).rows_to_train_on(scores).tolist() == [1, 3, 4, 5, 6]
-    assert GaussianProcess(seed=0, max_rows=7).rows_to_train_on(scores).tolist() == list(range(7))
-    assert GaussianProcess(seed=0).rows_to_train_on(scores).tolist() == list(range(7))
+    assert GaussianProcess(seed=0, max_rows=4).select_training_rows(scores).tolist() == [1, 3, 5, 6]
+    assert GaussianProcess(seed=0, max_rows=5).select_training_rows(scores).tolist() == [1, 3, 4, 5, 6]
+    assert GaussianProcess(seed=0, max_rows=7).select_training_rows(scores).tolist() == list(range(7))
+    assert GaussianProcess(seed=0).select_training_rows(scores).tolist() == list(range(7))
 
 
 @pytest.mark.parametrize("forest", [RandomForest, ExtraTrees])
@@ -98,7 +98,7 @@ def test_a_forest_predicts_exactly_what_scikit_learn_does(forest: type[Forest]) 
     model.fit(rows[:120], rng.random(120), np.zeros(120, np.int64))
     imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
     prepared = make_pipeline(imputer, StandardScaler()).fit(rows[:120])
-    assert np.array_equal(model.predict(rows), model._trained.predict(prepared.transform(rows)))
+    assert np.array_equal(model.predict(rows), model._fitted_regressor.predict(prepared.transform(rows)))
 
 
 def test_random_depends_on_the_row_and_the_seed() -> None:

@@ -14,7 +14,7 @@ import searchlab_policies.autotvm.xgb as xgb
 from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError
-from searchlab_costmodels.autotvm import AutoTVM, average_recall
+from searchlab_costmodels.autotvm import AutoTVM, compute_average_recall
 from searchlab_policies.autotvm.annealer import redraw_until_changed
 from searchlab_policies.autotvm.index import AutoTVMRandom
 from searchlab_policies.xgb import select_diverse
@@ -94,5 +94,5 @@ def test_a_walk_changes_one_knob_and_weighs_it_by_its_choices() -> None:
 def test_average_recall_by_hand() -> None:
     """Of the predictions in order, how many of the first k are among the k+1 best."""
     measured = np.array([0.9, 0.8, 0.1])
-    assert average_recall(np.array([3.0, 2.0, 1.0]), measured, 3) == pytest.approx((0 + 1 / 2 + 2 / 3) / 3)
-    assert average_recall(np.array([1.0, 2.0, 3.0]), measured, 3) == pytest.approx((0 + 0 + 2 / 3) / 3)
+    assert compute_average_recall(np.array([3.0, 2.0, 1.0]), measured, 3) == pytest.approx((0 + 1 / 2 + 2 / 3) / 3)
+    assert compute_average_recall(np.array([1.0, 2.0, 3.0]), measured, 3) == pytest.approx((0 + 0 + 2 / 3) / 3)

@@ -232,7 +232,7 @@ def test_the_seconds_to_wait_follow_from_the_answer() -> None:
 def test_a_failing_endpoint_is_one_sentence(
     model: LanguageModel, monkeypatch: pytest.MonkeyPatch, status: int, headers: dict[str, str], body: str, message: str
 ) -> None:
-    monkeypatch.setattr(chat, "ATTEMPTS", 1)
+    monkeypatch.setattr(chat, "MAX_ATTEMPTS", 1)
     fails(model, status, body, headers)
     with pytest.raises(
         SearchlabError, match=rf"language model at 127.0.0.1 .*{message}.*run the command again"

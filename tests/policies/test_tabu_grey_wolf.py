@@ -44,14 +44,14 @@ def make_stuck_policy(repaired: bool) -> TabuGreyWolf:
 
 
 def test_copies_of_leaders_stand_still_unless_it_is_repaired() -> None:
-    assert not make_stuck_policy(False)._waiting_places
-    assert list(make_stuck_policy(True)._waiting_places) == [3, 4, 5, 6, 7]
+    assert not make_stuck_policy(False)._waiting_indices
+    assert list(make_stuck_policy(True)._waiting_indices) == [3, 4, 5, 6, 7]
 
 
 def test_stagnation_replaces_the_slowest_wolves() -> None:
     policy = make_stuck_policy(False)
     policy.ask(1)
-    assert not policy._is_hunting and len(policy._waiting_places) == 2, "of three, one has been asked for"
+    assert not policy._is_hunting and len(policy._waiting_indices) == 2, "of three, one has been asked for"
     best = policy._pack[0]
     policy.tell(toys.trials_of([next(iter(policy._pending_roles))], toys.smooth, 8))
     policy.tell(toys.trials_of(policy.ask(8), toys.smooth, 9))

@@ -180,7 +180,7 @@ class TemplateConfig:
         self.knobs: dict[str, TemplateKnob] = {}
         self.filter: Callable[[Mapping[str, Any]], bool] | None = None
         self._schedule = schedule
-        self._chosen_values = choices
+        self._values_by_knob = choices
 
     def axis(self, loop: LoopRV | int) -> Axis:
         """Return an axis of the same length as ``loop``, for which knobs can be defined."""
@@ -352,7 +352,7 @@ class TemplateConfig:
     def _add_knob(self, knob: TemplateKnob) -> None:
         if knob.name in self.knobs:
             raise SearchlabError(f"the template defines knob {knob.name!r} twice")
-        if self._chosen_values is not None and knob.name not in self._chosen_values:
+        if self._values_by_knob is not None and knob.name not in self._values_by_knob:
             raise SearchlabError(
                 f"the template defines knob {knob.name!r} only for some choices; {INDEPENDENCE_REQUIREMENT}"
             )
@@ -365,7 +365,7 @@ class TemplateConfig:
                 f"the template uses knob {name!r}, which it does not define{did_you_mean(name, self.knobs)}"
             )
         knob = self.knobs[name]
-        return knob.entity_for(knob.choices[0] if self._chosen_values is None else self._chosen_values[name])
+        return knob.entity_for(knob.choices[0] if self._values_by_knob is None else self._values_by_knob[name])
 
 
 def _check_policy(knob_type: str, name: str, policy: str, policies: Sequence[str]) -> None:

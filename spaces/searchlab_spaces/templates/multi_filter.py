@@ -153,21 +153,21 @@ class _UnexpectedRead(Exception):
 class _ReadEntities(Mapping[str, Entity]):
     """A condition's argument: the entities of the knobs that it is known to read."""
 
-    def __init__(self, known_names: Collection[str], entities: Mapping[str, Entity]) -> None:
-        self._known_names, self._entities = known_names, entities
+    def __init__(self, knob_names: Collection[str], entities: Mapping[str, Entity]) -> None:
+        self._knob_names, self._entities = knob_names, entities
 
     def __getitem__(self, name: str) -> Entity:
         if name in self._entities:
             return self._entities[name]
-        if name in self._known_names:
+        if name in self._knob_names:
             raise _UnexpectedRead(name)
-        raise SearchlabError(f"multi_filter reads an unknown knob {name!r}{did_you_mean(name, self._known_names)}")
+        raise SearchlabError(f"multi_filter reads an unknown knob {name!r}{did_you_mean(name, self._knob_names)}")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known_names)
+        return iter(self._knob_names)
 
     def __len__(self) -> int:
-        return len(self._known_names)
+        return len(self._knob_names)
 
 
 def _evaluate_condition(entities: Mapping[str, Sequence[Entity]], condition: Condition) -> tuple[Any, list[str]]:
