@@ -26,17 +26,17 @@ def vary_knob(
         rng: The source of randomness for repairs, if the knob cannot be changed alone.
         values: The values to try, in this order; by default, all choices of the knob.
     """
-    changes_one_knob, repaired_configs = False, []
+    can_change_alone, repaired_configs = False, []
     current_values = dict(config.items())  # faster than {**config}, which looks up each key
     for value in knob.choices if values is None else values:
         if value != config[knob.name]:
             changed_config = space.repair({**current_values, knob.name: value}, rng)
             if hamming_distance(config, changed_config) == 1:
-                changes_one_knob = True
+                can_change_alone = True
                 yield changed_config
-            elif not changes_one_knob and changed_config != config:
+            elif not can_change_alone and changed_config != config:
                 repaired_configs.append(changed_config)
-    if not changes_one_knob:
+    if not can_change_alone:
         yield from dict.fromkeys(repaired_configs)
 
 

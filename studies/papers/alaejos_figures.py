@@ -679,7 +679,7 @@ def diagram() -> str:
             parts.append(f'<text x="{middle}" y="{y + 18}">{memory_level}, {content}</text>')
         published = replace(algorithm, uses_published_order=True)
         for line, (label, order) in enumerate({"published": published, "default": algorithm}.items()):
-            loops = ", ".join(order.loop_order(is_one_pass=False))
+            loops = ", ".join(order.loop_order(is_single_pass=False))
             parts.append(f'<text x="{middle}" y="{top + 182 + 16 * line}">{label}: {loops}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 

@@ -80,19 +80,19 @@ class Algorithm:
         """Whether a task of the parallel loop computes complete sums, in all passes over C."""
         return self.resident == "C" and not self.uses_published_order
 
-    def loop_order(self, is_one_pass: bool) -> tuple[str, ...]:
+    def loop_order(self, is_single_pass: bool) -> tuple[str, ...]:
         """Return the loops around the micro-kernel, outermost first.
 
         The loops ic, jc and pc are over blocks; ir, jr and pr are over micro-panels. If C is resident, s is p. In the
         authors' programs, GEMM Flavours (Universitat Politècnica de València, 2021), the order is jc, pc, ic for B3A2C0
         and for B3C2A0: s is inside x if C is resident, and outside x otherwise. By default, however, s is also inside
         the loop over blocks of y if C is resident, so that one task computes the complete sum, and inside x otherwise,
-        so that each block of Z is packed once. If C is resident, and all of k is ``is_one_pass``, s is innermost.
+        so that each block of Z is packed once. If C is resident, and all of k is ``is_single_pass``, s is innermost.
         """
         x, s, y, panels = f"{self.x}c", f"{self.s}c", f"{self.y}c", (f"{self.x}r", f"{self.y}r")
         if self.resident != "C":
             return (s, x, y, *panels) if self.uses_published_order else (x, s, y, *panels)
-        if is_one_pass:
+        if is_single_pass:
             return x, y, *panels, s
         return (x, s, y, *panels) if self.uses_published_order else (x, y, s, *panels)
 

@@ -102,7 +102,7 @@ def schedule_blocks(workload: Gemm | BatchMatmul | Words, plan: Plan) -> Schedul
     sch, product, copies, result = _copy_operands(workload, plan, uneven_indices)
     unpacked_operands = copies.keys() - plan.packed_operands
 
-    order = ("batch",) * plan.is_batched + algorithm.loop_order(is_one_pass=plan.blocking.kc >= workload.k)
+    order = ("batch",) * plan.is_batched + algorithm.loop_order(is_single_pass=plan.blocking.kc >= workload.k)
     gemm = vectorize_block(sch, product, 1, plan.lanes) if words else product
     loops = _arrange_loops(sch, gemm, plan, order, {} if words else {"lane": plan.lanes})
 
