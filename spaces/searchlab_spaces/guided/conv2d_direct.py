@@ -171,7 +171,9 @@ class Direct:
         column, tile_x = sch.split(x, [None, width])
         sum_loops = sch.split(rc, [None, depth]) if is_sum_split else [rc]
         rows_first = outer == "rows" or strips > 1
-        strip_loops = (n, share) if rows_first else () if has_block_tasks else (n,)
+        strip_loops = [n, share] if rows_first else [n]
+        if has_block_tasks:
+            strip_loops = []
         outer_loops = (*strip_loops, *(loop for loop in (block, n, share) if loop not in strip_loops))
         product_loops = (ry, sum_loops[-1]) if self._skips_padding else (sum_loops[-1], ry)
         sch.reorder(*outer_loops, *sum_loops[:-1], row, column, *product_loops, rx, tile_y, tile_x, vector, *lane)
@@ -210,9 +212,9 @@ class Direct:
         sch.decompose_reduction(conv, sum_loops[0] if is_sum_split else product_loops[0])
         if self._skips_padding:
             return self._omit_padding(sch, height, width)
-        return (
-            tensorize(sch, product, task, w.dtype, self.lanes, SHARED_ARGUMENTS, "a") if self.uses_dot else sch.copy()
-        )
+        if self.uses_dot:
+            return tensorize(sch, product, task, w.dtype, self.lanes, SHARED_ARGUMENTS, "a")
+        return sch.copy()
 
     @property
     def _skips_padding(self) -> bool:

@@ -97,14 +97,7 @@ class Winograd:
         sch.transform_layout(tiles, ("write", 0), lambda n, c, y, x, o, p: (n, c, o, y, p, x))
         result = inline_consumers(sch, tiles)
 
-        stripe, a, b, c, o, lane, s = sch.get_loops("kernels")
-        sch.reorder(stripe, c, o, a, b, s, lane)
-        self._schedule_transform(sch, "kernel_rows", "kernels", o)
-        sch.transform_layout("taken", ("write", 0), lambda n, c, o, lane, y, x: (n, c, o, y, x, lane))
-        sch.compute_at("taken", o, preserve_unit_loops=True)
-        sch.vectorize(sch.fuse(*sch.get_loops("taken")[-2:]))
-        kernels = sch.fuse(stripe, c)
-
+        kernels = self._schedule_kernels(sch)
         panel, stripe, y, x, o, p, s = sch.get_loops(tiles)
         vector, lane = sch.split(p, [None, self.lanes])
         sch.reorder(panel, stripe, o, vector, y, x, s, lane)
@@ -112,26 +105,8 @@ class Winograd:
         sch.compute_at("gemm", stripe, preserve_unit_loops=True)
         if not in_parallel:  # a panel of the image's transform stays in L2 until all kernels are applied to it
             sch.compute_at("image", panel, preserve_unit_loops=True)
-
-        of_panel, a, b, c, p, s = sch.get_loops("image")[-6:]
-        vector, lane = sch.split(p, [None, self.lanes])
-        sch.reorder(of_panel, c, vector, a, b, s, lane)
-        self._schedule_transform(sch, "image_rows", "image", vector)
-        sch.transform_layout("patches", ("write", 0), lambda n, c, p, y, x: (n, c, y, x, p))
-        sch.compute_at("patches", vector, preserve_unit_loops=True)
-        # Load vectors and store scalars; by default, LLVM would gather and store vectors, which is slower.
-        *_, row, x = sch.get_loops("patches")
-        sch.unroll(row)
-        sch.vectorize(x)
-        images = sch.fuse(of_panel, c)
-
-        *_, o, p, c = sch.get_loops("gemm")
-        vector, lane = sch.split(p, [None, self.lanes])
-        chunks, step, unrolled = sch.split(c, [None, self._chunk_size // UNROLLED_STEPS, UNROLLED_STEPS])
-        sch.reorder(chunks, step, unrolled, o, vector, lane)
-        sch.vectorize(lane)
-        for loop in (unrolled, o, vector):
-            sch.unroll(loop)
+        images = self._schedule_image(sch)
+        chunks = self._schedule_gemm(sch)
 
         image, channel, y, x = sch.get_loops(result)
         corner, pixel = sch.split(x, [None, RESULT_SIDE])
@@ -146,6 +121,41 @@ class Winograd:
         for half in ("image", "image_rows", "kernels", "kernel_rows", "tiles", "tile_rows"):
             sch.decompose_reduction(half, sch.get_loops(half)[-2])
         return sch.copy()
+
+    def _schedule_kernels(self, sch: Schedule) -> LoopRV:
+        """Schedule the transforms of the kernels, and return the outermost loop."""
+        stripe, a, b, c, o, lane, s = sch.get_loops("kernels")
+        sch.reorder(stripe, c, o, a, b, s, lane)
+        self._schedule_transform(sch, "kernel_rows", "kernels", o)
+        sch.transform_layout("taken", ("write", 0), lambda n, c, o, lane, y, x: (n, c, o, y, x, lane))
+        sch.compute_at("taken", o, preserve_unit_loops=True)
+        sch.vectorize(sch.fuse(*sch.get_loops("taken")[-2:]))
+        return sch.fuse(stripe, c)
+
+    def _schedule_image(self, sch: Schedule) -> LoopRV:
+        """Schedule the transforms of the image's tiles, and return the outermost loop."""
+        of_panel, a, b, c, p, s = sch.get_loops("image")[-6:]
+        vector, lane = sch.split(p, [None, self.lanes])
+        sch.reorder(of_panel, c, vector, a, b, s, lane)
+        self._schedule_transform(sch, "image_rows", "image", vector)
+        sch.transform_layout("patches", ("write", 0), lambda n, c, p, y, x: (n, c, y, x, p))
+        sch.compute_at("patches", vector, preserve_unit_loops=True)
+        # Load vectors and store scalars; by default, LLVM would gather and store vectors, which is slower.
+        *_, row, x = sch.get_loops("patches")
+        sch.unroll(row)
+        sch.vectorize(x)
+        return sch.fuse(of_panel, c)
+
+    def _schedule_gemm(self, sch: Schedule) -> LoopRV:
+        """Schedule the products in a micro-tile of registers, and return the loop over chunks of input channels."""
+        *_, o, p, c = sch.get_loops("gemm")
+        vector, lane = sch.split(p, [None, self.lanes])
+        chunks, step, unrolled = sch.split(c, [None, self._chunk_size // UNROLLED_STEPS, UNROLLED_STEPS])
+        sch.reorder(chunks, step, unrolled, o, vector, lane)
+        sch.vectorize(lane)
+        for loop in (unrolled, o, vector):
+            sch.unroll(loop)
+        return chunks
 
     def _schedule_transform(self, sch: Schedule, first: str, second: str, at: LoopRV) -> None:
         """Schedule a transform, unrolled and vectorised; its ``first`` half is in the second half's loop ``at``."""

@@ -96,29 +96,15 @@ def schedule_blocks(workload: Gemm | BatchMatmul | Words, plan: Plan) -> Schedul
     buffer of micro-tiles.
     """
     algorithm = plan.algorithm
-    x, y, s = algorithm.x, algorithm.y, algorithm.s
     words = workload if isinstance(workload, Words) else None
     uneven_indices = {index for index, size in get_extents(workload).items() if size % plan.padding_multiples[index]}
     sch, product, copies, result = _copy_operands(workload, plan, uneven_indices)
-    unpacked_operands = copies.keys() - plan.packed_operands
 
     order = ("batch",) * plan.is_batched + algorithm.loop_order(is_single_pass=plan.blocking.kc >= workload.k)
     gemm = vectorize_block(sch, product, 1, plan.lanes) if words else product
     loops = _arrange_loops(sch, gemm, plan, order, {} if words else {"lane": plan.lanes})
 
-    # X is packed outside the loop over blocks of y, so it is not packed again for each of them. Y is packed inside all
-    # loops over blocks. Z, which has no cache, is packed once for each block of x. A task may also pack X itself,
-    # immediately before it uses a micro-panel. Operands that are not packed are only copied to registers: the elements
-    # of one step, or the resident micro-tile.
-    enclosing_loops = {name: order[order.index(name) - 1] for name in (f"{y}c", f"{x}r")}
-    copy_loops = dict(
-        zip(algorithm.operands, (enclosing_loops[f"{y}c"], enclosing_loops[f"{x}r"], f"{x}c"), strict=True)
-    )
-    copy_loops |= dict.fromkeys(plan.panel_operands, f"{x}r")
-    copy_loops |= {name: f"{y}r" if name == algorithm.resident else "step" for name in unpacked_operands}
-    for name in sorted(copies, key=algorithm.operands.index):
-        if name not in plan.packed_first:
-            sch.compute_at(copies[name], loops[copy_loops[name]], preserve_unit_loops=True)
+    copy_loops = _place_copies(sch, plan, order, loops, copies)
     # The result is read from the scratch buffer once it is complete, outside the outermost loop over p.
     first_sum_position = min(order.index(name) for name in order if name.startswith("p"))
     if first_sum_position > 0:
@@ -130,16 +116,11 @@ def schedule_blocks(workload: Gemm | BatchMatmul | Words, plan: Plan) -> Schedul
         sum_rows(sch, bool(plan.parallel))
     for name in ("step", "row", "vector") if plan.has_register_tile else ("vector",):
         sch.unroll(loops[name])
-    edge_loops = [f"{x}r", f"{y}r"]
-    if any(
-        s in OPERAND_INDICES[name] and uneven_indices.intersection(OPERAND_INDICES[name]) for name in unpacked_operands
-    ):
-        edge_loops.append(f"{s}r")
-    for name in edge_loops:
+    for name in _find_edge_loops(plan, uneven_indices):
         sch.annotate(loops[name], EDGE_ANNOTATION, 1)
 
     packing_loops = {name: _pack_operand(sch, copies[name], name, plan) for name in sorted(plan.packed_operands)}
-    for name in sorted(unpacked_operands):
+    for name in sorted(copies.keys() - plan.packed_operands):
         _load_in_place(sch, copies[name], name, plan)
     rows = _vectorize_rows(sch, result, plan.lanes)
     if plan.parallel:
@@ -162,6 +143,40 @@ def schedule_blocks(workload: Gemm | BatchMatmul | Words, plan: Plan) -> Schedul
     if words:
         return tensorize(sch, product, loops[order[0]], words.workload.dtype, plan.lanes, SHARED_ARGUMENTS)
     return sch.copy()
+
+
+def _place_copies(
+    sch: Schedule, plan: Plan, order: Sequence[str], loops: Mapping[str, LoopRV], copies: Mapping[str, SBlockRV]
+) -> dict[str, str]:
+    """Move the copies of operands into the loops in which they are used, and return the name of each one's loop."""
+    algorithm = plan.algorithm
+    x, y = algorithm.x, algorithm.y
+    # X is packed outside the loop over blocks of y, so it is not packed again for each of them. Y is packed inside all
+    # loops over blocks. Z, which has no cache, is packed once for each block of x. A task may also pack X itself,
+    # immediately before it uses a micro-panel. Operands that are not packed are only copied to registers: the elements
+    # of one step, or the resident micro-tile.
+    enclosing_loops = {name: order[order.index(name) - 1] for name in (f"{y}c", f"{x}r")}
+    copy_loops = dict(
+        zip(algorithm.operands, (enclosing_loops[f"{y}c"], enclosing_loops[f"{x}r"], f"{x}c"), strict=True)
+    )
+    copy_loops |= dict.fromkeys(plan.panel_operands, f"{x}r")
+    copy_loops |= {
+        name: f"{y}r" if name == algorithm.resident else "step" for name in copies.keys() - plan.packed_operands
+    }
+    for name in sorted(copies, key=algorithm.operands.index):
+        if name not in plan.packed_first:
+            sch.compute_at(copies[name], loops[copy_loops[name]], preserve_unit_loops=True)
+    return copy_loops
+
+
+def _find_edge_loops(plan: Plan, uneven_indices: set[str]) -> list[str]:
+    """Return the names of the loops over micro-panels whose last iterations may need bound checks."""
+    algorithm = plan.algorithm
+    edge_loops = [f"{algorithm.x}r", f"{algorithm.y}r"]
+    unpacked_indices = [OPERAND_INDICES[name] for name in {"A", "B"} - plan.packed_operands]
+    if any(algorithm.s in indices and uneven_indices & set(indices) for indices in unpacked_indices):
+        edge_loops.append(f"{algorithm.s}r")
+    return edge_loops
 
 
 def _copy_operands(

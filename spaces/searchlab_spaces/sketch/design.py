@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -221,6 +221,72 @@ class GpuLimits:
         return tiles_with_enough_threads or [tile for tile, _ in fitting] or list(tiles)
 
 
+@dataclass
+class _TileTracer:
+    """Follows a sketch's tiles through splits and fuses to thread bindings and shared buffers.
+
+    Attributes:
+        max_extents: The maximum extent of each axis to which loops are bound.
+        sampled_factors: The instruction and the position of each sampled factor.
+        tiling_instructions: The instruction that tiles each loop of the computation.
+        factors_by_loop: The sampled factors whose product is the extent of a loop.
+        shared_reads: The reading block and the number of the read, for each shared buffer.
+        axes_by_factor: For each sampling instruction, the axis to which each factor is bound.
+        inner_factors: The factors whose iterations share memory.
+        copy_count: The number of copies of each shared buffer.
+    """
+
+    max_extents: Mapping[str, int]
+    sampled_factors: dict[Any, tuple[int, int]] = field(default_factory=dict)
+    tiling_instructions: dict[Any, int] = field(default_factory=dict)
+    factors_by_loop: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
+    loops_by_block: dict[Any, Sequence[Any]] = field(default_factory=dict)
+    block_names: dict[Any, str] = field(default_factory=dict)
+    loop_order: Sequence[Any] = ()
+    shared_reads: dict[Any, tuple[Any, int]] = field(default_factory=dict)
+    axes_by_factor: list[dict[int, str]] = field(default_factory=list)
+    inner_factors: set[tuple[int, int]] = field(default_factory=set)
+    min_threads: int = 1
+    copy_count: int = 1
+
+    def follow(self, inst: Instruction) -> None:
+        """Follow the next instruction of the sketch."""
+        instruction = inst.kind.name
+        if instruction in decisions.SAMPLING_INSTRUCTIONS:
+            if instruction == decisions.PERFECT_TILE:
+                self.sampled_factors.update(
+                    (number, (len(self.axes_by_factor), position)) for position, number in enumerate(inst.outputs)
+                )
+                self.tiling_instructions[inst.inputs[0]] = len(self.axes_by_factor)
+            self.axes_by_factor.append({})
+        elif instruction == "GetSBlock":
+            self.block_names[inst.outputs[0]] = str(inst.attrs[0])
+        elif instruction == "GetLoops":
+            self.loops_by_block[inst.inputs[0]] = inst.outputs
+        elif instruction == "Split":
+            for loop, number in zip(inst.outputs, inst.inputs[1:], strict=True):
+                self.factors_by_loop[loop] = [self.sampled_factors[number]] if number in self.sampled_factors else []
+        elif instruction == "Reorder":
+            self.loop_order = list(inst.inputs)
+        elif instruction == "Fuse":
+            self.factors_by_loop[inst.outputs[0]] = [
+                factor for loop in inst.inputs for factor in self.factors_by_loop.get(loop, [])
+            ]
+        elif instruction == "Bind" and (axis := str(inst.attrs[0])) in self.max_extents:
+            for index, position in self.factors_by_loop.get(inst.inputs[0], []):
+                self.axes_by_factor[index][position] = axis
+                self.inner_factors.add((index, position))
+        elif instruction == "CacheRead" and inst.attrs[1] == "shared":
+            self.shared_reads[inst.outputs[0]] = inst.inputs[0], int(inst.attrs[0])
+        elif instruction == "ComputeAt" and inst.inputs[0] in self.shared_reads and inst.inputs[1] in self.loop_order:
+            for loop in self.loop_order[self.loop_order.index(inst.inputs[1]) + 1 :]:
+                self.inner_factors.update(self.factors_by_loop[loop])
+        elif instruction == "Annotate" and inst.attrs[0] == "meta_schedule.thread_extent_low_inclusive":
+            self.min_threads = int(inst.inputs[1])
+        elif instruction == "Annotate" and inst.attrs[0] == "software_pipeline_stage":
+            self.copy_count = 1 + max(map(int, inst.inputs[1]))
+
+
 def derive_gpu_limits(
     workload: Workload, trace: Trace, target: Target, choices: Sequence[Sequence[Value]]
 ) -> GpuLimits:
@@ -233,75 +299,32 @@ def derive_gpu_limits(
         choices: The choices of each sampling instruction.
     """
     max_extents = {VTHREAD: MAX_VTHREAD, THREAD: int(target.spec.get("max_threads_per_block", MAX_THREADS))}
-    min_threads = copy_count = 1
-    sampled: dict[Any, tuple[int, int]] = {}
-    tiling_instructions: dict[Any, int] = {}  # the instruction that tiles each loop of the computation
-    factors_by_loop: dict[Any, list[tuple[int, int]]] = {}
-    loops_by_block: dict[Any, Sequence[Any]] = {}  # the loops of each block
-    block_names: dict[Any, str] = {}
-    loop_order: Sequence[Any] = ()
-    # The reading block and the number of the read, for each shared buffer.
-    shared_reads: dict[Any, tuple[Any, int]] = {}
-    axes_by_factor: list[dict[int, str]] = []
-    inner_factors: set[tuple[int, int]] = set()
+    tracer = _TileTracer(max_extents)
     for inst in trace.insts:
-        instruction = inst.kind.name
-        if instruction in decisions.SAMPLING_INSTRUCTIONS:
-            if instruction == decisions.PERFECT_TILE:
-                sampled.update(
-                    (number, (len(axes_by_factor), position)) for position, number in enumerate(inst.outputs)
-                )
-                tiling_instructions[inst.inputs[0]] = len(axes_by_factor)
-            axes_by_factor.append({})
-        elif instruction == "GetSBlock":
-            block_names[inst.outputs[0]] = str(inst.attrs[0])
-        elif instruction == "GetLoops":
-            loops_by_block[inst.inputs[0]] = inst.outputs
-        elif instruction == "Split":
-            for loop, number in zip(inst.outputs, inst.inputs[1:], strict=True):
-                factors_by_loop[loop] = [sampled[number]] if number in sampled else []
-        elif instruction == "Reorder":
-            loop_order = list(inst.inputs)
-        elif instruction == "Fuse":
-            factors_by_loop[inst.outputs[0]] = [
-                factor for loop in inst.inputs for factor in factors_by_loop.get(loop, [])
-            ]
-        elif instruction == "Bind" and (axis := str(inst.attrs[0])) in max_extents:
-            for index, position in factors_by_loop.get(inst.inputs[0], []):
-                axes_by_factor[index][position] = axis
-                inner_factors.add((index, position))
-        elif instruction == "CacheRead" and inst.attrs[1] == "shared":
-            shared_reads[inst.outputs[0]] = inst.inputs[0], int(inst.attrs[0])
-        elif instruction == "ComputeAt" and inst.inputs[0] in shared_reads and inst.inputs[1] in loop_order:
-            for loop in loop_order[loop_order.index(inst.inputs[1]) + 1 :]:
-                inner_factors.update(factors_by_loop[loop])
-        elif instruction == "Annotate" and inst.attrs[0] == "meta_schedule.thread_extent_low_inclusive":
-            min_threads = int(inst.inputs[1])
-        elif instruction == "Annotate" and inst.attrs[0] == "software_pipeline_stage":
-            copy_count = 1 + max(map(int, inst.inputs[1]))
+        tracer.follow(inst)
     extents = [
         math.prod(cast(Tile, legal_choices[0])) if THREAD in axes.values() else 1
-        for axes, legal_choices in zip(axes_by_factor, choices, strict=True)
+        for axes, legal_choices in zip(tracer.axes_by_factor, choices, strict=True)
     ]
     return GpuLimits(
         max_extents,
-        min_threads,
-        tuple(axes_by_factor),
+        tracer.min_threads,
+        tuple(tracer.axes_by_factor),
         tuple(math.prod(extents[index + 1 :]) for index in range(len(extents))),
         tuple(
             _make_shared_buffer(
                 workload,
-                block_names[block],
+                tracer.block_names[block],
                 read,
-                [tiling_instructions.get(loop) for loop in loops_by_block[block]],
-                copy_count,
+                [tracer.tiling_instructions.get(loop) for loop in tracer.loops_by_block[block]],
+                tracer.copy_count,
             )
-            for block, read in shared_reads.values()
+            for block, read in tracer.shared_reads.values()
         ),
         int(target.spec.get("max_shared_memory_per_block", MAX_SHARED_BYTES)),
         tuple(
-            tuple(position for i, position in sorted(inner_factors) if i == index)
-            for index in range(len(axes_by_factor))
+            tuple(position for i, position in sorted(tracer.inner_factors) if i == index)
+            for index in range(len(tracer.axes_by_factor))
         ),
     )
 
