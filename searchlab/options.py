@@ -76,7 +76,7 @@ Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 """A probability or a share, excluding 0 and 1."""
 
 
-def library_seed(seed: int) -> int:
+def to_library_seed(seed: int) -> int:
     """Return the seed for a library whose seeds have 32 bits. Seeds below 2^32 are unchanged."""
     return seed % (1 << 32)
 
@@ -166,7 +166,7 @@ def check_option(name: str, value: Any, annotation: Any) -> Any:
         value = value.tolist()
     with suppress(msgspec.ValidationError):
         return _convert(value, annotation)
-    allowed_words = list(map(str, words_of(annotation)))
+    allowed_words = list(map(str, list_literals(annotation)))
     if allowed_words and (isinstance(value, str) or all(isinstance(kind, LiteralType) for kind in alternatives)):
         raise SearchlabError(f"option {name!r} cannot be {value!r}{did_you_mean(str(value), allowed_words)}")
     raise SearchlabError(f"option {name!r} is {value!r}; it must be {describe_values(annotation)}")
@@ -213,7 +213,7 @@ def describe_values(annotation: Any) -> str:
     return ", or ".join(_describe_type(kind) for kind in _alternatives(annotation))
 
 
-def number_of(annotation: Any) -> IntType | FloatType | None:
+def find_numeric_type(annotation: Any) -> IntType | FloatType | None:
     """Return the numeric type that an option accepts, with bounds ``ge`` and ``le``, or None if it accepts none."""
     return next((kind for kind in _alternatives(annotation) if isinstance(kind, IntType | FloatType)), None)
 
@@ -235,15 +235,15 @@ def _inspect_types(annotation: Any) -> Sequence[Type]:
     types = annotated_type.types if isinstance(annotated_type, UnionType) else (annotated_type,)
     if not all(map(_can_check, types)):
         return ()
-    return [LiteralType(words_of(annotation)) if isinstance(item, LiteralType) else item for item in types]
+    return [LiteralType(list_literals(annotation)) if isinstance(item, LiteralType) else item for item in types]
 
 
-def words_of(annotation: Any) -> tuple[Any, ...]:
+def list_literals(annotation: Any) -> tuple[Any, ...]:
     """Return the ``Literal`` values that an option accepts, in their original order."""
     arguments = get_args(annotation)
     if get_origin(annotation) is Literal:
         return arguments
-    return tuple(word for argument in arguments for word in words_of(argument))
+    return tuple(word for argument in arguments for word in list_literals(argument))
 
 
 def _can_check(option_type: Type) -> bool:

@@ -63,7 +63,7 @@ def _replace_functions(value: Any) -> Any:
         return {name: _replace_functions(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_replace_functions(item) for item in value]
-    return reference_of(value) if callable(value) else value
+    return make_reference(value) if callable(value) else value
 
 
 PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]
@@ -88,7 +88,7 @@ class PluginKind(Generic[T]):
 
     def entry_points_by_name(self) -> dict[str, EntryPoint]:
         """Return the entry points of the registered plug-ins, by name, without importing the plug-ins."""
-        return {point.name: point for point in entry_points_of(self.group)}
+        return {point.name: point for point in list_entry_points(self.group)}
 
     def check_name(self, name: str) -> None:
         """Raise SearchlabError if ``name`` is neither a registered name nor ``module:Class``; nothing is imported."""
@@ -135,7 +135,7 @@ class PluginKind(Generic[T]):
 
     def name_of(self, cls: type[Any]) -> str:
         """Return the name under which ``cls`` is registered, or ``module:Class`` if it is not registered."""
-        reference = reference_of(cls)
+        reference = make_reference(cls)
         for point in self.entry_points_by_name().values():
             if point.value == reference or getattr(sys.modules.get(point.module), point.attr or "", None) is cls:
                 return point.name
@@ -192,8 +192,8 @@ class PluginKind(Generic[T]):
         """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options. Raises SearchlabError if this fails."""
         cls = self.load(plugin.name)
         naming_path = _names_from.get()
-        if naming_path and not trusts() and unregistered_code(plugin.options):
-            raise untrusted_error(naming_path, f"{self.title} {plugin.name!r} with options {plugin.options}")
+        if naming_path and not trusts() and find_unregistered_code(plugin.options):
+            raise make_untrusted_error(naming_path, f"{self.title} {plugin.name!r} with options {plugin.options}")
         self.check_class(plugin.name, cls)  # before it is called, because the name may come from an untrusted file
         self.check_options(plugin.name, cls, plugin.options)
         with self.convert_errors(cls, "its constructor"):
@@ -215,7 +215,7 @@ class PluginKind(Generic[T]):
 
     def failure(self, cls: type[Any], method: str, error: BaseException) -> SearchlabError:
         """Return an error which states that ``method`` of ``cls`` raised ``error``, and on which line."""
-        location = line_of(error, cls) or defined_at(getattr(cls, method, cls))
+        location = find_error_location(error, cls) or find_definition(getattr(cls, method, cls))
         return SearchlabError(
             f"{self.title} {self.name_of(cls)!r} failed in {method}: {describe(error)} ({location}); "
             f"--traceback shows the traceback"
@@ -274,7 +274,7 @@ def names_from(path: str | Path) -> Iterator[None]:
         _names_from.reset(token)
 
 
-def reference_of(definition: Any) -> str:
+def make_reference(definition: Any) -> str:
     """Return the name ``"module:name"`` of a class or function."""
     return f"{definition.__module__}:{definition.__qualname__}"
 
@@ -284,12 +284,12 @@ def is_registered(reference: str) -> bool:
 
     Of searchlab itself, only registered plug-ins count.
     """
-    registered_references = [point.value for group in _ENTRY_POINT_GROUPS for point in entry_points_of(group)]
+    registered_references = [point.value for group in _ENTRY_POINT_GROUPS for point in list_entry_points(group)]
     packages = {_package(value.partition(":")[0]) for value in registered_references} - {"searchlab"}
     return reference in registered_references or _package(reference.partition(":")[0]) in packages
 
 
-def unregistered_code(option: Any) -> list[str]:
+def find_unregistered_code(option: Any) -> list[str]:
     """Return all strings ``"module:name"`` in an option, at any depth, whose code no installed package registers."""
     return [
         value
@@ -315,16 +315,16 @@ def import_attribute(reference: str, title: str) -> Any:
     module, _, attribute = reference.partition(":")
     naming_path = "" if trusts() else _names_from.get()
     if naming_path and not is_registered(reference):
-        raise untrusted_error(naming_path, title)
+        raise make_untrusted_error(naming_path, title)
     if not naming_path:
         _add_current_directory(_package(module))
     value = getattr(importlib.import_module(module), attribute)
     if naming_path and getattr(value, "__module__", None) != module:
-        raise untrusted_error(naming_path, title)
+        raise make_untrusted_error(naming_path, title)
     return value
 
 
-def untrusted_error(path: str, title: str) -> SearchlabError:
+def make_untrusted_error(path: str, title: str) -> SearchlabError:
     """Return the error that the file ``path`` refers to code, called ``title``, which is not registered."""
     return SearchlabError(
         f"{path} refers to the {title}, which would import code that no installed package registers; if you trust this "
@@ -356,7 +356,7 @@ def search_path() -> str:
     return os.pathsep.join(path or os.getcwd() for path in sys.path)
 
 
-def functions_in(options: Mapping[str, Any]) -> Iterator[Any]:
+def iterate_functions(options: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the functions and classes among the values of options, at any depth, loading those given by name."""
     for leaf in reversed([*_flatten_option(options)]):  # digests depend on this order
         if callable(leaf) and hasattr(leaf, "__module__"):
@@ -377,7 +377,7 @@ def _flatten_option(option: Any) -> Iterator[Any]:
         yield option
 
 
-def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
+def list_entry_points(group: str) -> tuple[EntryPoint, ...]:
     """Return a group's entry points, sorted. They are cached until ``sys.path`` or a directory on it changes."""
     return _read_entry_points(group, tuple((path, _modification_time(path)) for path in sys.path))
 
@@ -415,7 +415,8 @@ def load_attribute(reference: str, title: str) -> Any:
                 f"{title} cannot be loaded: {error}; install its package, or run the command where its file is"
             )
         return SearchlabError(
-            f"{title} cannot be loaded: importing its module {module} raised {describe(error)} at {raised_at(error)}"
+            f"{title} cannot be loaded: importing its module {module} raised {describe(error)} at "
+            f"{find_raise_location(error)}"
         )
 
     with convert_foreign_errors(make_error):
@@ -428,7 +429,7 @@ def execute_file(path: Path) -> ModuleType:
     A file that is named in another file (see :func:`names_from`) is executed only within :func:`trust_plugins`.
     """
     if (naming_path := _names_from.get()) and not trusts():
-        raise untrusted_error(naming_path, f"file {str(path)!r}")
+        raise make_untrusted_error(naming_path, f"file {str(path)!r}")
     module_name = f"searchlab_file_{path.stem}"
     specification = importlib.util.spec_from_file_location(module_name, path)
     if not path.is_file() or specification is None or specification.loader is None:
@@ -436,7 +437,7 @@ def execute_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(specification)
     sys.modules[module_name] = module  # where TVMScript looks for the source
     with convert_foreign_errors(
-        lambda error: SearchlabError(f"{path} cannot be executed: {describe(error)} at {raised_at(error)}")
+        lambda error: SearchlabError(f"{path} cannot be executed: {describe(error)} at {find_raise_location(error)}")
     ):
         specification.loader.exec_module(module)
     return module
@@ -512,7 +513,7 @@ def _is_stop(error: BaseException) -> bool:
     )
 
 
-def defined_at(function: Any) -> str:
+def find_definition(function: Any) -> str:
     """Return the ``file:line`` where a function is defined, or an empty string if unknown."""
     try:
         return f"{inspect.getsourcefile(function)}:{inspect.getsourcelines(function)[1]}"
@@ -520,7 +521,7 @@ def defined_at(function: Any) -> str:
         return ""
 
 
-def raised_at(error: BaseException) -> str:
+def find_raise_location(error: BaseException) -> str:
     """Return the ``file:line`` where ``error`` was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
@@ -528,7 +529,7 @@ def raised_at(error: BaseException) -> str:
     return f"{frame.filename}:{frame.lineno}"
 
 
-def line_of(error: BaseException, cls: type[Any]) -> str:
+def find_error_location(error: BaseException, cls: type[Any]) -> str:
     """Return the ``file:line`` of the innermost call in a plug-in's own code, ignoring the libraries that it calls.
 
     The result is empty if no line of the plug-in was executed, for example because it returned an object of the wrong

@@ -81,10 +81,10 @@ class Measurement:
     @cached_property
     def cost(self) -> float:
         """The ``statistic`` of ``seconds``, or infinity for a failure."""
-        return cost_of(self.seconds, self.failure, self.statistic)
+        return compute_cost(self.seconds, self.failure, self.statistic)
 
 
-def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statistic) -> float:
+def compute_cost(seconds: Sequence[float], failure: Failure | None, statistic: Statistic) -> float:
     """Return the ``statistic`` of ``seconds``, or infinity if there is a failure or ``seconds`` is empty."""
     if not seconds or failure is not None:
         return math.inf
@@ -141,7 +141,7 @@ class Trial:
         return self.measurement.cost
 
 
-def first_of_each_program(trials: Iterable[Trial]) -> list[Trial]:
+def select_first_of_each_program(trials: Iterable[Trial]) -> list[Trial]:
     """Return the first successful trial of each program, or of each config if the program is not known."""
     trials_by_key: dict[object, Trial] = {}  # by program or config
     for trial in trials:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import numpy as np
 
-from searchlab.costmodel import scores_of
+from searchlab.costmodel import compute_scores
 from searchlab.errors import SearchlabError
 from searchlab.options import Between, Natural, UnitInterval
 from searchlab.policy import NeverTwice, Origin
@@ -68,7 +68,7 @@ class Evolutionary(NeverTwice):
         parents = self.select_parents()
         if not parents:
             return
-        fitness = scores_of(parents)
+        fitness = compute_scores(parents)
         # Every parent keeps a small probability, because two parents are needed even if all trials but one failed.
         probabilities = fitness + 1e-3
         probabilities /= probabilities.sum()

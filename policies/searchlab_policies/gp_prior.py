@@ -20,7 +20,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from threadpoolctl import ThreadpoolController
 
 from searchlab.arrays import Floats
-from searchlab.options import Between, Count, library_seed
+from searchlab.options import Between, Count, to_library_seed
 from searchlab.policy import NeverTwice
 from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space, coordinates
@@ -232,7 +232,7 @@ class LearntPrior:
         self._columns = list(dict.fromkeys(column for rows in descriptions for row in rows for column in row))
         normal_scores = [ndtri((rankdata([trial.cost for trial in trials]) - 0.5) / len(trials)) for _, trials in tasks]
         self._trees = ExtraTreesRegressor(
-            200, min_samples_leaf=2, max_features=0.5, random_state=library_seed(seed), n_jobs=1
+            200, min_samples_leaf=2, max_features=0.5, random_state=to_library_seed(seed), n_jobs=1
         )
         self._trees.fit(np.vstack([self._make_rows(rows) for rows in descriptions]), np.concatenate(normal_scores))
 

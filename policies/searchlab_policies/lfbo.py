@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 
 from searchlab.arrays import Floats
-from searchlab.options import Between, Count, Natural, NonNegative, library_seed
+from searchlab.options import Between, Count, Natural, NonNegative, to_library_seed
 from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space
@@ -232,7 +232,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         weights = np.ones(len(costs))
         distances: Floats = np.maximum(MIN_WEIGHT, 1e3 * (threshold - costs[is_good]))
         weights[is_good] = distances / distances.mean()
-        forest = RandomForestClassifier(criterion="log_loss", random_state=library_seed(self.seed), n_jobs=1)
+        forest = RandomForestClassifier(criterion="log_loss", random_state=to_library_seed(self.seed), n_jobs=1)
         rows = np.array([self.space.features(trial.config) for trial in self.trials], dtype=np.float32)
         return forest.fit(rows, is_good, sample_weight=weights)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from searchlab.arrays import Floats
-from searchlab.costmodel import BoundCostModel, scores_of
-from searchlab.options import library_seed
+from searchlab.costmodel import BoundCostModel, compute_scores
+from searchlab.options import to_library_seed
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -82,7 +82,7 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
         return self.search(guided_count, rng)
 
     def _is_ready(self) -> bool:
-        has_enough_trials = len(self.trials) >= self.n_startup and bool(scores_of(self.trials).any())
+        has_enough_trials = len(self.trials) >= self.n_startup and bool(compute_scores(self.trials).any())
         return has_enough_trials or self.cost_model.fitted  # fitted from the start if it was pretrained on other runs
 
     def limit_predictions(self, predictions: int | None, needed_predictions: int) -> int:
@@ -144,7 +144,7 @@ class SuccessClassifier:
         if 0 < is_success.sum() < len(is_success):
             from sklearn.ensemble import ExtraTreesClassifier
 
-            self._trees = ExtraTreesClassifier(n_estimators=50, random_state=library_seed(self._seed))
+            self._trees = ExtraTreesClassifier(n_estimators=50, random_state=to_library_seed(self._seed))
             self._trees.fit(self._encode([trial.config for trial in trials]), is_success)
 
     def predict_probabilities(self, configs: Sequence[Config]) -> Floats:

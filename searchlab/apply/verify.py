@@ -29,7 +29,7 @@ from ..measure.contract import CannotMeasure, RunSettings
 from ..measure.local import LocalMeasurer
 from ..measure.settings import LocalSettings
 from ..plugins import trusts
-from ..records import Failure, Trial, first_of_each_program
+from ..records import Failure, Trial, select_first_of_each_program
 from ..space import Choose, Config, Space
 from ..target import Target, resolve_target
 from ..workload.fused import Fused
@@ -243,7 +243,7 @@ def fastest_programs(result: Result, count: int) -> list[Trial]:
     """Return the fastest trial of each of a log's ``count`` fastest distinct programs, with the best trial first."""
     good = [trial for trial in result.trials if math.isfinite(trial.cost)]
     good.sort(key=lambda trial: statistics.median(_logged_readings(result.log, trial)))
-    return first_of_each_program([result.best.trial, *good])[:count]
+    return select_first_of_each_program([result.best.trial, *good])[:count]
 
 
 def _logged_readings(log: Log, trial: Trial) -> Readings:

@@ -24,7 +24,7 @@ from typer import Argument, Option
 
 from ..console import Terminal, milliseconds, one_line, plain, speed, unless_quick
 from ..errors import SearchlabError, SearchlabWarning, warn
-from ..options import Batch, number_of
+from ..options import Batch, find_numeric_type
 
 if TYPE_CHECKING:
     from ..log.result import Best
@@ -104,7 +104,7 @@ SpaceOptions = Annotated[list[str] | None, _option_of("space")]
 
 def number(kind: Any, *names: str, **settings: Any) -> Any:
     """Return an ``Option`` with the limits of ``kind``, one of the ranges in :mod:`searchlab.options`."""
-    number_type = number_of(kind)
+    number_type = find_numeric_type(kind)
     assert number_type is not None
     return Option(*names, min=number_type.ge, max=number_type.le, **settings)
 

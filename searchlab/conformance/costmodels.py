@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arrays import Floats, Ints
 from ..costmodel import COST_MODELS, CostModel
-from ..options import library_seed
+from ..options import to_library_seed
 from ..plugins import PluginSpec
 from .check import (
     TIME_LIMIT,
@@ -34,7 +34,7 @@ class CostModelSubject(Subject):
     def start(self) -> CostModel:
         """Instantiate the model. Raises Refused if it rejects the options."""
         rejection = f"cost model {self.plugin.name!r} rejected its options"
-        model: CostModel = self.make(CostModel, rejection, seed=library_seed(self.seed), **self.plugin.options)
+        model: CostModel = self.make(CostModel, rejection, seed=to_library_seed(self.seed), **self.plugin.options)
         return model
 
     def train(self, n: int = 100) -> tuple[CostModel, Floats]:

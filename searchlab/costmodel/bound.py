@@ -46,7 +46,7 @@ class TrainingData(NamedTuple):
         return cls(np.concatenate(padded_features), np.concatenate(scores), groups)
 
 
-def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Floats:
+def compute_scores(trials: Sequence[Trial], best: float = np.inf) -> Floats:
     """Return each trial's throughput relative to a reference; a failed trial has score 0.
 
     Args:
@@ -167,7 +167,7 @@ class BoundCostModel:
             self.features.learn(configs)
             self.feature_seconds += self.clock() - clock_start
             self._unify_columns(self.features.columns)
-            self.train(self._make_rows((self._extract(configs), scores_of(trials))))
+            self.train(self._make_rows((self._extract(configs), compute_scores(trials))))
             self.best = min(trial.cost for trial in trials)
             self.train_seconds = time.perf_counter() - start
             self.fit_seconds += self.clock() - clock_start

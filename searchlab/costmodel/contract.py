@@ -10,8 +10,8 @@ import numpy as np
 
 from ..arrays import Floats, Ints
 from ..errors import SearchlabError, describe
-from ..options import ChecksOptions, library_seed
-from ..plugins import Plugin, PluginKind, defined_at
+from ..options import ChecksOptions, to_library_seed
+from ..plugins import Plugin, PluginKind, find_definition
 
 
 class CostModel(ChecksOptions, ABC):
@@ -124,7 +124,7 @@ def predictions(model: CostModel, features: Floats) -> Floats:
     except ValueError as error:
         raise SearchlabError(
             f"cost model {COST_MODELS.name_of(type(model))!r} broke its contract: {error} "
-            f"({defined_at(type(model).predict)}); choose a different cost model, or check this one with "
+            f"({find_definition(type(model).predict)}); choose a different cost model, or check this one with "
             f"`searchlab check costmodel`"
         ) from None
 
@@ -157,6 +157,6 @@ def _check_scores(predicted: Any, row_count: int) -> Floats:
 
 def make_cost_model(plugin: Plugin, seed: int) -> CostModel:
     """Create the cost model that ``plugin`` specifies. Raises SearchlabError if the name or an option is unknown."""
-    model = COST_MODELS.make(plugin, seed=library_seed(seed))
+    model = COST_MODELS.make(plugin, seed=to_library_seed(seed))
     model.plugin = plugin
     return model

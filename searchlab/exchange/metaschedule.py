@@ -24,7 +24,7 @@ from ..metaschedule import TracedSpace
 from ..schema import UNREADABLE, drop_unknown_keys
 from ..space import Config, Space
 from ..survival import find_crash
-from ..workload import ACCUMULATED_IN, Workload, convolutions_between, gemm
+from ..workload import ACCUMULATED_IN, Workload, find_convolutions, gemm
 from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, read_lines, value_of
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
@@ -173,7 +173,7 @@ def _candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator[Workload
                 yield gemm(first[0], second[1], first[1], dtypes[0], bias=bias, relu=relu)
         elif [len(first), len(second), len(last)] == [4, 4, 4]:
             for relu in (False, True):
-                yield from convolutions_between(first, second, last, dtypes[0], bias=bias, relu=relu)
+                yield from find_convolutions(first, second, last, dtypes[0], bias=bias, relu=relu)
 
 
 # --- finding configs ----------------------------------------------------------------------------------

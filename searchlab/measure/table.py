@@ -24,8 +24,8 @@ from ..log.format import Header, Record
 from ..log.programs import SAMPLE, ChangedProgram, check_sample
 from ..log.read import find_logs, read_header, read_log, read_logs_in
 from ..machine.host import own_cores
-from ..plugins import Plugin, functions_in
-from ..records import Measurement, Statistic, Trial, cost_of
+from ..plugins import Plugin, iterate_functions
+from ..records import Measurement, Statistic, Trial, compute_cost
 from ..source import files_digest, source_digest
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
@@ -285,7 +285,7 @@ class TableMeasurer(Measurer):
         other programs are only logged.
         """
         code = {self._headers[path].code.get("space", "") for path in paths}
-        if not space.has_programs or code == {source_digest(type(space), *functions_in(space.made_with))}:
+        if not space.has_programs or code == {source_digest(type(space), *iterate_functions(space.made_with))}:
             return
         tables = _CHECKED_TABLES.setdefault(space, set())
         if (key := files_digest(paths)) in tables:
@@ -393,7 +393,7 @@ class _Table:
 
     @cached_property
     def _costs(self) -> Floats:
-        costs = [cost_of(record.seconds, record.failure, self._statistic) for record in self._records.values()]
+        costs = [compute_cost(record.seconds, record.failure, self._statistic) for record in self._records.values()]
         return np.array(costs)
 
     @property

@@ -11,8 +11,8 @@ from itertools import product
 from typing import Any
 
 from ..errors import SearchlabError
-from ..workload import BatchMatmul, Workload, convolutions_between, from_primfunc, fuse, gemm
-from ..workload.fused import elementwise_of
+from ..workload import BatchMatmul, Workload, find_convolutions, from_primfunc, fuse, gemm
+from ..workload.fused import make_elementwise_tensor
 from ..workload.products import ProductWithEpilogue
 from ..workload.tir import Tir
 
@@ -87,7 +87,7 @@ def _products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterator[Product
             if len(second) > 2 and second == ((*batch, n, k) if nt else (*batch, k, n)):
                 yield BatchMatmul(dtype, b=math.prod(batch), m=m, n=n, k=k, nt=nt)
     if len(first) == len(second) == len(out) == 4:
-        yield from convolutions_between(first, second, out, dtype, padded_shape)
+        yield from find_convolutions(first, second, out, dtype, padded_shape)
 
 
 def _with_epilogue(
@@ -118,7 +118,7 @@ def _elementwise(function: Any, result: Any, rest: Sequence[Any], shape: tuple[i
         for number, operand in enumerate(rest)
     ]
     try:
-        tensor = elementwise_of(function, dict(zip([result, *rest], [product, *operands], strict=True)), shape)
+        tensor = make_elementwise_tensor(function, dict(zip([result, *rest], [product, *operands], strict=True)), shape)
         operations = re.sub(r"^.*?(matmul|conv2d)\d*_?|(?<=[a-z])\d+(?=_|$)", "", name)  # fused_matmul1_add2_gelu
         return from_primfunc(te.create_prim_func([product, *operands, tensor]), operations or "epilogue")
     except (SearchlabError, ValueError, TypeError, LookupError, RuntimeError):  # TVM may raise the last three

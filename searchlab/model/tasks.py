@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ..errors import SearchlabError, describe, did_you_mean, first_line, needs_extra
 from ..files import open_file
 from ..options import checks_arguments
-from ..plugins import convert_foreign_errors, execute_file, load_attribute, raised_at
+from ..plugins import convert_foreign_errors, execute_file, find_raise_location, load_attribute
 from ..space import SPACES
 from ..target import Target
-from ..workload import Workload, from_primfunc, operations_of
+from ..workload import Workload, find_operation_count, from_primfunc
 from .inputs import elements_of
 from .recognise import recognise
 from .scheduler import ScheduledTask
@@ -169,7 +169,7 @@ def _called_functions(module: tvm.IRModule) -> list[str]:
 def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
     if function.attrs and function.attrs.get("tirx.is_scheduled", False):
         return Task(names, occurs, None, 0, "it is already scheduled")
-    flops = operations_of(function)
+    flops = find_operation_count(function)
     if not flops and (not len(function.params) or elements_of(function.params[-1]) < MIN_ELEMENTS):
         return Task(names, occurs, None, 0, f"it only moves fewer than {MIN_ELEMENTS:,} numbers")
     try:
@@ -239,7 +239,7 @@ def _result_of(function: Any, reference: str) -> Any:
     ):
         raise SearchlabError(f"{reference} must be callable without arguments")
     with convert_foreign_errors(
-        lambda error: SearchlabError(f"{reference} failed: {describe(error)} at {raised_at(error)}")
+        lambda error: SearchlabError(f"{reference} failed: {describe(error)} at {find_raise_location(error)}")
     ):
         return function()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from ..workload import operations_of
+from ..workload import find_operation_count
 from ..workload.primfunc import OPERATIONS
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ def with_vector_math(mod: tvm.IRModule) -> tvm.IRModule:
             new = structural_map(function, (Call, partial(replacement, of=polynomial)))
             if not structural_equal(new, function):
                 countable_function = structural_map(function, (Call, partial(replacement, of=operation)))
-                replaced_module.update_func(variable, new.with_attr(OPERATIONS, operations_of(countable_function)))
+                replaced_module.update_func(
+                    variable, new.with_attr(OPERATIONS, find_operation_count(countable_function))
+                )
     return replaced_module
 
 

@@ -32,7 +32,7 @@ from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
 from ..measure.suite import MANIFEST, Suite, digest_of, find_suite, split_of
-from ..plugins import functions_in, names_from, search_path, trust_plugins, trusts, unregistered_code
+from ..plugins import find_unregistered_code, iterate_functions, names_from, search_path, trust_plugins, trusts
 from ..policy import POLICIES
 from ..run.loop import search
 from ..run.plan import Run, plan_run
@@ -458,9 +458,11 @@ def check_baselines(
 def _code_of(suite: Suite, baseline: Trajectories) -> dict[str, str]:
     """Return the digests of a baseline's code. Raises SearchlabError if the code is missing or not trusted."""
     with names_from(suite.directory):
-        digests = {"policy": source_digest(POLICIES.load(baseline.policy.name), *functions_in(baseline.policy.options))}
+        digests = {
+            "policy": source_digest(POLICIES.load(baseline.policy.name), *iterate_functions(baseline.policy.options))
+        }
         if (model := baseline.cost_model) is not None:
-            digests["cost_model"] = source_digest(COST_MODELS.load(model.name), *functions_in(model.options))
+            digests["cost_model"] = source_digest(COST_MODELS.load(model.name), *iterate_functions(model.options))
     return digests
 
 
@@ -492,7 +494,7 @@ def _draw_runs(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
 
 def _check_trusted(trajectories: Trajectories, trusted: Collection[str]) -> None:
     """Raise SearchlabError if ``trajectories`` uses code that is neither registered nor ``trusted``."""
-    code = unregistered_code([[plugin.name, plugin.options] for plugin in trajectories.plugins])
+    code = find_unregistered_code([[plugin.name, plugin.options] for plugin in trajectories.plugins])
     unknown_names = [name for name in code if name not in trusted]
     if unknown_names and not trusts():
         options = " ".join(f"--policy {name}" for name in dict.fromkeys([*trusted, *unknown_names]))

@@ -24,7 +24,7 @@ from ..log.writer import check_identity, compress, write_log
 from ..measure.settings import LocalSettings, Settings, add_kind
 from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
-from ..records import first_of_each_program
+from ..records import select_first_of_each_program
 from ..run.execute import execute_run
 from ..run.plan import OnChargedRun, Run, space_spec
 from ..run.progress import show_progress
@@ -275,7 +275,7 @@ def build_tables(
 
 def _replace_times(table: TableRun, base_dir: Path, log: Log, on_block: OnBlock) -> Log:
     """Return ``log`` with the times from the passes, or unchanged if no program runs."""
-    trials, settings = first_of_each_program(log.trials), table.run.settings
+    trials, settings = select_first_of_each_program(log.trials), table.run.settings
     assert isinstance(settings, LocalSettings)
     if not trials:
         return log

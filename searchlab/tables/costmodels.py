@@ -15,7 +15,7 @@ import numpy as np
 from rich.text import Text
 
 from ..arrays import Floats
-from ..costmodel import TrainingData, bind, fit_model, make_cost_model, predictions, scores_of
+from ..costmodel import TrainingData, bind, compute_scores, fit_model, make_cost_model, predictions
 from ..costmodel.features import FEATURES, lay_out, make_features
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
@@ -95,7 +95,7 @@ class _RecordedTrials:
         log = read_log(path)
         self.path, self.result, self.workload = path, Result(log), log.header.workload
         trials = [trial for trial in log.trials if not trial.measurement.nearest]
-        self.configs, self.scores = [trial.config for trial in trials], scores_of(trials)
+        self.configs, self.scores = [trial.config for trial in trials], compute_scores(trials)
         if (successful := int(np.count_nonzero(self.scores))) < MIN_TRIALS:
             raise SearchlabError(
                 f"{path} has {successful} successful trials, but at least {MIN_TRIALS} are needed to judge a cost model"

@@ -151,7 +151,7 @@ class Workload(ABC):
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
         """The arguments of :meth:`prim_func`, in order; the results come last."""
-        return arguments_of(self.prim_func())
+        return list_arguments(self.prim_func())
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -312,7 +312,7 @@ def rounding(dtype: str, terms: int) -> tuple[float, float]:
     return 4 * eps, 4 * eps * terms
 
 
-def arguments_of(func: tvm.tirx.PrimFunc) -> tuple[Argument, ...]:
+def list_arguments(func: tvm.tirx.PrimFunc) -> tuple[Argument, ...]:
     """Return a function's arguments. Raises SearchlabError if one is not a dense array of fixed shape."""
     from tvm.tirx import IntImm
 
@@ -354,7 +354,7 @@ def packed_arguments(module: tvm.IRModule) -> dict[str, tuple[Argument, ...]]:
     pack_functions = {
         name.removeprefix(PACK): function for name, function in functions.items() if name.startswith(PACK)
     }
-    return {name: arguments_of(function)[1:] for name, function in sorted(pack_functions.items())}
+    return {name: list_arguments(function)[1:] for name, function in sorted(pack_functions.items())}
 
 
 WORKLOADS = PluginKind("workload", "searchlab.workloads", Workload, positional=0)  # type: ignore[type-abstract]

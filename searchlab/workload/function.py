@@ -15,7 +15,7 @@ import cloudpickle
 
 from ..errors import SearchlabError, UnsupportedWorkload
 from ..options import checks_arguments
-from ..plugins import load_attribute, reference_of
+from ..plugins import load_attribute, make_reference
 from ..units import NEGATED, RUNS, VALUE
 from .base import Workload
 from .kernel import Kernel
@@ -63,7 +63,7 @@ class Function(Kernel):
         definition: Any = function
         while isinstance(definition, functools.partial):
             definition = definition.func
-        name = reference_of(definition if hasattr(definition, "__qualname__") else type(definition))
+        name = make_reference(definition if hasattr(definition, "__qualname__") else type(definition))
         return cls(name, function=function, direction=direction)
 
     @property

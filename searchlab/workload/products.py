@@ -169,7 +169,7 @@ class MatrixProduct(ProductWithEpilogue):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        sizes, options = sizes_in(text, len(cls.axes), cls.form)
+        sizes, options = parse_sizes(text, len(cls.axes), cls.form)
         sizes_by_axis: dict[str, Any] = dict(zip(cls.axes, sizes, strict=True))
         return with_options(cls("float32", **sizes_by_axis), options)
 
@@ -312,7 +312,7 @@ class Conv2d(ProductWithEpilogue):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        (n, h, w, co, ci, kh, kw), options = sizes_in(
+        (n, h, w, co, ci, kh, kw), options = parse_sizes(
             text, 7, "conv2d:NxHxWxCOxCIxKHxKW[:sS][:pP][:dD][:gG], for example conv2d:1x7x7x512x512x3x3:s1:p1"
         )
         # The geometry is parsed first, because a kernel must fit into the padded image.
@@ -510,7 +510,7 @@ def _make_padding(sides: tuple[int, ...] | None) -> dict[str, tuple[int, int]]:
     return {"padding": (top, left), "excess": (bottom - top, right - left)}
 
 
-def convolutions_between(
+def find_convolutions(
     image: Sequence[int],
     weights: Sequence[int],
     result: Sequence[int],
@@ -581,7 +581,7 @@ GEOMETRY_PATTERN = re.compile(r"(?:([spd])(-?\d+)(?:x(-?\d+))?|g(-?\d+)|p(-?\d+(
 GEOMETRY_NAMES = {"s": "stride", "p": "padding", "d": "dilation"}
 
 
-def sizes_in(text: str, count: int, spelling: str) -> tuple[list[int], list[str]]:
+def parse_sizes(text: str, count: int, spelling: str) -> tuple[list[int], list[str]]:
     """Split ``text``, such as ``"4x8:float64"``, into its ``count`` sizes and the options that follow them.
 
     Raises:

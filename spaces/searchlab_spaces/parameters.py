@@ -24,7 +24,7 @@ import numpy as np
 from searchlab.arrays import Array
 from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from searchlab.options import MAX_RANGE_LENGTH
-from searchlab.plugins import load_attribute, reference_of
+from searchlab.plugins import load_attribute, make_reference
 from searchlab.space import Choose, Config, Knob, ProductSpace, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Workload, call_with
@@ -191,7 +191,7 @@ class Parameters(ProductSpace):
         identity = f"{self.workload} {self.target} {json.dumps(knobs)} {self._listed}"
         if self._restrictions:
             identity += json.dumps(
-                [item if isinstance(item, str) else reference_of(item) for item in self._restrictions]
+                [item if isinstance(item, str) else make_reference(item) for item in self._restrictions]
             )
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
 

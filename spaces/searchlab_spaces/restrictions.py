@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from searchlab.errors import SearchlabError, did_you_mean
-from searchlab.plugins import line_of, load_attribute
+from searchlab.plugins import find_error_location, load_attribute
 from searchlab.space import Value
 from searchlab.workload import knobs_of
 
@@ -49,7 +49,7 @@ class Restriction(NamedTuple):
             return bool(self.evaluate(values))
         except Exception as error:  # a function may raise anything
             config = {name: values[name] for name in values if name in self.knobs}
-            location = line_of(error, object)
+            location = find_error_location(error, object)
             raise SearchlabError(
                 f"the restriction {self.text!r} fails for {config}: {type(error).__name__}: {error}"
                 + (f" ({location})" if location else "")

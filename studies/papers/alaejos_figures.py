@@ -36,7 +36,7 @@ from searchlab.log.result import Result
 from searchlab.machine.host import available_cores, cpu_model, observe_load
 from searchlab.target import Target, resolve_target
 from searchlab.workload import PACK, Conv2d, Gemm, parse_workload
-from searchlab.workload.base import arguments_of
+from searchlab.workload.base import list_arguments
 from searchlab_spaces.guided.gemm import GuidedGemm
 from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, EXTENT_LETTERS, OPERAND_INDICES, Algorithm
 from searchlab_spaces.guided.words import explain_missing_instruction
@@ -282,7 +282,7 @@ def program_sizes(space: GuidedGemm, target: Target) -> Row:
         subprocess.run(["strip", str(path)], check=True)
         size = path.stat().st_size
     packing = {name.name_hint: function for name, function in module.functions.items()}.get(PACK + "B")
-    packed = arguments_of(packing)[1:] if packing else ()
+    packed = list_arguments(packing)[1:] if packing else ()
     for step in ("LowerInitBlock", "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque"):
         module = getattr(transform, step)()(module)
     return {

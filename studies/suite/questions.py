@@ -45,7 +45,7 @@ from searchlab.errors import SearchlabError
 from searchlab.log.budget import Budget
 from searchlab.log.read import read_log
 from searchlab.measure.suite import Suite, SuiteTable, find_suite
-from searchlab.records import Statistic, cost_of
+from searchlab.records import Statistic, compute_cost
 from searchlab.space import Config
 from searchlab.stats.inference import paired_difference
 from searchlab.stats.random_search import difficulty_trials
@@ -60,7 +60,7 @@ Costs = Mapping[bytes, float]
 @cache
 def read_costs(path: Path, statistic: Statistic) -> Costs:
     return {
-        msgspec.json.encode(record.config, order="sorted"): cost_of(record.seconds, record.failure, statistic)
+        msgspec.json.encode(record.config, order="sorted"): compute_cost(record.seconds, record.failure, statistic)
         for record in read_log(path).records
     }
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from searchlab.arrays import Floats
-from searchlab.costmodel import BoundCostModel, scores_of
+from searchlab.costmodel import BoundCostModel, compute_scores
 from searchlab.costmodel.bound import OtherTask
 from searchlab.costmodel.features import KnobFeatures, make_features
 from searchlab.errors import UnsupportedSpace
@@ -113,7 +113,7 @@ def test_a_model_of_another_shape_selects_the_first_batch() -> None:
     wider = KnobTemplate(parse_workload("gemm:32x64x64"), CPU)
     configs = [wider.sample(np.random.default_rng(seed)) for seed in range(8)]
     model = BoundCostModel(Pretrained(seed=0), make_features("per-store", SPACE))
-    model.pretrain([OtherTask(wider, configs, scores_of(toys.trials_of(configs, cost)))])
+    model.pretrain([OtherTask(wider, configs, compute_scores(toys.trials_of(configs, cost)))])
     pruner = Pruner(SPACE, seed=0, cost_model=model, population=8, drafted=4, draft_generations=1, epsilon=0.0)
     best = pruner.cost_model.predict(pruner.ask(2))
     assert best.min() >= np.median(model.predict([SPACE.sample(np.random.default_rng(seed)) for seed in range(8)]))

@@ -17,7 +17,7 @@ from searchlab.errors import SearchlabError
 from searchlab.log.format import Log
 from searchlab.log.read import read_log
 from searchlab.measure.contract import CannotMeasure, Remeasurer
-from searchlab.records import Measurement, Trial, first_of_each_program
+from searchlab.records import Measurement, Trial, select_first_of_each_program
 from searchlab.run.plan import OnChargedTrial
 from searchlab.run.progress import RunProgress
 from searchlab.space import Config, Space
@@ -191,7 +191,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
 
 def test_a_table_that_was_built_in_passes_tells_how(table: Log) -> None:
     assert table.header.passes is not None and table.header.passes.count == 2
-    assert len(table.header.passes.sentinel) == 2 * -(-len(first_of_each_program(table.trials)) // BLOCK_SIZE) + 1
+    assert (
+        len(table.header.passes.sentinel) == 2 * -(-len(select_first_of_each_program(table.trials)) // BLOCK_SIZE) + 1
+    )
     for record in table.records:
         assert len(record.seconds) == len(record.at) == 2
     assert "programs" not in table.header.measure

@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
 from searchlab.errors import SearchlabError, UnsupportedWorkload, did_you_mean
-from searchlab.plugins import entry_points_of, load_attribute
+from searchlab.plugins import list_entry_points, load_attribute, make_reference
 from searchlab.target import Target
 from searchlab.workload import Workload
 
@@ -74,10 +74,10 @@ def template(name: str, *, op: str = "", target: str = "") -> Callable[[Template
 
     def register(function: TemplateFunction) -> TemplateFunction:
         existing = _decorated_templates.get(name)
-        if existing is not None and _make_reference(existing.function) != _make_reference(function):
+        if existing is not None and make_reference(existing.function) != make_reference(function):
             raise SearchlabError(
-                f"{_make_reference(function)} cannot be registered as template {name!r}: "
-                f"{_make_reference(existing.function)} is already registered under this name; rename one of them"
+                f"{make_reference(function)} cannot be registered as template {name!r}: "
+                f"{make_reference(existing.function)} is already registered under this name; rename one of them"
             )
         _decorated_templates[name] = Template(name, function, op, target)
         return function
@@ -87,7 +87,7 @@ def template(name: str, *, op: str = "", target: str = "") -> Callable[[Template
 
 def installed_templates() -> dict[str, EntryPoint]:
     """Return the installed packages' templates by name, without importing anything."""
-    return {point.name: point for point in entry_points_of(ENTRY_POINT_GROUP)}
+    return {point.name: point for point in list_entry_points(ENTRY_POINT_GROUP)}
 
 
 def find_template(name: str | TemplateFunction) -> Template:
@@ -101,14 +101,14 @@ def find_template(name: str | TemplateFunction) -> Template:
             accept a template's arguments.
     """
     if not isinstance(name, str):
-        return _make_template(_make_reference(name) if callable(name) else repr(name), name)
+        return _make_template(make_reference(name) if callable(name) else repr(name), name)
     points = installed_templates()
     if name in points:
         installed = _load_template(name, points[name].value)
         if name in _decorated_templates and _decorated_templates[name].function is not installed.function:
             raise SearchlabError(
                 f"two templates are called {name!r}: the installed {points[name].value}, and "
-                f"{_make_reference(_decorated_templates[name].function)}; rename yours"
+                f"{make_reference(_decorated_templates[name].function)}; rename yours"
             )
         return installed
     if name in _decorated_templates:
@@ -138,7 +138,3 @@ def _make_template(name: str, function: Any) -> Template:
         ) from None
     decorated = (template for template in _decorated_templates.values() if template.function is function)
     return next(decorated, Template(name, function))
-
-
-def _make_reference(function: TemplateFunction) -> str:
-    return f"{function.__module__}:{function.__qualname__}"

@@ -281,7 +281,7 @@ def test_name_of_an_installed_template_cannot_be_taken(native: Target, registere
 
 def test_template_of_another_package_is_found_by_name(native: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("theirs", f"{__name__}:ordered", registry.ENTRY_POINT_GROUP)
-    monkeypatch.setattr(registry, "entry_points_of", lambda group: [point])
+    monkeypatch.setattr(registry, "list_entry_points", lambda group: [point])
     assert len(KnobTemplate(parse_workload("gemm:12x20x18"), native, template="theirs")) > 1
 
 
