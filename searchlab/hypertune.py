@@ -36,7 +36,7 @@ from .log.lease import lock
 from .machine.scratch import ScratchFolder
 from .measure.settings import TableSettings
 from .measure.table import TableMeasurer
-from .options import Between, Seed, SeedCount, Trials, check_option, checks_arguments, number_of, words_of
+from .options import Between, Seed, SeedCount, Trials, check_option, checks_arguments, find_numeric_type, list_literals
 from .policy import POLICIES
 from .run.loop import search
 from .run.plan import Run
@@ -634,13 +634,13 @@ def derive_ranges(defaults: Mapping[str, Any], annotations: Mapping[str, Any]) -
         annotation = annotations.get(name, Any)
         if isinstance(default, bool):
             ranges[name] = make_range(name, [False, True], annotation)
-        elif words := words_of(annotation):
+        elif words := list_literals(annotation):
             ranges[name] = make_range(name, list(dict.fromkeys([*words, default])), annotation)
         elif isinstance(default, int | float) and default > 0:
             low, high = round_number(default / FACTOR), round_number(default * FACTOR)
             if isinstance(default, int):
                 low, high = max(1, round(default / FACTOR)), default * FACTOR
-            if (bounds := number_of(annotation)) is not None:
+            if (bounds := find_numeric_type(annotation)) is not None:
                 low = low if bounds.ge is None else max(low, bounds.ge)
                 high = high if bounds.le is None else min(high, bounds.le)
             if low < high:

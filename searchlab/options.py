@@ -76,7 +76,7 @@ Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 """A probability or a share, excluding 0 and 1."""
 
 
-def library_seed(seed: int) -> int:
+def to_library_seed(seed: int) -> int:
     """Return the seed for a library whose seeds have 32 bits. Seeds below 2^32 are unchanged."""
     return seed % (1 << 32)
 
@@ -87,20 +87,20 @@ def plain(value: Any) -> Any:
     Raises SearchlabError if ``value`` is nested too deeply.
     """
     try:
-        return _plain(value)
+        return _make_plain(value)
     except RecursionError:
         raise SearchlabError("a value is nested too deeply, or contains itself") from None
 
 
-def _plain(value: Any) -> Any:
+def _make_plain(value: Any) -> Any:
     if is_numpy(value):
         return value.tolist()
     if isinstance(value, range):
         return list(value) if len(value) <= MAX_RANGE_LENGTH else value
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_make_plain(item) for item in value]
     if isinstance(value, dict):
-        return {_plain(name): _plain(item) for name, item in value.items()}
+        return {_make_plain(name): _make_plain(item) for name, item in value.items()}
     return value
 
 
@@ -122,10 +122,10 @@ class ChecksOptions:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            cls.__init__ = _checks_options(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _check_options(cls.__init__)  # type: ignore[method-assign]
 
 
-def _checks_options(constructor: Callable[..., None]) -> Callable[..., None]:
+def _check_options(constructor: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(constructor)
     def checking_constructor(self: Any, *args: Any, **kwargs: Any) -> None:
         annotation = declared_options(constructor)
@@ -139,9 +139,13 @@ def _checks_options(constructor: Callable[..., None]) -> Callable[..., None]:
 def declared_options(constructor: Callable[..., Any]) -> dict[str, Any]:
     """Return a mapping from each option that can be checked to its evaluated annotation."""
     constructor = inspect.unwrap(constructor)
-    names = [name for name in getattr(constructor, "__annotations__", {}) if name not in (*SUPPLIED, "return")]
-    hints = {name: _hint(constructor, name) for name in names}
-    return {name: hint for name, hint in hints.items() if hint is not None and _alternatives(hint)}
+    option_names = [name for name in getattr(constructor, "__annotations__", {}) if name not in (*SUPPLIED, "return")]
+    annotations = {name: _evaluate_annotation(constructor, name) for name in option_names}
+    return {
+        name: annotation
+        for name, annotation in annotations.items()
+        if annotation is not None and _alternatives(annotation)
+    }
 
 
 def check_option(name: str, value: Any, annotation: Any) -> Any:
@@ -162,9 +166,9 @@ def check_option(name: str, value: Any, annotation: Any) -> Any:
         value = value.tolist()
     with suppress(msgspec.ValidationError):
         return _convert(value, annotation)
-    words = list(map(str, words_of(annotation)))
-    if words and (isinstance(value, str) or all(isinstance(kind, LiteralType) for kind in alternatives)):
-        raise SearchlabError(f"option {name!r} cannot be {value!r}{did_you_mean(str(value), words)}")
+    allowed_words = list(map(str, list_literals(annotation)))
+    if allowed_words and (isinstance(value, str) or all(isinstance(kind, LiteralType) for kind in alternatives)):
+        raise SearchlabError(f"option {name!r} cannot be {value!r}{did_you_mean(str(value), allowed_words)}")
     raise SearchlabError(f"option {name!r} is {value!r}; it must be {describe_values(annotation)}")
 
 
@@ -181,15 +185,15 @@ def accepts(value: Any, annotation: Any) -> bool:
 
 def _convert(value: Any, annotation: Any) -> Any:
     """Return ``value``, as a float if ``annotation`` is one. Raises ValidationError if it does not allow ``value``."""
-    items = value
+    plain_value = value
     if isinstance(value, range):
-        items = [*value[:1], *value[-1:]]  # a range may be of any length
+        plain_value = [*value[:1], *value[-1:]]  # a range may be of any length
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        items = list(value)
+        plain_value = list(value)
     elif isinstance(value, set | frozenset):
         raise msgspec.ValidationError("a set has no order")
     try:
-        converted = msgspec.convert(items, annotation)
+        converted = msgspec.convert(plain_value, annotation)
     except UnicodeEncodeError:
         raise msgspec.ValidationError("it is not valid Unicode") from None
     if not all(map(_is_finite, converted if isinstance(converted, list) else [converted])):
@@ -206,10 +210,10 @@ def _is_finite(value: Any) -> bool:
 
 def describe_values(annotation: Any) -> str:
     """Describe the values that an option accepts, as in ``a whole number of at least 1``; empty if all are accepted."""
-    return ", or ".join(_phrase(kind) for kind in _alternatives(annotation))
+    return ", or ".join(_describe_type(kind) for kind in _alternatives(annotation))
 
 
-def number_of(annotation: Any) -> IntType | FloatType | None:
+def find_numeric_type(annotation: Any) -> IntType | FloatType | None:
     """Return the numeric type that an option accepts, with bounds ``ge`` and ``le``, or None if it accepts none."""
     return next((kind for kind in _alternatives(annotation) if isinstance(kind, IntType | FloatType)), None)
 
@@ -217,51 +221,58 @@ def number_of(annotation: Any) -> IntType | FloatType | None:
 def _alternatives(annotation: Any) -> Sequence[Type]:
     """Return the types that ``annotation`` allows, or an empty sequence if any part of it cannot be checked."""
     try:
-        return _inspect(annotation)
+        return _inspect_types(annotation)
     except TypeError:  # it contains metadata that cannot be hashed
-        return _inspect.__wrapped__(annotation)
+        return _inspect_types.__wrapped__(annotation)
 
 
 @functools.cache
-def _inspect(annotation: Any) -> Sequence[Type]:
+def _inspect_types(annotation: Any) -> Sequence[Type]:
     try:
-        kind = msgspec.inspect.type_info(annotation)
+        annotated_type = msgspec.inspect.type_info(annotation)
     except Exception:  # a type that msgspec does not know
         return ()
-    kinds = kind.types if isinstance(kind, UnionType) else (kind,)
-    if not all(map(_is_checked, kinds)):
+    types = annotated_type.types if isinstance(annotated_type, UnionType) else (annotated_type,)
+    if not all(map(_can_check, types)):
         return ()
-    return [LiteralType(words_of(annotation)) if isinstance(kind, LiteralType) else kind for kind in kinds]
+    return [LiteralType(list_literals(annotation)) if isinstance(item, LiteralType) else item for item in types]
 
 
-def words_of(annotation: Any) -> tuple[Any, ...]:
+def list_literals(annotation: Any) -> tuple[Any, ...]:
     """Return the ``Literal`` values that an option accepts, in their original order."""
-    parts = get_args(annotation)
-    return parts if get_origin(annotation) is Literal else tuple(word for part in parts for word in words_of(part))
+    arguments = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return arguments
+    return tuple(word for argument in arguments for word in list_literals(argument))
 
 
-def _is_checked(kind: Type) -> bool:
-    if isinstance(kind, ListType):
-        return _is_checked(kind.item_type)
-    return isinstance(kind, NoneType | BoolType | IntType | FloatType | StrType | LiteralType)
+def _can_check(option_type: Type) -> bool:
+    if isinstance(option_type, ListType):
+        return _can_check(option_type.item_type)
+    return isinstance(option_type, NoneType | BoolType | IntType | FloatType | StrType | LiteralType)
 
 
-def _phrase(kind: Type) -> str:
-    if isinstance(kind, LiteralType):
-        return f"one of {', '.join(map(repr, kind.values))}"
-    if isinstance(kind, ListType):
-        return f"a list in which each item is {_phrase(kind.item_type)}"
-    if isinstance(kind, IntType | FloatType):
-        noun = "a whole number" if isinstance(kind, IntType) else "a number"
-        if kind.ge is not None and kind.le is not None:
-            return f"{noun} from {_digits(kind.ge)} to {_digits(kind.le)}"
-        words = (("of at least", kind.ge), ("greater than", kind.gt), ("of at most", kind.le), ("less than", kind.lt))
-        limits = [f"{word} {_digits(limit)}" for word, limit in words if limit is not None]
+def _describe_type(option_type: Type) -> str:
+    if isinstance(option_type, LiteralType):
+        return f"one of {', '.join(map(repr, option_type.values))}"
+    if isinstance(option_type, ListType):
+        return f"a list in which each item is {_describe_type(option_type.item_type)}"
+    if isinstance(option_type, IntType | FloatType):
+        noun = "a whole number" if isinstance(option_type, IntType) else "a number"
+        if option_type.ge is not None and option_type.le is not None:
+            return f"{noun} from {_format_limit(option_type.ge)} to {_format_limit(option_type.le)}"
+        bounds = (
+            ("of at least", option_type.ge),
+            ("greater than", option_type.gt),
+            ("of at most", option_type.le),
+            ("less than", option_type.lt),
+        )
+        limits = [f"{phrase} {_format_limit(limit)}" for phrase, limit in bounds if limit is not None]
         return " ".join([noun, " and ".join(limits)]).rstrip()
-    return {NoneType: "null", BoolType: "true or false"}.get(type(kind), "a string")
+    return {NoneType: "null", BoolType: "true or false"}.get(type(option_type), "a string")
 
 
-def _digits(limit: float) -> str:
+def _format_limit(limit: float) -> str:
     return str(limit) if isinstance(limit, int) else f"{limit:g}"
 
 
@@ -290,31 +301,31 @@ def checks_arguments(function: Callable[Parameters, Returned]) -> Callable[Param
             raise TypeError(f"{function.__qualname__}(): {text}") from None
         for name, value in arguments.arguments.items():
             is_variadic = signature.parameters[name].kind in (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
-            if not is_variadic and (annotation := _hint(function, name)) is not None:
-                arguments.arguments[name] = _argument(function.__qualname__, name, value, annotation)
+            if not is_variadic and (annotation := _evaluate_annotation(function, name)) is not None:
+                arguments.arguments[name] = _check_argument(function.__qualname__, name, value, annotation)
         return function(*arguments.args, **arguments.kwargs)
 
     return checking_function
 
 
 @functools.cache
-def _hint(function: Callable[..., Any], name: str) -> Any:
+def _evaluate_annotation(function: Callable[..., Any], name: str) -> Any:
     """Return the evaluated annotation of a parameter, or None if it cannot be evaluated.
 
     Each one is evaluated alone, because it may use a name that is imported only for type checkers.
     """
     annotation = function.__annotations__.get(name, Any)
-    names = dict(function.__globals__)
+    namespace = dict(function.__globals__)
     if str(annotation).startswith("tvm."):  # imported only for type checkers, but the function imports it when called
-        names["tvm"] = importlib.import_module("tvm")
+        namespace["tvm"] = importlib.import_module("tvm")
     try:
-        hints = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), names, include_extras=True)
+        hints = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), namespace, include_extras=True)
     except Exception:  # evaluating an annotation may raise anything
         return None
     return hints[name]
 
 
-def _argument(function: str, name: str, value: Any, annotation: Any) -> Any:
+def _check_argument(function: str, name: str, value: Any, annotation: Any) -> Any:
     """Return ``value``, with NumPy's numbers as plain ones. Raises SearchlabError unless ``annotation`` allows it."""
     if _alternatives(annotation):
         return check_option(name, value, annotation)
@@ -322,7 +333,7 @@ def _argument(function: str, name: str, value: Any, annotation: Any) -> Any:
     if not _allows(annotation, value):
         raise SearchlabError(
             f"{function}() does not accept {name} = {value!r:.200} ({type(value).__name__}); it must be "
-            f"{_name_of(annotation)}"
+            f"{_name_annotation(annotation)}"
         )
     return value
 
@@ -334,20 +345,22 @@ def _allows(annotation: Any, value: Any) -> bool:
         return accepts(value, annotation)
     origin = get_origin(annotation)
     if origin in (Union, PlainUnion):
-        return any(_allows(part, value) for part in get_args(annotation))
-    kind = type if origin is type else origin or annotation
-    if kind is Path:
+        return any(_allows(alternative, value) for alternative in get_args(annotation))
+    expected_type = type if origin is type else origin or annotation
+    if expected_type is Path:
         return isinstance(value, os.PathLike)
     try:
-        return not isinstance(kind, type) or isinstance(value, kind)
+        return not isinstance(expected_type, type) or isinstance(value, expected_type)
     except TypeError:  # a protocol that cannot be checked
         return True
 
 
-def _name_of(annotation: Any) -> str:
+def _name_annotation(annotation: Any) -> str:
     if get_origin(annotation) in (Union, PlainUnion):
-        return " or ".join(dict.fromkeys(map(_name_of, get_args(annotation))))
+        return " or ".join(dict.fromkeys(map(_name_annotation, get_args(annotation))))
     if annotation is None or annotation is type(None):
         return "None"
-    kind = get_origin(annotation) or annotation
-    return getattr(kind, "__name__", str(kind)) if kind is not Annotated else _name_of(get_args(annotation)[0])
+    annotated_type = get_origin(annotation) or annotation
+    if annotated_type is Annotated:
+        return _name_annotation(get_args(annotation)[0])
+    return getattr(annotated_type, "__name__", str(annotated_type))

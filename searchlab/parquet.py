@@ -29,10 +29,10 @@ MAX_ROWS = 10_000_000
 NUMBERS, INTEGERS = "list<element: double>", "list<element: int64>"
 """The types of columns whose values are arrays, in Arrow's notation."""
 
-_ROWS = 4096
+_BATCH_ROWS = 4096
 """The number of rows to decode at a time."""
 
-_PAGE = 1 << 26
+_PAGE_BYTES = 1 << 26
 """The size of a page in bytes. A column has few pages, since long ones compress well."""
 
 
@@ -44,9 +44,9 @@ def encode(columns: Mapping[str, pa.Array], metadata: Mapping[str, bytes], level
     import pyarrow as pa
     from pyarrow import parquet
 
-    table, file = pa.table(dict(columns)), io.BytesIO()
+    table, buffer = pa.table(dict(columns)), io.BytesIO()
     with parquet.ParquetWriter(
-        file,
+        buffer,
         table.schema,
         compression="zstd",
         compression_level=level,
@@ -56,27 +56,29 @@ def encode(columns: Mapping[str, pa.Array], metadata: Mapping[str, bytes], level
             for field in table.schema
             if field.type == pa.list_(pa.int64())
         },
-        data_page_size=_PAGE,
+        data_page_size=_PAGE_BYTES,
         store_schema=False,
         write_statistics=False,
         write_page_checksum=True,
     ) as writer:
         writer.add_key_value_metadata(dict(metadata))
         writer.write_table(table, row_group_size=max(1, len(table)))
-    return file.getvalue()
+    return buffer.getvalue()
 
 
-def decode(path: Path, data: bytes, types: Mapping[str, Collection[str]]) -> tuple[dict[str, bytes], pa.Table]:
-    """Decode the Parquet file whose bytes are ``data``.
+def decode(
+    path: Path, file_bytes: bytes, allowed_types: Mapping[str, Collection[str]]
+) -> tuple[dict[str, bytes], pa.Table]:
+    """Decode the Parquet file whose bytes are ``file_bytes``.
 
     Args:
         path: The path of the file, for messages.
-        data: The content of the file.
-        types: The columns to read, each with its possible types in Arrow's notation. A name that ends in ``.`` stands
-            for all names that begin with it.
+        file_bytes: The content of the file.
+        allowed_types: The columns to read, each with its possible types in Arrow's notation. A name that ends in ``.``
+            stands for all names that begin with it.
 
     Returns:
-        The key-value metadata, and those columns in ``types`` that the file has.
+        The key-value metadata, and those columns in ``allowed_types`` that the file has.
 
     Raises:
         SearchlabError: If the file is damaged, too large, or has columns of other types.
@@ -84,32 +86,33 @@ def decode(path: Path, data: bytes, types: Mapping[str, Collection[str]]) -> tup
     import pyarrow as pa
     from pyarrow import parquet
 
-    source = pa.BufferReader(data)
+    source = pa.BufferReader(file_bytes)
     try:
         file = parquet.ParquetFile(source)
         metadata = {key.decode(): value for key, value in (file.metadata.metadata or {}).items()}
         fields: dict[str, pa.Field] = {}
         for field in file.schema_arrow:
-            key = field.name if field.name in types else field.name.partition(".")[0] + "."
-            if key in types:
+            allowed_name = field.name if field.name in allowed_types else field.name.partition(".")[0] + "."
+            if allowed_name in allowed_types:
                 if field.name in fields:
                     raise ValueError(f"it has two columns {field.name!r}")
-                if str(field.type) not in types[key]:
-                    raise ValueError(f"its column {field.name!r} is {field.type} instead of {' or '.join(types[key])}")
+                if str(field.type) not in allowed_types[allowed_name]:
+                    expected_types = " or ".join(allowed_types[allowed_name])
+                    raise ValueError(f"its column {field.name!r} is {field.type} instead of {expected_types}")
                 fields[field.name] = field
-        if (rows := file.metadata.num_rows) > MAX_ROWS:
-            raise ValueError(f"it has {rows:,} rows, and at most {MAX_ROWS:,} are read")
-        if types and rows and not fields:
+        if (row_count := file.metadata.num_rows) > MAX_ROWS:
+            raise ValueError(f"it has {row_count:,} rows, and at most {MAX_ROWS:,} are read")
+        if allowed_types and row_count and not fields:
             raise ValueError("it has none of the columns that searchlab writes")
         # A dictionary contains each text once, so texts that are repeated in many rows are not copied unchecked.
-        texts = [name for name, field in fields.items() if field.type == pa.string()]
-        file = parquet.ParquetFile(source, read_dictionary=texts, page_checksum_verification=True)
-        size, batches = 0, []
-        for batch in file.iter_batches(_ROWS, columns=list(fields), use_threads=False) if fields else ():
+        text_columns = [name for name, field in fields.items() if field.type == pa.string()]
+        file = parquet.ParquetFile(source, read_dictionary=text_columns, page_checksum_verification=True)
+        unpacked_bytes, batches = 0, []
+        for batch in file.iter_batches(_BATCH_ROWS, columns=list(fields), use_threads=False) if fields else ():
             batch.validate(full=True)
-            size += batch.nbytes + sum(_text_size(batch[name]) for name in texts)
-            check_unpacked(path, len(data), size)
-            arrays = [batch[name].cast("string") if name in texts else batch[name] for name in fields]
+            unpacked_bytes += batch.nbytes + sum(_count_text_bytes(batch[name]) for name in text_columns)
+            check_unpacked(path, len(file_bytes), unpacked_bytes)
+            arrays = [batch[name].cast("string") if name in text_columns else batch[name] for name in fields]
             batches.append(pa.RecordBatch.from_arrays(arrays, list(fields)))
         schema = pa.schema([pa.field(name, field.type) for name, field in fields.items()])
         return metadata, pa.Table.from_batches(batches, schema)
@@ -117,8 +120,8 @@ def decode(path: Path, data: bytes, types: Mapping[str, Collection[str]]) -> tup
         raise SearchlabError(f"cannot read {path}: it is damaged ({first_line(error)}); download it again") from None
 
 
-def _text_size(texts: pa.DictionaryArray) -> int:
+def _count_text_bytes(text_column: pa.DictionaryArray) -> int:
     """Return the number of bytes of all texts in a column."""
     from pyarrow import compute
 
-    return compute.sum(compute.binary_length(texts.dictionary).take(texts.indices)).as_py() or 0
+    return compute.sum(compute.binary_length(text_column.dictionary).take(text_column.indices)).as_py() or 0

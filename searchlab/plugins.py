@@ -63,7 +63,7 @@ def _replace_functions(value: Any) -> Any:
         return {name: _replace_functions(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_replace_functions(item) for item in value]
-    return reference_of(value) if callable(value) else value
+    return make_reference(value) if callable(value) else value
 
 
 PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]
@@ -88,7 +88,7 @@ class PluginKind(Generic[T]):
 
     def entry_points_by_name(self) -> dict[str, EntryPoint]:
         """Return the entry points of the registered plug-ins, by name, without importing the plug-ins."""
-        return {point.name: point for point in entry_points_of(self.group)}
+        return {point.name: point for point in list_entry_points(self.group)}
 
     def check_name(self, name: str) -> None:
         """Raise SearchlabError if ``name`` is neither a registered name nor ``module:Class``; nothing is imported."""
@@ -117,16 +117,16 @@ class PluginKind(Generic[T]):
             spec = {"name": spec.name, "options": spec.options}
         elif isinstance(spec, str | type):
             spec = {"name": spec}
-        entry = spec if isinstance(spec, Mapping) else {}
-        unknown = [key for key in entry if key not in ("name", "options")]
-        name, options = entry.get("name"), plain(entry.get("options", {}))
+        keys = spec if isinstance(spec, Mapping) else {}
+        unknown_keys = [key for key in keys if key not in ("name", "options")]
+        name, options = keys.get("name"), plain(keys.get("options", {}))
         if (
-            unknown
+            unknown_keys
             or not isinstance(name, str | type)
             or not isinstance(options, Mapping)
             or not all(isinstance(option, str) for option in options)
         ):
-            hint = did_you_mean(str(unknown[0]), ("name", "options")) if unknown else ""
+            hint = did_you_mean(str(unknown_keys[0]), ("name", "options")) if unknown_keys else ""
             raise SearchlabError(
                 f"a {self.title} must be a name or {{'name': ..., 'options': {{...}}}}, not {spec!r:.200}{hint}"
             )
@@ -135,7 +135,7 @@ class PluginKind(Generic[T]):
 
     def name_of(self, cls: type[Any]) -> str:
         """Return the name under which ``cls`` is registered, or ``module:Class`` if it is not registered."""
-        reference = reference_of(cls)
+        reference = make_reference(cls)
         for point in self.entry_points_by_name().values():
             if point.value == reference or getattr(sys.modules.get(point.module), point.attr or "", None) is cls:
                 return point.name
@@ -191,9 +191,9 @@ class PluginKind(Generic[T]):
     def make(self, plugin: Plugin, *args: Any, **kwargs: Any) -> T:
         """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options. Raises SearchlabError if this fails."""
         cls = self.load(plugin.name)
-        path = _names_from.get()
-        if path and not trusts() and unregistered_code(plugin.options):
-            raise untrusted_error(path, f"{self.title} {plugin.name!r} with options {plugin.options}")
+        naming_path = _names_from.get()
+        if naming_path and not trusts() and find_unregistered_code(plugin.options):
+            raise make_untrusted_error(naming_path, f"{self.title} {plugin.name!r} with options {plugin.options}")
         self.check_class(plugin.name, cls)  # before it is called, because the name may come from an untrusted file
         self.check_options(plugin.name, cls, plugin.options)
         with self.convert_errors(cls, "its constructor"):
@@ -215,14 +215,14 @@ class PluginKind(Generic[T]):
 
     def failure(self, cls: type[Any], method: str, error: BaseException) -> SearchlabError:
         """Return an error which states that ``method`` of ``cls`` raised ``error``, and on which line."""
-        where = line_of(error, cls) or defined_at(getattr(cls, method, cls))
+        location = find_error_location(error, cls) or find_definition(getattr(cls, method, cls))
         return SearchlabError(
-            f"{self.title} {self.name_of(cls)!r} failed in {method}: {describe(error)} ({where}); "
+            f"{self.title} {self.name_of(cls)!r} failed in {method}: {describe(error)} ({location}); "
             f"--traceback shows the traceback"
         )
 
 
-_GROUPS = (
+_ENTRY_POINT_GROUPS = (
     "searchlab.workloads",
     "searchlab.spaces",
     "searchlab.policies",
@@ -274,7 +274,7 @@ def names_from(path: str | Path) -> Iterator[None]:
         _names_from.reset(token)
 
 
-def reference_of(definition: Any) -> str:
+def make_reference(definition: Any) -> str:
     """Return the name ``"module:name"`` of a class or function."""
     return f"{definition.__module__}:{definition.__qualname__}"
 
@@ -284,14 +284,18 @@ def is_registered(reference: str) -> bool:
 
     Of searchlab itself, only registered plug-ins count.
     """
-    values = [point.value for group in _GROUPS for point in entry_points_of(group)]
-    packages = {_package(value.partition(":")[0]) for value in values} - {"searchlab"}
-    return reference in values or _package(reference.partition(":")[0]) in packages
+    registered_references = [point.value for group in _ENTRY_POINT_GROUPS for point in list_entry_points(group)]
+    packages = {_package(value.partition(":")[0]) for value in registered_references} - {"searchlab"}
+    return reference in registered_references or _package(reference.partition(":")[0]) in packages
 
 
-def unregistered_code(option: Any) -> list[str]:
+def find_unregistered_code(option: Any) -> list[str]:
     """Return all strings ``"module:name"`` in an option, at any depth, whose code no installed package registers."""
-    return [value for value in _leaves(option) if isinstance(value, str) and ":" in value and not is_registered(value)]
+    return [
+        value
+        for value in _flatten_option(option)
+        if isinstance(value, str) and ":" in value and not is_registered(value)
+    ]
 
 
 def import_attribute(reference: str, title: str) -> Any:
@@ -309,18 +313,18 @@ def import_attribute(reference: str, title: str) -> Any:
         Exception: Any exception that the import raises.
     """
     module, _, attribute = reference.partition(":")
-    path = "" if trusts() else _names_from.get()
-    if path and not is_registered(reference):
-        raise untrusted_error(path, title)
-    if not path:
-        _find_in_current_directory(_package(module))
+    naming_path = "" if trusts() else _names_from.get()
+    if naming_path and not is_registered(reference):
+        raise make_untrusted_error(naming_path, title)
+    if not naming_path:
+        _add_current_directory(_package(module))
     value = getattr(importlib.import_module(module), attribute)
-    if path and getattr(value, "__module__", None) != module:
-        raise untrusted_error(path, title)
+    if naming_path and getattr(value, "__module__", None) != module:
+        raise make_untrusted_error(naming_path, title)
     return value
 
 
-def untrusted_error(path: str, title: str) -> SearchlabError:
+def make_untrusted_error(path: str, title: str) -> SearchlabError:
     """Return the error that the file ``path`` refers to code, called ``title``, which is not registered."""
     return SearchlabError(
         f"{path} refers to the {title}, which would import code that no installed package registers; if you trust this "
@@ -328,7 +332,7 @@ def untrusted_error(path: str, title: str) -> SearchlabError:
     )
 
 
-def _find_in_current_directory(package: str) -> None:
+def _add_current_directory(package: str) -> None:
     """Append the current directory to ``sys.path`` if ``package`` is there and nowhere else."""
     try:
         directory = os.getcwd()
@@ -352,34 +356,34 @@ def search_path() -> str:
     return os.pathsep.join(path or os.getcwd() for path in sys.path)
 
 
-def functions_in(options: Mapping[str, Any]) -> Iterator[Any]:
+def iterate_functions(options: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the functions and classes among the values of options, at any depth, loading those given by name."""
-    for value in reversed([*_leaves(options)]):  # digests depend on this order
-        if callable(value) and hasattr(value, "__module__"):
-            yield value
-        elif isinstance(value, str) and ":" in value and value.partition(":")[0] in sys.modules:
+    for leaf in reversed([*_flatten_option(options)]):  # digests depend on this order
+        if callable(leaf) and hasattr(leaf, "__module__"):
+            yield leaf
+        elif isinstance(leaf, str) and ":" in leaf and leaf.partition(":")[0] in sys.modules:
             with suppress(SearchlabError):
-                yield load_attribute(value, "an option")
+                yield load_attribute(leaf, "an option")
 
 
-def _leaves(option: Any) -> Iterator[Any]:
+def _flatten_option(option: Any) -> Iterator[Any]:
     """Yield the values in an option, at any depth, that are neither lists nor mappings."""
     if isinstance(option, Mapping):
         option = list(option.values())
     if isinstance(option, list | tuple):
         for item in option:
-            yield from _leaves(item)
+            yield from _flatten_option(item)
     else:
         yield option
 
 
-def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
+def list_entry_points(group: str) -> tuple[EntryPoint, ...]:
     """Return a group's entry points, sorted. They are cached until ``sys.path`` or a directory on it changes."""
     return _read_entry_points(group, tuple((path, _modification_time(path)) for path in sys.path))
 
 
 @functools.cache
-def _read_entry_points(group: str, where: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+def _read_entry_points(group: str, modification_times: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
     return tuple(sorted(entry_points(group=group)))
 
 
@@ -394,7 +398,7 @@ def load_attribute(reference: str, title: str) -> Any:
     """Import and return the object ``module:name``. Raises SearchlabError, which calls the object ``title``."""
     module = reference.partition(":")[0]
 
-    def blame(error: BaseException) -> SearchlabError:
+    def make_error(error: BaseException) -> SearchlabError:
         if module.endswith(".py"):
             name = module.removesuffix(".py").replace("/", ".")
             return SearchlabError(f"{title} cannot be loaded: use the name of the module, {name!r}, not of its file")
@@ -403,18 +407,19 @@ def load_attribute(reference: str, title: str) -> Any:
                 f"{title} cannot be loaded, because it was defined in a script or a notebook; move it to a module"
             )
         if isinstance(error, AttributeError) and module in sys.modules:
-            public = [name for name in vars(sys.modules[module]) if not name.startswith("_")]
-            hint = did_you_mean(reference.partition(":")[2], public)
+            public_names = [name for name in vars(sys.modules[module]) if not name.startswith("_")]
+            hint = did_you_mean(reference.partition(":")[2], public_names)
             return SearchlabError(f"{title} cannot be loaded: {module} does not define it{hint}")
         if isinstance(error, ImportError | AttributeError):
             return SearchlabError(
                 f"{title} cannot be loaded: {error}; install its package, or run the command where its file is"
             )
         return SearchlabError(
-            f"{title} cannot be loaded: importing its module {module} raised {describe(error)} at {raised_at(error)}"
+            f"{title} cannot be loaded: importing its module {module} raised {describe(error)} at "
+            f"{find_raise_location(error)}"
         )
 
-    with convert_foreign_errors(blame):
+    with convert_foreign_errors(make_error):
         return import_attribute(reference, title)
 
 
@@ -423,39 +428,39 @@ def execute_file(path: Path) -> ModuleType:
 
     A file that is named in another file (see :func:`names_from`) is executed only within :func:`trust_plugins`.
     """
-    if (source := _names_from.get()) and not trusts():
-        raise untrusted_error(source, f"file {str(path)!r}")
-    name = f"searchlab_file_{path.stem}"
-    specification = importlib.util.spec_from_file_location(name, path)
+    if (naming_path := _names_from.get()) and not trusts():
+        raise make_untrusted_error(naming_path, f"file {str(path)!r}")
+    module_name = f"searchlab_file_{path.stem}"
+    specification = importlib.util.spec_from_file_location(module_name, path)
     if not path.is_file() or specification is None or specification.loader is None:
         raise SearchlabError(f"there is no Python file {path}")
     module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module  # where TVMScript looks for the source
+    sys.modules[module_name] = module  # where TVMScript looks for the source
     with convert_foreign_errors(
-        lambda error: SearchlabError(f"{path} cannot be executed: {describe(error)} at {raised_at(error)}")
+        lambda error: SearchlabError(f"{path} cannot be executed: {describe(error)} at {find_raise_location(error)}")
     ):
         specification.loader.exec_module(module)
     return module
 
 
 @contextmanager
-def convert_foreign_errors(blame: Callable[[BaseException], SearchlabError]) -> Iterator[None]:
-    """Convert any exception that foreign code raises to the SearchlabError that ``blame`` returns for it.
+def convert_foreign_errors(make_error: Callable[[BaseException], SearchlabError]) -> Iterator[None]:
+    """Convert any exception that foreign code raises to the SearchlabError that ``make_error`` returns for it.
 
     SearchlabErrors, and the exceptions that searchlab or pytest raises to stop foreign code, are not converted. An
     interrupt remains one even if the code, or TVM, has replaced it.
     """
     with note_interrupts() as interrupts:
-        count = len(interrupts)
+        previous_count = len(interrupts)
         try:
             yield
         except BaseException as error:
-            if len(interrupts) > count and not isinstance(error, KeyboardInterrupt):
+            if len(interrupts) > previous_count and not isinstance(error, KeyboardInterrupt):
                 raise KeyboardInterrupt from error
-            if isinstance(error, SearchlabError) or _stops(error):
+            if isinstance(error, SearchlabError) or _is_stop(error):
                 raise
-            raise blame(error) from error
-        if len(interrupts) > count:
+            raise make_error(error) from error
+        if len(interrupts) > previous_count:
             raise KeyboardInterrupt
 
 
@@ -478,27 +483,27 @@ def note_interrupts() -> Iterator[list[int]]:
         yield _interrupts
         return
     interrupts = _interrupts = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {signal_number: signal.getsignal(signal_number) for signal_number in (signal.SIGINT, signal.SIGTERM)}
 
-    def note(number: int, frame: FrameType | None) -> None:
-        interrupts.append(number)
-        handler = handlers[signal.Signals(number)]
+    def record_interrupt(signal_number: int, frame: FrameType | None) -> None:
+        interrupts.append(signal_number)
+        handler = handlers[signal.Signals(signal_number)]
         if callable(handler):
-            handler(number, frame)
+            handler(signal_number, frame)
 
-    for number, handler in handlers.items():
+    for signal_number, handler in handlers.items():
         if callable(handler):
-            signal.signal(number, note)
+            signal.signal(signal_number, record_interrupt)
     try:
         yield interrupts
     finally:
         _interrupts = None
-        for number, handler in handlers.items():
-            if signal.getsignal(number) is note:
-                signal.signal(number, handler)
+        for signal_number, handler in handlers.items():
+            if signal.getsignal(signal_number) is record_interrupt:
+                signal.signal(signal_number, handler)
 
 
-def _stops(error: BaseException) -> bool:
+def _is_stop(error: BaseException) -> bool:
     """Return whether ``error`` was raised by a signal, searchlab or pytest in order to stop a plug-in."""
     if isinstance(error, Exception | SystemExit):
         return False
@@ -508,7 +513,7 @@ def _stops(error: BaseException) -> bool:
     )
 
 
-def defined_at(function: Any) -> str:
+def find_definition(function: Any) -> str:
     """Return the ``file:line`` where a function is defined, or an empty string if unknown."""
     try:
         return f"{inspect.getsourcefile(function)}:{inspect.getsourcelines(function)[1]}"
@@ -516,7 +521,7 @@ def defined_at(function: Any) -> str:
         return ""
 
 
-def raised_at(error: BaseException) -> str:
+def find_raise_location(error: BaseException) -> str:
     """Return the ``file:line`` where ``error`` was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
@@ -524,23 +529,23 @@ def raised_at(error: BaseException) -> str:
     return f"{frame.filename}:{frame.lineno}"
 
 
-def line_of(error: BaseException, cls: type[Any]) -> str:
+def find_error_location(error: BaseException, cls: type[Any]) -> str:
     """Return the ``file:line`` of the innermost call in a plug-in's own code, ignoring the libraries that it calls.
 
     The result is empty if no line of the plug-in was executed, for example because it returned an object of the wrong
     type.
     """
-    libraries = ("<frozen", *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
-    homes = {_package(base.__module__) for base in cls.__mro__} - {"builtins", "abc", "searchlab", "typing"}
-    foreign = plugin_line = ""
+    library_prefixes = ("<frozen", *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
+    plugin_packages = {_package(base.__module__) for base in cls.__mro__} - {"builtins", "abc", "searchlab", "typing"}
+    foreign_location = plugin_location = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
-        package, file = _package(str(frame.f_globals.get("__name__", ""))), frame.f_code.co_filename
-        exists = file.startswith("<") or os.path.isfile(file)  # TVM adds frames for its C++ code
-        if exists and package != "searchlab" and not file.startswith(libraries):
-            foreign = f"{file}:{line}"
-        if package in homes:
-            plugin_line = f"{file}:{line}"
-    return foreign or plugin_line
+        package, file_path = _package(str(frame.f_globals.get("__name__", ""))), frame.f_code.co_filename
+        exists = file_path.startswith("<") or os.path.isfile(file_path)  # TVM adds frames for its C++ code
+        if exists and package != "searchlab" and not file_path.startswith(library_prefixes):
+            foreign_location = f"{file_path}:{line}"
+        if package in plugin_packages:
+            plugin_location = f"{file_path}:{line}"
+    return foreign_location or plugin_location
 
 
 def _package(module: str) -> str:

@@ -81,10 +81,10 @@ class Measurement:
     @cached_property
     def cost(self) -> float:
         """The ``statistic`` of ``seconds``, or infinity for a failure."""
-        return cost_of(self.seconds, self.failure, self.statistic)
+        return compute_cost(self.seconds, self.failure, self.statistic)
 
 
-def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statistic) -> float:
+def compute_cost(seconds: Sequence[float], failure: Failure | None, statistic: Statistic) -> float:
     """Return the ``statistic`` of ``seconds``, or infinity if there is a failure or ``seconds`` is empty."""
     if not seconds or failure is not None:
         return math.inf
@@ -97,18 +97,20 @@ def describe_failures(failures: Iterable[tuple[Failure | None, str]]) -> str:
     Args:
         failures: The kind and message of each failure. Successful trials, whose kind is None, are ignored.
     """
-    pairs = [(kind, message) for kind, message in failures if kind is not None]
-    if not pairs:
+    actual_failures = [(kind, message) for kind, message in failures if kind is not None]
+    if not actual_failures:
         return ""
-    kinds = Counter(kind for kind, _ in pairs).most_common()
+    kind_counts = Counter(kind for kind, _ in actual_failures).most_common()
     messages = Counter(
-        escape_to_one_line(message)[:MAX_QUOTE] for kind, message in pairs if kind == kinds[0][0] and message
+        escape_to_one_line(message)[:MAX_QUOTE_LENGTH]
+        for kind, message in actual_failures
+        if kind == kind_counts[0][0] and message
     )
     quote = f"; most often: {messages.most_common(1)[0][0]}" if messages else ""
-    return ", ".join(f"{kind} {count}" for kind, count in kinds) + quote
+    return ", ".join(f"{kind} {count}" for kind, count in kind_counts) + quote
 
 
-MAX_QUOTE = 300
+MAX_QUOTE_LENGTH = 300
 """The maximum length of a failure message in another message, in characters."""
 
 
@@ -141,10 +143,10 @@ class Trial:
         return self.measurement.cost
 
 
-def first_of_each_program(trials: Iterable[Trial]) -> list[Trial]:
+def select_first_of_each_program(trials: Iterable[Trial]) -> list[Trial]:
     """Return the first successful trial of each program, or of each config if the program is not known."""
-    trial_of: dict[object, Trial] = {}  # by program or config
+    trials_by_key: dict[object, Trial] = {}  # by program or config
     for trial in trials:
         if math.isfinite(trial.cost):
-            trial_of.setdefault(trial.measurement.program or trial.config, trial)
-    return list(trial_of.values())
+            trials_by_key.setdefault(trial.measurement.program or trial.config, trial)
+    return list(trials_by_key.values())

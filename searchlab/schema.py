@@ -18,17 +18,17 @@ UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The errors raised when decoding untrusted JSON: invalid JSON or types, invalid Unicode, and excessive nesting."""
 
 
-def convert(data: Any, kind: Any, source: str) -> Any:
-    """Convert ``data`` to the type ``kind``; NumPy numbers, arrays and ranges count as plain numbers and lists.
+def convert(data: Any, expected_type: Any, source: str) -> Any:
+    """Convert ``data`` to ``expected_type``; NumPy numbers, arrays and ranges count as plain numbers and lists.
 
     Raises SearchlabError, which identifies the invalid part of ``source``.
     """
     try:
         data = plain(data)
         try:
-            return msgspec.convert(data, kind)
+            return msgspec.convert(data, expected_type)
         except msgspec.ValidationError as error:
-            raise SearchlabError(f"{source}: {_explain(data, kind, '', str(error))}") from None
+            raise SearchlabError(f"{source}: {_explain(data, expected_type, '', str(error))}") from None
     except RecursionError:
         raise SearchlabError(f"{source} is nested too deeply, or contains itself") from None
     except UnicodeEncodeError as error:
@@ -48,138 +48,144 @@ def check_fields(settings: msgspec.Struct) -> None:
 
     Fields whose types :func:`~searchlab.options.check_option` cannot check may have any value.
     """
-    for field in _fields(type(settings)):
+    for field in _read_fields(type(settings)):
         try:
             check_option(field.encode_name, getattr(settings, field.name), field.type)
         except SearchlabError as error:
             raise ValueError(str(error)) from None
 
 
-_fields = cache(msgspec.structs.fields)
+_read_fields = cache(msgspec.structs.fields)
 """The fields of a class, cached because evaluating the annotations takes longer than all checks."""
 
 
-def drop_unknown_keys(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, ...]]:
-    """Remove the keys that the type ``kind`` does not have from plain data, at any depth.
+def drop_unknown_keys(data: Any, expected_type: Any, position: str = "") -> tuple[Any, tuple[str, ...]]:
+    """Remove the keys that the type ``expected_type`` does not have from plain data, at any depth.
 
     Args:
         data: The data, as decoded from JSON. It is not checked in any other respect.
-        kind: The type to which the data is to be converted.
-        where: The position of ``data``, such as ``".model"``, for the clauses.
+        expected_type: The type to which the data is to be converted.
+        position: The position of ``data``, such as ``".model"``, for the clauses.
 
     Returns:
         The rest of the data, and a clause for each removed key, with the nearest known one.
     """
-    if not _contains_struct(kind):
+    if not _contains_struct(expected_type):
         return data, ()
-    structs = [struct for struct in _structs(kind) if isinstance(data, dict)]
-    tags = [struct.__struct_config__.tag for struct in structs]
-    if len(structs) > 1 and data.get("kind") in tags:
-        structs = [structs[tags.index(data["kind"])]]
-    if len(structs) != 1:
-        items = [item for item in _items(kind) if isinstance(data, list)]
-        if len(items) != 1:
+    struct_types = [struct for struct in _struct_types(expected_type) if isinstance(data, dict)]
+    tags = [struct.__struct_config__.tag for struct in struct_types]
+    if len(struct_types) > 1 and data.get("kind") in tags:
+        struct_types = [struct_types[tags.index(data["kind"])]]
+    if len(struct_types) != 1:
+        item_types = [item for item in _item_types(expected_type) if isinstance(data, list)]
+        if len(item_types) != 1:
             return data, ()
-        pairs = [drop_unknown_keys(value, items[0], f"{where}[{index}]") for index, value in enumerate(data)]
+        pairs = [drop_unknown_keys(value, item_types[0], f"{position}[{index}]") for index, value in enumerate(data)]
         return [value for value, _ in pairs], tuple(clause for _, clauses in pairs for clause in clauses)
-    fields = _field_types(structs[0])
-    tag = structs[0].__struct_config__.tag_field
+    fields = _field_types(struct_types[0])
+    tag = struct_types[0].__struct_config__.tag_field
     known_fields: dict[str, Any] = {}
-    unknown: list[str] = []
+    clauses_of_unknown_keys: list[str] = []
     for key, value in data.items():
         if key in fields:
-            known_fields[key], clauses = drop_unknown_keys(value, fields[key], f"{where}.{key}")
-            unknown += clauses
+            known_fields[key], clauses = drop_unknown_keys(value, fields[key], f"{position}.{key}")
+            clauses_of_unknown_keys += clauses
         elif key == tag:
             known_fields[key] = value
         else:
             hint = did_you_mean(key, fields)
-            unknown.append(f"unknown field {f'{where}.{key}'.lstrip('.')!r}{hint if hint.endswith('?') else ''}")
-    return known_fields, tuple(unknown)
+            clauses_of_unknown_keys.append(
+                f"unknown field {f'{position}.{key}'.lstrip('.')!r}{hint if hint.endswith('?') else ''}"
+            )
+    return known_fields, tuple(clauses_of_unknown_keys)
 
 
-def _explain(data: Any, kind: Any, where: str, text: str) -> str:
-    """Describe what is wrong with ``data`` at ``where``, as specifically as possible, or return msgspec's ``text``."""
-    parts: list[tuple[str, Any, Any]] = []  # the path, value and type of each part of the data
-    if isinstance(data, dict) and (structs := _structs(kind)):
-        position = f" in {where.lstrip('.')}" if where else ""
-        tags = [struct.__struct_config__.tag for struct in structs]
+def _explain(data: Any, expected_type: Any, position: str, text: str) -> str:
+    """Say specifically what is wrong with ``data`` at ``position``, or return msgspec's ``text``."""
+    children: list[tuple[str, Any, Any]] = []  # the path, value and type of each part of the data
+    if isinstance(data, dict) and (struct_types := _struct_types(expected_type)):
+        location = f" in {position.lstrip('.')}" if position else ""
+        tags = [struct.__struct_config__.tag for struct in struct_types]
         if "kind" in data and any(tags):
             if data["kind"] not in tags:
-                return _wrong(data["kind"], f"{where}.kind", Literal[tuple(tags)], text)
-            structs = [structs[tags.index(data["kind"])]]
-        elif len(structs) > 1:
-            return f"the key 'kind' is missing{position}; it must be {describe_values(Literal[tuple(tags)])}"
-        fields = {f.encode_name: f for struct in structs for f in msgspec.structs.fields(struct)}
+                return _describe_wrong_value(data["kind"], f"{position}.kind", Literal[tuple(tags)], text)
+            struct_types = [struct_types[tags.index(data["kind"])]]
+        elif len(struct_types) > 1:
+            return f"the key 'kind' is missing{location}; it must be {describe_values(Literal[tuple(tags)])}"
+        fields = {f.encode_name: f for struct in struct_types for f in msgspec.structs.fields(struct)}
         for key, value in data.items():
             if key not in fields and not (any(tags) and key == "kind"):
-                hint = _belongs_in(key, fields) or did_you_mean(key, fields)
-                return f"unknown key {key!r}{position} (its value is {value!r}){hint}"
+                hint = _suggest_owner(key, fields) or did_you_mean(key, fields)
+                return f"unknown key {key!r}{location} (its value is {value!r}){hint}"
         for key, field in fields.items():
             if field.required and key not in data:
-                return f"the key {key!r} is missing{position}"
-        parts = [(f"{where}.{key}", data[key], field.type) for key, field in fields.items() if key in data]
-    elif isinstance(data, list) and (items := _items(kind)):
-        parts = [(f"{where}[{i}]", item, Union[tuple(items)]) for i, item in enumerate(data)]  # noqa: UP007
-    for path, value, part_kind in parts:
+                return f"the key {key!r} is missing{location}"
+        children = [(f"{position}.{key}", data[key], field.type) for key, field in fields.items() if key in data]
+    elif isinstance(data, list) and (item_types := _item_types(expected_type)):
+        children = [(f"{position}[{i}]", item, Union[tuple(item_types)]) for i, item in enumerate(data)]  # noqa: UP007
+    for child_position, value, child_type in children:
         try:
-            msgspec.convert(value, part_kind)
+            msgspec.convert(value, child_type)
         except msgspec.ValidationError as error:
-            return _explain(value, part_kind, path, str(error))
-    return _wrong(data, where, kind, text)
+            return _explain(value, child_type, child_position, str(error))
+    return _describe_wrong_value(data, position, expected_type, text)
 
 
-def _wrong(data: Any, where: str, kind: Any, text: str) -> str:
+def _describe_wrong_value(value: Any, position: str, expected_type: Any, text: str) -> str:
     text = text.partition(" - at `$")[0]
     problem = text[0].lower() + text[1:]
-    hint = f"; it must be {words}" if (words := describe_values(kind)) and not accepts(data, kind) else f": {problem}"
-    if isinstance(data, str):
+    hint = (
+        f"; it must be {words}"
+        if (words := describe_values(expected_type)) and not accepts(value, expected_type)
+        else f": {problem}"
+    )
+    if isinstance(value, str):
         with suppress(msgspec.DecodeError, msgspec.ValidationError):  # "64"
-            number = msgspec.json.decode(data, type=float | int)
-            hint = f"; write the number without quotes: {msgspec.convert(number, kind)}"
+            number = msgspec.json.decode(value, type=float | int)
+            hint = f"; write the number without quotes: {msgspec.convert(number, expected_type)}"
         with suppress(msgspec.ValidationError):
-            msgspec.convert([data], kind)
-            hint = f"; write a list: [{msgspec.json.encode(data).decode()}]"
-    if isinstance(data, list) and data:
+            msgspec.convert([value], expected_type)
+            hint = f"; write a list: [{msgspec.json.encode(value).decode()}]"
+    if isinstance(value, list) and value:
         with suppress(msgspec.ValidationError):
-            msgspec.convert(data[0], kind)
-            hint = f"; specify only one, such as {msgspec.json.encode(data[0]).decode()}"
-    return f"{where.lstrip('.')} cannot be {data!r}{hint}" if where else problem
+            msgspec.convert(value[0], expected_type)
+            hint = f"; specify only one, such as {msgspec.json.encode(value[0]).decode()}"
+    return f"{position.lstrip('.')} cannot be {value!r}{hint}" if position else problem
 
 
-def _belongs_in(key: str, fields: dict[str, Any]) -> str:
+def _suggest_owner(key: str, fields: dict[str, Any]) -> str:
     """Return ``"; it belongs in an entry of 'policies'"`` if structs in ``fields`` have the key, or "" otherwise."""
-    titles = []
+    owners = []
     for name, field in fields.items():
-        for title, kinds in ((repr(name), [field.type]), (f"an entry of {name!r}", _items(field.type))):
-            if any(key in (f.encode_name for f in msgspec.structs.fields(s)) for k in kinds for s in _structs(k)):
-                titles.append(title)
-    return f"; it belongs in {' or '.join(titles)}" if titles else ""
+        for owner, types in ((repr(name), [field.type]), (f"an entry of {name!r}", _item_types(field.type))):
+            if any(key in (f.encode_name for f in msgspec.structs.fields(s)) for k in types for s in _struct_types(k)):
+                owners.append(owner)
+    return f"; it belongs in {' or '.join(owners)}" if owners else ""
 
 
-def _alternatives(kind: Any) -> list[Any]:
-    if get_origin(kind) is Annotated:
-        return _alternatives(get_args(kind)[0])
-    if get_origin(kind) not in (Union, UnionType):
-        return [kind]
-    return [alternative for arg in get_args(kind) for alternative in _alternatives(arg)]
-
-
-@cache
-def _structs(kind: Any) -> list[type[msgspec.Struct]]:
-    return [t for t in _alternatives(kind) if isinstance(t, type) and issubclass(t, msgspec.Struct)]
+def _alternative_types(expected_type: Any) -> list[Any]:
+    if get_origin(expected_type) is Annotated:
+        return _alternative_types(get_args(expected_type)[0])
+    if get_origin(expected_type) not in (Union, UnionType):
+        return [expected_type]
+    return [alternative for arg in get_args(expected_type) for alternative in _alternative_types(arg)]
 
 
 @cache
-def _items(kind: Any) -> list[Any]:
-    """Return the item types if ``kind`` can be a list or a homogeneous tuple."""
-    return [get_args(t)[0] for t in _alternatives(kind) if get_origin(t) in (list, tuple)]
+def _struct_types(expected_type: Any) -> list[type[msgspec.Struct]]:
+    return [t for t in _alternative_types(expected_type) if isinstance(t, type) and issubclass(t, msgspec.Struct)]
 
 
 @cache
-def _contains_struct(kind: Any) -> bool:
-    """Return whether values of the type ``kind`` may contain structs, whose fields are known."""
-    return bool(_structs(kind)) or any(map(_contains_struct, _items(kind)))
+def _item_types(expected_type: Any) -> list[Any]:
+    """Return the item types if ``expected_type`` can be a list or a homogeneous tuple."""
+    return [get_args(t)[0] for t in _alternative_types(expected_type) if get_origin(t) in (list, tuple)]
+
+
+@cache
+def _contains_struct(expected_type: Any) -> bool:
+    """Return whether values of the type ``expected_type`` may contain structs, whose fields are known."""
+    return bool(_struct_types(expected_type)) or any(map(_contains_struct, _item_types(expected_type)))
 
 
 @cache

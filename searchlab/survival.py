@@ -9,18 +9,18 @@ import threading
 import warnings
 from collections.abc import Callable
 
-SECONDS = 10
+TIMEOUT_SECONDS = 10
 """The time limit of a call, in seconds."""
 
 
-def find_crash(call: Callable[[], object], seconds: int = SECONDS) -> str:
+def find_crash(call: Callable[[], object], timeout_seconds: int = TIMEOUT_SECONDS) -> str:
     """Call ``call`` in a fork of this process, and return how it ended the fork, or "" if it returned.
 
     Its exceptions are ignored, because the caller then calls it again.
 
     Args:
         call: The function.
-        seconds: The time limit, in seconds.
+        timeout_seconds: The time limit, in seconds.
 
     Example:
         >>> import os, signal
@@ -29,14 +29,14 @@ def find_crash(call: Callable[[], object], seconds: int = SECONDS) -> str:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the threads of NumPy's BLAS are not copied
-        child = os.fork()
-    if child == 0:
+        child_pid = os.fork()
+    if child_pid == 0:
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where TVM and Python report a crash
             faulthandler.disable()
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-            signal.alarm(seconds)
+            signal.alarm(timeout_seconds)
             # If a library ends the process, it first ends what this thread owns. That may be TVM's pool of threads, for
             # which it would wait for ever, since a fork has no other threads.
             thread = threading.Thread(target=call)
@@ -44,11 +44,13 @@ def find_crash(call: Callable[[], object], seconds: int = SECONDS) -> str:
             thread.join()
         finally:
             os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if not os.WIFSIGNALED(status):
-        code = os.WEXITSTATUS(status)  # that of a library that ends the process
-        return f"it ends the process with exit code {code}" if code else ""
-    number = os.WTERMSIG(status)
+    _, wait_status = os.waitpid(child_pid, 0)
+    if not os.WIFSIGNALED(wait_status):
+        exit_code = os.WEXITSTATUS(wait_status)  # that of a library that ends the process
+        return f"it ends the process with exit code {exit_code}" if exit_code else ""
+    signal_number = os.WTERMSIG(wait_status)
     return (
-        f"it takes more than {seconds} s" if number == signal.SIGALRM else f"it crashes ({signal.Signals(number).name})"
+        f"it takes more than {timeout_seconds} s"
+        if signal_number == signal.SIGALRM
+        else f"it crashes ({signal.Signals(signal_number).name})"
     )

@@ -31,24 +31,28 @@ PARAMETERS = {
     "verbosity": 0,
     "nthread": 1,
 }
-PAIRS = {
+PAIRWISE_PARAMETERS = {
     "objective": "rank:pairwise",
     "lambdarank_pair_method": "mean",
     "lambdarank_num_pair_per_sample": 1,
     "lambdarank_normalization": False,
 }
-LOSSES: dict[str, dict[str, Any]] = {"reg": {"objective": "reg:squarederror"}, "rank": PAIRS, "rank-binary": PAIRS}
+PARAMETERS_BY_LOSS: dict[str, dict[str, Any]] = {
+    "reg": {"objective": "reg:squarederror"},
+    "rank": PAIRWISE_PARAMETERS,
+    "rank-binary": PAIRWISE_PARAMETERS,
+}
 
-ROUNDS, PATIENCE = 8000, 20
+MAX_ROUNDS, PATIENCE = 8000, 20
 """The maximum number of rounds, and the number of rounds without improved recall after which training ends."""
 
-BASE_ROUNDS, BASE_PATIENCE, BASE_RECORDS = 400, 100, 500
+BASE_MAX_ROUNDS, BASE_PATIENCE, BASE_MIN_TRIALS = 400, 100, 500
 """The same for a base model, and the minimum number of trials to train one."""
 
-HALF_LIFE, LEAST_DISCOUNT = 64, 0.05
+HALF_LIFE, MIN_DISCOUNT = 64, 0.05
 """The number of trials after which a base model's weight is halved, and the weight below which the model is dropped."""
 
-EVERY = 2
+RECALL_INTERVAL = 2
 """The recall is evaluated after every second round."""
 
 
@@ -82,71 +86,71 @@ class AutoTVM(CostModel):
         self.plan_size = plan_size
         self.transfer = transfer
         self._trees: xgboost.Booster | None = None
-        self._base: xgboost.Booster | None = None
+        self._base_model: xgboost.Booster | None = None
         self._discount = 1.0
 
     def start_from(self, features: Floats, scores: Floats, groups: Ints) -> bool:
         if self.transfer == "pool":
             return False
-        if len(scores) < BASE_RECORDS:
+        if len(scores) < BASE_MIN_TRIALS:
             raise SearchlabError(
-                f"transfer = 'base-margin' requires at least {BASE_RECORDS} trials of other tasks, as in AutoTVM, but "
-                f"only {len(scores)} were found; warm-start from more logs, or use transfer = 'pool'"
+                f"transfer = 'base-margin' requires at least {BASE_MIN_TRIALS} trials of other tasks, as in AutoTVM, "
+                f"but only {len(scores)} were found; warm-start from more logs, or use transfer = 'pool'"
             )
-        stop = BASE_ROUNDS, BASE_PATIENCE, 2 * self.plan_size
-        self._base = self._train(features, scores, groups, *stop)
+        stopping_rule = BASE_MAX_ROUNDS, BASE_PATIENCE, 2 * self.plan_size
+        self._base_model = self._train(features, scores, groups, *stopping_rule)
         return True
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self._discount = 2 ** (-len(scores) / HALF_LIFE)
-        if self._discount < LEAST_DISCOUNT:
-            self._base = None
-        self._trees = self._train(features, scores, groups, ROUNDS, PATIENCE, self.plan_size)
+        if self._discount < MIN_DISCOUNT:
+            self._base_model = None
+        self._trees = self._train(features, scores, groups, MAX_ROUNDS, PATIENCE, self.plan_size)
 
     def predict(self, features: Floats) -> Floats:
-        if not len(features) or (self._trees is None and self._base is None):
+        if not len(features) or (self._trees is None and self._base_model is None):
             return np.zeros(len(features))
         if self._trees is None:
-            return self._base_margin(features)
+            return self._predict_base_margin(features)
         data = xgboost.DMatrix(features, nthread=1)
-        if self._base is not None:
-            data.set_base_margin(self._discount * self._base_margin(features))
+        if self._base_model is not None:
+            data.set_base_margin(self._discount * self._predict_base_margin(features))
         return np.asarray(self._trees.predict(data), dtype=np.float64)
 
     def dump(self) -> dict[str, bytes]:
         """Return the trees, unless they add to the predictions of a base model."""
-        if self._trees is None or self._base is not None:
+        if self._trees is None or self._base_model is not None:
             return {}
         return {"trees.json": bytes(self._trees.save_raw("json"))}
 
     def restore(self, files: Mapping[str, bytes]) -> None:
-        self._base = None
+        self._base_model = None
         self._trees = xgboost.Booster({"nthread": 1}, model_file=bytearray(files["trees.json"]))
 
-    def _base_margin(self, features: Floats) -> Floats:
+    def _predict_base_margin(self, features: Floats) -> Floats:
         """Return the base model's predictions, which use only the first columns."""
-        assert self._base is not None
-        data = xgboost.DMatrix(features[:, : self._base.num_features()], nthread=1)
-        return np.asarray(self._base.predict(data, output_margin=True), dtype=np.float64)
+        assert self._base_model is not None
+        data = xgboost.DMatrix(features[:, : self._base_model.num_features()], nthread=1)
+        return np.asarray(self._base_model.predict(data, output_margin=True), dtype=np.float64)
 
     def _train(
-        self, features: Floats, scores: Floats, groups: Ints, rounds: int, patience: int, n: int
+        self, features: Floats, scores: Floats, groups: Ints, rounds: int, patience: int, recall_count: int
     ) -> xgboost.Booster | None:
         if not features.shape[1]:  # XGBoost rejects a matrix without columns, as for a space without knobs
             return None
         order = shuffle(self.seed, len(scores))
         order = order[np.argsort(groups[order], kind="stable")]  # XGBoost requires each task's rows to be contiguous
-        data = xgboost.DMatrix(features[order], label=scores[order], nthread=1)
+        matrix = xgboost.DMatrix(features[order], label=scores[order], nthread=1)
         if self.loss != "reg":
-            data.set_info(qid=groups[order])
-        if self._base is not None:
-            data.set_base_margin(self._discount * self._base_margin(features[order]))
+            matrix.set_info(qid=groups[order])
+        if self._base_model is not None:
+            matrix.set_base_margin(self._discount * self._predict_base_margin(features[order]))
         labels = np.where(scores[order] >= 0.5, 1.0, 0.0) if self.loss == "rank-binary" else scores[order]
         return xgboost.train(
-            {**PARAMETERS, **LOSSES[self.loss], "seed": self.seed},
-            data,
+            {**PARAMETERS, **PARAMETERS_BY_LOSS[self.loss], "seed": self.seed},
+            matrix,
             num_boost_round=rounds,
-            callbacks=[StopAtRecall(data, labels, n, patience)],
+            callbacks=[StopAtRecall(matrix, labels, recall_count, patience)],
         )
 
 
@@ -158,21 +162,21 @@ def shuffle(seed: int, n: int) -> Ints:
 class StopAtRecall(xgboost.callback.TrainingCallback):  # type: ignore[misc]
     """Stops training when the average recall has not risen for ``patience`` rounds; all trees are kept."""
 
-    def __init__(self, data: xgboost.DMatrix, labels: Floats, n: int, patience: int) -> None:
+    def __init__(self, data: xgboost.DMatrix, labels: Floats, recall_count: int, patience: int) -> None:
         super().__init__()
-        self._data, self._labels, self._n, self._patience = data, labels, n, patience
-        self._best, self._best_round = -np.inf, 0
+        self._data, self._labels, self._recall_count, self._patience = data, labels, recall_count, patience
+        self._best_recall, self._best_round = -np.inf, 0
 
     def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: object) -> bool:
-        if epoch % EVERY:
+        if epoch % RECALL_INTERVAL:
             return False
-        recall = average_recall(model.predict(self._data), self._labels, self._n)
-        if recall > self._best:
-            self._best, self._best_round = recall, epoch
+        recall = compute_average_recall(model.predict(self._data), self._labels, self._recall_count)
+        if recall > self._best_recall:
+            self._best_recall, self._best_round = recall, epoch
         return epoch - self._best_round >= self._patience
 
 
-def average_recall(predicted: Floats, measured: Floats, n: int) -> float:
+def compute_average_recall(predicted: Floats, measured: Floats, n: int) -> float:
     """Return AutoTVM's average recall of the best rows among the first ``n`` predictions.
 
     This is the mean, over k < ``n``, of the fraction of the k + 1 best rows that are among the k best predictions.
@@ -180,7 +184,7 @@ def average_recall(predicted: Floats, measured: Floats, n: int) -> float:
     """
     ranks = np.empty(len(measured), dtype=np.int64)
     ranks[np.argsort(-measured)] = np.arange(len(measured))
-    by_prediction = ranks[np.argsort(predicted)[::-1]][:n]
-    k = np.arange(len(by_prediction))
-    hits = np.tril(by_prediction[None, :] <= k[:, None], k=-1).sum(axis=1)
+    predicted_ranks = ranks[np.argsort(predicted)[::-1]][:n]
+    k = np.arange(len(predicted_ranks))
+    hits = np.tril(predicted_ranks[None, :] <= k[:, None], k=-1).sum(axis=1)
     return float(np.sum(hits / (k + 1)) / n)

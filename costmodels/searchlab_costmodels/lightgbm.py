@@ -17,9 +17,9 @@ from searchlab.arrays import Floats, Ints
 from searchlab.costmodel import CostModel
 from searchlab.options import Between, Count
 
-from .ranking import TOP, Scale
+from .ranking import TOP_TRIALS, Scale
 
-LARGEST_QUERY = 10_000
+MAX_QUERY_ROWS = 10_000
 """LightGBM's limit on the number of rows in a query; a task with more trials is split into several queries."""
 
 
@@ -56,7 +56,7 @@ class LightGBM(CostModel):
         super().__init__(seed=seed)
         self.rounds = rounds
         self.grades = grades
-        self.ranks = objective == "lambdarank"
+        self.is_ranking = objective == "lambdarank"
         self.parameters = {
             "objective": objective,
             "num_leaves": num_leaves,
@@ -64,30 +64,30 @@ class LightGBM(CostModel):
             "min_data_in_leaf": min_data_in_leaf,
             "min_data_in_bin": 1,
             "label_gain": list(range(grades)),
-            "lambdarank_truncation_level": TOP,
+            "lambdarank_truncation_level": TOP_TRIALS,
             "seed": seed,
             "deterministic": True,
             "force_row_wise": True,  # otherwise, LightGBM times both ways and uses the faster one
             "num_threads": 1,
             "verbosity": -1,
         }
-        self._mean = 0.0
+        self._mean_score = 0.0
         self._trees: lightgbm.Booster | None = None
         self._scale = Scale(1.0)
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
-        self._mean = float(np.mean(scores))
+        self._mean_score = float(np.mean(scores))
         self._trees = None
         if features.shape[1] and len(features) > 1:  # LightGBM requires a column and two rows
-            labels, queries = scores, None
-            if self.ranks:
+            labels, query_sizes = scores, None
+            if self.is_ranking:
                 labels = np.minimum((scores * self.grades).astype(np.int64), self.grades - 1)
-                sizes = np.unique(groups, return_counts=True)[1].tolist()
-                queries = [min(LARGEST_QUERY, n - i) for n in sizes for i in range(0, n, LARGEST_QUERY)]
-            data = lightgbm.Dataset(features, label=labels, group=queries, params=self.parameters)
-            self._trees = lightgbm.train(self.parameters, data, num_boost_round=self.rounds)
-            if self.ranks:
-                self._scale = Scale.fit(self._rank(self._trees, features), scores)
+                task_sizes = np.unique(groups, return_counts=True)[1].tolist()
+                query_sizes = [min(MAX_QUERY_ROWS, n - i) for n in task_sizes for i in range(0, n, MAX_QUERY_ROWS)]
+            dataset = lightgbm.Dataset(features, label=labels, group=query_sizes, params=self.parameters)
+            self._trees = lightgbm.train(self.parameters, dataset, num_boost_round=self.rounds)
+            if self.is_ranking:
+                self._scale = Scale.fit(self._predict_ranking(self._trees, features), scores)
 
     def dump(self) -> dict[str, bytes]:
         if self._trees is None:
@@ -100,9 +100,9 @@ class LightGBM(CostModel):
 
     def predict(self, features: Floats) -> Floats:
         if self._trees is None or not len(features):
-            return np.full(len(features), self._mean)
-        return self._scale(self._rank(self._trees, features))
+            return np.full(len(features), self._mean_score)
+        return self._scale(self._predict_ranking(self._trees, features))
 
     @staticmethod
-    def _rank(trees: lightgbm.Booster, features: Floats) -> Floats:
+    def _predict_ranking(trees: lightgbm.Booster, features: Floats) -> Floats:
         return np.asarray(trees.predict(features, num_threads=1), dtype=np.float64)

@@ -21,7 +21,7 @@ from searchlab.arrays import Floats, Ints
 from searchlab.costmodel import CostModel
 from searchlab.options import Between, Count, NonNegative
 
-from .ranking import TOP, Scale
+from .ranking import TOP_TRIALS, Scale
 
 FIRST_SCORE = 0.5
 """The score of each store before the first tree: XGBoost's default ``base_score`` when Ansor was written."""
@@ -66,7 +66,7 @@ class PackSum(CostModel):
         learning_rate: Annotated[float, Between(1e-6, 1)] = 0.2,
     ) -> None:
         super().__init__(seed=seed)
-        self.ranks = objective == "rank"
+        self.is_ranking = objective == "rank"
         self.rounds = rounds
         self.early_stopping = early_stopping
         self.parameters = {
@@ -74,41 +74,45 @@ class PackSum(CostModel):
             "gamma": gamma,
             "min_child_weight": min_child_weight,
             "learning_rate": learning_rate,
-            "base_score": 0.0 if self.ranks else FIRST_SCORE,
+            "base_score": 0.0 if self.is_ranking else FIRST_SCORE,
             "tree_method": "hist",
             "seed": seed,
             "nthread": 1,  # sums gradients in a deterministic order
             "disable_default_eval_metric": True,
             "verbosity": 0,
         }
-        self._mean = 0.0
+        self._mean_score = 0.0
         self._trees: xgboost.Booster | None = None
         self._scale = Scale(1.0)
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
-        self._mean = float(np.mean(scores))
+        self._mean_score = float(np.mean(scores))
         self._trees = None
-        stores, programs = self._stores(features)
+        stores, program_indices = self._split_stores(features)
         if not stores.size:  # XGBoost rejects a matrix without rows or columns
             return
         loss: RankingLoss | SquaredError
-        loss = RankingLoss(scores, groups, programs) if self.ranks else SquaredError(scores, programs)
-        labels = scores[programs]
-        weights = None if self.ranks else labels  # weights give fast programs finer bins
-        data = xgboost.DMatrix(stores, label=labels, weight=weights, nthread=1)
-        stop = xgboost.callback.EarlyStopping(rounds=self.early_stopping, metric_name=loss.name, data_name="tr")
+        loss = (
+            RankingLoss(scores, groups, program_indices) if self.is_ranking else SquaredError(scores, program_indices)
+        )
+        labels = scores[program_indices]
+        weights = None if self.is_ranking else labels  # weights give fast programs finer bins
+        matrix = xgboost.DMatrix(stores, label=labels, weight=weights, nthread=1)
+        early_stopping = xgboost.callback.EarlyStopping(
+            rounds=self.early_stopping, metric_name=loss.name, data_name="tr"
+        )
         self._trees = xgboost.train(
             self.parameters,
-            data,
+            matrix,
             num_boost_round=self.rounds,
-            obj=loss.gradients,
-            evals=[(data, "tr")],
-            custom_metric=loss.metric,
+            obj=loss.compute_gradients,
+            evals=[(matrix, "tr")],
+            custom_metric=loss.compute_metric,
             verbose_eval=False,
-            callbacks=[stop],
+            callbacks=[early_stopping],
         )
-        if self.ranks:
-            self._scale = Scale.fit(self._sum(self._trees, features), scores)
+        if self.is_ranking:
+            self._scale = Scale.fit(self._sum_over_stores(self._trees, features), scores)
 
     def dump(self) -> dict[str, bytes]:
         return {} if self._trees is None else {"trees.json": bytes(self._trees.save_raw("json")), **self._scale.dump()}
@@ -119,28 +123,28 @@ class PackSum(CostModel):
 
     def predict(self, features: Floats) -> Floats:
         if self._trees is None:
-            return np.full(len(features), self._mean)
-        predicted = self._sum(self._trees, features)
-        return self._scale(predicted) if self.ranks else predicted
+            return np.full(len(features), self._mean_score)
+        predicted = self._sum_over_stores(self._trees, features)
+        return self._scale(predicted) if self.is_ranking else predicted
 
-    def _sum(self, trees: xgboost.Booster, features: Floats) -> Floats:
+    def _sum_over_stores(self, trees: xgboost.Booster, features: Floats) -> Floats:
         """Return the sum of each program's predictions over its stores."""
-        stores, programs = self._stores(features)
+        stores, program_indices = self._split_stores(features)
         predicted = np.zeros(len(features))
         if len(stores):
             scores = trees.inplace_predict(stores)
-            predicted += np.bincount(programs, weights=scores, minlength=len(features))
+            predicted += np.bincount(program_indices, weights=scores, minlength=len(features))
         return predicted
 
-    def _stores(self, features: Floats) -> tuple[Floats, Ints]:
+    def _split_stores(self, features: Floats) -> tuple[Floats, Ints]:
         """Return the stores (s, w) of all rows and each store's row index."""
         if not self.columns_per_store:
             return features, np.arange(len(features))
-        n, width = len(features), self.columns_per_store
-        stores = features.reshape(n * (features.shape[1] // width), width)
-        programs = np.repeat(np.arange(n), features.shape[1] // width)
-        valid = ~np.isnan(stores).all(axis=1)
-        return stores[valid], programs[valid]
+        row_count, column_count = len(features), self.columns_per_store
+        stores = features.reshape(row_count * (features.shape[1] // column_count), column_count)
+        program_indices = np.repeat(np.arange(row_count), features.shape[1] // column_count)
+        is_store = ~np.isnan(stores).all(axis=1)
+        return stores[is_store], program_indices[is_store]
 
 
 class SquaredError:
@@ -148,28 +152,28 @@ class SquaredError:
 
     Args:
         scores: The scores of the programs, of shape (n,).
-        programs: The program of each store, of shape (stores,).
+        program_indices: The program of each store, of shape (stores,).
     """
 
     name = "p-rmse"
 
-    def __init__(self, scores: Floats, programs: Ints) -> None:
-        self._count = len(scores)
-        self._programs = programs
-        self._labels = scores[programs]
+    def __init__(self, scores: Floats, program_indices: Ints) -> None:
+        self._program_count = len(scores)
+        self._program_indices = program_indices
+        self._store_scores = scores[program_indices]
 
-    def gradients(self, predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
+    def compute_gradients(self, predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
         """Return the first and second derivatives of the loss with respect to each store's prediction."""
-        return self._errors(predicted) * self._labels, self._labels
+        return self._compute_errors(predicted) * self._store_scores, self._store_scores
 
-    def metric(self, predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
+    def compute_metric(self, predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
         """Return the root mean square error."""
-        return self.name, float(np.sqrt(np.mean(np.square(self._errors(predicted)))))
+        return self.name, float(np.sqrt(np.mean(np.square(self._compute_errors(predicted)))))
 
-    def _errors(self, predicted: Floats) -> Floats:
+    def _compute_errors(self, predicted: Floats) -> Floats:
         """Return, for each store, the error of its program's predicted score."""
-        sums = np.bincount(self._programs, weights=predicted, minlength=self._count).astype(np.float64)
-        errors: Floats = sums[self._programs] - self._labels
+        sums = np.bincount(self._program_indices, weights=predicted, minlength=self._program_count).astype(np.float64)
+        errors: Floats = sums[self._program_indices] - self._store_scores
         return errors
 
 
@@ -179,43 +183,45 @@ class RankingLoss:
     Args:
         scores: The scores of the programs, of shape (n,).
         groups: The task of each program, of shape (n,).
-        programs: The program of each store, of shape (stores,).
+        program_indices: The program of each store, of shape (stores,).
     """
 
     name = "p-rank"
 
-    def __init__(self, scores: Floats, groups: Ints, programs: Ints) -> None:
-        self._count = len(scores)
-        self._programs = programs
-        self._faster, self._slower = _pairs(scores, groups)
-        members = np.concatenate([self._faster, self._slower])
-        self._opponents = np.maximum(np.bincount(members, minlength=self._count), 1)
+    def __init__(self, scores: Floats, groups: Ints, program_indices: Ints) -> None:
+        self._program_count = len(scores)
+        self._program_indices = program_indices
+        self._faster, self._slower = _make_pairs(scores, groups)
+        pair_members = np.concatenate([self._faster, self._slower])
+        self._opponent_counts = np.maximum(np.bincount(pair_members, minlength=self._program_count), 1)
 
-    def gradients(self, predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
+    def compute_gradients(self, predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
         """Return the first and second derivatives of the loss with respect to each store's prediction."""
-        n, faster, slower = self._count, self._faster, self._slower
-        wrong: Floats = expit(self._order_errors(predicted))
-        slopes = np.bincount(slower, wrong, n) - np.bincount(faster, wrong, n)
-        curvature = np.bincount(np.concatenate([slower, faster]), np.tile(wrong * (1 - wrong), 2), n)
-        return (slopes / self._opponents)[self._programs], (curvature / self._opponents)[self._programs]
+        n, faster, slower = self._program_count, self._faster, self._slower
+        error_probabilities: Floats = expit(self._order_errors(predicted))
+        gradients = np.bincount(slower, error_probabilities, n) - np.bincount(faster, error_probabilities, n)
+        pair_curvatures = error_probabilities * (1 - error_probabilities)
+        curvatures = np.bincount(np.concatenate([slower, faster]), np.tile(pair_curvatures, 2), n)
+        mean_gradients, mean_curvatures = gradients / self._opponent_counts, curvatures / self._opponent_counts
+        return mean_gradients[self._program_indices], mean_curvatures[self._program_indices]
 
-    def metric(self, predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
+    def compute_metric(self, predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
         """Return the share of pairs in the wrong order."""
         return self.name, float(np.mean(self._order_errors(predicted) >= 0)) if len(self._faster) else 0.0
 
     def _order_errors(self, predicted: Floats) -> Floats:
         """Return, for each pair, how much higher the slower program's prediction is than the faster one's."""
-        sums = np.bincount(self._programs, weights=predicted, minlength=self._count)
+        sums = np.bincount(self._program_indices, weights=predicted, minlength=self._program_count)
         return np.asarray(sums[self._slower] - sums[self._faster])
 
 
-def _pairs(scores: Floats, groups: Ints) -> tuple[Ints, Ints]:
+def _make_pairs(scores: Floats, groups: Ints) -> tuple[Ints, Ints]:
     """Return the faster and the slower program of each pair whose faster program is among the best of its task."""
     faster: list[Ints] = []
     slower: list[Ints] = []
     for task in np.unique(groups):
         rows = np.flatnonzero(groups == task)
-        best = rows[np.argsort(-scores[rows], kind="stable")[:TOP]]
+        best = rows[np.argsort(-scores[rows], kind="stable")[:TOP_TRIALS]]
         first, second = np.nonzero(scores[best][:, None] > scores[rows])
         faster.append(best[first])
         slower.append(rows[second])

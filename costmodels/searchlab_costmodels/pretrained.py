@@ -38,11 +38,11 @@ class Pretrained(CostModel):
         self.weight = 0.0  # the weight of the model trained on other tasks
         self._transfer_model: CostModel | None = None
         self._own_model: CostModel | None = None
-        self._columns = 0  # the number of columns for other tasks, which come first
+        self._transfer_column_count = 0  # the number of columns for other tasks, which come first
 
     def start_from(self, features: Floats, scores: Floats, groups: Ints) -> bool:
         self._transfer_model = self._train(features, scores, groups)
-        self._columns = features.shape[1]
+        self._transfer_column_count = features.shape[1]
         self.weight = 1.0
         return True
 
@@ -54,15 +54,15 @@ class Pretrained(CostModel):
     def predict(self, features: Floats) -> Floats:
         predicted = np.zeros(len(features))
         if self._transfer_model is not None:
-            columns = features if self.columns_per_store else features[:, : self._columns]
+            columns = features if self.columns_per_store else features[:, : self._transfer_column_count]
             predicted += self.weight * self._transfer_model.predict(columns)
         if self._own_model is not None:
             predicted += (1 - self.weight) * self._own_model.predict(features)
         return predicted
 
     def _train(self, features: Floats, scores: Floats, groups: Ints) -> CostModel:
-        kind = PackSum if self.columns_per_store else XGBoost
-        model = kind(seed=self.seed, objective="rank")
+        model_class = PackSum if self.columns_per_store else XGBoost
+        model = model_class(seed=self.seed, objective="rank")
         model.columns_per_store = self.columns_per_store
         model.fit(features, scores, groups)
         return model

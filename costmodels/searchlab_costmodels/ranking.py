@@ -10,7 +10,7 @@ import numpy as np
 
 from searchlab.arrays import Floats
 
-TOP = 512
+TOP_TRIALS = 512
 """The number of best trials of a task with which all of its trials are compared. Up to 512 trials, these are all pairs;
 beyond that, the time grows linearly with the number of trials."""
 

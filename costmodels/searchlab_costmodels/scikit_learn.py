@@ -27,7 +27,7 @@ from searchlab.arrays import Floats, Ints
 from searchlab.costmodel import CostModel
 from searchlab.options import Between, Count, NonNegative
 
-ColumnShare = Annotated[float, Between(1e-6, 1)]
+ColumnFraction = Annotated[float, Between(1e-6, 1)]
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,10 @@ class Preparation:
         return cls(imputer.statistics_, imputer.indicator_.features_, scaler.mean_, scaler.scale_)
 
     def __call__(self, features: Floats) -> Floats:
-        absent = np.isnan(features)
-        imputed_features = np.where(absent, self.fill, features)
-        return (np.concatenate([imputed_features, absent[:, self.indicator_columns]], axis=1) - self.mean) / self.scale
+        is_missing = np.isnan(features)
+        imputed_features = np.where(is_missing, self.fill, features)
+        columns = np.concatenate([imputed_features, is_missing[:, self.indicator_columns]], axis=1)
+        return (columns - self.mean) / self.scale
 
 
 class ScikitLearn(CostModel):
@@ -66,43 +67,43 @@ class ScikitLearn(CostModel):
 
     def __init__(self, *, seed: int) -> None:
         super().__init__(seed=seed)
-        self._mean = 0.0
-        self._prepared: Preparation | None = None
-        self._trained: Any = None
-        self._blas = ThreadpoolController()
+        self._mean_score = 0.0
+        self._preparation: Preparation | None = None
+        self._fitted_regressor: Any = None
+        self._thread_controller = ThreadpoolController()
 
     @abstractmethod
-    def regressor(self, rows: Floats) -> Any:
+    def make_regressor(self, rows: Floats) -> Any:
         """Return an untrained regressor for these features, which are scaled and contain no NaN."""
 
-    def rows_to_train_on(self, scores: Floats) -> Ints:
+    def select_training_rows(self, scores: Floats) -> Ints:
         """Return the indices (n,) of the rows to train on; by default, all of them."""
         return np.arange(len(scores))
 
     def predict_scaled(self, rows: Floats) -> Any:
         """Return the predictions for these features, which are scaled and contain no NaN."""
-        return self._trained.predict(rows)
+        return self._fitted_regressor.predict(rows)
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
-        self._mean = float(np.mean(scores))
-        self._prepared = self._trained = None
+        self._mean_score = float(np.mean(scores))
+        self._preparation = self._fitted_regressor = None
         if not features.shape[1]:
             return
-        mask = self.rows_to_train_on(scores)
+        training_rows = self.select_training_rows(scores)
         imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         scaler = StandardScaler()
-        with self._blas.limit(limits=1), warnings.catch_warnings():
+        with self._thread_controller.limit(limits=1), warnings.catch_warnings():
             # The maximum number of steps is an option, so a fit that reaches it needs no warning.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            rows = scaler.fit_transform(imputer.fit_transform(features[mask]))
-            self._trained = self.regressor(rows).fit(rows, scores[mask])
-        self._prepared = Preparation.from_fitted(imputer, scaler)
+            rows = scaler.fit_transform(imputer.fit_transform(features[training_rows]))
+            self._fitted_regressor = self.make_regressor(rows).fit(rows, scores[training_rows])
+        self._preparation = Preparation.from_fitted(imputer, scaler)
 
     def predict(self, features: Floats) -> Floats:
-        if self._prepared is None or not len(features):
-            return np.full(len(features), self._mean)
-        with self._blas.limit(limits=1):
-            return np.asarray(self.predict_scaled(self._prepared(features)), dtype=np.float64)
+        if self._preparation is None or not len(features):
+            return np.full(len(features), self._mean_score)
+        with self._thread_controller.limit(limits=1):
+            return np.asarray(self.predict_scaled(self._preparation(features)), dtype=np.float64)
 
 
 class Forest(ScikitLearn):
@@ -126,7 +127,7 @@ class Forest(ScikitLearn):
         self.min_samples_leaf = min_samples_leaf
         self.max_features = max_features
 
-    def regressor(self, rows: Floats) -> Any:
+    def make_regressor(self, rows: Floats) -> Any:
         return self.ensemble(
             n_estimators=self.trees,
             min_samples_leaf=self.min_samples_leaf,
@@ -136,21 +137,21 @@ class Forest(ScikitLearn):
         )
 
     def predict_scaled(self, rows: Floats) -> Any:
-        total = np.zeros(len(rows))
-        for predicted in self._by_tree(rows):
-            total += predicted
-        return total / len(self._trained.estimators_)
+        sums = np.zeros(len(rows))
+        for predicted in self._predict_by_tree(rows):
+            sums += predicted
+        return sums / len(self._fitted_regressor.estimators_)
 
     def members(self, features: Floats) -> Floats:
-        if self._prepared is None or not len(features):
-            return np.full((1, len(features)), self._mean)
-        return np.array(list(self._by_tree(self._prepared(features))))
+        if self._preparation is None or not len(features):
+            return np.full((1, len(features)), self._mean_score)
+        return np.array(list(self._predict_by_tree(self._preparation(features))))
 
-    def _by_tree(self, rows: Floats) -> Iterator[Floats]:
+    def _predict_by_tree(self, rows: Floats) -> Iterator[Floats]:
         # The result is identical to that of scikit-learn's predict, which validates the rows once per tree. For the
         # small batches of a search, this validation takes ten times as long as the trees.
         rows = np.ascontiguousarray(rows, dtype=np.float32)
-        for tree in self._trained.estimators_:
+        for tree in self._fitted_regressor.estimators_:
             yield tree.tree_.predict(rows)[:, 0]
 
 
@@ -168,7 +169,7 @@ class RandomForest(Forest):
     ensemble = RandomForestRegressor
 
     def __init__(
-        self, *, seed: int, trees: Count = 100, min_samples_leaf: Count = 1, max_features: ColumnShare = 1 / 3
+        self, *, seed: int, trees: Count = 100, min_samples_leaf: Count = 1, max_features: ColumnFraction = 1 / 3
     ) -> None:
         super().__init__(seed=seed, trees=trees, min_samples_leaf=min_samples_leaf, max_features=max_features)
 
@@ -187,7 +188,7 @@ class ExtraTrees(Forest):
     ensemble = ExtraTreesRegressor
 
     def __init__(
-        self, *, seed: int, trees: Count = 100, min_samples_leaf: Count = 1, max_features: ColumnShare = 1.0
+        self, *, seed: int, trees: Count = 100, min_samples_leaf: Count = 1, max_features: ColumnFraction = 1.0
     ) -> None:
         super().__init__(seed=seed, trees=trees, min_samples_leaf=min_samples_leaf, max_features=max_features)
 
@@ -206,12 +207,12 @@ class GaussianProcess(ScikitLearn):
         super().__init__(seed=seed)
         self.max_rows = max_rows
 
-    def rows_to_train_on(self, scores: Floats) -> Ints:
+    def select_training_rows(self, scores: Floats) -> Ints:
         fastest = np.argsort(-scores, kind="stable")[: self.max_rows // 2]
         slower = np.setdiff1d(np.arange(len(scores)), fastest)
         return np.sort(np.concatenate([fastest, slower[-(self.max_rows - len(fastest)) :]]))
 
-    def regressor(self, rows: Floats) -> Any:
+    def make_regressor(self, rows: Floats) -> Any:
         # The typical distance between two rows is the square root of twice the number of scaled columns. The fit starts
         # from this length scale and from moderate noise. A fit that starts elsewhere often attributes all variation to
         # noise, so that all predictions are equal.
@@ -234,7 +235,7 @@ class Ridge(ScikitLearn):
         super().__init__(seed=seed)
         self.alpha = alpha
 
-    def regressor(self, rows: Floats) -> Any:
+    def make_regressor(self, rows: Floats) -> Any:
         return RidgeRegression(alpha=self.alpha)
 
 
@@ -265,7 +266,7 @@ class Mlp(ScikitLearn):
         self.alpha = alpha
         self.steps = steps
 
-    def regressor(self, rows: Floats) -> Any:
+    def make_regressor(self, rows: Floats) -> Any:
         return MLPRegressor(
             hidden_layer_sizes=self.hidden,
             solver="lbfgs",

@@ -17,11 +17,11 @@ from searchlab.arrays import Floats, Ints
 from searchlab.costmodel import CostModel
 from searchlab.options import Between, Count, NonNegative
 
-from .ranking import TOP, Scale
+from .ranking import TOP_TRIALS, Scale
 
-EVERY_PAIR = {
+ALL_PAIRS_PARAMETERS = {
     "lambdarank_pair_method": "topk",
-    "lambdarank_num_pair_per_sample": TOP,
+    "lambdarank_num_pair_per_sample": TOP_TRIALS,
     "lambdarank_normalization": False,
 }
 """The parameters with which XGBoost compares all pairs of trials.
@@ -60,9 +60,9 @@ class XGBoost(CostModel):
     ) -> None:
         super().__init__(seed=seed)
         self.rounds = rounds
-        self.ranks = objective == "rank"
+        self.is_ranking = objective == "rank"
         self.parameters = {
-            "objective": "rank:pairwise" if self.ranks else "reg:squarederror",
+            "objective": "rank:pairwise" if self.is_ranking else "reg:squarederror",
             "tree_method": "hist",
             "max_depth": max_depth,
             "learning_rate": learning_rate,
@@ -70,22 +70,22 @@ class XGBoost(CostModel):
             "seed": seed,
             # One thread sums gradients in a deterministic order and, for a few hundred rows, is no slower.
             "nthread": 1,
-            **(EVERY_PAIR if self.ranks else {}),
+            **(ALL_PAIRS_PARAMETERS if self.is_ranking else {}),
         }
-        self._mean = 0.0
+        self._mean_score = 0.0
         self._trees: xgboost.Booster | None = None
         self._scale = Scale(1.0)
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
-        self._mean = float(np.mean(scores))
+        self._mean_score = float(np.mean(scores))
         self._trees = None
         if features.shape[1]:  # XGBoost rejects a matrix without columns, as for a space without knobs
-            data = xgboost.DMatrix(features, label=scores, qid=groups if self.ranks else None, nthread=1)
-            self._trees = xgboost.Booster(self.parameters, [data])
-            for number in range(self.rounds):  # not xgboost.train, whose callbacks would take a third of the time
-                self._trees.update(data, number)
-            if self.ranks:
-                self._scale = Scale.fit(self._rank(self._trees, features), scores)
+            matrix = xgboost.DMatrix(features, label=scores, qid=groups if self.is_ranking else None, nthread=1)
+            self._trees = xgboost.Booster(self.parameters, [matrix])
+            for round_index in range(self.rounds):  # not xgboost.train, whose callbacks would take a third of the time
+                self._trees.update(matrix, round_index)
+            if self.is_ranking:
+                self._scale = Scale.fit(self._predict_ranking(self._trees, features), scores)
 
     def dump(self) -> dict[str, bytes]:
         return {} if self._trees is None else {"trees.json": bytes(self._trees.save_raw("json")), **self._scale.dump()}
@@ -96,9 +96,9 @@ class XGBoost(CostModel):
 
     def predict(self, features: Floats) -> Floats:
         if self._trees is None or not len(features):
-            return np.full(len(features), self._mean)
-        return self._scale(self._rank(self._trees, features))
+            return np.full(len(features), self._mean_score)
+        return self._scale(self._predict_ranking(self._trees, features))
 
     @staticmethod
-    def _rank(trees: xgboost.Booster, features: Floats) -> Floats:
+    def _predict_ranking(trees: xgboost.Booster, features: Floats) -> Floats:
         return np.asarray(trees.inplace_predict(features), dtype=np.float64)

@@ -20,7 +20,7 @@ from searchlab.costmodel import BoundCostModel
 from searchlab.records import Trial
 from searchlab.space import Config
 
-Name = Literal["mean", "ei", "ucb", "thompson"]
+AcquisitionName = Literal["mean", "ei", "ucb", "thompson"]
 
 KAPPA = 1.0
 """The number of standard deviations that ``ucb`` adds to the mean."""
@@ -45,23 +45,25 @@ class Acquisition:
         SearchlabError: If ``name`` is not "mean" and the cost model does not estimate its uncertainty.
     """
 
-    def __init__(self, name: Name, model: BoundCostModel) -> None:
+    def __init__(self, name: AcquisitionName, model: BoundCostModel) -> None:
         if name != "mean":
             model.check_uncertainty()
         self.name = name
         self.model = model
-        self._scale = 1.0
-        self._draw = 0.0
+        self._improvement_scale = 1.0
+        self._member_quantile = 0.0
 
-    def begin(self, trials: Sequence[Trial], rng: np.random.Generator) -> None:
+    def begin_batch(self, trials: Sequence[Trial], rng: np.random.Generator) -> None:
         """Prepare for a new batch, after the model has been trained on ``trials``."""
         if self.name == "thompson":
-            self._draw = rng.random()
+            self._member_quantile = rng.random()
         elif self.name == "ei":
             # Temperatures and bonuses are in units of the score, so the improvement is scaled to their spread.
             predictions = self.model.predict_members([trial.config for trial in trials])
-            spread = float(np.std(_improvement(predictions))) if trials else 0.0
-            self._scale = float(np.std(predictions.mean(axis=0))) / spread if spread > 0 else 1.0
+            improvement_spread = float(np.std(_expect_improvement(predictions))) if trials else 0.0
+            self._improvement_scale = (
+                float(np.std(predictions.mean(axis=0))) / improvement_spread if improvement_spread > 0 else 1.0
+            )
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
         """Return the function's values for ``configs``, of shape (n,), in units of the score."""
@@ -69,14 +71,14 @@ class Acquisition:
             return self.model.predict(configs)
         predictions = self.model.predict_members(configs)
         if self.name == "thompson":
-            member: Floats = predictions[int(self._draw * len(predictions))]
+            member: Floats = predictions[int(self._member_quantile * len(predictions))]
             return member
         if self.name == "ei":
-            return self._scale * _improvement(predictions)
+            return self._improvement_scale * _expect_improvement(predictions)
         bound: Floats = predictions.mean(axis=0) + KAPPA * predictions.std(axis=0)
         return bound
 
 
-def _improvement(predictions: Floats) -> Floats:
+def _expect_improvement(predictions: Floats) -> Floats:
     """Return the expected improvement on the best trial's score, which is 1, from ``predictions``, (members, n)."""
     return expected_improvement(-predictions.mean(axis=0), np.maximum(predictions.std(axis=0), 1e-9), -1.0)

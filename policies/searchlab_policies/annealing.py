@@ -25,13 +25,13 @@ class AnnealingChain:
 
     Attributes:
         trial: The current position; None until one of the chain's trials succeeds.
-        step: The number of cooling steps so far.
-        idle: The number of steps since the last move.
+        step_count: The number of cooling steps so far.
+        idle_step_count: The number of steps since the last move.
     """
 
     trial: Trial | None = None
-    step: int = 0
-    idle: int = 0
+    step_count: int = 0
+    idle_step_count: int = 0
 
 
 class Annealing(NeverTwice):
@@ -93,26 +93,26 @@ class Annealing(NeverTwice):
         for trial in trials:
             if trial.config in self._measured:
                 continue
-            turn = len(self._measured)
+            trial_number = len(self._measured)
             self._measured.add(trial.config)
             if trial.config in self.space:
                 if math.isfinite(trial.cost) and (self.best is None or trial.cost < self.best.cost):
                     self.best = trial
-                self._anneal(self.chains[turn % len(self.chains)], trial, turn)
+                self._anneal(self.chains[trial_number % len(self.chains)], trial, trial_number)
 
-    def _anneal(self, chain: AnnealingChain, trial: Trial, turn: int) -> None:
-        rng = private_rng(self.seed, "annealing", turn)
-        temperature = self.temperature * self.cooling**chain.step
-        chain.step += 1
-        if rng.random() < acceptance(trial, chain.trial, temperature):
-            chain.trial, chain.idle = trial, 0
+    def _anneal(self, chain: AnnealingChain, trial: Trial, trial_number: int) -> None:
+        rng = private_rng(self.seed, "annealing", trial_number)
+        temperature = self.temperature * self.cooling**chain.step_count
+        chain.step_count += 1
+        if rng.random() < compute_acceptance_probability(trial, chain.trial, temperature):
+            chain.trial, chain.idle_step_count = trial, 0
             return
-        chain.idle += 1
-        if chain.idle == self.patience:
-            chain.trial, chain.step, chain.idle = self.best, 0, 0
+        chain.idle_step_count += 1
+        if chain.idle_step_count == self.patience:
+            chain.trial, chain.step_count, chain.idle_step_count = self.best, 0, 0
 
 
-def acceptance(new: Trial, old: Trial | None, temperature: float) -> float:
+def compute_acceptance_probability(new: Trial, old: Trial | None, temperature: float) -> float:
     """Return the probability of a move: min(1, exp(-(log new - log old) / T)), or 0 if ``new`` failed."""
     if math.isinf(new.cost):
         return 0.0

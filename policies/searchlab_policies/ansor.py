@@ -18,12 +18,12 @@ from searchlab.options import Count, Natural, UnitInterval
 from searchlab.policy import Origin, OwnModel
 from searchlab.space import Config, Space
 
-from .model_guided import BestConfigs, ModelGuided, selection_probabilities
+from .model_guided import BestConfigs, ModelGuided, compute_selection_probabilities
 
-Scores = Callable[[Sequence[Config]], Floats]
+ScoreFunction = Callable[[Sequence[Config]], Floats]
 """Maps programs to their scores, of shape (n,)."""
 
-WEIGHTS = {
+MUTATION_WEIGHTS = {
     "llvm": {"tile": 0.9, "unroll": 0.04, "location": 0.05, "parallel": 0.01, "sketch": 0.0, "other": 0.1},
     "cuda": {"tile": 0.9, "unroll": 0.1, "sketch": 0.0, "other": 0.1},
 }
@@ -87,39 +87,39 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         self.mutation_prob = mutation_prob
         self.population = population
         if predictions is not None:
-            room = predictions / (generations + 1 + self.measured_ratio)
-            self.population = max(1, min(population, int(room)))
-            first = self.population + int(self.population * self.measured_ratio)
-            self.generations = min(generations, max(0, predictions - first) // self.population)
-        self.replace_options({"population": population, "generations": generations})
-        self._weights = WEIGHTS.get(space.target.kind, WEIGHTS["llvm"])
+            affordable_population = predictions / (generations + 1 + self.measured_ratio)
+            self.population = max(1, min(population, int(affordable_population)))
+            first_size = self.population + int(self.population * self.measured_ratio)
+            self.generations = min(generations, max(0, predictions - first_size) // self.population)
+        self.record_effective_options({"population": population, "generations": generations})
+        self._mutation_weights = MUTATION_WEIGHTS.get(space.target.kind, MUTATION_WEIGHTS["llvm"])
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
         return self.search(n, rng)  # even before the model is trained: `search` fills the random places itself
 
     def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
         """Return the batch, followed by replacements for configs that are already known (``SearchOneRound``)."""
-        first = self._first_generation(rng)
-        at_random = int(n * self.epsilon)
-        random_configs = [first[i] for i in rng.integers(len(first), size=3 * at_random)]
-        best = self._evolve(first, 2 * n, self.generations, self._scores(rng), rng)
-        return [*best[: n - at_random], *random_configs, *best[n - at_random :]]
+        first_generation = self._make_first_generation(rng)
+        random_count = int(n * self.epsilon)
+        random_configs = [first_generation[i] for i in rng.integers(len(first_generation), size=3 * random_count)]
+        best = self._evolve(first_generation, 2 * n, self.generations, self._make_score_function(rng), rng)
+        return [*best[: n - random_count], *random_configs, *best[n - random_count :]]
 
-    def _first_generation(self, rng: np.random.Generator) -> list[Config]:
+    def _make_first_generation(self, rng: np.random.Generator) -> list[Config]:
         """Return distinct random configs and the best measured ones, with failures last (``SampleInitPopulation``)."""
         configs = dict.fromkeys(self.space.sample(rng) for _ in range(self.population))
         ranked = sorted(self.trials, key=lambda trial: trial.cost)
         return [*configs, *(trial.config for trial in ranked[: int(self.population * self.measured_ratio)])]
 
-    def _scores(self, rng: np.random.Generator) -> Scores:
+    def _make_score_function(self, rng: np.random.Generator) -> ScoreFunction:
         """Return the function that scores programs: the cost model or, until it is trained, random numbers."""
         predictions: dict[Config, float] = {}
-        if self._ready():
+        if self._is_ready():
             return lambda configs: self.predict_scores(configs, predictions)
         return lambda configs: rng.random(len(configs))
 
     def _evolve(
-        self, population: Sequence[Config], n: int, generations: int, score: Scores, rng: np.random.Generator
+        self, population: Sequence[Config], n: int, generations: int, score: ScoreFunction, rng: np.random.Generator
     ) -> list[Config]:
         """Return the ``n`` new configs with the best scores in all generations, best first (``EvolutionarySearch``)."""
         best = BestConfigs(n, self.seen)
@@ -127,14 +127,14 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
             scores = score(population)
             best.offer(population, scores)
             if generation < generations:
-                population = self._children(population, scores, rng)
-        return [config for _, _, config in sorted(best.entries(), reverse=True)]
+                population = self._breed(population, scores, rng)
+        return [config for _, _, config in sorted(best.list_entries(), reverse=True)]
 
-    def _children(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
+    def _breed(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
         """Breed the next generation from parents selected in proportion to their scores; mutate most of them."""
-        parents = rng.choice(len(population), size=self.population, p=selection_probabilities(scores))
+        parents = rng.choice(len(population), size=self.population, p=compute_selection_probabilities(scores))
         is_mutated = rng.random(self.population) < self.mutation_prob
         return [
-            self.space.mutate_by_role(population[parent], rng, self._weights) if mutate else population[parent]
+            self.space.mutate_by_role(population[parent], rng, self._mutation_weights) if mutate else population[parent]
             for parent, mutate in zip(parents.tolist(), is_mutated.tolist(), strict=True)
         ]

@@ -33,14 +33,14 @@ def make_arms(arms: Sequence[str | Mapping[str, Any]], space: Space, seed: int) 
 
 def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
     """Instantiate the policy that an entry of ``arms`` specifies. Raises SearchlabError if the entry is malformed."""
-    entry = dict(spec) if isinstance(spec, Mapping) else {}
-    model_options = [entry.pop(key, None) for key in ("cost_model", "features")]
-    plugin, cls = POLICIES.resolve(entry if isinstance(spec, Mapping) else spec)
+    spec_keys = dict(spec) if isinstance(spec, Mapping) else {}
+    model_options = [spec_keys.pop(key, None) for key in ("cost_model", "features")]
+    plugin, cls = POLICIES.resolve(spec_keys if isinstance(spec, Mapping) else spec)
     POLICIES.check_class(plugin.name, cls)
     if not cls.traits.takes_cost_model:
         if any(model_options):
             raise SearchlabError(f"arm {plugin.name!r} does not use a cost model; remove 'cost_model' and 'features'")
         return POLICIES.make(plugin, space, seed=seed)
     model, features = cls.traits.model(*model_options)
-    bound = BoundCostModel(make_cost_model(COST_MODELS.resolve(model)[0], seed), make_features(features, space))
-    return POLICIES.make(plugin, space, seed=seed, cost_model=bound)
+    bound_model = BoundCostModel(make_cost_model(COST_MODELS.resolve(model)[0], seed), make_features(features, space))
+    return POLICIES.make(plugin, space, seed=seed, cost_model=bound_model)

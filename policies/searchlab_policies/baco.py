@@ -22,9 +22,9 @@ from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space
 
 from .acquisition import expected_improvement
-from .gaussian_process import Encoding, GaussianProcess, select
-from .model_guided import SLOW_PREDICTIONS, Works, successes
-from .neighbours import step_neighbours
+from .gaussian_process import Encoding, GaussianProcess, select_trials_to_model
+from .model_guided import MAX_SLOW_PREDICTIONS, SuccessClassifier, rank_successes
+from .neighbours import generate_step_neighbours
 
 
 class Baco(NeverTwice):
@@ -82,25 +82,27 @@ class Baco(NeverTwice):
         self.memory = memory
         self.searches = searches
         self.threshold = threshold
-        self.predictions = predictions or (SLOW_PREDICTIONS if space.builds_programs else None)
+        self.predictions = predictions or (MAX_SLOW_PREDICTIONS if space.builds_programs else None)
         self.points = min(points, (self.predictions or 2 * points + 1) // 2)
         if self.points != points:
             self.effective = {"points": self.points}
-        self._works = Works(space, seed)
+        self._success_classifier = SuccessClassifier(space, seed)
         self._threads = ThreadpoolController()
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        ranked = successes(self.trials)
+        ranked = rank_successes(self.trials)
         if len(self.trials) < self.n_startup or len(ranked) < 2:
             return []
         with self._threads.limit(limits=1):  # one thread adds in a deterministic order
-            return self._batch(n, ranked, rng)
+            return self._propose_batch(n, ranked, rng)
 
-    def _batch(self, n: int, ranked: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
+    def _propose_batch(self, n: int, ranked: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
         """Return the batch, given the trials that succeeded, fastest first."""
-        self._works.fit(self.trials)
-        acquisition = FeasibleImprovement(select(ranked, self.memory), self.encoding, self._works)
-        candidates = self._draw(rng)
+        self._success_classifier.fit(self.trials)
+        acquisition = FeasibleImprovement(
+            select_trials_to_model(ranked, self.memory), self.encoding, self._success_classifier
+        )
+        candidates = self._draw_candidates(rng)
         batch: list[Config] = []
         for _ in range(n):
             acquisition.threshold = self.threshold * int(rng.integers(11)) / 10
@@ -119,14 +121,14 @@ class Baco(NeverTwice):
     def encoding(self) -> Encoding:
         return Encoding(self.space)
 
-    def _draw(self, rng: np.random.Generator) -> list[Config]:
+    def _draw_candidates(self, rng: np.random.Generator) -> list[Config]:
         """Return random new configs, or all new configs if the space is small."""
-        if len(self._first) <= self.points:
-            return [config for config in self._first if config not in self.seen]
+        if len(self._first_configs) <= self.points:
+            return [config for config in self._first_configs if config not in self.seen]
         return self.space.sample_new(rng, self.points, self.seen)
 
     @cached_property
-    def _first(self) -> list[Config]:
+    def _first_configs(self) -> list[Config]:
         """The first configs of the space, one more than the number of points."""
         return list(islice(self.space.enumerate(), self.points + 1))
 
@@ -135,8 +137,10 @@ class Baco(NeverTwice):
     ) -> tuple[float, Config]:
         """Return the new config that a local search from ``config`` finds, and its value, or -inf if it finds none."""
         value = -math.inf if config in self.seen else float(acquisition([config])[0])
-        while self.predictions is None or acquisition.evaluated < self.predictions:
-            neighbours = [c for c in step_neighbours(self.space, config, rng) if c not in self.seen and c not in batch]
+        while self.predictions is None or acquisition.evaluation_count < self.predictions:
+            neighbours = [
+                c for c in generate_step_neighbours(self.space, config, rng) if c not in self.seen and c not in batch
+            ]
             values = acquisition(neighbours)
             if not neighbours or values.max() <= value:
                 break
@@ -150,38 +154,44 @@ class FeasibleImprovement:
     Args:
         trials: The trials to model, all of which succeeded.
         encoding: Converts configs to rows for the Gaussian process.
-        works: Predicts the probability that a config works.
+        success_classifier: Predicts the probability that a config works.
 
     Attributes:
         threshold: The required probability of success; less promising configs have the value 0.
     """
 
-    def __init__(self, trials: Sequence[Trial], encoding: Encoding, works: Works) -> None:
+    def __init__(self, trials: Sequence[Trial], encoding: Encoding, success_classifier: SuccessClassifier) -> None:
         costs = np.log([max(trial.cost, SHORTEST) for trial in trials])
         costs = (costs - costs.mean()) / (costs.std() or 1.0)
         self.threshold = 0.0
         self._encoding = encoding
-        self._works = works
-        self._process = GaussianProcess(encoding([trial.config for trial in trials]), costs, encoding.scales)
-        self._best = float(costs.min())
-        self._cache: dict[Config, tuple[Floats, float]] = {}  # row and probability of success
+        self._success_classifier = success_classifier
+        self._process = GaussianProcess(
+            encoding([trial.config for trial in trials]), costs, encoding.length_scale_indices
+        )
+        self._best_cost = float(costs.min())
+        self._rows_and_probabilities: dict[Config, tuple[Floats, float]] = {}  # row and probability of success
 
     @property
-    def evaluated(self) -> int:
+    def evaluation_count(self) -> int:
         """The number of distinct configs that were evaluated."""
-        return len(self._cache)
+        return len(self._rows_and_probabilities)
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
         """Return the values of ``configs``, of shape (n,)."""
         if not configs:
             return np.empty(0)
-        new = [config for config in dict.fromkeys(configs) if config not in self._cache]
-        self._cache.update(zip(new, zip(self._encoding(new), self._works.probabilities(new), strict=True), strict=True))
-        rows, probabilities = map(np.array, zip(*(self._cache[config] for config in configs), strict=True))
-        values = expected_improvement(*self._process.predict(rows), self._best) * probabilities
+        new_configs = [config for config in dict.fromkeys(configs) if config not in self._rows_and_probabilities]
+        new_rows = self._encoding(new_configs)
+        new_probabilities = self._success_classifier.predict_probabilities(new_configs)
+        new_entries = zip(new_rows, new_probabilities, strict=True)
+        self._rows_and_probabilities.update(zip(new_configs, new_entries, strict=True))
+        entries = (self._rows_and_probabilities[config] for config in configs)
+        rows, probabilities = map(np.array, zip(*entries, strict=True))
+        values = expected_improvement(*self._process.predict(rows), self._best_cost) * probabilities
         return np.where(probabilities >= self.threshold, values, 0.0)
 
     def believe(self, config: Config) -> None:
         """Treat the predicted cost of ``config`` as a measurement."""
-        row = self._cache[config][0]
+        row = self._rows_and_probabilities[config][0]
         self._process.believe(row, float(self._process.predict(row[None])[0][0]))

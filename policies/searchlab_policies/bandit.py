@@ -69,56 +69,56 @@ class Bandit(NeverTwice, needs_asks=True):
         self.arms = make_arms(arms, space, seed)
         # (arm, whether the result was a new best) for the latest results, oldest first.
         self.history: deque[tuple[int, bool]] = deque(maxlen=window)
-        self._best = math.inf
-        self._proposed_by: dict[Config, int] = {}
+        self._best_cost = math.inf
+        self._arms_by_config: dict[Config, int] = {}
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        arms: list[int] = []
-        exhausted: set[int] = set()
-        while len(arms) < n and len(exhausted) < len(self.arms):
-            shares = [0] * len(self.arms)
-            for _ in range(n - len(arms)):
-                shares[self.choose([*arms, *_expand_shares(shares)], exhausted, rng)] += 1
-            for arm, share in enumerate(shares):
+        batch_arms: list[int] = []
+        exhausted_arms: set[int] = set()
+        while len(batch_arms) < n and len(exhausted_arms) < len(self.arms):
+            slot_counts = [0] * len(self.arms)
+            for _ in range(n - len(batch_arms)):
+                slot_counts[self.choose_arm([*batch_arms, *_list_pending_arms(slot_counts)], exhausted_arms, rng)] += 1
+            for arm, slot_count in enumerate(slot_counts):
                 # A config that another arm has already proposed is credited to that arm; the current arm is asked
                 # again.
-                batch = self.arms[arm].ask(share) if share else []
-                if len(batch) < share:
-                    exhausted.add(arm)
+                batch = self.arms[arm].ask(slot_count) if slot_count else []
+                if len(batch) < slot_count:
+                    exhausted_arms.add(arm)
                 for config in batch:
                     if config not in self.seen:
-                        self._proposed_by[config] = arm
-                        arms.append(arm)
+                        self._arms_by_config[config] = arm
+                        batch_arms.append(arm)
                         yield config
 
-    def choose(self, pending: Sequence[int], exhausted: set[int], rng: np.random.Generator) -> int:
+    def choose_arm(self, pending_arms: Sequence[int], exhausted_arms: set[int], rng: np.random.Generator) -> int:
         """Return the arm with the highest score; ties are broken at random.
 
         Args:
-            pending: The arm of each place in the batch so far.
-            exhausted: The arms that have nothing left to propose.
+            pending_arms: The arm of each place in the batch so far.
+            exhausted_arms: The arms that have nothing left to propose.
             rng: The source of randomness.
         """
-        candidates = [arm for arm in range(len(self.arms)) if arm not in exhausted]
-        scores = [self.score(arm, pending) for arm in candidates]
+        candidates = [arm for arm in range(len(self.arms)) if arm not in exhausted_arms]
+        scores = [self.score_arm(arm, pending_arms) for arm in candidates]
         return int(rng.choice([arm for arm, score in zip(candidates, scores, strict=True) if score == max(scores)]))
 
-    def score(self, arm: int, pending: Sequence[int]) -> float:
+    def score_arm(self, arm: int, pending_arms: Sequence[int]) -> float:
         """Return an arm's credit plus C times its exploration term, or infinity if it was not used in the window."""
-        uses = sum(used_arm == arm for used_arm, _ in self.history) + pending.count(arm)
-        if not uses:
+        use_count = sum(used_arm == arm for used_arm, _ in self.history) + pending_arms.count(arm)
+        if not use_count:
             return math.inf
-        bonus = math.sqrt(2 * math.log2(len(self.history) + len(pending)) / uses)
-        return self.credit(arm) + self.exploration * bonus
+        bonus = math.sqrt(2 * math.log2(len(self.history) + len(pending_arms)) / use_count)
+        return self.credit_arm(arm) + self.exploration * bonus
 
-    def credit(self, arm: int) -> float:
+    def credit_arm(self, arm: int) -> float:
         """Return the share of an arm's results in the window that were a new best, weighted towards the latest.
 
         This is the area under a curve that rises at each new best: for V results numbered i = 1 to V from the oldest,
         2 / (V (V + 1)) times the sum of i over those that were a new best.
         """
-        results = [improved for used_arm, improved in self.history if used_arm == arm]
-        area = sum(position for position, improved in enumerate(results, 1) if improved)
+        results = [is_improvement for used_arm, is_improvement in self.history if used_arm == arm]
+        area = sum(position for position, is_improvement in enumerate(results, 1) if is_improvement)
         return area / (len(results) * (len(results) + 1) / 2) if results else 0.0
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
@@ -133,15 +133,15 @@ class Bandit(NeverTwice, needs_asks=True):
 
     def _record_trials(self, trials: Sequence[Trial]) -> None:
         """Record which trials were a new best, for the arms that proposed them."""
-        before = len(self.trials)
+        previous_count = len(self.trials)
         super().tell(trials)
-        for trial in self.trials[before:]:
-            improved = trial.cost < self._best
-            self._best = min(self._best, trial.cost)
-            arm = self._proposed_by.pop(trial.config, None)
+        for trial in self.trials[previous_count:]:
+            is_improvement = trial.cost < self._best_cost
+            self._best_cost = min(self._best_cost, trial.cost)
+            arm = self._arms_by_config.pop(trial.config, None)
             if arm is not None:
-                self.history.append((arm, improved))
+                self.history.append((arm, is_improvement))
 
 
-def _expand_shares(shares: Sequence[int]) -> list[int]:
-    return [arm for arm, share in enumerate(shares) for _ in range(share)]
+def _list_pending_arms(slot_counts: Sequence[int]) -> list[int]:
+    return [arm for arm, slot_count in enumerate(slot_counts) for _ in range(slot_count)]

@@ -60,60 +60,62 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
     ) -> None:
         super().__init__(space, seed=seed)
         self.arms = make_arms(arms, space, seed)
-        shares = [trials] * (len(self.arms) - 1) if isinstance(trials, int) else list(trials)
-        if len(shares) != len(self.arms) - 1:
+        trial_limits = [trials] * (len(self.arms) - 1) if isinstance(trials, int) else list(trials)
+        if len(trial_limits) != len(self.arms) - 1:
             raise SearchlabError(
                 f"option 'trials' is {trials}; a list must contain one number for each of 'arms' except the last, so "
                 f"it must have {len(self.arms) - 1} numbers"
             )
-        self.shares = [*shares, math.inf]
+        self.trial_limits = [*trial_limits, math.inf]
         self.patience = patience
-        self.current = 0  # the arm that proposes
-        self._best = math.inf
-        self._idle = 0  # the current arm's trials since the last new best
-        self._proposed: set[Config] = set()  # the configs that the current arm proposed
+        self.current_index = 0  # the arm that proposes
+        self._best_cost = math.inf
+        self._idle_trial_count = 0  # the current arm's trials since the last new best
+        self._proposed_configs: set[Config] = set()  # the configs that the current arm proposed
         self._trial_count = 0  # how many of these have been told
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         while True:
-            if self._is_over():
-                self._switch()
-            count = min(n, self.shares[self.current] - len(self._proposed))
-            new = [config for config in self.arms[self.current].ask(int(count)) if config not in self.seen]
-            self._proposed.update(new)
-            yield from new
-            if new or self.current == len(self.arms) - 1:
+            if self._is_arm_finished():
+                self._switch_arm()
+            count = min(n, self.trial_limits[self.current_index] - len(self._proposed_configs))
+            new_configs = [
+                config for config in self.arms[self.current_index].ask(int(count)) if config not in self.seen
+            ]
+            self._proposed_configs.update(new_configs)
+            yield from new_configs
+            if new_configs or self.current_index == len(self.arms) - 1:
                 return
-            self._switch()
+            self._switch_arm()
 
-    def _is_over(self) -> bool:
+    def _is_arm_finished(self) -> bool:
         """Return whether the current arm has used up its trials, or has gone too long without a new best."""
-        if self.current == len(self.arms) - 1:
+        if self.current_index == len(self.arms) - 1:
             return False
-        idle = self.patience is not None and self._idle >= self.patience
-        return idle or self._trial_count >= self.shares[self.current]
+        is_out_of_patience = self.patience is not None and self._idle_trial_count >= self.patience
+        return is_out_of_patience or self._trial_count >= self.trial_limits[self.current_index]
 
-    def _switch(self) -> None:
-        self.current += 1
-        self._proposed, self._trial_count, self._idle = set(), 0, 0
+    def _switch_arm(self) -> None:
+        self.current_index += 1
+        self._proposed_configs, self._trial_count, self._idle_trial_count = set(), 0, 0
         if self.trials:
-            self.arms[self.current].warm_start(self.trials)
+            self.arms[self.current_index].warm_start(self.trials)
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
         self._record_trials(trials)
-        self.arms[self.current].warm_start(trials)
+        self.arms[self.current_index].warm_start(trials)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._record_trials(trials)
-        self.arms[self.current].tell(trials)
+        self.arms[self.current_index].tell(trials)
 
     def _record_trials(self, trials: Sequence[Trial]) -> None:
         """Count the current arm's trials, and those since the last new best."""
-        before = len(self.trials)
+        previous_count = len(self.trials)
         super().tell(trials)
-        for trial in self.trials[before:]:
-            improved = trial.cost < self._best
-            self._best = min(self._best, trial.cost)
-            if trial.config in self._proposed:
+        for trial in self.trials[previous_count:]:
+            is_improvement = trial.cost < self._best_cost
+            self._best_cost = min(self._best_cost, trial.cost)
+            if trial.config in self._proposed_configs:
                 self._trial_count += 1
-                self._idle = 0 if improved else self._idle + 1
+                self._idle_trial_count = 0 if is_improvement else self._idle_trial_count + 1

@@ -31,28 +31,28 @@ from searchlab.errors import SearchlabError, encodable, shorten_text
 from searchlab.log.journal import Journal, read_journal
 from searchlab.log.lease import LogBusy
 
-URL = "SEARCHLAB_LLM_URL"
+URL_VARIABLE = "SEARCHLAB_LLM_URL"
 """The environment variable with the endpoint's base URL."""
 
-KEY = "SEARCHLAB_LLM_KEY"
+KEY_VARIABLE = "SEARCHLAB_LLM_KEY"
 """The environment variable with the endpoint's key. The key is sent to the endpoint, and never written."""
 
-TIMEOUT = "SEARCHLAB_LLM_TIMEOUT"
+TIMEOUT_VARIABLE = "SEARCHLAB_LLM_TIMEOUT"
 """The environment variable with the number of seconds to wait for the endpoint; by default, 300."""
 
-CASSETTE = "SEARCHLAB_LLM_CASSETTE"
+CASSETTE_VARIABLE = "SEARCHLAB_LLM_CASSETTE"
 """The environment variable with the directory of the recorded exchanges; by default, ``llm-cassette``."""
 
-ATTEMPTS = 6
+MAX_ATTEMPTS = 6
 """How often a request is sent if the endpoint is unreachable, overloaded, or answers with something else."""
 
-MAX_WAIT = 120.0
+MAX_WAIT_SECONDS = 120.0
 """The maximum time between two attempts, in seconds, whatever the endpoint asks for."""
 
-MAX_RESPONSE = 4 << 20
+MAX_RESPONSE_BYTES = 4 << 20
 """The maximum size of a response, in bytes."""
 
-TEMPORARY = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+TEMPORARY_STATUSES = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 """The HTTP statuses after which the same request may succeed."""
 
 
@@ -114,83 +114,90 @@ class Chat:
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
         digest = hashlib.sha256(msgspec.json.encode(conversation, order="sorted")).hexdigest()
-        self.path = Path(os.environ.get(CASSETTE) or "llm-cassette", f"{digest[:16]}.jsonl")
-        self._endpoint = endpoint_of_environment()
+        self.cassette_path = Path(os.environ.get(CASSETTE_VARIABLE) or "llm-cassette", f"{digest[:16]}.jsonl")
+        self._endpoint = read_endpoint()
         self._answers: dict[bytes, str] = {}
-        if self._endpoint is None and not self.path.exists():
+        if self._endpoint is None and not self.cassette_path.exists():
             raise SearchlabError(
-                f"there is no language model to ask, and {self.path} was not recorded: set {URL} to the base URL of "
-                f"an OpenAI-compatible endpoint, such as http://localhost:8000/v1, or {CASSETTE} to the directory "
-                f"with the cassettes of earlier runs"
+                f"there is no language model to ask, and {self.cassette_path} was not recorded: set {URL_VARIABLE} to "
+                f"the base URL of an OpenAI-compatible endpoint, such as http://localhost:8000/v1, or "
+                f"{CASSETTE_VARIABLE} to the directory with the cassettes of earlier runs"
             )
 
     def answer(self, request: dict[str, Any]) -> str:
         """Return the answer to a request: the recorded one, or else a new one, which is recorded first."""
-        digest = digest_of(request)
+        digest = hash_request(request)
         if digest not in self._answers:
-            self._index(read_journal(self.path, Exchange, Conversation)[1])
+            self._add_answers(read_journal(self.cassette_path, Exchange, Conversation)[1])
         if digest not in self._answers:
             if self._endpoint is None:
                 raise SearchlabError(
-                    f"{self.path} contains no answer to the next request, which depends on the trials and the version "
-                    f"of searchlab; set {URL} to ask the language model"
+                    f"{self.cassette_path} contains no answer to the next request, which depends on the trials and the "
+                    f"version of searchlab; set {URL_VARIABLE} to ask the language model"
                 )
             self._record(self._endpoint.complete(request))
         return self._answers[digest]
 
     def _record(self, exchange: Exchange) -> None:
         """Append an exchange, unless a process that executes the same run has recorded the same request."""
-        journal = self._open()
+        journal = self._open_journal()
         try:
-            self._index(journal.entries)
-            if digest_of(exchange.request) not in self._answers:
+            self._add_answers(journal.entries)
+            if hash_request(exchange.request) not in self._answers:
                 journal.append(exchange)
-                self._index([exchange])
+                self._add_answers([exchange])
         finally:
             journal.close()
 
-    def _open(self) -> Journal[Exchange]:
+    def _open_journal(self) -> Journal[Exchange]:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.cassette_path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise SearchlabError(f"cannot create the directory {self.path.parent}: {error.strerror}") from None
+            raise SearchlabError(f"cannot create the directory {self.cassette_path.parent}: {error.strerror}") from None
         for _ in range(50):
             try:
-                return Journal(self.path, Exchange, self._conversation)
+                return Journal(self.cassette_path, Exchange, self._conversation)
             except LogBusy:
                 time.sleep(0.1)
-        return Journal(self.path, Exchange, self._conversation)
+        return Journal(self.cassette_path, Exchange, self._conversation)
 
-    def _index(self, exchanges: Iterable[Exchange]) -> None:
+    def _add_answers(self, exchanges: Iterable[Exchange]) -> None:
         for exchange in exchanges:
-            self._answers.setdefault(digest_of(exchange.request), exchange.answer)
+            self._answers.setdefault(hash_request(exchange.request), exchange.answer)
 
 
-def digest_of(request: dict[str, Any]) -> bytes:
+def hash_request(request: dict[str, Any]) -> bytes:
     """Return the digest by which a request is found in a cassette."""
     return hashlib.sha256(msgspec.json.encode(request, order="sorted")).digest()
 
 
-def endpoint_of_environment() -> Endpoint | None:
+def read_endpoint() -> Endpoint | None:
     """Return the endpoint that the user has set, or None. Raises SearchlabError if a setting is invalid."""
-    url, key, timeout = (os.environ.get(name, "").strip() for name in (URL, KEY, TIMEOUT))
+    url, key, timeout = (os.environ.get(name, "").strip() for name in (URL_VARIABLE, KEY_VARIABLE, TIMEOUT_VARIABLE))
     if not url:
         return None
     try:
-        parts = urlsplit(url)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and parts.port != 0
+        url_parts = urlsplit(url)
+        is_valid_url = (
+            url_parts.scheme in ("http", "https")
+            and bool(url_parts.hostname)
+            and url.isprintable()
+            and url_parts.port != 0
+        )
     except ValueError:
-        is_url = False
-    if not is_url:
-        raise SearchlabError(f"{URL} must be the base URL of an endpoint, such as http://localhost:8000/v1")
+        is_valid_url = False
+    if not is_valid_url:
+        raise SearchlabError(f"{URL_VARIABLE} must be the base URL of an endpoint, such as http://localhost:8000/v1")
     if not key.isascii() or not key.isprintable():  # http.client's error would contain the key
-        raise SearchlabError(f"{KEY} contains characters that a header cannot contain; set it to the endpoint's key")
+        raise SearchlabError(
+            f"{KEY_VARIABLE} contains characters that a header cannot contain; set it to the endpoint's key"
+        )
     try:
         seconds = float(timeout or 300)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 1e6:
-        raise SearchlabError(f"{TIMEOUT} must be a number of seconds, not {timeout!r}")
+        raise SearchlabError(f"{TIMEOUT_VARIABLE} must be a number of seconds, not {timeout!r}")
     return Endpoint(url, key, seconds)
 
 
@@ -207,14 +214,14 @@ class Endpoint:
     Args:
         url: The base URL, to which ``/chat/completions`` is appended.
         key: The key, or "" if the endpoint requires none.
-        timeout: The number of seconds to wait for a response.
+        timeout_seconds: The number of seconds to wait for a response.
     """
 
-    def __init__(self, url: str, key: str, timeout: float) -> None:
+    def __init__(self, url: str, key: str, timeout_seconds: float) -> None:
         self._url = url.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
         self._name = urlsplit(url).hostname  # the URL may contain a password
         self._key = key
-        self._timeout = timeout
+        self._timeout_seconds = timeout_seconds
         self._opener = build_opener(NoRedirects)
 
     def complete(self, request: dict[str, Any]) -> Exchange:
@@ -224,42 +231,43 @@ class Endpoint:
             SearchlabError: If the endpoint rejects the request, or all attempts fail.
         """
         problem = ""
-        for attempt in range(ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             try:
-                with self._opener.open(self._post(request), timeout=self._timeout) as response:
-                    return self._exchange(request, response.read(MAX_RESPONSE))
+                with self._opener.open(self._make_request(request), timeout=self._timeout_seconds) as response:
+                    return self._read_exchange(request, response.read(MAX_RESPONSE_BYTES))
             except HTTPError as error:
-                problem, after = f"answered with HTTP status {error.code}: {self._body(error)}", error.headers
-                if error.code not in TEMPORARY:
+                problem, headers = f"answered with HTTP status {error.code}: {self._quote_body(error)}", error.headers
+                if error.code not in TEMPORARY_STATUSES:
                     break
-                delay = seconds_to_wait(after.get("Retry-After", ""), attempt)
+                delay_seconds = compute_wait_seconds(headers.get("Retry-After", ""), attempt)
             except (OSError, HTTPException) as error:  # OSError includes URLError and time-outs
                 reason = error.reason if isinstance(error, URLError) else error
-                problem, delay = f"cannot be reached: {self._quote(str(reason) or type(reason).__name__)}", 2.0**attempt
+                problem = f"cannot be reached: {self._quote(str(reason) or type(reason).__name__)}"
+                delay_seconds = 2.0**attempt
             except msgspec.DecodeError as error:
-                problem, delay = f"answered with what is not a chat completion: {error}", 2.0**attempt
-            if attempt + 1 < ATTEMPTS:
-                time.sleep(min(delay, MAX_WAIT))
+                problem, delay_seconds = f"answered with what is not a chat completion: {error}", 2.0**attempt
+            if attempt + 1 < MAX_ATTEMPTS:
+                time.sleep(min(delay_seconds, MAX_WAIT_SECONDS))
         raise SearchlabError(
             f"the language model at {self._name} {problem.rstrip(': .')}; all earlier exchanges and trials are "
             f"recorded, so correct the cause and run the command again"
         )
 
-    def _post(self, request: dict[str, Any]) -> Request:
+    def _make_request(self, request: dict[str, Any]) -> Request:
         headers = {"Content-Type": "application/json", "User-Agent": "searchlab"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         return Request(self._url, msgspec.json.encode(request), headers, method="POST")
 
-    def _exchange(self, request: dict[str, Any], response: bytes) -> Exchange:
+    def _read_exchange(self, request: dict[str, Any], response: bytes) -> Exchange:
         completion = msgspec.json.decode(response, type=Completion)
         if not completion.choices:
             raise msgspec.DecodeError("it contains no choices")
         usage = completion.usage or Usage()
-        answer = self._without_key(completion.choices[0].message.content or "")
+        answer = self._redact_key(completion.choices[0].message.content or "")
         return Exchange(request, encodable(answer), usage.prompt_tokens or 0, usage.completion_tokens or 0)
 
-    def _body(self, error: HTTPError) -> str:
+    def _quote_body(self, error: HTTPError) -> str:
         try:
             return self._quote(error.read(4000).decode("utf-8", "replace"))
         except (OSError, HTTPException):
@@ -267,14 +275,14 @@ class Endpoint:
 
     def _quote(self, text: str) -> str:
         """Return a text by the endpoint on one line, without control characters and the key."""
-        printable = "".join(letter if letter.isprintable() else " " for letter in self._without_key(text))
+        printable = "".join(character if character.isprintable() else " " for character in self._redact_key(text))
         return shorten_text(" ".join(printable.split()), 300)
 
-    def _without_key(self, text: str) -> str:
+    def _redact_key(self, text: str) -> str:
         return text.replace(self._key, "(key)") if self._key else text
 
 
-def seconds_to_wait(retry_after: str, attempt: int) -> float:
+def compute_wait_seconds(retry_after: str, attempt: int) -> float:
     """Return how long ``Retry-After``, in seconds or as a date, asks to wait, or else 1, 2, 4, ... seconds."""
     if retry_after.isdecimal():
         return float(retry_after)

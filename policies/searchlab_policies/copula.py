@@ -20,9 +20,9 @@ from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value, coordinates
 
-from .model_guided import successes
+from .model_guided import rank_successes
 
-DRAWS = 8
+MAX_DRAWS_PER_SLOT = 8
 """The maximum number of draws per batch slot, because a narrow copula often repeats a config."""
 
 Part = tuple[str, int | str]
@@ -72,61 +72,65 @@ class Copula(NeverTwice, transfers=True):
         self.n_startup = n_startup
         self.shrinkage = shrinkage
         self.epsilon = epsilon
-        self._earlier: list[Good] = []
-        self._choices: dict[Knob, Nearest] = {}
-        self._fitted: tuple[int, ConditionedCopula | None] | None = None  # the number of trials, and the copula
+        self._earlier_configs: list[GoodConfig] = []
+        self._choice_tables: dict[Knob, ChoiceTable] = {}
+        self._fitted_copula: tuple[int, ConditionedCopula | None] | None = None  # the number of trials, and the copula
 
     def transfer(self, tasks: Sequence[tuple[Space, Sequence[Trial]]]) -> None:
-        self._earlier = [config for space, trials in tasks for config in self._good(space, trials)]
-        self._fitted = None
+        self._earlier_configs = [
+            config for space, trials in tasks for config in self._select_good_configs(space, trials)
+        ]
+        self._fitted_copula = None
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         copula = self._fit()
-        for _ in range(DRAWS * n if copula else 0):
+        for _ in range(MAX_DRAWS_PER_SLOT * n if copula else 0):
             assert copula is not None
             sample = copula.sample(rng)
             if rng.random() < self.epsilon:
                 yield self.space.sample(rng)
             else:
-                yield self.space.decide(lambda knob, sample=sample: self._nearest(knob, sample, rng))  # type: ignore[misc]
+                yield self.space.decide(lambda knob, sample=sample: self._choose_nearest(knob, sample, rng))  # type: ignore[misc]
 
     def _fit(self) -> ConditionedCopula | None:
         """Return the copula fitted to all good trials, or None if there are fewer than two."""
-        if self._fitted is None or self._fitted[0] != len(self.trials):
-            own_configs = self._good(self.space, self.trials) if len(self.trials) >= self.n_startup else []
-            good_configs = [*self._earlier, *own_configs]
-            size = _size(self.space)
+        if self._fitted_copula is None or self._fitted_copula[0] != len(self.trials):
+            own_configs = (
+                self._select_good_configs(self.space, self.trials) if len(self.trials) >= self.n_startup else []
+            )
+            good_configs = [*self._earlier_configs, *own_configs]
+            size = _compute_size(self.space)
             copula = ConditionedCopula.fit(good_configs, size, self.shrinkage) if len(good_configs) > 1 else None
-            self._fitted = len(self.trials), copula
-        return self._fitted[1]
+            self._fitted_copula = len(self.trials), copula
+        return self._fitted_copula[1]
 
-    def _good(self, space: Space, trials: Sequence[Trial]) -> list[Good]:
+    def _select_good_configs(self, space: Space, trials: Sequence[Trial]) -> list[GoodConfig]:
         """Return the fastest trials of a run: at least one, unless all failed."""
-        ranked = successes(trials)
+        ranked = rank_successes(trials)
         best = ranked[: math.ceil(self.quantile * len(ranked))]
-        return [Good(_size(space), dict(_parts(trial.config))) for trial in best]
+        return [GoodConfig(_compute_size(space), dict(_describe_config(trial.config))) for trial in best]
 
-    def _nearest(self, knob: Knob, sample: dict[Part, float], rng: np.random.Generator) -> Value:
+    def _choose_nearest(self, knob: Knob, sample: dict[Part, float], rng: np.random.Generator) -> Value:
         """Return the choice of ``knob`` that is nearest to ``sample``; ties are broken at random."""
         key = Knob(knob.name, tuple(knob.choices))
-        if key not in self._choices:
-            self._choices[key] = Nearest.from_knob(key)
-        return self._choices[key].choose(sample, rng)
+        if key not in self._choice_tables:
+            self._choice_tables[key] = ChoiceTable.from_knob(key)
+        return self._choice_tables[key].choose_nearest(sample, rng)
 
 
 @dataclass(frozen=True)
-class Good:
+class GoodConfig:
     """A fast config as numbers, one per part, with the size of its workload."""
 
     size: float
     parts: dict[Part, float]
 
 
-def _size(space: Space) -> float:
+def _compute_size(space: Space) -> float:
     return math.log2(max(1, space.workload.flops))
 
 
-def _parts(config: Config) -> Iterator[tuple[Part, float]]:
+def _describe_config(config: Config) -> Iterator[tuple[Part, float]]:
     """Yield the numbers that describe a config."""
     for name, value in config.items():
         for part, number in coordinates(value):
@@ -134,7 +138,7 @@ def _parts(config: Config) -> Iterator[tuple[Part, float]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Nearest:
+class ChoiceTable:
     """The choices of a knob as numbers, of shape (choices, parts)."""
 
     knob: Knob
@@ -142,17 +146,17 @@ class Nearest:
     rows: Floats
 
     @classmethod
-    def from_knob(cls, knob: Knob) -> Nearest:
+    def from_knob(cls, knob: Knob) -> ChoiceTable:
         numbers = [{(knob.name, part): number for part, number in coordinates(choice)} for choice in knob.choices]
         parts = tuple(dict.fromkeys(part for features in numbers for part in features))
         return cls(knob, parts, np.array([[features.get(part, 0.0) for part in parts] for features in numbers]))
 
-    def choose(self, sample: dict[Part, float], rng: np.random.Generator) -> Value:
+    def choose_nearest(self, sample: dict[Part, float], rng: np.random.Generator) -> Value:
         columns = [column for column, part in enumerate(self.parts) if part in sample]
         target = np.array([sample[self.parts[column]] for column in columns])
-        distance = np.abs(self.rows[:, columns] - target).sum(axis=1)
-        nearest = np.flatnonzero(distance <= distance.min() + 1e-9)
-        return self.knob.choices[int(nearest[rng.integers(len(nearest))])]
+        distances = np.abs(self.rows[:, columns] - target).sum(axis=1)
+        nearest_indices = np.flatnonzero(distances <= distances.min() + 1e-9)
+        return self.knob.choices[int(nearest_indices[rng.integers(len(nearest_indices))])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +175,7 @@ class ConditionedCopula:
     factor: Floats
 
     @classmethod
-    def fit(cls, configs: Sequence[Good], size: float, shrinkage: float) -> ConditionedCopula:
+    def fit(cls, configs: Sequence[GoodConfig], size: float, shrinkage: float) -> ConditionedCopula:
         """Fit a copula to ``configs``. A part that a config lacks counts as 0."""
         parts = list(dict.fromkeys(part for config in configs for part in config.parts))
         rows = np.array([[config.size, *(config.parts.get(part, 0.0) for part in parts)] for config in configs]).T
@@ -181,24 +185,24 @@ class ConditionedCopula:
         # Constant rows have no correlation with any other.
         correlation = (1 - shrinkage) * (scores @ scores.T) / len(configs)
         np.fill_diagonal(correlation, 1.0)
-        at = _score(rows[0], size)
+        size_score = _compute_normal_score(rows[0], size)
         correlation_with_size = correlation[1:, 0]
         covariance = correlation[1:, 1:] - np.outer(correlation_with_size, correlation_with_size)
-        values, vectors = np.linalg.eigh(covariance)  # the matrix may be singular
+        eigenvalues, eigenvectors = np.linalg.eigh(covariance)  # the matrix may be singular
         # The signs of eigenvectors, which differ between BLAS kernels, do not affect the symmetric root.
-        factor = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-        return cls(parts, np.sort(rows[1:], axis=1), correlation_with_size * at, factor)
+        factor = eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0)) @ eigenvectors.T
+        return cls(parts, np.sort(rows[1:], axis=1), correlation_with_size * size_score, factor)
 
     def sample(self, rng: np.random.Generator) -> dict[Part, float]:
         """Draw a number for each part."""
-        score = self.mean + self.factor @ rng.standard_normal(len(self.parts))
-        rank = np.minimum((ndtr(score) * self.values.shape[1]).astype(int), self.values.shape[1] - 1)
-        return dict(zip(self.parts, self.values[np.arange(len(self.parts)), rank].tolist(), strict=True))
+        normal_scores = self.mean + self.factor @ rng.standard_normal(len(self.parts))
+        value_indices = np.minimum((ndtr(normal_scores) * self.values.shape[1]).astype(int), self.values.shape[1] - 1)
+        return dict(zip(self.parts, self.values[np.arange(len(self.parts)), value_indices].tolist(), strict=True))
 
 
-def _score(sizes: Floats, size: float) -> float:
+def _compute_normal_score(sizes: Floats, size: float) -> float:
     """Return the normal score of ``size`` among ``sizes``."""
     if (sizes == sizes[0]).all():
         return 0.0
-    below, equal = float((sizes < size).sum()), float((sizes == size).sum())
-    return float(ndtri(np.clip((below + equal / 2) / len(sizes), 0.5 / len(sizes), 1 - 0.5 / len(sizes))))
+    smaller_count, equal_count = float((sizes < size).sum()), float((sizes == size).sum())
+    return float(ndtri(np.clip((smaller_count + equal_count / 2) / len(sizes), 0.5 / len(sizes), 1 - 0.5 / len(sizes))))

@@ -54,16 +54,16 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
     ) -> None:
         super().__init__(space, seed=seed)
         self.pvalue = pvalue
-        first = self._first(start)
-        self._best = space.decide(lambda knob: knob.choices[0])  # until the first success, as in AutoTVM
-        self._costs: Sequence[float] = (np.inf,)
-        self._next = [first]
-        self._visited = {first}
-        self._batch = 1
-        self._length = 1
-        self._longest = max((len(knob.choices) for knob in space.knobs(first)), default=1)
+        first_config = self._make_first_config(start)
+        self._best_config = space.decide(lambda knob: knob.choices[0])  # until the first success, as in AutoTVM
+        self._best_seconds: Sequence[float] = (np.inf,)
+        self._next_configs = [first_config]
+        self._visited = {first_config}
+        self._batch_size = 1
+        self._step_length = 1
+        self._max_step_length = max((len(knob.choices) for knob in space.knobs(first_config)), default=1)
 
-    def _first(self, start: str | Sequence[int]) -> Config:
+    def _make_first_config(self, start: str | Sequence[int]) -> Config:
         if isinstance(start, str):
             if start == "random":
                 return self.space.sample(private_rng(self.seed, "droplet: start"))
@@ -82,15 +82,15 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
         return config
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        self._batch = n
-        yield from self._next[:n]
+        self._batch_size = n
+        yield from self._next_configs[:n]
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
-        if self._move(sorted(trials, key=mean)):
-            self._next = self._configs_at(1)
-            self._length = 1
-        self._fill()
+        if self._move(sorted(trials, key=compute_mean_seconds)):
+            self._next_configs = self._find_configs_at(1)
+            self._step_length = 1
+        self._fill_batch()
 
     def tell(self, trials: Sequence[Trial]) -> None:
         if not self.seen:  # in a bandit, this policy may be told other arms' trials before its first ask
@@ -98,45 +98,46 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
             return
         super().tell(trials)
         has_moved = self._move(trials)
-        self._next = self._next[self._batch : -1]  # AutoTVM drops the last config here, measured or not
+        # AutoTVM drops the last config here, measured or not.
+        self._next_configs = self._next_configs[self._batch_size : -1]
         if has_moved:
-            self._next += self._configs_at(1)
-            self._length = 1
-        self._fill()
+            self._next_configs += self._find_configs_at(1)
+            self._step_length = 1
+        self._fill_batch()
 
     def _move(self, trials: Sequence[Trial]) -> bool:
         """Move to each faster trial in ``trials``, in order, and return whether there was one."""
         self._visited.update(self.seen)
         has_moved = False
         for trial in trials:
-            if trial.config in self.seen and self._faster(trial):
-                self._best, self._costs, has_moved = trial.config, trial.measurement.seconds, True
+            if trial.config in self.seen and self._is_faster(trial):
+                self._best_config, self._best_seconds, has_moved = trial.config, trial.measurement.seconds, True
         return has_moved
 
-    def _fill(self) -> None:
+    def _fill_batch(self) -> None:
         """Increase the step length until enough configs for a batch have been found."""
-        while len(self._next) < self._batch and self._length < self._longest:
-            self._length += 1
-            self._next += self._configs_at(self._length)
+        while len(self._next_configs) < self._batch_size and self._step_length < self._max_step_length:
+            self._step_length += 1
+            self._next_configs += self._find_configs_at(self._step_length)
 
-    def _faster(self, trial: Trial) -> bool:
-        times = trial.measurement.seconds
-        if not mean(trial) < np.mean(self._costs):
+    def _is_faster(self, trial: Trial) -> bool:
+        seconds = trial.measurement.seconds
+        if not compute_mean_seconds(trial) < np.mean(self._best_seconds):
             return False
-        if min(len(times), len(self._costs)) < 2:
+        if min(len(seconds), len(self._best_seconds)) < 2:
             return True
         with warnings.catch_warnings(), np.errstate(all="ignore"):  # equal repeats yield no p-value
             warnings.simplefilter("ignore", RuntimeWarning)
-            return bool(ttest_ind(self._costs, times).pvalue <= self.pvalue)
+            return bool(ttest_ind(self._best_seconds, seconds).pvalue <= self.pvalue)
 
-    def _configs_at(self, length: int) -> list[Config]:
-        """Return new configs that are ``length`` choices away, larger subsets first: at most one more than a batch."""
-        knobs = self.space.knobs(self._best)
-        positions = [knob.choices.index(self._best[knob.name]) for knob in knobs]
+    def _find_configs_at(self, step_length: int) -> list[Config]:
+        """Return new configs that are ``step_length`` choices away, larger subsets first: at most a batch plus one."""
+        knobs = self.space.knobs(self._best_config)
+        positions = [knob.choices.index(self._best_config[knob.name]) for knob in knobs]
         neighbours: list[Config] = []
         for subset in range(2 ** len(knobs) - 1, 0, -1):
-            for step in (length, -length):
-                if len(neighbours) > self._batch:
+            for step in (step_length, -step_length):
+                if len(neighbours) > self._batch_size:
                     return neighbours
                 values = {}
                 for bit, (knob, position) in enumerate(zip(reversed(knobs), reversed(positions), strict=True)):
@@ -149,6 +150,6 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
         return neighbours
 
 
-def mean(trial: Trial) -> float:
+def compute_mean_seconds(trial: Trial) -> float:
     """Return the mean of the repeats in seconds, or infinity for a failed trial."""
     return float(np.mean(trial.measurement.seconds)) if np.isfinite(trial.cost) else np.inf

@@ -54,9 +54,9 @@ class DualAnnealing(Minimiser):
 
 def anneal(objective: Objective, *, box: Box, start: Floats, rng: np.random.Generator, method: Method) -> None:
     """Run scipy's dual annealing with Kernel Tuner's settings for the local search."""
-    local: dict[str, object] = {"method": method, "options": {"maxiter": 100}}
+    local_search_options: dict[str, object] = {"method": method, "options": {"maxiter": 100}}
     if method == "COBYLA":
-        local["options"] = {"maxiter": 100, "rhobeg": box.step}
+        local_search_options["options"] = {"maxiter": 100, "rhobeg": box.step}
     elif method == "L-BFGS-B":
-        local |= {"options": {"maxiter": 100, "maxfun": 100, "eps": box.step}, "bounds": box.bounds}
-    dual_annealing(objective, box.bounds, minimizer_kwargs=local, x0=start, seed=rng)
+        local_search_options |= {"options": {"maxiter": 100, "maxfun": 100, "eps": box.step}, "bounds": box.bounds}
+    dual_annealing(objective, box.bounds, minimizer_kwargs=local_search_options, x0=start, seed=rng)

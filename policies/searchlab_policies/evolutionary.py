@@ -13,7 +13,7 @@ from typing import Annotated
 
 import numpy as np
 
-from searchlab.costmodel import scores_of
+from searchlab.costmodel import compute_scores
 from searchlab.errors import SearchlabError
 from searchlab.options import Between, Natural, UnitInterval
 from searchlab.policy import NeverTwice, Origin
@@ -65,28 +65,28 @@ class Evolutionary(NeverTwice):
         self.mutation_prob = mutation_prob
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        parents = self.parents()
+        parents = self.select_parents()
         if not parents:
             return
-        fitness = scores_of(parents)
+        fitness = compute_scores(parents)
         # Every parent keeps a small probability, because two parents are needed even if all trials but one failed.
-        chance = fitness + 1e-3
-        chance /= chance.sum()
+        probabilities = fitness + 1e-3
+        probabilities /= probabilities.sum()
         for _ in range(n):
-            a, b = rng.choice(len(parents), size=2, replace=False, p=chance)
-            yield self.child(parents[a].config, parents[b].config, rng)
+            a, b = rng.choice(len(parents), size=2, replace=False, p=probabilities)
+            yield self.make_child(parents[a].config, parents[b].config, rng)
 
-    def parents(self) -> Sequence[Trial]:
+    def select_parents(self) -> Sequence[Trial]:
         """Return the latest complete generation and the elites without duplicates; empty in the first generation."""
-        complete = len(self.trials) // self.population * self.population
-        if not complete:
+        completed_count = len(self.trials) // self.population * self.population
+        if not completed_count:
             return []
-        best = sorted(self.trials[:complete], key=lambda trial: trial.cost)[: self.elites]
-        generation = self.trials[complete - self.population : complete]
-        distinct = list({trial.config: trial for trial in [*generation, *best]}.values())
-        return distinct if len(distinct) > 1 else []
+        elites = sorted(self.trials[:completed_count], key=lambda trial: trial.cost)[: self.elites]
+        generation = self.trials[completed_count - self.population : completed_count]
+        distinct_trials = list({trial.config: trial for trial in [*generation, *elites]}.values())
+        return distinct_trials if len(distinct_trials) > 1 else []
 
-    def child(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
+    def make_child(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
         """Cross two configs and mutate the child until it is new, up to a limited number of attempts."""
         child = self.space.crossover(a, b, rng)
         values = {name: value for name, value in child.items() if rng.random() >= self.mutation_prob}

@@ -19,10 +19,10 @@ from searchlab.options import Count, Natural, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space
 
-from .acquisition import Name
-from .model_guided import Failures, ModelGuided, selection_probabilities
+from .acquisition import AcquisitionName
+from .model_guided import FailureHandling, ModelGuided, compute_selection_probabilities
 
-WEIGHTS = {
+MUTATION_WEIGHTS = {
     "llvm": {"tile": 0.9, "location": 0.05, "unroll": 0.03, "parallel": 0.02, "sketch": 0.0, "other": 0.1},
     "cuda": {"tile": 0.9, "unroll": 0.08, "sketch": 0.0, "other": 0.1},
 }
@@ -89,8 +89,8 @@ class EvolutionaryModel(ModelGuided):
         crossover_prob: UnitInterval = 0.0,
         epsilon: UnitInterval = 0.05,
         predictions: Count | None = None,
-        failures: Failures = "score",
-        acquisition: Name = "mean",
+        failures: FailureHandling = "score",
+        acquisition: AcquisitionName = "mean",
     ) -> None:
         super().__init__(
             space,
@@ -104,29 +104,29 @@ class EvolutionaryModel(ModelGuided):
         self.measured_ratio = measured_ratio
         self.mutation_prob = mutation_prob
         self.crossover_prob = crossover_prob
-        self.predictions = self.affordable(predictions, population * (generations + 1))
-        self._weights = WEIGHTS.get(space.target.kind, WEIGHTS["llvm"])
+        self.predictions = self.limit_predictions(predictions, population * (generations + 1))
+        self._mutation_weights = MUTATION_WEIGHTS.get(space.target.kind, MUTATION_WEIGHTS["llvm"])
         self.population = max(1, min(population, self.predictions // (generations + 1)))
         self.generations = min(generations, self.predictions // self.population - 1)
-        self.replace_options({"population": population, "generations": generations})
+        self.record_effective_options({"population": population, "generations": generations})
 
     def search(self, n: int, rng: np.random.Generator) -> list[Config]:
         """Return the ``n`` new configs with the best predictions over all generations, best first."""
         predictions: dict[Config, float] = {}
-        population = self.starting_configs(self.population, int(self.population * self.measured_ratio), rng)
+        population = self.choose_starting_configs(self.population, int(self.population * self.measured_ratio), rng)
         scores = self.predict_scores(population, predictions)
         for _ in range(self.generations):
-            population = self._next_generation(population, scores, rng)
+            population = self._breed(population, scores, rng)
             scores = self.predict_scores(population, predictions)
         # nlargest is stable: among equal predictions, the first config is preferred.
         return heapq.nlargest(
             n, (config for config in predictions if config not in self.seen), key=predictions.__getitem__
         )
 
-    def _next_generation(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
+    def _breed(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
         """Breed the next generation. Parents are selected in proportion to their scores; negative scores count as 0."""
         size = self.population
-        parents = rng.choice(len(population), size=(size, 2), p=selection_probabilities(scores))
+        parents = rng.choice(len(population), size=(size, 2), p=compute_selection_probabilities(scores))
         is_crossed = rng.random(size) < self.crossover_prob
         is_mutated = rng.random(size) < self.mutation_prob
         children = []
@@ -134,5 +134,5 @@ class EvolutionaryModel(ModelGuided):
             child = population[first]
             if cross:
                 child = self.space.crossover(child, population[second], rng)
-            children.append(self.space.mutate_by_role(child, rng, self._weights) if mutate else child)
+            children.append(self.space.mutate_by_role(child, rng, self._mutation_weights) if mutate else child)
         return children

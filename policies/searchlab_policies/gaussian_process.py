@@ -22,10 +22,10 @@ from searchlab.arrays import Floats, Ints
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
 
-LENGTHS, NOISE = (0.05, 50.0), (1e-6, 1.0)
+LENGTH_SCALE_BOUNDS, NOISE_BOUNDS = (0.05, 50.0), (1e-6, 1.0)
 """The ranges of the length scales and of the noise variance, which is relative to the signal variance."""
 
-STEPS = 30
+MAX_FIT_STEPS = 30
 """The maximum number of L-BFGS steps. The hyperparameters need not be exact, and each step takes O(n^3)."""
 
 
@@ -42,28 +42,30 @@ class Encoding:
         by_factor: Whether each factor of a tile has a length scale of its own.
 
     Attributes:
-        scales: The index of each column's length scale, of shape (columns,). The columns of a knob share one, unless
-            they are the factors of a tile and ``by_factor`` is true.
+        length_scale_indices: The index of each column's length scale, of shape (columns,). The columns of a knob share
+            one, unless they are the factors of a tile and ``by_factor`` is true.
     """
 
     def __init__(self, space: Space, *, by_factor: bool = False) -> None:
         knobs = space.knobs_of(space.probe())
-        self._coders = {name: _Coder(knob) for name, knob in knobs.items()}
-        scales: list[int] = []
-        for name, coder in self._coders.items():
-            first = scales[-1] + 1 if scales else 0
+        self._knob_encoders = {name: _KnobEncoder(knob) for name, knob in knobs.items()}
+        length_scale_indices: list[int] = []
+        for name, knob_encoder in self._knob_encoders.items():
+            first_index = length_scale_indices[-1] + 1 if length_scale_indices else 0
             is_split = by_factor and knobs[name].kind == "tile"
-            scales += [first, *(first + i * is_split for i in range(coder.width - 1))]
-        self.scales: Ints = np.array(scales, dtype=np.int64)
+            length_scale_indices += [first_index, *(first_index + i * is_split for i in range(knob_encoder.width - 1))]
+        self.length_scale_indices: Ints = np.array(length_scale_indices, dtype=np.int64)
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
         """Return the rows of ``configs``, of shape (n, columns)."""
         if not configs:
-            return np.empty((0, len(self.scales)))
-        return np.hstack([coder([c.get(name) for c in configs]) for name, coder in self._coders.items()])
+            return np.empty((0, len(self.length_scale_indices)))
+        return np.hstack(
+            [knob_encoder([c.get(name) for c in configs]) for name, knob_encoder in self._knob_encoders.items()]
+        )
 
 
-def select(ranked: Sequence[Trial], memory: int) -> list[Trial]:
+def select_trials_to_model(ranked: Sequence[Trial], memory: int) -> list[Trial]:
     """Return at most ``memory`` trials to model: the fastest fill half, and the most recent of the others the rest.
 
     Args:
@@ -74,7 +76,7 @@ def select(ranked: Sequence[Trial], memory: int) -> list[Trial]:
     return [*ranked[: memory // 2], *slower[-(memory - memory // 2) :]]
 
 
-class _Coder:
+class _KnobEncoder:
     """Converts a knob's choices to columns, the first of which indicates that a config has the knob.
 
     Attributes:
@@ -82,29 +84,31 @@ class _Coder:
     """
 
     def __init__(self, knob: Knob) -> None:
-        self._rows: dict[Value | None, int] = {}  # the row of the table for each value
-        self._words: dict[Value, int] = {}
-        self._permutation = knob.kind == "word" and _are_permutations(knob.choices)
-        self._linear = knob.kind == "number" and any(n < 0 for n in knob.choices)  # type: ignore[operator]
-        if knob.kind in ("word", "mixed") and not self._permutation:
-            self._words = {word: i for i, word in enumerate(knob.choices)}
-            self.width = 1 + len(self._words)
+        self._table_rows_by_value: dict[Value | None, int] = {}  # the row of the table for each value
+        self._indices_by_word: dict[Value, int] = {}
+        self._is_permutation = knob.kind == "word" and _are_permutations(knob.choices)
+        self._is_linear = knob.kind == "number" and any(n < 0 for n in knob.choices)  # type: ignore[operator]
+        if knob.kind in ("word", "mixed") and not self._is_permutation:
+            self._indices_by_word = {word: i for i, word in enumerate(knob.choices)}
+            self.width = 1 + len(self._indices_by_word)
             return
-        codes = np.array(list(zip_longest(*map(self._numbers, knob.choices), fillvalue=0.0))).T
+        codes = np.array(list(zip_longest(*map(self._to_numbers, knob.choices), fillvalue=0.0))).T
         self.width = 1 + codes.shape[1]
-        elements = codes.shape[1]
+        element_count = codes.shape[1]
         span = (
-            math.sqrt(elements * (elements**2 - 1) / 3) if self._permutation else np.linalg.norm(np.ptp(codes, axis=0))
+            math.sqrt(element_count * (element_count**2 - 1) / 3)
+            if self._is_permutation
+            else np.linalg.norm(np.ptp(codes, axis=0))
         )
         self._span = float(span) or 1.0
 
     def __call__(self, values: Sequence[Value | None]) -> Floats:
         """Return the columns for ``values``, of shape (n, width). None stands for a knob that a config lacks."""
         for value in dict.fromkeys(values):
-            if value not in self._rows:
-                self._rows[value] = len(self._table)
-                self._table = np.vstack([self._table, self._code(value)])
-        columns: Floats = self._table[[self._rows[value] for value in values]]
+            if value not in self._table_rows_by_value:
+                self._table_rows_by_value[value] = len(self._table)
+                self._table = np.vstack([self._table, self._encode(value)])
+        columns: Floats = self._table[[self._table_rows_by_value[value] for value in values]]
         return columns
 
     @cached_property
@@ -112,21 +116,21 @@ class _Coder:
         """The columns for all values so far."""
         return np.empty((0, self.width))
 
-    def _code(self, value: Value | None) -> list[float]:
+    def _encode(self, value: Value | None) -> list[float]:
         numbers: list[float] = []
-        if value is not None and self._words:
-            numbers = [1.0, *(math.sqrt(0.5) if word == value else 0.0 for word in self._words)]
+        if value is not None and self._indices_by_word:
+            numbers = [1.0, *(math.sqrt(0.5) if word == value else 0.0 for word in self._indices_by_word)]
         elif value is not None:
-            numbers = [1.0, *(number / self._span for number in self._numbers(value))]
+            numbers = [1.0, *(number / self._span for number in self._to_numbers(value))]
         return [*numbers, *[0.0] * self.width][: self.width]
 
-    def _numbers(self, value: Value) -> list[float]:
-        if self._permutation:
+    def _to_numbers(self, value: Value) -> list[float]:
+        if self._is_permutation:
             return [float(i) for i in np.argsort(value, kind="stable")]  # the position of each element
-        parts: list[float] = list(value) if isinstance(value, tuple) else [value]  # type: ignore[list-item]
-        if self._linear:
-            return parts
-        return [math.log2(part) if part > 0 else -1.0 for part in parts]
+        factors: list[float] = list(value) if isinstance(value, tuple) else [value]  # type: ignore[list-item]
+        if self._is_linear:
+            return factors
+        return [math.log2(factor) if factor > 0 else -1.0 for factor in factors]
 
 
 def _are_permutations(choices: Sequence[Value]) -> bool:
@@ -164,7 +168,7 @@ class GaussianProcess:
     Args:
         rows: The rows of the training configs, of shape (n, columns).
         values: Their values, of shape (n,).
-        scales: The length scale of each column; see :class:`Encoding`.
+        length_scale_indices: The index of each column's length scale; see :class:`Encoding`.
         prior: The prior of the hyperparameters.
 
     Attributes:
@@ -172,33 +176,41 @@ class GaussianProcess:
             better, among processes for the same configs and equally scaled values.
     """
 
-    def __init__(self, rows: Floats, values: Floats, scales: Ints, prior: Prior = gamma_prior) -> None:
+    def __init__(self, rows: Floats, values: Floats, length_scale_indices: Ints, prior: Prior = gamma_prior) -> None:
         self.rows = rows
         self.values = values
-        self.scales = scales
+        self.length_scale_indices = length_scale_indices
         self._prior = prior
         self.mean = float(np.mean(values))
-        count = int(scales.max(initial=-1)) + 1
+        length_scale_count = int(length_scale_indices.max(initial=-1)) + 1
         self._distances = np.stack(
-            [squared_distances(rows[:, scales == k], rows[:, scales == k]) for k in range(count)], axis=-1
+            [
+                compute_squared_distances(rows[:, length_scale_indices == i], rows[:, length_scale_indices == i])
+                for i in range(length_scale_count)
+            ],
+            axis=-1,
         )
-        bounds = [tuple(map(math.log, LENGTHS))] * count + [tuple(map(math.log, NOISE))]
+        bounds = [tuple(map(math.log, LENGTH_SCALE_BOUNDS))] * length_scale_count + [tuple(map(math.log, NOISE_BOUNDS))]
         starts = [
-            np.array([math.log(length * math.sqrt(count))] * count + [math.log(1e-2)]) for length in (0.5, 1.0, 2.0)
+            np.array([math.log(length * math.sqrt(length_scale_count))] * length_scale_count + [math.log(1e-2)])
+            for length in (0.5, 1.0, 2.0)
         ]
-        start = min(starts, key=lambda parameters: self._loss(parameters)[0])
-        optimum = minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+        start = min(starts, key=lambda parameters: self._compute_loss(parameters)[0])
+        optimum = minimize(
+            self._compute_loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_FIT_STEPS}
+        )
         self.loss = float(optimum.fun)
         self.lengths = np.exp(optimum.x[:-1])
         self.noise = float(np.exp(optimum.x[-1]))
         del self._distances
-        self._scaled = rows / self.lengths[scales]
-        covariance = matern(squared_distances(self._scaled, self._scaled)) + self.noise * np.eye(len(rows))
-        self._factor = cholesky(covariance, lower=True)
-        self._weights = cho_solve((self._factor, True), values - self.mean)
+        self._scaled_rows = rows / self.lengths[length_scale_indices]
+        kernel = compute_matern_kernel(compute_squared_distances(self._scaled_rows, self._scaled_rows))
+        covariance = kernel + self.noise * np.eye(len(rows))
+        self._cholesky_factor = cholesky(covariance, lower=True)
+        self._weights = cho_solve((self._cholesky_factor, True), values - self.mean)
         self.variance = max(float((values - self.mean) @ self._weights) / len(values), 1e-12)
 
-    def _loss(self, parameters: Floats) -> tuple[float, Floats]:
+    def _compute_loss(self, parameters: Floats) -> tuple[float, Floats]:
         """Return the negative logarithm of the posterior density and its gradient (equations 5.8 and 5.9)."""
         lengths, noise = np.exp(parameters[:-1]), math.exp(parameters[-1])
         n = len(self.values)
@@ -216,21 +228,22 @@ class GaussianProcess:
         inverse = dpotri(factor, lower=1)[0]
         inverse = np.tril(inverse) + np.tril(inverse, -1).T
         outer = (inverse - np.outer(weights, weights) / variance) / 2
-        slopes = np.tensordot(outer * (5 / 3) * (1 + root) * decay, self._distances, axes=2) * lengths**-2
+        gradient = np.tensordot(outer * (5 / 3) * (1 + root) * decay, self._distances, axes=2) * lengths**-2
         loss = 0.5 * n * math.log(variance) + float(np.log(np.diag(factor)).sum())
-        unlikely, prior_slopes = self._prior(lengths, noise)
-        return loss + unlikely, np.append(slopes, noise * np.trace(outer)) + prior_slopes
+        prior_loss, prior_gradient = self._prior(lengths, noise)
+        return loss + prior_loss, np.append(gradient, noise * np.trace(outer)) + prior_gradient
 
     def believe(self, row: Floats, value: float) -> None:
         """Add an observation in O(n^2), without changing the hyperparameters."""
-        scaled = row / self.lengths[self.scales]
-        column = solve_triangular(self._factor, matern(squared_distances(self._scaled, scaled[None]))[:, 0], lower=True)
+        scaled_row = row / self.lengths[self.length_scale_indices]
+        covariance = compute_matern_kernel(compute_squared_distances(self._scaled_rows, scaled_row[None]))[:, 0]
+        column = solve_triangular(self._cholesky_factor, covariance, lower=True)
         n = len(self.values)
         factor = np.zeros((n + 1, n + 1))
-        factor[:n, :n], factor[n, :n] = self._factor, column
+        factor[:n, :n], factor[n, :n] = self._cholesky_factor, column
         factor[n, n] = math.sqrt(max(1 + self.noise - float(column @ column), 1e-12))
-        self._factor = factor
-        self._scaled = np.vstack([self._scaled, scaled])
+        self._cholesky_factor = factor
+        self._scaled_rows = np.vstack([self._scaled_rows, scaled_row])
         self.rows = np.vstack([self.rows, row])
         self.values = np.append(self.values, value)
         self._weights = cho_solve((factor, True), self.values - self.mean)
@@ -242,17 +255,17 @@ class GaussianProcess:
 
     def posterior(self, rows: Floats) -> Posterior:
         """Return the joint posterior at ``rows``, without noise."""
-        scaled = rows / self.lengths[self.scales]
-        covariance = matern(squared_distances(scaled, self._scaled))
-        projection = solve_triangular(self._factor, covariance.T, lower=True, check_finite=False)
-        return Posterior(scaled, self.mean + covariance @ self._weights, projection, self.variance, self.noise)
+        scaled_rows = rows / self.lengths[self.length_scale_indices]
+        covariance = compute_matern_kernel(compute_squared_distances(scaled_rows, self._scaled_rows))
+        projection = solve_triangular(self._cholesky_factor, covariance.T, lower=True, check_finite=False)
+        return Posterior(scaled_rows, self.mean + covariance @ self._weights, projection, self.variance, self.noise)
 
     def leave_one_out(self) -> tuple[Floats, Floats]:
         """Return the mean and the standard deviation, with noise, at each training row if it is left out; both (n,).
 
         The hyperparameters are those for all rows (equations 5.10 to 5.12).
         """
-        precision = np.diag(cho_solve((self._factor, True), np.eye(len(self.values))))
+        precision = np.diag(cho_solve((self._cholesky_factor, True), np.eye(len(self.values))))
         return self.values - self._weights / precision, np.sqrt(self.variance / precision)
 
 
@@ -260,7 +273,7 @@ class Posterior:
     """The joint posterior of a Gaussian process at n rows, without noise.
 
     Args:
-        scaled: The rows, divided by the length scales.
+        scaled_rows: The rows, divided by the length scales.
         mean: The posterior mean, of shape (n,).
         projection: A matrix of shape (m, n) whose Gram matrix is the prior covariance less the posterior covariance,
             both relative to the signal variance.
@@ -268,9 +281,9 @@ class Posterior:
         noise: The noise variance, relative to the signal variance.
     """
 
-    def __init__(self, scaled: Floats, mean: Floats, projection: Floats, variance: float, noise: float) -> None:
+    def __init__(self, scaled_rows: Floats, mean: Floats, projection: Floats, variance: float, noise: float) -> None:
         self.mean = mean
-        self._scaled = scaled
+        self._scaled_rows = scaled_rows
         self._projection = projection
         self._variance = variance
         self._noise = noise
@@ -284,30 +297,32 @@ class Posterior:
 
     def believe(self, index: int) -> None:
         """Add an observation of the mean at row ``index``, which leaves the mean as it is, in O(nm)."""
-        prior = matern(squared_distances(self._scaled, self._scaled[[index]]))[:, 0]
+        prior = compute_matern_kernel(compute_squared_distances(self._scaled_rows, self._scaled_rows[[index]]))[:, 0]
         covariance = prior - self._projection.T @ self._projection[:, index]
         row = covariance / math.sqrt(max(covariance[index], 0.0) + self._noise)
         self._projection = np.vstack([self._projection, row])
 
     def sample(self, count: int, rng: np.random.Generator) -> Floats:
         """Draw ``count`` functions, of shape (count, n)."""
-        prior = matern(squared_distances(self._scaled, self._scaled))
+        prior = compute_matern_kernel(compute_squared_distances(self._scaled_rows, self._scaled_rows))
         covariance = prior - self._projection.T @ self._projection + 1e-6 * np.eye(len(prior))
-        values, vectors = np.linalg.eigh(covariance)  # rounding may make the matrix indefinite
+        eigenvalues, eigenvectors = np.linalg.eigh(covariance)  # rounding may make the matrix indefinite
         # The signs of eigenvectors, which differ between BLAS kernels, do not affect the symmetric root.
-        root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-        draws: Floats = self.mean + math.sqrt(self._variance) * rng.standard_normal((count, len(prior))) @ root
-        return draws
+        root = eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0)) @ eigenvectors.T
+        sampled_functions: Floats = (
+            self.mean + math.sqrt(self._variance) * rng.standard_normal((count, len(prior))) @ root
+        )
+        return sampled_functions
 
 
-def squared_distances(a: Floats, b: Floats) -> Floats:
+def compute_squared_distances(a: Floats, b: Floats) -> Floats:
     """Return the squared Euclidean distances between the rows of ``a`` and ``b``, of shape (len(a), len(b))."""
     differences = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b) - 2 * (a @ b.T)
     distances: Floats = np.maximum(differences, 0.0)
     return distances
 
 
-def matern(distances: Floats) -> Floats:
+def compute_matern_kernel(distances: Floats) -> Floats:
     """Return the Matern kernel with nu = 5/2 of squared ``distances`` (equation 4.17)."""
     root = np.sqrt(5 * distances)
     kernel: Floats = (1 + root + root**2 / 3) * np.exp(-root)

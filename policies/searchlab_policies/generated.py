@@ -29,28 +29,28 @@ class GeneratedOptimiser(NeverTwice, Generic[Role], needs_asks=True):
 
     Attributes:
         max_repeats: The number of consecutive known candidates after which a random config is proposed.
-        tag: The name of the random streams for steps that are completed by a trial; see
+        stream_tag: The name of the random streams for steps that are completed by a trial; see
             :func:`~searchlab.policy.private_rng`.
     """
 
     max_repeats: ClassVar[int]
-    tag: ClassVar[str]
+    stream_tag: ClassVar[str]
 
     def __init__(self, space: Space, *, seed: int, repaired: bool) -> None:
         super().__init__(space, seed=seed)
         self.repaired = repaired
         self._costs: dict[Config, float] = {}
-        self._pending: dict[Config, Role] = {}  # the role of each proposal without a result so far
+        self._pending_roles: dict[Config, Role] = {}  # the role of each proposal without a result so far
 
     @abstractmethod
-    def _candidates(self, rng: np.random.Generator) -> Iterator[tuple[Config, Role] | None]:
+    def _generate_candidates(self, rng: np.random.Generator) -> Iterator[tuple[Config, Role] | None]:
         """Yield the candidate of each step with its role, or None if a step has none."""
 
     @abstractmethod
-    def _settle(self, config: Config, cost: float, role: Role, rng: np.random.Generator) -> None:
+    def _complete_step(self, config: Config, cost: float, role: Role, rng: np.random.Generator) -> None:
         """Complete the step whose candidate was ``config``."""
 
-    def _learn(self, config: Config, cost: float) -> None:
+    def _learn_from_trial(self, config: Config, cost: float) -> None:
         """Learn from a trial that no step proposed: a random config, or one of a warm start."""
 
     @property
@@ -59,33 +59,33 @@ class GeneratedOptimiser(NeverTwice, Generic[Role], needs_asks=True):
         return True
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        repeats = 0
-        for candidate in self._candidates(rng):
+        repeat_count = 0
+        for candidate in self._generate_candidates(rng):
             if candidate is not None and candidate[0] not in self.seen:
                 config, role = candidate
-                self._pending[config] = role
-                repeats = 0
+                self._pending_roles[config] = role
+                repeat_count = 0
                 yield config
                 continue
-            repeats += 1
+            repeat_count += 1
             if candidate is not None and candidate[0] in self._costs and self._completes_repeated_steps:
-                self._settle(candidate[0], self._costs[candidate[0]], candidate[1], rng)
-            if repeats == self.max_repeats:
+                self._complete_step(candidate[0], self._costs[candidate[0]], candidate[1], rng)
+            if repeat_count == self.max_repeats:
                 return
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        before = len(self.trials)
+        previous_count = len(self.trials)
         super().tell(trials)
-        for number, trial in enumerate(self.trials[before:], before):
-            cost = self._costs[trial.config] = objective(trial, self.repaired)
-            if trial.config in self._pending:
-                role = self._pending.pop(trial.config)
-                self._settle(trial.config, cost, role, private_rng(self.seed, self.tag, number))
+        for trial_number, trial in enumerate(self.trials[previous_count:], previous_count):
+            cost = self._costs[trial.config] = compute_objective(trial, self.repaired)
+            if trial.config in self._pending_roles:
+                role = self._pending_roles.pop(trial.config)
+                self._complete_step(trial.config, cost, role, private_rng(self.seed, self.stream_tag, trial_number))
             else:
-                self._learn(trial.config, cost)
+                self._learn_from_trial(trial.config, cost)
 
 
-def objective(trial: Trial, repaired: bool) -> float:
+def compute_objective(trial: Trial, repaired: bool) -> float:
     """Return the cost that a generated optimiser minimises: in milliseconds, or its logarithm if ``repaired``."""
     if math.isinf(trial.cost):
         return math.inf if repaired else sys.float_info.max

@@ -68,10 +68,10 @@ class Gp2(GpPrior):
     def _analyzer(self) -> SymbolAnalyzer:
         return SymbolAnalyzer(self.space.target)
 
-    def _first(self, n: int, rng: np.random.Generator) -> list[Config]:
-        if self._learnt is not None or not self.space.has_programs:
-            return super()._first(n, rng)
-        return self._select_first(n, rng, self.entrants, self._estimate)
+    def _propose_first(self, n: int, rng: np.random.Generator) -> list[Config]:
+        if self._learnt_prior is not None or not self.space.has_programs:
+            return super()._propose_first(n, rng)
+        return self._select_by_prediction(n, rng, self.entrants, self._estimate)
 
     def _estimate(self, configs: Sequence[Config]) -> Floats:
         """Return the negative reciprocals of the estimated times of ``configs``, of shape (n,); 0 without a program."""

@@ -20,31 +20,31 @@ from sklearn.ensemble import ExtraTreesRegressor
 from threadpoolctl import ThreadpoolController
 
 from searchlab.arrays import Floats
-from searchlab.options import Between, Count, library_seed
+from searchlab.options import Between, Count, to_library_seed
 from searchlab.policy import NeverTwice
 from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space, coordinates
 
 from .acquisition import expected_improvement
-from .gaussian_process import Encoding, GaussianProcess, lognormal_prior, select
-from .model_guided import SLOW_PREDICTIONS
+from .gaussian_process import Encoding, GaussianProcess, lognormal_prior, select_trials_to_model
+from .model_guided import MAX_SLOW_PREDICTIONS
 
-SLOWER = 3.0
+FAILURE_SLOWDOWN = 3.0
 """The cost of a failed trial, relative to the slowest trial that succeeded."""
 
-TOURNAMENT = 256
+TOURNAMENT_SIZE = 256
 """The number of random configs from which the one with the best prior mean is chosen, for each of the first trials."""
 
-RANDOM_EVERY = 4
+RANDOM_INTERVAL = 4
 """The interval at which one of the first trials is random, in case the prior mean is misleading."""
 
-NEAR = 4
+FASTEST_COUNT = 4
 """The number of fastest trials whose neighbours are candidates."""
 
-CERTAINTY = 4.0
+RIDGE_STRENGTH = 4.0
 """The strength of the ridge penalty that keeps the multiple of the prior mean close to 1 in :class:`ShiftedProcess`."""
 
-ODDS = 2.0
+PRIOR_LOG_ODDS = 2.0
 """The logarithm of the prior odds that the process with the prior mean is the better one."""
 
 
@@ -80,82 +80,85 @@ class GpPrior(NeverTwice, transfers=True):
         super().__init__(space, seed=seed)
         self.n_startup = n_startup
         self.memory = memory
-        limit = SLOW_PREDICTIONS / (points + neighbours) if space.builds_programs else 1.0
-        self.points, self.neighbours = (max(1, int(min(1.0, limit) * n)) for n in (points, neighbours))
+        point_fraction = MAX_SLOW_PREDICTIONS / (points + neighbours) if space.builds_programs else 1.0
+        self.points, self.neighbours = (max(1, int(min(1.0, point_fraction) * n)) for n in (points, neighbours))
         if (self.points, self.neighbours) != (points, neighbours):
             self.effective = {"points": self.points, "neighbours": self.neighbours}
-        self._learnt: LearntPrior | None = None
+        self._learnt_prior: LearntPrior | None = None
         self._threads = ThreadpoolController()
 
     def transfer(self, tasks: Sequence[tuple[Space, Sequence[Trial]]]) -> None:
-        useful = [(space, trials) for space, trials in tasks if trials]
-        self._learnt = LearntPrior(useful, self.seed) if useful else None
+        nonempty_tasks = [(space, trials) for space, trials in tasks if trials]
+        self._learnt_prior = LearntPrior(nonempty_tasks, self.seed) if nonempty_tasks else None
 
     @cached_property
     def encoding(self) -> Encoding:
         return Encoding(self.space)
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        successes = sum(math.isfinite(trial.cost) for trial in self.trials)
+        success_count = sum(math.isfinite(trial.cost) for trial in self.trials)
         with self._threads.limit(limits=1):  # one thread adds in a deterministic order
-            return self._first(n, rng) if len(self.trials) < self.n_startup or successes < 2 else self._batch(n, rng)
+            if len(self.trials) < self.n_startup or success_count < 2:
+                return self._propose_first(n, rng)
+            return self._propose_batch(n, rng)
 
-    def _first(self, n: int, rng: np.random.Generator) -> list[Config]:
+    def _propose_first(self, n: int, rng: np.random.Generator) -> list[Config]:
         """Return configs selected by the prior mean; empty if there is no prior mean."""
-        if self._learnt is None:
+        if self._learnt_prior is None:
             return []
-        return self._select_first(n, rng, TOURNAMENT, partial(self._learnt, self.space))
+        return self._select_by_prediction(n, rng, TOURNAMENT_SIZE, partial(self._learnt_prior, self.space))
 
-    def _select_first(
+    def _select_by_prediction(
         self, n: int, rng: np.random.Generator, entrants: int, predict: Callable[[Sequence[Config]], Floats]
     ) -> list[Config]:
         """Return configs, each with the lowest prediction among as many random ``entrants``, and random configs."""
         batch: list[Config] = []
         for index in range(len(self.trials), len(self.trials) + n):
-            count = 1 if index % RANDOM_EVERY == RANDOM_EVERY - 1 else entrants
+            count = 1 if index % RANDOM_INTERVAL == RANDOM_INTERVAL - 1 else entrants
             candidates = [config for config in self.space.sample_new(rng, count, self.seen) if config not in batch]
             if candidates:
                 batch.append(candidates[int(np.argmin(predict(candidates)))])
         return batch
 
-    def _batch(self, n: int, rng: np.random.Generator) -> list[Config]:
-        trials = select(sorted(self.trials, key=lambda trial: trial.cost), self.memory)
-        candidates = self._candidates(trials[:NEAR], rng)
+    def _propose_batch(self, n: int, rng: np.random.Generator) -> list[Config]:
+        trials = select_trials_to_model(sorted(self.trials, key=lambda trial: trial.cost), self.memory)
+        candidates = self._draw_candidates(trials[:FASTEST_COUNT], rng)
         if not candidates:
             return []
         rows, values = self.encoding([trial.config for trial in trials]), standardise([trial.cost for trial in trials])
         processes = [ShiftedProcess(rows, values, self.encoding)]
-        priors = np.zeros(len(candidates))
-        if self._learnt is not None:
-            before = self._learnt(self.space, [trial.config for trial in trials])
-            priors = self._learnt(self.space, candidates)
-            processes.append(ShiftedProcess(rows, values, self.encoding, before))
-        losses = np.array([process.loss for process in processes]) - ODDS * np.arange(len(processes))
+        candidate_prior_means = np.zeros(len(candidates))
+        if self._learnt_prior is not None:
+            prior_means = self._learnt_prior(self.space, [trial.config for trial in trials])
+            candidate_prior_means = self._learnt_prior(self.space, candidates)
+            processes.append(ShiftedProcess(rows, values, self.encoding, prior_means))
+        losses = np.array([process.loss for process in processes]) - PRIOR_LOG_ODDS * np.arange(len(processes))
         weights = np.exp(losses.min() - losses)
         weights /= weights.sum()
         candidate_rows = self.encoding(candidates)
-        best = float(values.min())
+        best_value = float(values.min())
         is_free = np.ones(len(candidates), dtype=bool)
         batch = []
         for _ in range(min(n, len(candidates))):
-            predictions = [process.predict(candidate_rows, priors) for process in processes]
-            gains = sum(
-                w * expected_improvement(*prediction, best) for w, prediction in zip(weights, predictions, strict=True)
+            predictions = [process.predict(candidate_rows, candidate_prior_means) for process in processes]
+            improvements = sum(
+                weight * expected_improvement(*prediction, best_value)
+                for weight, prediction in zip(weights, predictions, strict=True)
             )
-            index = int(np.argmax(np.where(is_free, gains, -np.inf)))
+            index = int(np.argmax(np.where(is_free, improvements, -np.inf)))
             is_free[index] = False
             batch.append(candidates[index])
-            value = float(sum(w * mean[index] for w, (mean, _) in zip(weights, predictions, strict=True)))
+            value = float(sum(weight * mean[index] for weight, (mean, _) in zip(weights, predictions, strict=True)))
             for process in processes:
-                process.believe(candidate_rows[index], value, priors[index])
-            best = min(best, value)
+                process.believe(candidate_rows[index], value, candidate_prior_means[index])
+            best_value = min(best_value, value)
         return batch
 
-    def _candidates(self, best: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
-        """Return new configs: some that are one or two mutations away from the ``best`` trials, and random ones."""
+    def _draw_candidates(self, fastest_trials: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
+        """Return new configs: some that are one or two mutations away from the fastest trials, and random ones."""
         candidates: dict[Config, None] = {}
         for i in range(self.neighbours):
-            config = self.space.mutate(best[i % len(best)].config, rng)
+            config = self.space.mutate(fastest_trials[i % len(fastest_trials)].config, rng)
             if rng.random() < 0.4:
                 config = self.space.mutate(config, rng)
             if config not in self.seen:
@@ -170,10 +173,10 @@ def standardise(costs: Sequence[float]) -> Floats:
     A failure counts as three times as slow as the slowest success. Values above the median are moved halfway towards
     it, because the differences between slow programs say little about where the fast ones are.
     """
-    finite = np.isfinite(costs)
-    slowest = float(np.max(np.asarray(costs)[finite]))
-    values = np.log(np.maximum(np.where(finite, costs, SLOWER * slowest), SHORTEST))
-    median = float(np.median(values[finite]))
+    is_finite = np.isfinite(costs)
+    slowest = float(np.max(np.asarray(costs)[is_finite]))
+    values = np.log(np.maximum(np.where(is_finite, costs, FAILURE_SLOWDOWN * slowest), SHORTEST))
+    median = float(np.median(values[is_finite]))
     values = np.where(values > median, (values + median) / 2, values)
     centred: Floats = values - values.mean()
     return centred / (centred.std() or 1.0)
@@ -188,29 +191,29 @@ class ShiftedProcess:
         rows: The rows of the trials, of shape (n, columns).
         values: Their standardised costs, of shape (n,).
         encoding: The encoding that produced the rows.
-        before: The prior mean of the trials, of shape (n,); None for a process without one.
+        prior_means: The prior mean of the trials, of shape (n,); None for a process without one.
 
     Attributes:
         loss: See :class:`.gaussian_process.GaussianProcess`.
     """
 
-    def __init__(self, rows: Floats, values: Floats, encoding: Encoding, before: Floats | None = None) -> None:
+    def __init__(self, rows: Floats, values: Floats, encoding: Encoding, prior_means: Floats | None = None) -> None:
         self._slope = 0.0
-        if before is not None:
-            centred = before - before.mean()
-            self._slope = max(0.0, float(centred @ values + CERTAINTY) / float(centred @ centred + CERTAINTY))
-            values = values - self._slope * before
-        self._process = GaussianProcess(rows, values, encoding.scales, lognormal_prior)
+        if prior_means is not None:
+            centred = prior_means - prior_means.mean()
+            self._slope = max(0.0, float(centred @ values + RIDGE_STRENGTH) / float(centred @ centred + RIDGE_STRENGTH))
+            values = values - self._slope * prior_means
+        self._process = GaussianProcess(rows, values, encoding.length_scale_indices, lognormal_prior)
         self.loss = self._process.loss
 
-    def predict(self, rows: Floats, before: Floats) -> tuple[Floats, Floats]:
-        """Return the mean and the standard deviation at ``rows``, whose prior mean is ``before``; both (n,)."""
+    def predict(self, rows: Floats, prior_means: Floats) -> tuple[Floats, Floats]:
+        """Return the mean and the standard deviation at ``rows``, whose prior mean is ``prior_means``; both (n,)."""
         mean, deviation = self._process.predict(rows)
-        return mean + self._slope * before, deviation
+        return mean + self._slope * prior_means, deviation
 
-    def believe(self, row: Floats, value: float, before: float) -> None:
+    def believe(self, row: Floats, value: float, prior_mean: float) -> None:
         """Add an observation without changing the hyperparameters."""
-        self._process.believe(row, value - self._slope * before)
+        self._process.believe(row, value - self._slope * prior_mean)
 
 
 class LearntPrior:
@@ -225,36 +228,36 @@ class LearntPrior:
     """
 
     def __init__(self, tasks: Sequence[tuple[Space, Sequence[Trial]]], seed: int) -> None:
-        descriptions = [_describe(space, [trial.config for trial in trials]) for space, trials in tasks]
-        self._parts = list(dict.fromkeys(part for rows in descriptions for row in rows for part in row))
-        scores = [ndtri((rankdata([trial.cost for trial in trials]) - 0.5) / len(trials)) for _, trials in tasks]
+        descriptions = [_describe_configs(space, [trial.config for trial in trials]) for space, trials in tasks]
+        self._columns = list(dict.fromkeys(column for rows in descriptions for row in rows for column in row))
+        normal_scores = [ndtri((rankdata([trial.cost for trial in trials]) - 0.5) / len(trials)) for _, trials in tasks]
         self._trees = ExtraTreesRegressor(
-            200, min_samples_leaf=2, max_features=0.5, random_state=library_seed(seed), n_jobs=1
+            200, min_samples_leaf=2, max_features=0.5, random_state=to_library_seed(seed), n_jobs=1
         )
-        self._trees.fit(np.vstack([self._rows(rows) for rows in descriptions]), np.concatenate(scores))
+        self._trees.fit(np.vstack([self._make_rows(rows) for rows in descriptions]), np.concatenate(normal_scores))
 
     def __call__(self, space: Space, configs: Sequence[Config]) -> Floats:
         """Return the predicted normal scores of ``configs``, of shape (n,); the lowest are the fastest."""
-        predictions: Floats = self._trees.predict(self._rows(_describe(space, configs)))
+        predictions: Floats = self._trees.predict(self._make_rows(_describe_configs(space, configs)))
         return predictions
 
-    def _rows(self, descriptions: Sequence[Mapping[object, float]]) -> Floats:
-        return np.array([[row.get(part, -8.0) for part in self._parts] for row in descriptions])
+    def _make_rows(self, descriptions: Sequence[Mapping[object, float]]) -> Floats:
+        return np.array([[row.get(column, -8.0) for column in self._columns] for row in descriptions])
 
 
-def _describe(space: Space, configs: Sequence[Config]) -> list[dict[object, float]]:
+def _describe_configs(space: Space, configs: Sequence[Config]) -> list[dict[object, float]]:
     """Return the numbers that describe each config, by knob and part."""
-    largest: dict[object, float] = {}
+    largest_numbers: dict[object, float] = {}
     for name, knob in space.knobs_of(space.probe()).items():
         for choice in knob.choices:
             for part, number in coordinates(choice):
-                largest[name, part] = max(number, largest.get((name, part), number))
+                largest_numbers[name, part] = max(number, largest_numbers.get((name, part), number))
     rows: list[dict[object, float]] = []
     for config in configs:
         row: dict[object, float] = {}
         for name, value in config.items():
             for part, number in coordinates(value):
                 row[name, part] = number
-                row[name, part, "below"] = number - largest.get((name, part), number)
+                row[name, part, "below"] = number - largest_numbers.get((name, part), number)
         rows.append(row)
     return rows

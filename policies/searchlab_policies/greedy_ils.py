@@ -19,9 +19,9 @@ from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
-from .neighbours import along, perturb
+from .neighbours import perturb, vary_knob
 
-SCANS = 256
+MAX_SCANS = 256
 """The maximum number of scans per ask. If they find nothing new, a random config is proposed."""
 
 
@@ -31,12 +31,12 @@ class Scan:
 
     Attributes:
         number: The scan's number, which determines its random numbers.
-        idle: The number of consecutive climbs without progress.
+        idle_climb_count: The number of consecutive climbs without progress.
     """
 
     number: int
-    base: Config
-    idle: int
+    centre: Config
+    idle_climb_count: int
     neighbours: Iterable[Config]
 
 
@@ -73,61 +73,61 @@ class GreedyIls(NeverTwice):
         self.no_improvement = no_improvement
         self.random_walk = random_walk
         self._costs: dict[Config, float] = {}
-        self._first = space.sample(private_rng(seed, "greedy-ils: start"))
-        self._scan = self._make_scan(0, self._first, 0)
+        self._first_config = space.sample(private_rng(seed, "greedy-ils: start"))
+        self._scan = self._make_scan(0, self._first_config, 0)
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         """Follow the search while costs are known, and then continue as if no config in this batch were faster."""
-        scan, certain = self._scan, True
-        for _ in range(SCANS):
-            steps = self._search(scan)
+        scan, is_certain = self._scan, True
+        for _ in range(MAX_SCANS):
+            requests = self._scan_neighbours(scan)
             cost = None
             while True:
                 try:
-                    config = steps.send(cost)
+                    config = requests.send(cost)
                 except StopIteration as end:
                     scan = end.value
                     break
                 cost = self._costs.get(config)
                 if cost is None:
-                    certain = False
+                    is_certain = False
                     yield config
-            if certain:
+            if is_certain:
                 self._scan = scan
 
-    def _search(self, scan: Scan) -> Generator[Config, float | None, Scan]:
+    def _scan_neighbours(self, scan: Scan) -> Generator[Config, float | None, Scan]:
         """Yield the configs of a scan, receive the cost of each (None if unknown), and return the next scan."""
-        cost = yield scan.base
+        cost = yield scan.centre
         if cost is None:
             cost = -math.inf
         for config in scan.neighbours:
             neighbour_cost = yield config
             if neighbour_cost is not None and neighbour_cost < cost:
-                return self._make_scan(scan.number + 1, config, scan.idle)
+                return self._make_scan(scan.number + 1, config, scan.idle_climb_count)
         # Kernel Tuner compares each local optimum with the first config of the run, not with the best so far.
-        idle = 0 if cost < self._costs.get(self._first, math.inf) else scan.idle + 1
+        idle_climb_count = 0 if cost < self._costs.get(self._first_config, math.inf) else scan.idle_climb_count + 1
         rng = private_rng(self.seed, "greedy-ils: walk", scan.number)
-        if idle >= self.no_improvement:
-            return self._make_scan(scan.number + 1, self.space.sample(rng), idle)
-        steps = max(1, int(self.random_walk * len(scan.base)))
-        return self._make_scan(scan.number + 1, perturb(self.space, scan.base, steps, rng), idle)
+        if idle_climb_count >= self.no_improvement:
+            return self._make_scan(scan.number + 1, self.space.sample(rng), idle_climb_count)
+        step_count = max(1, int(self.random_walk * len(scan.centre)))
+        return self._make_scan(scan.number + 1, perturb(self.space, scan.centre, step_count, rng), idle_climb_count)
 
-    def _make_scan(self, number: int, base: Config, idle: int) -> Scan:
-        return Scan(number, base, idle, ReusableConfigs(self._neighbours(number, base)))
+    def _make_scan(self, number: int, centre: Config, idle_climb_count: int) -> Scan:
+        return Scan(number, centre, idle_climb_count, ReusableConfigs(self._generate_neighbours(number, centre)))
 
-    def _neighbours(self, number: int, base: Config) -> Iterator[Config]:
+    def _generate_neighbours(self, number: int, centre: Config) -> Iterator[Config]:
         rng = private_rng(self.seed, "greedy-ils", number)
-        knobs = self.space.knobs(base)
+        knobs = self.space.knobs(centre)
         for i in rng.permutation(len(knobs)).tolist():
-            values = [value for value in knobs[i].choices if value != base[knobs[i].name]]
+            values = [value for value in knobs[i].choices if value != centre[knobs[i].name]]
             order = rng.permutation(len(values)).tolist()
-            yield from along(self.space, base, knobs[i], rng, [values[j] for j in order])
+            yield from vary_knob(self.space, centre, knobs[i], rng, [values[j] for j in order])
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
         super().warm_start(trials)
         if self.trials:
-            self._first = min(self.trials, key=lambda trial: trial.cost).config
-            self._scan = self._make_scan(0, self._first, 0)
+            self._first_config = min(self.trials, key=lambda trial: trial.cost).config
+            self._scan = self._make_scan(0, self._first_config, 0)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)

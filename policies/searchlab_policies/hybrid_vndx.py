@@ -72,7 +72,7 @@ class HybridVndx(GeneratedOptimiser[str]):
 
     n_startup = 1
     max_repeats = 20
-    tag = "hybrid-vndx"
+    stream_tag = "hybrid-vndx"
 
     def __init__(
         self,
@@ -93,38 +93,38 @@ class HybridVndx(GeneratedOptimiser[str]):
         self.temperature, self.cooling = temperature, cooling
         self.weights = dict.fromkeys(NEIGHBOURHOODS, 1.0)
         self._current: tuple[Config, float] | None = None  # None before the first step and before a restart
-        self._best, self._worst = math.inf, -math.inf
+        self._best_cost, self._worst_cost = math.inf, -math.inf
         self._history = History()
         self._elites: list[tuple[float, list[tuple[str, int]], Config]] = []
         self._tabu: deque[Config] = deque(maxlen=tabu)
-        self._rejected = 0
+        self._rejection_count = 0
         self._temperature = temperature
 
-    def _candidates(self, rng: np.random.Generator) -> Iterator[tuple[Config, str]]:
+    def _generate_candidates(self, rng: np.random.Generator) -> Iterator[tuple[Config, str]]:
         while True:
-            yield self._candidate(rng)
+            yield self._choose_candidate(rng)
 
     @property
     def _completes_repeated_steps(self) -> bool:
         return not self.repaired
 
-    def _learn(self, config: Config, cost: float) -> None:
-        self._remember(config, cost)
-        self._promote(config, cost)
+    def _learn_from_trial(self, config: Config, cost: float) -> None:
+        self._record_cost(config, cost)
+        self._add_elite(config, cost)
 
-    def _remember(self, config: Config, cost: float) -> None:
+    def _record_cost(self, config: Config, cost: float) -> None:
         self._history.append(config, cost)
-        self._worst = max(self._worst, cost if math.isfinite(cost) else -math.inf)
+        self._worst_cost = max(self._worst_cost, cost if math.isfinite(cost) else -math.inf)
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
         """Learn from earlier trials, and start from the fastest."""
         self.tell(trials)
         if self._current is None and self._costs:
-            self._start(*min(self._costs.items(), key=lambda item: item[1]))
+            self._start_from(*min(self._costs.items(), key=lambda item: item[1]))
 
     # --- a candidate --------------------------------------------------------------------------------
 
-    def _candidate(self, rng: np.random.Generator) -> tuple[Config, str]:
+    def _choose_candidate(self, rng: np.random.Generator) -> tuple[Config, str]:
         """Return the candidate with the best prediction and the neighbourhood to credit, "" if there is none."""
         if self._current is None:
             return self.space.sample(rng), ""
@@ -139,70 +139,70 @@ class HybridVndx(GeneratedOptimiser[str]):
         candidates = list(dict.fromkeys(pool))
         if self.repaired:
             candidates = [config for config in candidates if config not in self.seen] or candidates[:1]
-        candidate = min(candidates, key=self._score)
+        candidate = min(candidates, key=self._score_candidate)
         return candidate, neighbourhood if candidate in neighbours or not self.repaired else ""
 
     def _draw_neighbourhood(self, rng: np.random.Generator) -> str:
         """Draw a neighbourhood in proportion to its weight."""
         threshold = rng.random() * sum(self.weights.values())
-        total = 0.0
+        cumulative_weight = 0.0
         for neighbourhood, weight in self.weights.items():
-            total += weight
-            if threshold <= total:
+            cumulative_weight += weight
+            if threshold <= cumulative_weight:
                 return neighbourhood
         return NEIGHBOURHOODS[-1]
 
-    def _score(self, config: Config) -> float:
+    def _score_candidate(self, config: Config) -> float:
         """Return the predicted cost, plus a penalty if the config is tabu."""
-        score = self._predict(config)
+        score = self._predict_cost(config)
         return score + abs(score) * 0.1 + 1e3 if config in self._tabu else score
 
-    def _predict(self, config: Config) -> float:
+    def _predict_cost(self, config: Config) -> float:
         """Return the mean cost of the ``k`` nearest configs in the history."""
-        costs = self._history.nearest(config, self.k)
+        costs = self._history.find_nearest_costs(config, self.k)
         if self.repaired:
-            return math.fsum(min(cost, self._worst) for cost in costs) / len(costs)
+            return math.fsum(min(cost, self._worst_cost) for cost in costs) / len(costs)
         # Here, the sum is rounded after each addition; since Python 3.12, sum() does not do this. While fewer than k
         # configs are known, only rounding distinguishes the candidates.
         return reduce(add, costs) / len(costs)
 
     # --- a step -------------------------------------------------------------------------------------
 
-    def _settle(self, config: Config, cost: float, neighbourhood: str, rng: np.random.Generator) -> None:
+    def _complete_step(self, config: Config, cost: float, neighbourhood: str, rng: np.random.Generator) -> None:
         """Move to a measured candidate, or reject it."""
-        self._remember(config, cost)
+        self._record_cost(config, cost)
         if self._current is None:
             if not self._elites:
-                self._promote(config, cost)
-            self._start(config, cost)
+                self._add_elite(config, cost)
+            self._start_from(config, cost)
             return
-        self._promote(config, cost)
-        worse = cost - self._current[1]
-        accepted = worse < 0 or rng.random() < math.exp(-worse / max(self._temperature, 1e-8))
-        if accepted:
+        self._add_elite(config, cost)
+        cost_increase = cost - self._current[1]
+        is_accepted = cost_increase < 0 or rng.random() < math.exp(-cost_increase / max(self._temperature, 1e-8))
+        if is_accepted:
             self._tabu.append(config)
             self._current = config, cost
         if neighbourhood:
-            self.weights[neighbourhood] *= 1.1 if accepted else 0.9
+            self.weights[neighbourhood] *= 1.1 if is_accepted else 0.9
         if sum(self.weights.values()) > 1e6:
             self.weights = {name: weight * 1e-6 for name, weight in self.weights.items()}
-        improved = cost < self._best if self.repaired else accepted
-        self._best = min(self._best, cost)
-        self._rejected = 0 if improved else self._rejected + 1
+        is_improvement = cost < self._best_cost if self.repaired else is_accepted
+        self._best_cost = min(self._best_cost, cost)
+        self._rejection_count = 0 if is_improvement else self._rejection_count + 1
         self._temperature *= self.cooling
-        if self._rejected >= self.restart:
+        if self._rejection_count >= self.restart:
             self._current = None
 
-    def _start(self, config: Config, cost: float) -> None:
+    def _start_from(self, config: Config, cost: float) -> None:
         """Start or restart from ``config``."""
         self._current = config, cost
-        self._best = min(self._best, cost)
+        self._best_cost = min(self._best_cost, cost)
         self._tabu.clear()
         self._tabu.append(config)
-        self._rejected = 0
+        self._rejection_count = 0
         self._temperature = self.temperature
 
-    def _promote(self, config: Config, cost: float) -> None:
+    def _add_elite(self, config: Config, cost: float) -> None:
         """Add a config to the elites and drop the slowest; the released code drops the fastest instead."""
         positions = [(knob.name, knob.choices.index(config[knob.name])) for knob in self.space.knobs(config)]
         heapq.heappush(self._elites, (-cost if self.repaired else cost, positions, config))
@@ -214,34 +214,36 @@ class History:
     """Evaluated configs and their costs, in order; a config appears once for each evaluation."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, int] = {}
-        self._codes: dict[tuple[str, Value], int] = {}
-        self._rows: Ints = np.zeros((64, 0), np.int64)
+        self._columns_by_knob: dict[str, int] = {}
+        self._codes_by_choice: dict[tuple[str, Value], int] = {}
+        self._code_rows: Ints = np.zeros((64, 0), np.int64)
         self._costs: Floats = np.zeros(64)
-        self._count = 0
+        self._evaluation_count = 0
 
     def append(self, config: Config, cost: float) -> None:
-        if self._count == len(self._rows):
-            self._rows = np.pad(self._rows, ((0, self._count), (0, 0)))
-            self._costs = np.pad(self._costs, (0, self._count))
+        if self._evaluation_count == len(self._code_rows):
+            self._code_rows = np.pad(self._code_rows, ((0, self._evaluation_count), (0, 0)))
+            self._costs = np.pad(self._costs, (0, self._evaluation_count))
         row = self._encode(config)
-        self._rows[self._count], self._costs[self._count] = row, cost
-        self._count += 1
+        self._code_rows[self._evaluation_count], self._costs[self._evaluation_count] = row, cost
+        self._evaluation_count += 1
 
-    def nearest(self, config: Config, k: int) -> list[float]:
+    def find_nearest_costs(self, config: Config, k: int) -> list[float]:
         """Return the costs of the ``k`` nearest evaluations by Hamming distance; ties go to the earliest."""
         row = self._encode(config)
-        distances = (self._rows[: self._count] != row).sum(axis=1, dtype=np.int16)
+        distances = (self._code_rows[: self._evaluation_count] != row).sum(axis=1, dtype=np.int16)
         costs: list[float] = self._costs[np.argsort(distances, kind="stable")[:k]].tolist()
         return costs
 
     def _encode(self, config: Config) -> Ints:
         """Return a code for each knob's value, and 0 for knobs that the config lacks."""
         for name in config:
-            if name not in self._columns:
-                self._columns[name] = len(self._columns)
-                self._rows = np.pad(self._rows, ((0, 0), (0, 1)))
-        row = np.zeros(len(self._columns), np.int64)
-        for item in config.items():
-            row[self._columns[item[0]]] = self._codes.setdefault(item, len(self._codes) + 1)
+            if name not in self._columns_by_knob:
+                self._columns_by_knob[name] = len(self._columns_by_knob)
+                self._code_rows = np.pad(self._code_rows, ((0, 0), (0, 1)))
+        row = np.zeros(len(self._columns_by_knob), np.int64)
+        for choice in config.items():
+            row[self._columns_by_knob[choice[0]]] = self._codes_by_choice.setdefault(
+                choice, len(self._codes_by_choice) + 1
+            )
         return row

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 
 from searchlab.arrays import Floats
-from searchlab.options import Between, Count, Natural, NonNegative, library_seed
+from searchlab.options import Between, Count, Natural, NonNegative, to_library_seed
 from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space
 
-from .model_guided import SLOW_PREDICTIONS, successes
-from .neighbours import draw_near, step_neighbours
+from .model_guided import MAX_SLOW_PREDICTIONS, rank_successes
+from .neighbours import draw_near, generate_step_neighbours
 
 if TYPE_CHECKING:
     from sklearn.ensemble import RandomForestClassifier
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MIN_IMPROVEMENT = 0.001
 """The relative change in a copy's cost below which a generation counts as without improvement."""
 
-LEAST_WEIGHT = 1e-5
+MIN_WEIGHT = 1e-5
 """The minimum distance to the quantile, in milliseconds, that is used as a weight."""
 
 
@@ -116,56 +116,56 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         self.n_startup = n_startup
         self.copies = copies
         self.neighbours = neighbours
-        if space.builds_programs and neighbours * copies > SLOW_PREDICTIONS:
-            self.neighbours = max(1, SLOW_PREDICTIONS // copies)
+        if space.builds_programs and neighbours * copies > MAX_SLOW_PREDICTIONS:
+            self.neighbours = max(1, MAX_SLOW_PREDICTIONS // copies)
             self.effective = {"neighbours": self.neighbours}
         self.radius = radius
         self.selected = selected
         self.quantile = quantile
         self.similarity = similarity
         self.patience = patience
-        self.fixed = variant == "fixed"
-        self._descents = polish if self.fixed else 0
-        self._descended_to = math.inf
+        self.is_fixed = variant == "fixed"
+        self._remaining_descents = polish if self.is_fixed else 0
+        self._descent_cost = math.inf
         self.generation = 0  # the number of generations that have been measured
-        self._searches: list[Copy] | None = None  # None until the random trials have been measured
+        self._copies: list[Copy] | None = None  # None until the random trials have been measured
         self._visited: dict[Config, None] = {}
         self._queue: list[Config] = []
-        self._by_config: dict[Config, Trial] = {}
+        self._trials_by_config: dict[Config, Trial] = {}
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
         if not self._queue:
-            self._queue = self._generation(n, rng)
+            self._queue = self._propose_generation(n, rng)
         batch, self._queue = self._queue[:n], self._queue[n:]
         return batch
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        count = len(self.trials)
+        previous_count = len(self.trials)
         super().tell(trials)
-        self._by_config.update((trial.config, trial) for trial in self.trials[count:])
+        self._trials_by_config.update((trial.config, trial) for trial in self.trials[previous_count:])
 
-    def _generation(self, n: int, rng: np.random.Generator) -> list[Config]:
+    def _propose_generation(self, n: int, rng: np.random.Generator) -> list[Config]:
         """Return the configs to measure next: at least one, unless the search has ended."""
-        if self._searches is None:
-            ranked = successes(self.trials)
+        if self._copies is None:
+            ranked = rank_successes(self.trials)
             count = max(self.n_startup - len(self.trials), 0) or (0 if ranked else n)
-            if random := self.space.sample_new(rng, count, self.seen):
-                return random
-            self._searches = [Copy(trial, self.patience) for trial in ranked[: self.copies]]
+            if random_configs := self.space.sample_new(rng, count, self.seen):
+                return random_configs
+            self._copies = [Copy(trial, self.patience) for trial in ranked[: self.copies]]
         else:
-            self._searches = [copy for copy in self._searches if self._move(copy)]
+            self._copies = [copy for copy in self._copies if self._move_copy(copy)]
             self.generation += 1
         self._visited.update(self.seen)
-        forest = self._train()
-        self._searches = [copy for copy in self._searches if self._select(copy, forest, rng)]
+        forest = self._train_forest()
+        self._copies = [copy for copy in self._copies if self._select_neighbours(copy, forest, rng)]
         # The copies' best configs come first, since a run may end within a generation.
-        ranks = zip_longest(*(copy.selected for copy in self._searches))
+        ranks = zip_longest(*(copy.selected for copy in self._copies))
         configs = list(dict.fromkeys(config for rank in ranks for config in rank if config is not None))
-        return configs or self._descent(rng)
+        return configs or self._propose_descent(rng)
 
-    def _move(self, copy: Copy) -> bool:
+    def _move_copy(self, copy: Copy) -> bool:
         """Move ``copy`` to the best config of its generation, and return whether it continues."""
-        trials = [self._by_config[config] for config in copy.selected if config in self._by_config]
+        trials = [self._trials_by_config[config] for config in copy.selected if config in self._trials_by_config]
         best = min(
             [*([copy.current] if copy.keeps_current else []), *trials], key=lambda t: t.cost, default=copy.current
         )
@@ -175,27 +175,29 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         copy.current = best
         return copy.patience >= 0
 
-    def _select(self, copy: Copy, forest: RandomForestClassifier | None, rng: np.random.Generator) -> bool:
+    def _select_neighbours(self, copy: Copy, forest: RandomForestClassifier | None, rng: np.random.Generator) -> bool:
         """Select the neighbours of ``copy`` to measure in this generation, and return whether there are any."""
-        neighbours = self._draw(copy.current.config, forest, rng)
+        neighbours = self._draw_neighbours(copy.current.config, forest, rng)
         candidates = [config for config in dict.fromkeys(neighbours) if config not in self._visited]
-        if self.fixed:
+        if self.is_fixed:
             count = max(1, int((len(candidates) + 1) * self.selected) - 1)
-            copy.selected = self._best(candidates, count, forest, rng)
+            copy.selected = self._select_best(candidates, count, forest, rng)
             self._visited.update(dict.fromkeys(copy.selected))
         else:
             self._visited.update(dict.fromkeys(candidates))
             candidates = [copy.current.config, *candidates]
-            best = self._best(candidates, int(len(candidates) * self.selected), forest, rng)
+            best = self._select_best(candidates, int(len(candidates) * self.selected), forest, rng)
             copy.keeps_current = copy.current.config in best
             copy.selected = [config for config in best if config != copy.current.config] if len(best) > 1 else []
         return bool(copy.selected)
 
-    def _draw(self, config: Config, forest: RandomForestClassifier | None, rng: np.random.Generator) -> list[Config]:
+    def _draw_neighbours(
+        self, config: Config, forest: RandomForestClassifier | None, rng: np.random.Generator
+    ) -> list[Config]:
         """Draw the neighbours of ``config`` from which to select. They may include ``config``, or repeat others."""
         return [draw_near(self.space, config, self.radius, rng) for _ in range(self.neighbours)]
 
-    def _best(
+    def _select_best(
         self, configs: Sequence[Config], n: int, forest: RandomForestClassifier | None, rng: np.random.Generator
     ) -> list[Config]:
         """Select ``n`` configs one at a time, each with the highest probability minus similarity to those before."""
@@ -204,20 +206,20 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         rows = np.array([self.space.features(config) for config in configs], dtype=np.float32)
         probabilities = forest.predict_proba(rows)[:, 1]
         leaves = forest.apply(rows)  # (configs, trees)
-        similar = np.zeros(len(configs))  # the sum of similarities to the configs selected so far
+        similarity_sums = np.zeros(len(configs))  # the sum of similarities to the configs selected so far
         is_free = np.ones(len(configs), dtype=bool)
         indices: list[int] = []
         while is_free.any() and len(indices) < n:
-            scores = probabilities - self.similarity * similar / max(1, len(indices))
+            scores = probabilities - self.similarity * similarity_sums / max(1, len(indices))
             best = int(np.argmax(np.where(is_free, scores, -np.inf)))
             is_free[best] = False
             indices.append(best)
-            similar += (leaves == leaves[best]).mean(axis=1)
+            similarity_sums += (leaves == leaves[best]).mean(axis=1)
         return [configs[i] for i in indices]
 
-    def _train(self) -> RandomForestClassifier | None:
+    def _train_forest(self) -> RandomForestClassifier | None:
         """Return a forest trained on all trials, or None if all or none of them are good."""
-        costs = np.array([self._label(trial) for trial in self.trials])
+        costs = np.array([self._choose_label(trial) for trial in self.trials])
         is_working = np.isfinite(costs)
         if not is_working.any():
             return None
@@ -228,30 +230,32 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         from sklearn.ensemble import RandomForestClassifier
 
         weights = np.ones(len(costs))
-        distances: Floats = np.maximum(LEAST_WEIGHT, 1e3 * (threshold - costs[is_good]))
+        distances: Floats = np.maximum(MIN_WEIGHT, 1e3 * (threshold - costs[is_good]))
         weights[is_good] = distances / distances.mean()
-        forest = RandomForestClassifier(criterion="log_loss", random_state=library_seed(self.seed), n_jobs=1)
+        forest = RandomForestClassifier(criterion="log_loss", random_state=to_library_seed(self.seed), n_jobs=1)
         rows = np.array([self.space.features(trial.config) for trial in self.trials], dtype=np.float32)
         return forest.fit(rows, is_good, sample_weight=weights)
 
-    def _label(self, trial: Trial) -> float:
-        if self.fixed or not math.isfinite(trial.cost):
+    def _choose_label(self, trial: Trial) -> float:
+        if self.is_fixed or not math.isfinite(trial.cost):
             return trial.cost
         return float(trial.measurement.seconds[0])
 
-    def _descent(self, rng: np.random.Generator) -> list[Config]:
+    def _propose_descent(self, rng: np.random.Generator) -> list[Config]:
         """Return all new configs one step from the best one; none if the descent's last step did not improve it."""
         best = min(self.trials, key=lambda trial: trial.cost, default=None)
-        while best is not None and self._descents and best.cost < self._descended_to:
-            self._descents -= 1
-            self._descended_to = best.cost
-            if new := list(dict.fromkeys(c for c in self._step_neighbours(best.config, rng) if c not in self.seen)):
-                return new
+        while best is not None and self._remaining_descents and best.cost < self._descent_cost:
+            self._remaining_descents -= 1
+            self._descent_cost = best.cost
+            if new_configs := list(
+                dict.fromkeys(c for c in self._generate_step_neighbours(best.config, rng) if c not in self.seen)
+            ):
+                return new_configs
         return []
 
-    def _step_neighbours(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
+    def _generate_step_neighbours(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
         """Yield the configs that are one step away in one knob, or in each of two tiles."""
-        yield from step_neighbours(self.space, config, rng)
+        yield from generate_step_neighbours(self.space, config, rng)
         knobs = self.space.knobs(config)
         steps = {knob.name: knob.adjacent(config[knob.name]) for knob in knobs}
         for a, b in combinations([knob for knob in knobs if is_tile(knob)], 2):

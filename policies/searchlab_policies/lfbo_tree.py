@@ -89,34 +89,36 @@ class LfboTree(Lfbo):
             patience=patience,
             polish=polish,
         )
-        self._numbers: dict[tuple[str, Value], Floats] = {}
+        self._features_by_choice: dict[tuple[str, Value], Floats] = {}
 
-    def _draw(self, config: Config, forest: RandomForestClassifier | None, rng: np.random.Generator) -> list[Config]:
+    def _draw_neighbours(
+        self, config: Config, forest: RandomForestClassifier | None, rng: np.random.Generator
+    ) -> list[Config]:
         if forest is None or self.generation == 0:
-            return super()._draw(config, forest, rng)
+            return super()._draw_neighbours(config, forest, rng)
         knobs = [knob for knob in self.space.knobs(config) if len(knob.choices) > 1]
         trees = rng.integers(len(forest.estimators_), size=self.neighbours).tolist()
-        return [self._improve(config, knobs, forest.estimators_[i], rng) for i in trees]
+        return [self._improve_config(config, knobs, forest.estimators_[i], rng) for i in trees]
 
-    def _improve(
+    def _improve_config(
         self, config: Config, knobs: Sequence[Knob], tree: DecisionTreeClassifier, rng: np.random.Generator
     ) -> Config:
         """Return a neighbour of ``config``: each knob on the tree's path has the value that the tree prefers."""
         row = self.space.features(config)
         values = dict(config.items())
-        for knob in self._knobs_on_path(knobs, values, row, tree, rng):
-            choices = [values[knob.name], *choices_within(knob, values[knob.name], self.radius)]
+        for knob in self._find_knobs_on_path(knobs, values, row, tree, rng):
+            choices = [values[knob.name], *find_choices_within(knob, values[knob.name], self.radius)]
             rows = np.tile(row, (len(choices), 1))
             for candidate, choice in zip(rows, choices, strict=True):
-                numbers = self._numbers_of(knob.name, choice)
-                np.copyto(candidate, numbers, where=~np.isnan(numbers))
+                choice_features = self._encode_choice(knob.name, choice)
+                np.copyto(candidate, choice_features, where=~np.isnan(choice_features))
             # The last column is the probability of the second of two classes, up to a factor.
-            good = tree.tree_.predict(rows.astype(np.float32))[:, -1]
-            best = int(rng.choice(np.flatnonzero(good == good.max())))
+            probabilities = tree.tree_.predict(rows.astype(np.float32))[:, -1]
+            best = int(rng.choice(np.flatnonzero(probabilities == probabilities.max())))
             values[knob.name], row = choices[best], rows[best]
         return self.space.repair(values, rng)
 
-    def _knobs_on_path(
+    def _find_knobs_on_path(
         self,
         knobs: Sequence[Knob],
         values: dict[str, Value],
@@ -126,29 +128,33 @@ class LfboTree(Lfbo):
     ) -> list[Knob]:
         """Return the knobs that the tree tests for ``row``, in the order of the tests, and a random tile."""
         columns = tree.tree_.feature[tree.tree_.decision_path(row.astype(np.float32)[None]).indices].tolist()
-        by_column = {
+        knobs_by_column = {
             column: knob
             for knob in knobs
-            for column in np.flatnonzero(~np.isnan(self._numbers_of(knob.name, values[knob.name]))).tolist()
+            for column in np.flatnonzero(~np.isnan(self._encode_choice(knob.name, values[knob.name]))).tolist()
         }
-        path = {by_column[column].name: by_column[column] for column in columns if column in by_column}
+        tested_knobs = {
+            knobs_by_column[column].name: knobs_by_column[column] for column in columns if column in knobs_by_column
+        }
         if tiles := [knob for knob in knobs if is_tile(knob)]:
             tile = tiles[int(rng.integers(len(tiles)))]
-            path.setdefault(tile.name, tile)
-        return list(path.values())
+            tested_knobs.setdefault(tile.name, tile)
+        return list(tested_knobs.values())
 
-    def _numbers_of(self, name: str, value: Value) -> Floats:
+    def _encode_choice(self, name: str, value: Value) -> Floats:
         """Return the features of one knob's value, with NaN in the columns of all other knobs."""
-        if (name, value) not in self._numbers:
-            self._numbers[name, value] = self.space.features({name: value})
-        return self._numbers[name, value]
+        if (name, value) not in self._features_by_choice:
+            self._features_by_choice[name, value] = self.space.features({name: value})
+        return self._features_by_choice[name, value]
 
 
-def choices_within(knob: Knob, value: Value, radius: int) -> list[Value]:
+def find_choices_within(knob: Knob, value: Value, radius: int) -> list[Value]:
     """Return the other choices of a knob that are at most ``radius`` steps away, in the order of their distance."""
     choices = {value: None}
-    latest = [value]
+    frontier = [value]
     for _ in range(radius):
-        latest = list(dict.fromkeys(new for choice in latest for new in knob.adjacent(choice) if new not in choices))
-        choices.update(dict.fromkeys(latest))
+        frontier = list(
+            dict.fromkeys(new for choice in frontier for new in knob.adjacent(choice) if new not in choices)
+        )
+        choices.update(dict.fromkeys(frontier))
     return list(choices)[1:]

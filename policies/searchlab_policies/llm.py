@@ -24,16 +24,16 @@ from searchlab.space import Config, Knob, Space, Value
 
 from .chain import Chain
 from .chat import Chat, Conversation
-from .model_guided import successes
+from .model_guided import rank_successes
 
-SYSTEM = """You tune tensor programs: you choose the parameters with which a compiler schedules a computation, so that \
-the program runs as fast as possible. You are told what was measured and propose what to measure next. You reply with \
-JSON only."""
+SYSTEM_PROMPT = """You tune tensor programs: you choose the parameters with which a compiler schedules a computation, \
+so that the program runs as fast as possible. You are told what was measured and propose what to measure next. You \
+reply with JSON only."""
 
-LISTED = 128
+MAX_LISTED_CHOICES = 128
 """The maximum number of a knob's choices that a prompt lists."""
 
-PROBES = 32
+PROBE_COUNT = 32
 """The number of random configs whose knobs are described, since a knob's choices may depend on earlier knobs."""
 
 
@@ -60,7 +60,7 @@ class Llm(NeverTwice):
             reject this.
 
     Attributes:
-        invalid: The number of invalid proposals so far, by reason.
+        invalid_counts: The number of invalid proposals so far, by reason.
     """
 
     origin = Origin(
@@ -92,64 +92,64 @@ class Llm(NeverTwice):
             raise SearchlabError("option 'model' is empty; it must be the name of a model at the endpoint")
         self.shown = shown
         self.attempts = attempts
-        self.invalid: Counter[str] = Counter()
-        self._settings: dict[str, Any] = {"model": model}
+        self.invalid_counts: Counter[str] = Counter()
+        self._request_settings: dict[str, Any] = {"model": model}
         if temperature is not None:
-            self._settings["temperature"] = temperature
-        options = self._settings | {"shown": shown, "attempts": attempts, "structured": structured}
+            self._request_settings["temperature"] = temperature
+        options = self._request_settings | {"shown": shown, "attempts": attempts, "structured": structured}
         self._chat = Chat(Conversation(str(space.workload), str(space.target), space.fingerprint, seed, options))
-        self._choices = choices_of(space)
-        self._schema = schema(self._choices)
+        self._choices_by_knob = collect_choices(space)
+        self._schema = make_schema(self._choices_by_knob)
         if structured:
-            form = {"name": "configs", "schema": self._schema}
-            self._settings["response_format"] = {"type": "json_schema", "json_schema": form}
+            json_schema = {"name": "configs", "schema": self._schema}
+            self._request_settings["response_format"] = {"type": "json_schema", "json_schema": json_schema}
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        proposals = self._ask(n)
-        problems: Counter[str] = Counter()
+        proposals = self._ask_model(n)
+        problem_counts: Counter[str] = Counter()
         configs: dict[Config, None] = {}
         for proposal in proposals[: 4 * n]:
-            config = self._check(proposal)
+            config = self._read_proposal(proposal)
             if isinstance(config, Config) and config not in self.seen and config not in configs:
                 configs[config] = None
             else:
-                problems["duplicate" if isinstance(config, Config) else config] += 1
-        self.invalid += problems
+                problem_counts["duplicate" if isinstance(config, Config) else config] += 1
+        self.invalid_counts += problem_counts
         if not configs:
-            counts = ", ".join(f"{problem} {count}" for problem, count in problems.most_common()) or "no JSON"
+            counts = ", ".join(f"{problem} {count}" for problem, count in problem_counts.most_common()) or "no JSON"
             warn(f"the language model proposed no valid config, so a batch of {n} is random ({counts})")
         yield from configs
 
-    def _ask(self, n: int) -> Sequence[Any]:
+    def _ask_model(self, n: int) -> Sequence[Any]:
         """Return the model's proposals, which may be anything, or none if no answer follows the schema."""
-        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": self.prompt(n)}]
+        messages = [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": self.write_prompt(n)}]
         for attempt in range(self.attempts):
             # With another seed, the model may answer something else, and runs with different seeds are independent.
             model_seed = int(private_rng(self.seed, "llm", attempt).integers(1 << 31))
-            request = {**self._settings, "messages": messages, "seed": model_seed}
-            if (proposals := parse(self._chat.answer(request))) is not None:
+            request = {**self._request_settings, "messages": messages, "seed": model_seed}
+            if (proposals := parse_answer(self._chat.answer(request))) is not None:
                 return proposals
-            self.invalid["answer without JSON"] += 1
+            self.invalid_counts["answer without JSON"] += 1
         return []
 
-    def prompt(self, n: int) -> str:
+    def write_prompt(self, n: int) -> str:
         """Return the request for ``n`` configs, which depends only on the trials and on what is being measured."""
         measured_configs = {trial.config for trial in self.trials}
         pending = [config for config in self.seen if config not in measured_configs]
-        ranked = successes(self.trials)
+        ranked = rank_successes(self.trials)
         sections = [
             f"Computation: {self.space.workload}\nTarget: {self.space.target}",
             f"{len(self.trials)} configs have been measured, of which {len(self.trials) - len(ranked)} failed.",
-            _section("The fastest", ranked[: self.shown]),
-            _section("The latest", self.trials[-self.shown :]),
-            "Being measured now:\n" + "\n".join(map(_compact, pending)) if pending else "",
+            _describe_trials("The fastest", ranked[: self.shown]),
+            _describe_trials("The latest", self.trials[-self.shown :]),
+            "Being measured now:\n" + "\n".join(map(_format_config, pending)) if pending else "",
             f"Propose {n} other configs, the most promising first. Each parameter must have one of its values; some "
             f"combinations of values may be invalid. Reply with one JSON object by this schema:\n"
             f"{json.dumps(self._schema)}",
         ]
         return "\n\n".join(section for section in sections if section)
 
-    def _check(self, proposal: Any) -> Config | str:
+    def _read_proposal(self, proposal: Any) -> Config | str:
         """Return a proposal as a config, without knobs that the config lacks, or the reason why it is invalid."""
         if not isinstance(proposal, dict):
             return "not an object"
@@ -160,14 +160,14 @@ class Llm(NeverTwice):
                 raise InvalidConfig("missing knob")
             if (value := values[knob.name]) in knob.choices:
                 return knob.choices[knob.choices.index(value)]  # 64 for 64.0
-            is_choice = any(value in choices for choices in self._choices.get(knob.name, []))
+            is_choice = any(value in choices for choices in self._choices_by_knob.get(knob.name, []))
             raise InvalidConfig("violated constraint" if is_choice else "not a choice")
 
         try:
             config = self.space.decide(choose)
         except InvalidConfig as error:
             return str(error)
-        return "unknown knob" if values.keys() - config.keys() - self._choices.keys() else config
+        return "unknown knob" if values.keys() - config.keys() - self._choices_by_knob.keys() else config
 
 
 class LlmSeeded(Chain):
@@ -211,43 +211,43 @@ class LlmSeeded(Chain):
         super().__init__(space, seed=seed, arms=[{"name": "llm", "options": options}, then], trials=trials)
 
 
-def choices_of(space: Space) -> dict[str, list[Sequence[Value]]]:
+def collect_choices(space: Space) -> dict[str, list[Sequence[Value]]]:
     """Return, for each knob of a few random configs, the different choices that it has in these configs."""
     choices: dict[str, list[Sequence[Value]]] = {}
-    for config in space.probe(PROBES):
+    for config in space.probe(PROBE_COUNT):
         for knob in space.knobs(config):
             if knob.choices not in choices.setdefault(knob.name, []):
                 choices[knob.name].append(knob.choices)
     return choices
 
 
-def schema(choices: Mapping[str, Sequence[Sequence[Value]]]) -> dict[str, Any]:
+def make_schema(choices: Mapping[str, Sequence[Sequence[Value]]]) -> dict[str, Any]:
     """Return the JSON schema of an answer. If a knob has too many choices to list, it contains some of them."""
     properties: dict[str, Any] = {}
-    for name, alternatives in choices.items():
-        if sum(map(len, alternatives)) <= LISTED:
-            properties[name] = {"enum": list(dict.fromkeys(value for values in alternatives for value in values))}
+    for name, choice_lists in choices.items():
+        if sum(map(len, choice_lists)) <= MAX_LISTED_CHOICES:
+            properties[name] = {"enum": list(dict.fromkeys(value for values in choice_lists for value in values))}
         else:
-            longest = max(alternatives, key=len)
-            step = -(-len(longest) // LISTED)
-            text = f"one of {len(longest):,} values, of which these are some"
-            properties[name] = {"description": text, "examples": list(longest[::step])}
-    config = {"type": "object", "properties": properties, "additionalProperties": False}
+            longest = max(choice_lists, key=len)
+            stride = -(-len(longest) // MAX_LISTED_CHOICES)
+            description = f"one of {len(longest):,} values, of which these are some"
+            properties[name] = {"description": description, "examples": list(longest[::stride])}
+    config_schema = {"type": "object", "properties": properties, "additionalProperties": False}
     return {
         "type": "object",
-        "properties": {"configs": {"type": "array", "items": config}},
+        "properties": {"configs": {"type": "array", "items": config_schema}},
         "required": ["configs"],
     }
 
 
-def parse(answer: str) -> list[Any] | None:
+def parse_answer(answer: str) -> list[Any] | None:
     """Return the proposals in an answer, or None if it contains no JSON object with a list called ``configs``.
 
     Prose and code fences around the object are ignored. Of several objects, the last one counts, because models reason
     before they answer.
     """
-    starts = [match.start() for match in re.finditer(r'\{[^{}]*"configs"', answer)]
-    for start in reversed(starts[-16:]):
+    start_positions = [match.start() for match in re.finditer(r'\{[^{}]*"configs"', answer)]
+    for start in reversed(start_positions[-16:]):
         with suppress(ValueError, RecursionError):
             configs = json.JSONDecoder().raw_decode(answer, start)[0].get("configs")
             if isinstance(configs, list):
@@ -255,12 +255,13 @@ def parse(answer: str) -> list[Any] | None:
     return None
 
 
-def _section(title: str, trials: Sequence[Trial]) -> str:
-    lines = [
-        f"{trial.measurement.failure or f'{trial.cost * 1e6:.4g} us'}: {_compact(trial.config)}" for trial in trials
+def _describe_trials(title: str, trials: Sequence[Trial]) -> str:
+    trial_lines = [
+        f"{trial.measurement.failure or f'{trial.cost * 1e6:.4g} us'}: {_format_config(trial.config)}"
+        for trial in trials
     ]
-    return f"{title}:\n" + "\n".join(lines) if lines else ""
+    return f"{title}:\n" + "\n".join(trial_lines) if trial_lines else ""
 
 
-def _compact(config: Config) -> str:
+def _format_config(config: Config) -> str:
     return json.dumps(config.to_json(), sort_keys=True)

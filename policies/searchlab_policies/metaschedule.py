@@ -33,7 +33,7 @@ MIN_UNMEASURED = 50
 MAX_FRUITLESS = 5
 """The number of rounds without a new random program after which sampling stops (``max_fail_count``)."""
 
-SEEDS = 1, 2**31 - 1
+SEED_RANGE = 1, 2**31 - 1
 """The half-open range of valid random states in TVM."""
 
 
@@ -92,7 +92,7 @@ class MetaSchedule(NeverTwice):
         from tvm.s_tir.meta_schedule.cost_model import XGBModel
         from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
 
-        self.traced = space
+        self.traced_space = space
         self.population = population
         self.generations = generations
         self.measured_ratio = measured_ratio
@@ -100,9 +100,10 @@ class MetaSchedule(NeverTwice):
         self.retries = retries
         self.epsilon = epsilon
         self.n_startup = n_startup
-        self._programs: list[tuple[Trial, Schedule]] = []
-        self._measured: dict[Config, None] = {}  # as read back from the program; the config that was told may differ
-        self._trained_on = 0
+        self._measured_programs: list[tuple[Trial, Schedule]] = []
+        # As read back from the programs; the configs that were told may differ.
+        self._measured_configs: dict[Config, None] = {}
+        self._trained_count = 0
         # XGBModel must not warm up: it would draw scores from numpy's global random stream.
         self._model = XGBModel(config=XGBConfig(nthread=1), num_warmup_samples=0, adaptive_training=False)
 
@@ -111,42 +112,42 @@ class MetaSchedule(NeverTwice):
         for trial in trials:
             try:
                 schedule = self.space.schedule(trial.config)
-                self._measured[self.traced.config_of(schedule)] = None
+                self._measured_configs[self.traced_space.config_of(schedule)] = None
             except InvalidConfig:
                 continue
-            self._programs.append((trial, schedule))
+            self._measured_programs.append((trial, schedule))
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        if len(self._programs) >= max(self.n_startup, self._trained_on + 1):
-            self._train(self._programs[self._trained_on :])
-            self._trained_on = len(self._programs)
-        fastest = self._best(int(self.population * self.measured_ratio))
+        if len(self._measured_programs) >= max(self.n_startup, self._trained_count + 1):
+            self._train(self._measured_programs[self._trained_count :])
+            self._trained_count = len(self._measured_programs)
+        fastest = self._select_fastest(int(self.population * self.measured_ratio))
         sample_count = self.population - len(fastest)
         samples = self._draw_programs(sample_count, rng)
         if len(samples) < min(sample_count, MIN_UNMEASURED):
             return
         evolved = self._evolve([*fastest, *samples], n + len(self.seen), rng)
         random_count = int(n * self.epsilon)
-        yield from islice(self._new(evolved), n - random_count)
-        yield from islice(self._new(samples[i] for i in rng.permutation(len(samples))), random_count)
+        yield from islice(self._generate_new_configs(evolved), n - random_count)
+        yield from islice(self._generate_new_configs(samples[i] for i in rng.permutation(len(samples))), random_count)
 
-    def _best(self, n: int) -> list[Schedule]:
+    def _select_fastest(self, n: int) -> list[Schedule]:
         """Return up to ``n`` of the fastest measured programs, best first."""
-        ranked = sorted(self._programs, key=lambda program: program[0].cost)
+        ranked = sorted(self._measured_programs, key=lambda program: program[0].cost)
         return [schedule for trial, schedule in ranked[:n] if np.isfinite(trial.cost)]
 
     def _draw_programs(self, n: int, rng: np.random.Generator) -> list[Schedule]:
         """Return up to ``n`` random programs (``SampleInitPopulation``)."""
         schedules: list[Schedule] = []
-        fruitless = 0
-        while len(schedules) < min(n, MIN_UNMEASURED) and fruitless < MAX_FRUITLESS:
-            before = len(schedules)
-            for seed in rng.integers(*SEEDS, size=n).tolist():
+        fruitless_rounds = 0
+        while len(schedules) < min(n, MIN_UNMEASURED) and fruitless_rounds < MAX_FRUITLESS:
+            previous_count = len(schedules)
+            for seed in rng.integers(*SEED_RANGE, size=n).tolist():
                 try:
-                    schedules.append(self.traced.draw(seed))
+                    schedules.append(self.traced_space.draw(seed))
                 except InvalidConfig:
                     continue
-            fruitless += len(schedules) == before
+            fruitless_rounds += len(schedules) == previous_count
         return schedules[:n]  # TVM's evolution accepts at most one population
 
     def _evolve(self, population: Sequence[Schedule], n: int, rng: np.random.Generator) -> Sequence[Schedule]:
@@ -157,41 +158,41 @@ class MetaSchedule(NeverTwice):
         from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
         from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
-        target, postprocs = self.traced.postprocessing()
+        target, postprocs = self.traced_space.postprocessing()
         strategy = EvolutionarySearch(
             population_size=self.population,
             genetic_num_iters=self.generations,
             genetic_mutate_prob=self.mutation_prob,
             genetic_max_fail_count=self.retries,
         )
-        carrier = PostOrderApply(  # passes postprocs and mutators to the strategy, and generates nothing itself
+        generator = PostOrderApply(  # passes postprocs and mutators to the strategy, and generates nothing itself
             sch_rules=[],
             postprocs=[postproc.clone() for postproc in postprocs],
             mutator_probs=Mutator.create(self.space.target.kind),
         )
-        seed = int(rng.integers(*SEEDS))
-        context = tune_context(self.space.workload.module, target, carrier, seed, strategy, _discard_message)
-        model = self._model if self._trained_on else _random_scores(rng)
+        seed = int(rng.integers(*SEED_RANGE))
+        context = tune_context(self.space.workload.module, target, generator, seed, strategy, _discard_message)
+        model = self._model if self._trained_count else _make_random_model(rng)
         strategy.pre_tuning(n, n, population[:1], MemoryDatabase(), model)
         evolved = _ffi_api.SearchStrategyEvolutionarySearchEvolveWithCostModel(strategy, population, n)
         del context  # kept alive until here, because the strategy does not own a reference to it
         return list(evolved)
 
-    def _new(self, schedules: Iterable[Schedule]) -> Iterator[Config]:
+    def _generate_new_configs(self, schedules: Iterable[Schedule]) -> Iterator[Config]:
         """Yield the configs of those programs that are in the space and have been neither proposed nor measured."""
         for schedule in schedules:
             try:
-                config = self.traced.config_of(schedule)
+                config = self.traced_space.config_of(schedule)
             except InvalidConfig:
                 continue
-            if config not in self.seen and config not in self._measured:
+            if config not in self.seen and config not in self._measured_configs:
                 yield config
 
     def _train(self, programs: Sequence[tuple[Trial, Schedule]]) -> None:
         """Update the cost model with ``programs``."""
         from tvm.s_tir import meta_schedule as ms
 
-        context = tune_context(self.space.workload.module, self.traced.postprocessing()[0])
+        context = tune_context(self.space.workload.module, self.traced_space.postprocessing()[0])
         candidates = [ms.MeasureCandidate(schedule, []) for _, schedule in programs]
         results = [
             ms.runner.RunnerResult(list(trial.measurement.seconds), None)
@@ -202,7 +203,7 @@ class MetaSchedule(NeverTwice):
         self._model.update(context, candidates, results)
 
 
-def _random_scores(rng: np.random.Generator) -> Any:
+def _make_random_model(rng: np.random.Generator) -> Any:
     """Return a TVM cost model with random scores."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.cost_model import PyCostModel

@@ -25,10 +25,10 @@ from searchlab.space import Config, Space
 
 from .unit_cube import UnitCube
 
-FAILED = 10.0
+FAILURE_VALUE = 10.0
 """The value of a failed trial; that of a successful one is the logarithm of its cost in seconds."""
 
-CALLS, CALLS_OF_PROGRAMS = 1024, 64
+MAX_CALLS, MAX_CALLS_WITH_PROGRAMS = 1024, 64
 """The maximum number of consecutive calls for known configs per ask, if no programs must be built and if they must."""
 
 Objective = Callable[[Floats], float]
@@ -46,21 +46,21 @@ class Box:
 
     def __init__(self, space: Space) -> None:
         self._cube = UnitCube(space)
-        counts = np.array(list(self._cube.counts.values()), dtype=float)
-        self._open = counts > 1
-        self.step = float(1 / counts.max(initial=1))
-        self._widths = counts[self._open] * self.step
+        choice_counts = np.array(list(self._cube.choice_counts.values()), dtype=float)
+        self._is_open = choice_counts > 1
+        self.step = float(1 / choice_counts.max(initial=1))
+        self._widths = choice_counts[self._is_open] * self.step
         self.bounds = [(0.0, float(width)) for width in self._widths]
 
-    def config(self, x: Floats) -> Config:
+    def to_config(self, x: Floats) -> Config:
         """Return the config at a point, which may be outside the box."""
-        point = np.full(len(self._open), 0.5)
-        point[self._open] = np.asarray(x) / self._widths
-        return self._cube.config(point)
+        point = np.full(len(self._is_open), 0.5)
+        point[self._is_open] = np.asarray(x) / self._widths
+        return self._cube.to_config(point)
 
-    def point(self, config: Config) -> Floats:
+    def to_point(self, config: Config) -> Floats:
         """Return the centre of the part of the box that corresponds to a config."""
-        return self._cube.point(config)[self._open] * self._widths
+        return self._cube.to_point(config)[self._is_open] * self._widths
 
 
 class Minimise(Protocol):
@@ -88,30 +88,32 @@ class Minimiser(NeverTwice):
         self._minimise = minimise
         self._box = Box(space)
         self._values: dict[Config, float] = {}
-        self._start: Config | None = None
-        self._runs: list[MinimiserRuns] = []
+        self._start_config: Config | None = None
+        self._run_sequences: list[MinimiserRuns] = []
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         if not self._box.bounds:
             return
-        for number in range(n):
-            if number == len(self._runs):
-                start = self._start if number == 0 else None
-                self._runs.append(MinimiserRuns(self._minimise, self._box, self.space, self.seed, number, start))
-            config = self._runs[number].next_unknown(self._values)
+        for run_number in range(n):
+            if run_number == len(self._run_sequences):
+                start = self._start_config if run_number == 0 else None
+                self._run_sequences.append(
+                    MinimiserRuns(self._minimise, self._box, self.space, self.seed, run_number, start)
+                )
+            config = self._run_sequences[run_number].find_next_unknown(self._values)
             if config is not None:
                 yield config
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
         super().warm_start(trials)
-        self._start = min(self.trials, key=lambda trial: trial.cost).config if self.trials else None
+        self._start_config = min(self.trials, key=lambda trial: trial.cost).config if self.trials else None
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
         for trial in trials:
             if trial.config in self.seen:
                 cost = max(trial.cost, SHORTEST)
-                self._values[trial.config] = math.log(cost) if math.isfinite(cost) else FAILED
+                self._values[trial.config] = math.log(cost) if math.isfinite(cost) else FAILURE_VALUE
 
 
 class MinimiserRuns:
@@ -130,23 +132,23 @@ class MinimiserRuns:
         self, minimise: Minimise, box: Box, space: Space, seed: int, number: int, start: Config | None
     ) -> None:
         self._arguments = (minimise, box, space, seed, number, start)
-        self._limit = CALLS_OF_PROGRAMS if space.builds_programs else CALLS
-        self._answered = 0  # the number of calls that have returned
+        self._max_calls = MAX_CALLS_WITH_PROGRAMS if space.builds_programs else MAX_CALLS
+        self._answered_count = 0  # the number of calls that have returned
         self._configs: Generator[Config, float, None] | None = None
 
-    def next_unknown(self, values: Mapping[Config, float]) -> Config | None:
+    def find_next_unknown(self, values: Mapping[Config, float]) -> Config | None:
         """Continue while values are known; return the first config without one, or None after many known configs."""
-        limit = self._limit
+        limit = self._max_calls
         if self._configs is None:
-            limit += self._answered  # a copy repeats these calls
-            self._answered = 0
+            limit += self._answered_count  # a copy repeats these calls
+            self._answered_count = 0
             self._configs = call_minimiser(*self._arguments)
-            self._config = next(self._configs)  # the config of the latest call
+            self._latest_config = next(self._configs)  # the config of the latest call
         for _ in range(limit):
-            if self._config not in values:
-                return self._config
-            self._config = self._configs.send(values[self._config])
-            self._answered += 1
+            if self._latest_config not in values:
+                return self._latest_config
+            self._latest_config = self._configs.send(values[self._latest_config])
+            self._answered_count += 1
         return None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -160,13 +162,13 @@ def call_minimiser(
     for attempt in count():
         rng = private_rng(seed, "minimiser", number, attempt)
         config = start if attempt == 0 and start is not None else space.sample(rng)
-        calls = Calls(partial(minimise, box=box, start=box.point(config), rng=rng))
-        point = calls.first()
+        calls = Calls(partial(minimise, box=box, start=box.to_point(config), rng=rng))
+        point = calls.wait_for_first()
         if point is None:
             raise SearchlabError("the minimiser ended without calling its function, which it must call at least once")
         while point is not None:
-            value = yield box.config(point)
-            point = calls.next(value)
+            value = yield box.to_config(point)
+            point = calls.answer_and_wait(value)
 
 
 class Calls:
@@ -181,20 +183,20 @@ class Calls:
     def __init__(self, minimise: Callable[[Objective], object]) -> None:
         self._points: SimpleQueue[Floats | BaseException | None] = SimpleQueue()
         self._values: SimpleQueue[float | None] = SimpleQueue()
-        thread = Thread(target=_serve, args=(minimise, self._points, self._values), daemon=True)
+        thread = Thread(target=_run_minimiser, args=(minimise, self._points, self._values), daemon=True)
         thread.start()
-        weakref.finalize(self, _end, thread, self._values)
+        weakref.finalize(self, _stop_thread, thread, self._values)
 
-    def first(self) -> Floats | None:
+    def wait_for_first(self) -> Floats | None:
         """Return the point of the first call, or None if the minimiser ended without one."""
-        return self._received()
+        return self._receive_point()
 
-    def next(self, value: float) -> Floats | None:
+    def answer_and_wait(self, value: float) -> Floats | None:
         """Return ``value`` to the minimiser; return the point of its next call, or None if it ends."""
         self._values.put(value)
-        return self._received()
+        return self._receive_point()
 
-    def _received(self) -> Floats | None:
+    def _receive_point(self) -> Floats | None:
         point = self._points.get()
         if isinstance(point, BaseException):
             raise point
@@ -205,12 +207,12 @@ class _Closed(BaseException):  # not an Exception, which a minimiser might catch
     pass
 
 
-def _end(thread: Thread, values: SimpleQueue[float | None]) -> None:
+def _stop_thread(thread: Thread, values: SimpleQueue[float | None]) -> None:
     values.put(None)
     thread.join()
 
 
-def _serve(
+def _run_minimiser(
     minimise: Callable[[Objective], object],
     points: SimpleQueue[Floats | BaseException | None],
     values: SimpleQueue[float | None],

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from searchlab.arrays import Floats
-from searchlab.costmodel import BoundCostModel, scores_of
-from searchlab.options import library_seed
+from searchlab.costmodel import BoundCostModel, compute_scores
+from searchlab.options import to_library_seed
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
-from .acquisition import Acquisition, Name
+from .acquisition import Acquisition, AcquisitionName
 
 if TYPE_CHECKING:
     from sklearn.ensemble import ExtraTreesClassifier
 
-Failures = Literal["score", "model"]
+FailureHandling = Literal["score", "model"]
 
-SLOW_PREDICTIONS = 256
+MAX_SLOW_PREDICTIONS = 256
 """The maximum number of configs to predict for one batch if each program must be scheduled, which takes
 milliseconds."""
 
@@ -50,14 +50,14 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
         cost_model: BoundCostModel,
         n_startup: int,
         epsilon: float,
-        failures: Failures = "score",
-        acquisition: Name = "mean",
+        failures: FailureHandling = "score",
+        acquisition: AcquisitionName = "mean",
     ) -> None:
         super().__init__(space, seed=seed)
         self.cost_model = cost_model
         self.n_startup = n_startup
         self.epsilon = epsilon
-        self._works = Works(space, seed) if failures == "model" else None
+        self._success_classifier = SuccessClassifier(space, seed) if failures == "model" else None
         self._acquisition = Acquisition(acquisition, cost_model)
 
     @abstractmethod
@@ -66,33 +66,33 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
-        if not self._ready():
+        if not self._is_ready():
             return
-        if self._works is None:
+        if self._success_classifier is None:
             self.cost_model.fit(self.trials)
         else:
             self.cost_model.fit([trial for trial in self.trials if np.isfinite(trial.cost)])
-            self._works.fit(self.trials)
+            self._success_classifier.fit(self.trials)
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        guided = n - int(rng.binomial(n, self.epsilon)) if self._ready() else 0
-        if not guided:
+        guided_count = n - int(rng.binomial(n, self.epsilon)) if self._is_ready() else 0
+        if not guided_count:
             return []
-        self._acquisition.begin(self.trials, rng)
-        return self.search(guided, rng)
+        self._acquisition.begin_batch(self.trials, rng)
+        return self.search(guided_count, rng)
 
-    def _ready(self) -> bool:
-        enough = len(self.trials) >= self.n_startup and bool(scores_of(self.trials).any())
-        return enough or self.cost_model.fitted  # fitted from the start if it was pretrained on other runs
+    def _is_ready(self) -> bool:
+        has_enough_trials = len(self.trials) >= self.n_startup and bool(compute_scores(self.trials).any())
+        return has_enough_trials or self.cost_model.fitted  # fitted from the start if it was pretrained on other runs
 
-    def affordable(self, predictions: int | None, most: int) -> int:
-        """Return the maximum number of predictions for one batch; a search needs at most ``most``."""
+    def limit_predictions(self, predictions: int | None, needed_predictions: int) -> int:
+        """Return the maximum number of predictions for one batch; a search needs at most ``needed_predictions``."""
         if predictions is not None:
             return predictions
-        slow = self.cost_model.features.builds_programs or self.space.builds_programs
-        return min(SLOW_PREDICTIONS, most) if slow else most
+        is_slow = self.cost_model.features.builds_programs or self.space.builds_programs
+        return min(MAX_SLOW_PREDICTIONS, needed_predictions) if is_slow else needed_predictions
 
-    def replace_options(self, options: Mapping[str, int]) -> None:
+    def record_effective_options(self, options: Mapping[str, int]) -> None:
         """Record those of the ``options`` options whose values differ from the policy's attributes, which are used."""
         self.effective = {name: getattr(self, name) for name, value in options.items() if getattr(self, name) != value}
 
@@ -102,17 +102,17 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     def _predict(self, configs: Sequence[Config]) -> Floats:
         scores = self._acquisition(configs)
-        if self._works is None:
+        if self._success_classifier is None:
             return scores
-        return np.where(scores > 0, scores * self._works.probabilities(configs), scores)
+        return np.where(scores > 0, scores * self._success_classifier.predict_probabilities(configs), scores)
 
-    def starting_configs(self, size: int, measured: int, rng: np.random.Generator) -> list[Config]:
-        """Return ``size`` configs to start from: at most ``measured`` of the best measured configs, and random ones."""
-        best = list(dict.fromkeys(trial.config for trial in successes(self.trials)))[:measured]
-        return best + [self.space.sample(rng) for _ in range(size - len(best))]
+    def choose_starting_configs(self, size: int, max_measured: int, rng: np.random.Generator) -> list[Config]:
+        """Return ``size`` configs to start from: up to ``max_measured`` of the best measured ones, and random ones."""
+        measured_configs = list(dict.fromkeys(trial.config for trial in rank_successes(self.trials)))[:max_measured]
+        return measured_configs + [self.space.sample(rng) for _ in range(size - len(measured_configs))]
 
 
-def successes(trials: Iterable[Trial]) -> list[Trial]:
+def rank_successes(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials that succeeded, fastest first."""
     return sorted((trial for trial in trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
 
@@ -121,12 +121,12 @@ def predict_scores(
     predict: Callable[[Sequence[Config]], Floats], configs: Sequence[Config], predictions: dict[Config, float]
 ) -> Floats:
     """Return the scores (n,) of ``configs``. Scores missing from ``predictions`` are predicted once and added to it."""
-    new = [config for config in dict.fromkeys(configs) if config not in predictions]
-    predictions.update(zip(new, predict(new).tolist(), strict=True))
+    new_configs = [config for config in dict.fromkeys(configs) if config not in predictions]
+    predictions.update(zip(new_configs, predict(new_configs).tolist(), strict=True))
     return np.array([predictions[config] for config in configs])
 
 
-class Works:
+class SuccessClassifier:
     """Predicts the probability that a config works from its knobs.
 
     The classifier is scikit-learn's extremely randomised trees (Geurts et al., 2006). Until both a success and a
@@ -140,26 +140,26 @@ class Works:
 
     def fit(self, trials: Sequence[Trial]) -> None:
         """Train on all trials so far."""
-        works = np.isfinite([trial.cost for trial in trials])
-        if 0 < works.sum() < len(works):
+        is_success = np.isfinite([trial.cost for trial in trials])
+        if 0 < is_success.sum() < len(is_success):
             from sklearn.ensemble import ExtraTreesClassifier
 
-            self._trees = ExtraTreesClassifier(n_estimators=50, random_state=library_seed(self._seed))
-            self._trees.fit(self._features([trial.config for trial in trials]), works)
+            self._trees = ExtraTreesClassifier(n_estimators=50, random_state=to_library_seed(self._seed))
+            self._trees.fit(self._encode([trial.config for trial in trials]), is_success)
 
-    def probabilities(self, configs: Sequence[Config]) -> Floats:
+    def predict_probabilities(self, configs: Sequence[Config]) -> Floats:
         """Return the probability that each of ``configs`` works, of shape (n,)."""
         if self._trees is None or not configs:
             return np.ones(len(configs))
         # The result is identical to that of scikit-learn's predict_proba, which validates the rows once per tree. For
         # the small batches of a search, this validation takes ten times as long as the trees.
-        rows = np.ascontiguousarray(self._features(configs), dtype=np.float32)
-        total = np.zeros(len(rows))
+        rows = np.ascontiguousarray(self._encode(configs), dtype=np.float32)
+        probability_sums = np.zeros(len(rows))
         for tree in self._trees.estimators_:
-            total += tree.tree_.predict(rows)[:, 1]
-        return total / len(self._trees.estimators_)
+            probability_sums += tree.tree_.predict(rows)[:, 1]
+        return probability_sums / len(self._trees.estimators_)
 
-    def _features(self, configs: Sequence[Config]) -> Floats:
+    def _encode(self, configs: Sequence[Config]) -> Floats:
         return np.array([self._space.features(config) for config in configs])
 
 
@@ -169,34 +169,36 @@ class BestConfigs:
     Args:
         n: The number of configs to collect.
         exclude: Configs to ignore.
-        order: A function that numbers the configs. Among configs with equal scores, the one with the lowest number is
-            dropped first; by default, this is the latest one.
+        number_config: A function that numbers the configs. Among configs with equal scores, the one with the lowest
+            number is dropped first; by default, this is the latest one.
     """
 
-    def __init__(self, n: int, exclude: Container[Config], order: Callable[[Config], int] | None = None) -> None:
+    def __init__(
+        self, n: int, exclude: Container[Config], number_config: Callable[[Config], int] | None = None
+    ) -> None:
         numbers = count()
         self._exclude = exclude
-        self._order = order or (lambda _: -next(numbers))
+        self._number_config = number_config or (lambda _: -next(numbers))
         self._heap: list[tuple[float, int, Config | None]] = [(-np.inf, -1 - i, None) for i in range(n)]
         heapq.heapify(self._heap)
         self._members: set[Config | None] = set()
 
     def offer(self, configs: Sequence[Config], scores: Floats) -> bool:
         """Offer ``configs`` with their scores, and return whether any of them is now among the best."""
-        changed = False
+        has_changed = False
         for config, score in zip(configs, scores.tolist(), strict=True):
             if score > self._heap[0][0] and config not in self._members and config not in self._exclude:
-                self._members.discard(heapq.heapreplace(self._heap, (score, self._order(config), config))[2])
+                self._members.discard(heapq.heapreplace(self._heap, (score, self._number_config(config), config))[2])
                 self._members.add(config)
-                changed = True
-        return changed
+                has_changed = True
+        return has_changed
 
-    def entries(self) -> list[tuple[float, int, Config]]:
+    def list_entries(self) -> list[tuple[float, int, Config]]:
         """Return the score, the order number and the config of each entry, in heap order."""
-        return [(score, order, config) for score, order, config in self._heap if config is not None]
+        return [(score, number, config) for score, number, config in self._heap if config is not None]
 
 
-def selection_probabilities(scores: Floats) -> Floats | None:
+def compute_selection_probabilities(scores: Floats) -> Floats | None:
     """Return selection probabilities proportional to the positive scores, or None (uniform) if no score is positive."""
     weights = np.maximum(scores, 0.0)
     return weights / weights.sum() if weights.any() else None

@@ -14,7 +14,7 @@ import numpy as np
 from searchlab.space import Config, Knob, Space, Value
 
 
-def along(
+def vary_knob(
     space: Space, config: Config, knob: Knob, rng: np.random.Generator, values: Iterable[Value] | None = None
 ) -> Iterator[Config]:
     """Yield ``config`` with each other value of one knob.
@@ -26,34 +26,35 @@ def along(
         rng: The source of randomness for repairs, if the knob cannot be changed alone.
         values: The values to try, in this order; by default, all choices of the knob.
     """
-    changes_one_knob, repaired = False, []
-    values_of = dict(config.items())  # faster than {**config}, which looks up each key
+    can_change_alone, repaired_configs = False, []
+    current_values = dict(config.items())  # faster than {**config}, which looks up each key
     for value in knob.choices if values is None else values:
         if value != config[knob.name]:
-            changed = space.repair({**values_of, knob.name: value}, rng)
-            if distance(config, changed) == 1:
-                changes_one_knob = True
-                yield changed
-            elif not changes_one_knob and changed != config:
-                repaired.append(changed)
-    if not changes_one_knob:
-        yield from dict.fromkeys(repaired)
+            changed_config = space.repair({**current_values, knob.name: value}, rng)
+            if hamming_distance(config, changed_config) == 1:
+                can_change_alone = True
+                yield changed_config
+            elif not can_change_alone and changed_config != config:
+                repaired_configs.append(changed_config)
+    if not can_change_alone:
+        yield from dict.fromkeys(repaired_configs)
 
 
-def neighbour(space: Space, config: Config, rng: np.random.Generator) -> Config:
+def draw_neighbour(space: Space, config: Config, rng: np.random.Generator) -> Config:
     """Draw a neighbour uniformly; return ``config`` itself if it has none."""
     changes = [(knob, value) for knob in space.knobs(config) for value in knob.choices if value != config[knob.name]]
     for i in rng.permutation(len(changes)).tolist():
         knob, value = changes[i]
-        changed = next(along(space, config, knob, rng, [value]), config)
-        if distance(config, changed) == 1 or (
-            changed != config and all(distance(config, change) > 1 for change in along(space, config, knob, rng))
+        changed_config = next(vary_knob(space, config, knob, rng, [value]), config)
+        if hamming_distance(config, changed_config) == 1 or (
+            changed_config != config
+            and all(hamming_distance(config, change) > 1 for change in vary_knob(space, config, knob, rng))
         ):
-            return changed
+            return changed_config
     return config
 
 
-def adjacent(space: Space, config: Config, rng: np.random.Generator, tries: int = 50) -> Config:
+def draw_adjacent(space: Space, config: Config, rng: np.random.Generator, tries: int = 50) -> Config:
     """Draw uniformly from the configs in which each knob has the same, the previous or the next choice.
 
     Adjacency follows the order of the knob's choices, whatever the kind of knob. Illegal configs are drawn again. After
@@ -62,25 +63,25 @@ def adjacent(space: Space, config: Config, rng: np.random.Generator, tries: int 
     """
     knobs = space.knobs(config)
     positions = [knob.choices.index(config[knob.name]) for knob in knobs]
-    neighbour = config
+    candidate = config
     for _ in range(tries):
         values = {}
         for knob, position in zip(knobs, positions, strict=True):
             low, high = max(0, position - 1), min(len(knob.choices), position + 2)
             values[knob.name] = knob.choices[int(rng.integers(low, high))]
-        neighbour = space.repair(values, rng)
-        if neighbour != config and neighbour == Config.wrap(values):
+        candidate = space.repair(values, rng)
+        if candidate != config and candidate == Config.wrap(values):
             break
-    return neighbour
+    return candidate
 
 
-def draw_neighbours(space: Space, config: Config, kind: str, n: int, rng: np.random.Generator) -> list[Config]:
+def draw_neighbours(space: Space, config: Config, neighbourhood: str, n: int, rng: np.random.Generator) -> list[Config]:
     """Draw at most ``n`` distinct neighbours of one of Kernel Tuner's kinds.
 
     In Kernel Tuner, ``strictly-adjacent`` and ``adjacent`` neighbours differ only if some choices do not occur in any
     config. Here, they are the same.
     """
-    draw = neighbour if kind == "Hamming" else adjacent
+    draw = draw_neighbour if neighbourhood == "Hamming" else draw_adjacent
     neighbours = dict.fromkeys(draw(space, config, rng) for _ in range(n))
     for _ in range(n):
         if len(neighbours) < n:
@@ -92,19 +93,19 @@ def draw_neighbours(space: Space, config: Config, kind: str, n: int, rng: np.ran
 def perturb(space: Space, config: Config, steps: int, rng: np.random.Generator) -> Config:
     """Take ``steps`` steps from ``config``, each to a random :func:`neighbour`; a knob may change more than once."""
     for _ in range(steps):
-        config = neighbour(space, config, rng)
+        config = draw_neighbour(space, config, rng)
     return config
 
 
-def distance(a: Config, b: Config) -> int:
+def hamming_distance(a: Config, b: Config) -> int:
     """Return the Hamming distance: the number of knobs whose values differ, or which only one config has."""
     return len({name for name, _ in a.items() ^ b.items()})
 
 
-def step_neighbours(space: Space, config: Config, rng: np.random.Generator) -> Iterator[Config]:
+def generate_step_neighbours(space: Space, config: Config, rng: np.random.Generator) -> Iterator[Config]:
     """Yield each neighbour of ``config`` that is one step away along a knob; see :meth:`searchlab.Knob.adjacent`."""
     for knob in space.knobs(config):
-        yield from along(space, config, knob, rng, knob.adjacent(config[knob.name]))
+        yield from vary_knob(space, config, knob, rng, knob.adjacent(config[knob.name]))
 
 
 def draw_near(space: Space, config: Config, radius: int, rng: np.random.Generator) -> Config:
@@ -119,6 +120,6 @@ def draw_near(space: Space, config: Config, radius: int, rng: np.random.Generato
     values = dict(config)
     for i in rng.permutation(len(knobs))[: int(rng.integers(1, radius + 1))].tolist():
         for _ in range(int(rng.integers(1, radius + 1))):
-            steps = knobs[i].adjacent(values[knobs[i].name])
-            values[knobs[i].name] = steps[int(rng.integers(len(steps)))]
+            adjacent_choices = knobs[i].adjacent(values[knobs[i].name])
+            values[knobs[i].name] = adjacent_choices[int(rng.integers(len(adjacent_choices)))]
     return space.repair(values, rng)

@@ -17,7 +17,7 @@ from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
 
-ATTEMPTS = 256
+MAX_MUTATIONS = 256
 """The maximum number of mutations per ask. If all of them are known, a random config is proposed."""
 
 
@@ -58,24 +58,24 @@ class OnePlusOne(NeverTwice, needs_asks=True):
         self.spread = spread
         self.window = window
         self.parent = space.sample(private_rng(seed, "one-plus-one: start"))
-        self._cost = math.inf  # the parent's cost
+        self._parent_cost = math.inf  # the parent's cost
         self._costs: dict[Config, float] = {}
-        self._rates: dict[Config, float] = {self.parent: rate}  # the rate of each proposal
-        self._recent: list[tuple[float, float]] = []  # cost and rate of each mutation in the window
+        self._rates_by_config: dict[Config, float] = {self.parent: rate}  # the rate of each proposal
+        self._recent_mutations: list[tuple[float, float]] = []  # cost and rate of each mutation in the window
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         if not self.seen:
             yield self.parent
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_MUTATIONS):
             knobs = [knob for knob in self.space.knobs(self.parent) if len(knob.choices) > 1]
             if not knobs:
                 return
             rate = self._draw_rate(len(knobs), rng)
-            config = self._mutation(knobs, rate, rng)
+            config = self._mutate_parent(knobs, rate, rng)
             if config in self._costs:
-                self._learn(config, self._costs[config], rate)
+                self._learn_from_mutation(config, self._costs[config], rate)
             elif config not in self.seen:
-                self._rates[config] = rate
+                self._rates_by_config[config] = rate
                 yield config
 
     def _draw_rate(self, dimension: int, rng: np.random.Generator) -> float:
@@ -83,12 +83,12 @@ class OnePlusOne(NeverTwice, needs_asks=True):
         rate = max(0.1 / dimension, self.rate)
         return float(1 / (1 + (1 - rate) / rate * math.exp(self.spread * rng.standard_normal())))
 
-    def _mutation(self, knobs: Sequence[Knob], rate: float, rng: np.random.Generator) -> Config:
+    def _mutate_parent(self, knobs: Sequence[Knob], rate: float, rng: np.random.Generator) -> Config:
         """Redraw at least one knob, each with probability ``rate``."""
-        mask = np.zeros(len(knobs), dtype=bool)
-        while not mask.any():
-            mask = rng.random(len(knobs)) <= rate
-        redrawn_knobs = [knob for knob, is_mutated in zip(knobs, mask, strict=True) if is_mutated]
+        is_redrawn = np.zeros(len(knobs), dtype=bool)
+        while not is_redrawn.any():
+            is_redrawn = rng.random(len(knobs)) <= rate
+        redrawn_knobs = [knob for knob, is_mutated in zip(knobs, is_redrawn, strict=True) if is_mutated]
         new_values = {knob.name: redraw(knob, self.parent[knob.name], rng) for knob in redrawn_knobs}
         return self.space.repair({**self.parent, **new_values}, rng)
 
@@ -97,15 +97,17 @@ class OnePlusOne(NeverTwice, needs_asks=True):
         for trial in trials:
             if trial.config in self.seen and trial.config not in self._costs:
                 self._costs[trial.config] = trial.cost
-                self._learn(trial.config, trial.cost, self._rates.pop(trial.config, self.initial_rate))
+                self._learn_from_mutation(
+                    trial.config, trial.cost, self._rates_by_config.pop(trial.config, self.initial_rate)
+                )
 
-    def _learn(self, config: Config, cost: float, rate: float) -> None:
-        if cost <= self._cost:
-            self.parent, self._cost = config, cost
-        self._recent.append((cost, rate))
-        if len(self._recent) == self.window:
-            self.rate = min(self._recent, key=lambda entry: entry[0])[1]
-            self._recent.clear()
+    def _learn_from_mutation(self, config: Config, cost: float, rate: float) -> None:
+        if cost <= self._parent_cost:
+            self.parent, self._parent_cost = config, cost
+        self._recent_mutations.append((cost, rate))
+        if len(self._recent_mutations) == self.window:
+            self.rate = min(self._recent_mutations, key=lambda mutation: mutation[0])[1]
+            self._recent_mutations.clear()
 
 
 def redraw(knob: Knob, value: Value, rng: np.random.Generator) -> Value:

@@ -21,26 +21,26 @@ from searchlab.target import Target
 
 from .ansor import Ansor
 
-FLOATS, INTEGERS = slice(0, 7), slice(7, 14)
+FLOAT_COLUMNS, INTEGER_COLUMNS = slice(0, 7), slice(7, 14)
 """The columns with a store's numbers of operations."""
 
-VECTOR, UNROLLED, PARALLEL = 18, 29, 40
+VECTOR_COLUMN, UNROLLED_COLUMN, PARALLEL_COLUMN = 18, 29, 40
 """The columns with the product of the lengths of a store's vectorised, unrolled and parallel loops."""
 
-BLOCKS, THREADS, VIRTUAL_THREADS = slice(50, 53), slice(53, 56), 56
+BLOCK_COLUMNS, THREAD_COLUMNS, VIRTUAL_THREAD_COLUMN = slice(50, 53), slice(53, 56), 56
 """The columns with the lengths of a store's loops over blocks, threads and virtual threads of a GPU."""
 
-BUFFERS, COLUMNS_PER_BUFFER, BUFFERS_PER_STORE = 57, 18, 5
+FIRST_BUFFER_COLUMN, COLUMNS_PER_BUFFER, BUFFERS_PER_STORE = 57, 18, 5
 """The first column about buffers, the number of columns for each buffer, and that of buffers."""
 
-BYTES, UNIQUE_BYTES, LINES, REUSE_BYTES, REUSES = 3, 4, 5, 11, 12
+BYTES_COLUMN, UNIQUE_BYTES_COLUMN, LINES_COLUMN, REUSE_BYTES_COLUMN, REUSES_COLUMN = 3, 4, 5, 11, 12
 """A buffer's columns with the bytes that a store accesses, how many of them are distinct, the number of accesses to
 cache lines, the bytes accessed between an access and its reuse, and the number of reuses."""
 
 CPU_BANDWIDTHS = 32.0, 16.0, 8.0
 """The bytes per cycle that a core receives from the second, the third and the next levels of memory."""
 
-GPU_REGISTERS, WARP, WARPS_AT_ONCE, OPERATIONS_PER_BYTE = 128, 32, 4, 25.0
+GPU_REGISTERS, WARP_SIZE, WARPS_AT_ONCE, OPERATIONS_PER_BYTE = 128, 32, 4, 25.0
 """The registers per thread, the threads per warp, the warps that a multiprocessor executes at once, and how many
 operations a GPU executes while it reads a byte (Pruner's Titan V has 14,900 GFLOPS and 651 GB/s)."""
 
@@ -119,19 +119,19 @@ class Pruner(Ansor, own_model=OwnModel("pack-sum", "per-store")):
         )
         self.drafted = drafted
         self.draft_generations = draft_generations
-        own_features = cost_model.features.name == "per-store"
-        self._features = cost_model.features if own_features else make_features("per-store", space)
+        has_own_features = cost_model.features.name == "per-store"
+        self._features = cost_model.features if has_own_features else make_features("per-store", space)
         self._analyzer = SymbolAnalyzer(space.target, multiprocessors)
 
     def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        if self._ready():
+        if self._is_ready():
             return super().search(n, rng)
         draft = self._draft([self.space.sample(rng) for _ in range(self.population)], rng)
         return [draft[i] for i in rng.permutation(len(draft))]
 
-    def _first_generation(self, rng: np.random.Generator) -> list[Config]:
-        first = super()._first_generation(rng)
-        return list(dict.fromkeys([*self._draft(first[: self.population], rng), *first]))
+    def _make_first_generation(self, rng: np.random.Generator) -> list[Config]:
+        first_generation = super()._make_first_generation(rng)
+        return list(dict.fromkeys([*self._draft(first_generation[: self.population], rng), *first_generation]))
 
     def _draft(self, population: Sequence[Config], rng: np.random.Generator) -> list[Config]:
         """Return the new programs for which the analysis estimates the shortest times (``GeneratePotentialSpace``)."""
@@ -158,77 +158,89 @@ class SymbolAnalyzer:
     def __init__(self, target: Target, multiprocessors: int = 80) -> None:
         self._target = target
         self._multiprocessors = multiprocessors
-        self._estimate = self._on_cpu if target.kind == "llvm" else self._on_gpu
+        self._estimate_times = self._estimate_cpu_cycles if target.kind == "llvm" else self._estimate_gpu_times
 
     def __call__(self, rows: Floats) -> Floats:
         """Return the reciprocals of the estimated times, of shape (n,), given features of shape (n, stores * 164)."""
         stores = rows.reshape(len(rows), -1, COLUMNS_PER_STORE)
-        exists = ~np.isnan(stores[:, :, 0])
-        amounts = np.where(exists[:, :, None], np.rint(np.exp2(np.nan_to_num(stores)) - 1), 0.0)
-        times = np.where(exists, self._estimate(amounts), 0.0).sum(axis=1)
+        is_store = ~np.isnan(stores[:, :, 0])
+        columns = np.where(is_store[:, :, None], np.rint(np.exp2(np.nan_to_num(stores)) - 1), 0.0)
+        times = np.where(is_store, self._estimate_times(columns), 0.0).sum(axis=1)
         reciprocals: Floats = np.divide(1.0, times, out=np.zeros(len(rows)), where=times > 0)
         return reciprocals
 
-    def _on_cpu(self, stores: Floats) -> Floats:
+    def _estimate_cpu_cycles(self, stores: Floats) -> Floats:
         """Return the number of cycles for each of ``stores``, of shape (n, stores, 164)."""
         lanes = max(1, self._target.simd_bytes // 4)
-        vector, unrolled = np.maximum(stores[:, :, VECTOR], 1), np.maximum(stores[:, :, UNROLLED], 1)
+        vector, unrolled = np.maximum(stores[:, :, VECTOR_COLUMN], 1), np.maximum(stores[:, :, UNROLLED_COLUMN], 1)
         registers = unrolled * np.ceil(vector / lanes)
-        available = 32 if self._target.simd_bytes == 64 else 16
-        cores = self._target.cores * utilization(np.maximum(stores[:, :, PARALLEL], 1), self._target.cores)
-        rate = 2 * lanes * utilization(vector, lanes) * cores / np.maximum(registers / available, 1)
-        arithmetic = operations(stores) * reuse_penalty(stores) / rate
-        buffers = by_buffer(stores)
-        footprint = buffers[..., UNIQUE_BYTES].sum(axis=-1, keepdims=True)
+        available_registers = 32 if self._target.simd_bytes == 64 else 16
+        cores = self._target.cores * compute_utilization(
+            np.maximum(stores[:, :, PARALLEL_COLUMN], 1), self._target.cores
+        )
+        rate = 2 * lanes * compute_utilization(vector, lanes) * cores / np.maximum(registers / available_registers, 1)
+        arithmetic = count_operations(stores) * compute_reuse_penalty(stores) / rate
+        buffers = split_buffers(stores)
+        footprint = buffers[..., UNIQUE_BYTES_COLUMN].sum(axis=-1, keepdims=True)
         line = self._target.caches[0].line
-        accessed_bytes = np.maximum(buffers[..., BYTES], line * buffers[..., LINES])
-        reused_bytes = accessed_bytes / np.maximum(buffers[..., REUSES], 1)
+        accessed_bytes = np.maximum(buffers[..., BYTES_COLUMN], line * buffers[..., LINES_COLUMN])
+        reused_bytes = accessed_bytes / np.maximum(buffers[..., REUSES_COLUMN], 1)
         memory = np.zeros(arithmetic.shape)
         for cache, bandwidth in zip(self._target.caches, CPU_BANDWIDTHS, strict=False):
-            missed_bytes = np.where(buffers[..., REUSE_BYTES] <= cache.size, reused_bytes, accessed_bytes)
-            missed_bytes = np.where(footprint <= cache.size, buffers[..., UNIQUE_BYTES], missed_bytes)
+            missed_bytes = np.where(buffers[..., REUSE_BYTES_COLUMN] <= cache.size, reused_bytes, accessed_bytes)
+            missed_bytes = np.where(footprint <= cache.size, buffers[..., UNIQUE_BYTES_COLUMN], missed_bytes)
             memory += missed_bytes.sum(axis=-1) / bandwidth
         cycles: Floats = np.maximum(arithmetic, memory / cores)
         return cycles
 
-    def _on_gpu(self, stores: Floats) -> Floats:
+    def _estimate_gpu_times(self, stores: Floats) -> Floats:
         """Return the time for each of ``stores``, of shape (n, stores, 164), in operations at the peak rate."""
-        blocks, threads = (np.maximum(stores[:, :, part], 1).prod(axis=-1) for part in (BLOCKS, THREADS))
-        warps = np.ceil(threads / WARP)
-        few = blocks < self._multiprocessors
-        units = blocks * np.where(few, np.minimum(warps, WARPS_AT_ONCE), 1)
-        slots = self._multiprocessors * np.where(few, WARPS_AT_ONCE, 1)
-        registers = np.maximum(stores[:, :, [VECTOR, UNROLLED, VIRTUAL_THREADS]], 1).prod(axis=-1)
-        rate = utilization(threads, WARP) * utilization(units, slots) / np.maximum(registers / GPU_REGISTERS, 1)
-        count = operations(stores)
-        copied_bytes = by_buffer(stores)[..., BYTES].max(axis=-1)
-        times: Floats = np.where(count > 0, count * reuse_penalty(stores) / rate, copied_bytes * OPERATIONS_PER_BYTE)
+        blocks, threads = (
+            np.maximum(stores[:, :, loop_columns], 1).prod(axis=-1) for loop_columns in (BLOCK_COLUMNS, THREAD_COLUMNS)
+        )
+        warps = np.ceil(threads / WARP_SIZE)
+        has_few_blocks = blocks < self._multiprocessors
+        units = blocks * np.where(has_few_blocks, np.minimum(warps, WARPS_AT_ONCE), 1)
+        slots = self._multiprocessors * np.where(has_few_blocks, WARPS_AT_ONCE, 1)
+        registers = np.maximum(stores[:, :, [VECTOR_COLUMN, UNROLLED_COLUMN, VIRTUAL_THREAD_COLUMN]], 1).prod(axis=-1)
+        rate = (
+            compute_utilization(threads, WARP_SIZE)
+            * compute_utilization(units, slots)
+            / np.maximum(registers / GPU_REGISTERS, 1)
+        )
+        operation_count = count_operations(stores)
+        copied_bytes = split_buffers(stores)[..., BYTES_COLUMN].max(axis=-1)
+        times: Floats = np.where(
+            operation_count > 0,
+            operation_count * compute_reuse_penalty(stores) / rate,
+            copied_bytes * OPERATIONS_PER_BYTE,
+        )
         return times
 
 
-def operations(stores: Floats) -> Floats:
+def count_operations(stores: Floats) -> Floats:
     """Return the number of floating-point operations or, without any, of integer operations, of shape (n, stores)."""
-    floats, integers = stores[:, :, FLOATS].sum(axis=-1), stores[:, :, INTEGERS].sum(axis=-1)
+    floats, integers = stores[:, :, FLOAT_COLUMNS].sum(axis=-1), stores[:, :, INTEGER_COLUMNS].sum(axis=-1)
     count: Floats = np.where(floats > 0, floats, integers)
     return count
 
 
-def by_buffer(stores: Floats) -> Floats:
+def split_buffers(stores: Floats) -> Floats:
     """Return the columns about buffers, of shape (n, stores, buffers, columns)."""
-    columns = stores[:, :, BUFFERS : BUFFERS + BUFFERS_PER_STORE * COLUMNS_PER_BUFFER]
+    columns = stores[:, :, FIRST_BUFFER_COLUMN : FIRST_BUFFER_COLUMN + BUFFERS_PER_STORE * COLUMNS_PER_BUFFER]
     buffers: Floats = columns.reshape(*stores.shape[:2], BUFFERS_PER_STORE, COLUMNS_PER_BUFFER)
     return buffers
 
 
-def reuse_penalty(stores: Floats) -> Floats:
+def compute_reuse_penalty(stores: Floats) -> Floats:
     """Return the factor by which few operations per byte slow arithmetic down, between 1 and 2."""
-    buffers = by_buffer(stores)
-    reused_bytes = (buffers[..., BYTES] / np.maximum(buffers[..., REUSES], 1)).sum(axis=-1)
-    penalty: Floats = 1 + 1 / (1 + operations(stores) / np.maximum(reused_bytes, 1))
+    buffers = split_buffers(stores)
+    reused_bytes = (buffers[..., BYTES_COLUMN] / np.maximum(buffers[..., REUSES_COLUMN], 1)).sum(axis=-1)
+    penalty: Floats = 1 + 1 / (1 + count_operations(stores) / np.maximum(reused_bytes, 1))
     return penalty
 
 
-def utilization(work: Floats, slots: Floats | int) -> Floats:
+def compute_utilization(work: Floats, slots: Floats | int) -> Floats:
     """Return the fraction of ``slots`` that is used if as many as possible are used at a time for ``work``."""
     fraction: Floats = work / (np.ceil(work / slots) * slots)
     return fraction

@@ -20,7 +20,7 @@ from searchlab.space import Config, Space
 
 from .unit_cube import UnitCube
 
-CHUNK = 64
+CHUNK_SIZE = 64
 """The number of points to draw at once. It must be a power of two, for which Sobol sequences are balanced."""
 
 
@@ -44,31 +44,31 @@ class Qmc(NeverTwice):
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)
         self._cube = UnitCube(space)
-        self._points = self._sequence()
-        self._index = 0  # the next point's position
+        self._points = self._generate_points()
+        self._next_index = 0  # the next point's position
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        start, end = len(self.seen), draws_to_cover(len(self.seen) + n)
-        if (skipped := start - self._index) > 0:
-            next(islice(self._points, skipped - 1, None))
-            self._index = start
-        while self._index < end:
-            index, point = self._index, next(self._points)
-            self._index += 1
+        start, end = len(self.seen), count_draws_to_cover(len(self.seen) + n)
+        if (skipped_count := start - self._next_index) > 0:
+            next(islice(self._points, skipped_count - 1, None))
+            self._next_index = start
+        while self._next_index < end:
+            index, point = self._next_index, next(self._points)
+            self._next_index += 1
             # A knob without a dimension gets a random coordinate, which is always the same at this place.
-            yield self._cube.config(point, lambda name: private_rng(self.seed, f"qmc: {name}", index).random())  # noqa: B023
+            yield self._cube.to_config(point, lambda name: private_rng(self.seed, f"qmc: {name}", index).random())  # noqa: B023
 
-    def _sequence(self) -> Iterator[Floats]:
+    def _generate_points(self) -> Iterator[Floats]:
         # A Sobol sequence has at least one dimension, but a space may have no knob.
-        engine = qmc.Sobol(max(1, len(self._cube.counts)), scramble=True, seed=self.seed)
+        engine = qmc.Sobol(max(1, len(self._cube.choice_counts)), scramble=True, seed=self.seed)
         while True:
-            yield from engine.random(CHUNK)
+            yield from engine.random(CHUNK_SIZE)
 
 
-def draws_to_cover(configs: int) -> int:
-    """Return the number of random draws that visit all of ``configs`` equally likely configs with probability 0.99.
+def count_draws_to_cover(config_count: int) -> int:
+    """Return the number of random draws that visit ``config_count`` equally likely configs with probability 0.99.
 
     Source: the coupon collector's problem, Erdős and Rényi (1961). With N (ln N + c) draws, the probability that all N
     are visited tends to exp(-exp(-c)); here c = 5.
     """
-    return math.ceil(configs * (math.log(configs) + 5)) + CHUNK
+    return math.ceil(config_count * (math.log(config_count) + 5)) + CHUNK_SIZE

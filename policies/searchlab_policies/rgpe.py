@@ -18,13 +18,13 @@ from searchlab.records import Trial
 from searchlab.space import Config, Space
 
 from .acquisition import expected_improvement
-from .gaussian_process import GaussianProcess, lognormal_prior, select
-from .gp_prior import NEAR, GpPrior, standardise
+from .gaussian_process import GaussianProcess, lognormal_prior, select_trials_to_model
+from .gp_prior import FASTEST_COUNT, GpPrior, standardise
 
-FEW = 3
+MIN_COMPARED_TRIALS = 3
 """The number of trials below which the weights are equal."""
 
-RANKED = 64
+MAX_COMPARED_TRIALS = 64
 """The maximum number of trials whose ranking is compared, because the loss takes quadratic time."""
 
 
@@ -78,46 +78,50 @@ class Rgpe(GpPrior):
     ) -> None:
         super().__init__(space, seed=seed, n_startup=n_startup, points=points, neighbours=neighbours, memory=memory)
         self.samples = samples
-        self._sources: list[GaussianProcess] = []
+        self._source_processes: list[GaussianProcess] = []
 
     def transfer(self, tasks: Sequence[tuple[Space, Sequence[Trial]]]) -> None:
         with self._threads.limit(limits=1):
-            self._sources = [
-                self._process(trials) for _, trials in tasks if any(math.isfinite(trial.cost) for trial in trials)
+            self._source_processes = [
+                self._fit_process(trials) for _, trials in tasks if any(math.isfinite(trial.cost) for trial in trials)
             ]
 
-    def _process(self, trials: Sequence[Trial]) -> GaussianProcess:
-        trials = select(sorted(trials, key=lambda trial: trial.cost), self.memory)
+    def _fit_process(self, trials: Sequence[Trial]) -> GaussianProcess:
+        trials = select_trials_to_model(sorted(trials, key=lambda trial: trial.cost), self.memory)
         rows = self.encoding([trial.config for trial in trials])
         return GaussianProcess(
-            rows, standardise([trial.cost for trial in trials]), self.encoding.scales, lognormal_prior
+            rows, standardise([trial.cost for trial in trials]), self.encoding.length_scale_indices, lognormal_prior
         )
 
-    def _first(self, n: int, rng: np.random.Generator) -> list[Config]:
-        return self._batch(n, rng) if self._sources and len(self.trials) < self.n_startup else []
+    def _propose_first(self, n: int, rng: np.random.Generator) -> list[Config]:
+        return self._propose_batch(n, rng) if self._source_processes and len(self.trials) < self.n_startup else []
 
-    def _batch(self, n: int, rng: np.random.Generator) -> list[Config]:
+    def _propose_batch(self, n: int, rng: np.random.Generator) -> list[Config]:
         ranked = sorted(self.trials, key=lambda trial: trial.cost)
         candidates = (
-            self._candidates(ranked[:NEAR], rng) if ranked else self.space.sample_new(rng, self.points, self.seen)
+            self._draw_candidates(ranked[:FASTEST_COUNT], rng)
+            if ranked
+            else self.space.sample_new(rng, self.points, self.seen)
         )
-        successes = sum(math.isfinite(trial.cost) for trial in ranked)
-        processes, weights = self._sources, np.ones(len(self._sources))
-        if not self._sources or (len(ranked) >= FEW and successes >= 2):
-            processes = [*self._sources, self._process(self.trials)]
-            weights = self._weights(processes, rng)
-        members = np.flatnonzero(weights)
-        weights = weights[members] / weights[members].sum()
+        success_count = sum(math.isfinite(trial.cost) for trial in ranked)
+        processes, weights = self._source_processes, np.ones(len(self._source_processes))
+        if not self._source_processes or (len(ranked) >= MIN_COMPARED_TRIALS and success_count >= 2):
+            processes = [*self._source_processes, self._fit_process(self.trials)]
+            weights = self._compute_weights(processes, rng)
+        member_indices = np.flatnonzero(weights)
+        weights = weights[member_indices] / weights[member_indices].sum()
         rows = self.encoding([*candidates, *(trial.config for trial in ranked)])
-        posteriors = [processes[i].posterior(rows) for i in members]
-        means = sum(w * posterior.mean for w, posterior in zip(weights, posteriors, strict=True))
+        posteriors = [processes[i].posterior(rows) for i in member_indices]
+        means = sum(weight * posterior.mean for weight, posterior in zip(weights, posteriors, strict=True))
         best = float(means[len(candidates) :].min(initial=means.mean()))
         is_free = np.arange(len(rows)) < len(candidates)
         batch = []
         for _ in range(min(n, len(candidates))):
-            deviation = np.sqrt(sum((w * p.deviation) ** 2 for w, p in zip(weights, posteriors, strict=True)))
-            gains = expected_improvement(means, deviation, best)
-            index = int(np.argmax(np.where(is_free, gains, -np.inf)))
+            deviation = np.sqrt(
+                sum((weight * posterior.deviation) ** 2 for weight, posterior in zip(weights, posteriors, strict=True))
+            )
+            improvements = expected_improvement(means, deviation, best)
+            index = int(np.argmax(np.where(is_free, improvements, -np.inf)))
             is_free[index] = False
             batch.append(candidates[index])
             best = min(best, float(means[index]))
@@ -125,29 +129,33 @@ class Rgpe(GpPrior):
                 posterior.believe(index)
         return batch
 
-    def _weights(self, processes: Sequence[GaussianProcess], rng: np.random.Generator) -> Floats:
+    def _compute_weights(self, processes: Sequence[GaussianProcess], rng: np.random.Generator) -> Floats:
         """Return the probability that each process, the last of which is this run's, misranks the fewest pairs."""
         target = processes[-1]
-        subset = slice(None) if len(target.values) <= RANKED else np.sort(rng.permutation(len(target.values))[:RANKED])
-        rows, values = target.rows[subset], target.values[subset]
-        mean, deviation = (part[subset] for part in target.leave_one_out())
-        left_out = mean + deviation * rng.standard_normal((self.samples, len(values)))
+        compared = (
+            slice(None)
+            if len(target.values) <= MAX_COMPARED_TRIALS
+            else np.sort(rng.permutation(len(target.values))[:MAX_COMPARED_TRIALS])
+        )
+        rows, values = target.rows[compared], target.values[compared]
+        mean, deviation = (prediction[compared] for prediction in target.leave_one_out())
+        left_out_draws = mean + deviation * rng.standard_normal((self.samples, len(values)))
         losses = [
             _count_misranked(draws, draws, values)
-            for draws in (p.posterior(rows).sample(self.samples, rng) for p in processes[:-1])
+            for draws in (process.posterior(rows).sample(self.samples, rng) for process in processes[:-1])
         ]
-        losses.append(_count_misranked(left_out, np.broadcast_to(values, left_out.shape), values))
-        return ranking_weights(np.array(losses))
+        losses.append(_count_misranked(left_out_draws, np.broadcast_to(values, left_out_draws.shape), values))
+        return compute_ranking_weights(np.array(losses))
 
 
 def _count_misranked(draws: Floats, references: Floats, values: Floats) -> Floats:
     """Return the number of pairs that each sample misranks, of shape (samples,)."""
-    faster = draws[:, :, None] < references[:, None, :]
-    counts: Floats = (faster ^ (values[:, None] < values)).sum(axis=(1, 2))
+    is_faster = draws[:, :, None] < references[:, None, :]
+    counts: Floats = (is_faster ^ (values[:, None] < values)).sum(axis=(1, 2))
     return counts
 
 
-def ranking_weights(losses: Floats) -> Floats:
+def compute_ranking_weights(losses: Floats) -> Floats:
     """Return the weights of processes with the misranking ``losses``, of shape (processes, samples).
 
     Each sample adds to the weight of the process with the smallest loss; of several, to that of the last process, which

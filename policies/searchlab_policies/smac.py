@@ -89,10 +89,10 @@ class Smac(ParameterPolicy):
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         if self.has_enough_trials and self.parameters.probed_parameters:
-            for challenger in self._rank(self.trials_to_model(), rng):
-                yield self._config(challenger, rng)
+            for challenger in self._rank_challengers(self.trials_to_model(), rng):
+                yield self._decode(challenger, rng)
 
-    def _rank(self, trials: Sequence[EncodedTrial], rng: np.random.Generator) -> Iterator[Configuration]:
+    def _rank_challengers(self, trials: Sequence[EncodedTrial], rng: np.random.Generator) -> Iterator[Configuration]:
         """Return the results of the local searches, best first, interspersed with random challengers."""
         from smac.acquisition.function.expected_improvement import EI
         from smac.acquisition.maximizer.local_and_random_search import LocalAndSortedRandomSearch
@@ -100,8 +100,8 @@ class Smac(ParameterPolicy):
         from smac.random_design.probability_design import ProbabilityRandomDesign
 
         seeds = rng.integers(2**31, size=4).tolist()
-        space = config_space(self.parameters.probed_parameters, seeds[0])
-        configurations = [configuration(space, trial.params) for trial in trials]
+        space = make_config_space(self.parameters.probed_parameters, seeds[0])
+        configurations = [make_configuration(space, trial.params) for trial in trials]
         rows = np.array([configuration_vector.get_array() for configuration_vector in configurations])
         forest = RandomForest(
             space,
@@ -131,7 +131,7 @@ class Smac(ParameterPolicy):
         )
         return challengers
 
-    def _config(self, challenger: Mapping[str, int], rng: np.random.Generator) -> Config:
+    def _decode(self, challenger: Mapping[str, int], rng: np.random.Generator) -> Config:
         """Return the config that is nearest to a challenger's parameters; missing parameters are drawn at random."""
 
         def suggest(part: Part) -> Value:
@@ -141,7 +141,7 @@ class Smac(ParameterPolicy):
         return self.parameters.decode(suggest)
 
 
-def config_space(distributions: Mapping[str, BaseDistribution], seed: int) -> ConfigurationSpace:
+def make_config_space(distributions: Mapping[str, BaseDistribution], seed: int) -> ConfigurationSpace:
     """Return ConfigSpace's equivalent of Optuna's distributions of indices."""
     from ConfigSpace import CategoricalHyperparameter, ConfigurationSpace, UniformIntegerHyperparameter
 
@@ -154,7 +154,7 @@ def config_space(distributions: Mapping[str, BaseDistribution], seed: int) -> Co
     return space
 
 
-def configuration(space: ConfigurationSpace, params: Mapping[str, int]) -> Configuration:
+def make_configuration(space: ConfigurationSpace, params: Mapping[str, int]) -> Configuration:
     """Return the point of ``space`` that is nearest to the parameters, with default values for those that are missing.
 
     An index may exceed its range, because probing may not show the widest range of a parameter.

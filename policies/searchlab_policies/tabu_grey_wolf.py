@@ -24,7 +24,7 @@ from searchlab.space import Config, Space
 from .generated import GeneratedOptimiser
 from .neighbours import draw_neighbours
 
-LEADERS = 3
+LEADER_COUNT = 3
 """The number of wolves that lead the pack: alpha, beta and delta."""
 
 
@@ -83,14 +83,14 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
     )
 
     max_repeats = 100
-    tag = "tabu-grey-wolf"
+    stream_tag = "tabu-grey-wolf"
 
     def __init__(
         self,
         space: Space,
         *,
         seed: int,
-        pack: Annotated[int, Between(LEADERS + 1)] = 8,
+        pack: Annotated[int, Between(LEADER_COUNT + 1)] = 8,
         tabu: Count = 3,
         shake: UnitInterval = 0.2,
         jump: UnitInterval = 0.15,
@@ -108,30 +108,31 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
         self.temperature, self.decay, self.min_temperature = temperature, decay, min_temperature
         self.budget = budget
         self._tabu: deque[Config] = deque(maxlen=pack * tabu)
-        self._evaluations = 0
-        self._stagnation = 0
-        self._best = math.inf
-        first = space.sample_new(private_rng(seed, "tabu-grey-wolf: pack"), pack, ())
-        self._pack = [Wolf(config, math.inf) for config in first]
-        self._turns = deque(range(len(first)))  # the places whose wolves have yet to move in this iteration
-        self._hunting = False  # otherwise the wolves of this iteration are random configs
-        self._newcomers = dict(enumerate(first))
+        self._evaluation_count = 0
+        self._stagnant_iterations = 0
+        self._best_cost = math.inf
+        first_configs = space.sample_new(private_rng(seed, "tabu-grey-wolf: pack"), pack, ())
+        self._pack = [Wolf(config, math.inf) for config in first_configs]
+        # The places whose wolves have yet to move in this iteration.
+        self._waiting_indices = deque(range(len(first_configs)))
+        self._is_hunting = False  # otherwise the wolves of this iteration are random configs
+        self._newcomers = dict(enumerate(first_configs))
 
     def ask(self, n: int) -> Sequence[Config]:
-        if not self._turns and not self._pending:
-            self._begin()
-        return super().ask(min(n, len(self._turns) or n))  # no more than the rest of the iteration
+        if not self._waiting_indices and not self._pending_roles:
+            self._begin_iteration()
+        return super().ask(min(n, len(self._waiting_indices) or n))  # no more than the rest of the iteration
 
-    def _candidates(self, rng: np.random.Generator) -> Iterator[tuple[Config, int] | None]:
+    def _generate_candidates(self, rng: np.random.Generator) -> Iterator[tuple[Config, int] | None]:
         """Yield each wolf's child, with the wolf's place in the pack, until the iteration must wait for results."""
-        while self._turns or not self._pending:
-            if not self._turns:
-                self._begin()
-            if not self._turns:
+        while self._waiting_indices or not self._pending_roles:
+            if not self._waiting_indices:
+                self._begin_iteration()
+            if not self._waiting_indices:
                 yield None
                 continue
-            index = self._turns.popleft()
-            config = self._child(index, rng) if self._hunting else self._draw_wolf(index, rng)
+            index = self._waiting_indices.popleft()
+            config = self._make_child(index, rng) if self._is_hunting else self._draw_wolf(index, rng)
             self._tabu.append(config)
             yield config, index
 
@@ -141,48 +142,50 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
         fastest = sorted(self._costs, key=lambda config: self._costs[config])[: len(self._pack)]
         self._pack[: len(fastest)] = [Wolf(config, self._costs[config]) for config in fastest]
         self._tabu.extend(reversed(fastest))
-        self._turns = deque(index for index in self._turns if index >= len(fastest))
+        self._waiting_indices = deque(index for index in self._waiting_indices if index >= len(fastest))
 
     # --- an iteration -------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _begin_iteration(self) -> None:
         """Begin an iteration: a hunt, or a partial restart after too many hunts without improvement."""
         self._pack.sort(key=lambda wolf: wolf.cost)
-        best = self._pack[0].cost
-        self._stagnation = self._stagnation + 1 if self._hunting and best >= self._best else 0
-        self._best = best
-        self._hunting = self._stagnation < self.patience
-        if not self._hunting:
+        best_cost = self._pack[0].cost
+        self._stagnant_iterations = (
+            self._stagnant_iterations + 1 if self._is_hunting and best_cost >= self._best_cost else 0
+        )
+        self._best_cost = best_cost
+        self._is_hunting = self._stagnant_iterations < self.patience
+        if not self._is_hunting:
             self._newcomers = {}
-            self._turns.extend(range(len(self._pack))[-math.ceil(len(self._pack) * self.restart) :])
+            self._waiting_indices.extend(range(len(self._pack))[-math.ceil(len(self._pack) * self.restart) :])
             return
-        leaders = [wolf.config for wolf in self._pack[:LEADERS]]
-        self._turns.extend(
+        leaders = [wolf.config for wolf in self._pack[:LEADER_COUNT]]
+        self._waiting_indices.extend(
             index
             for index, wolf in enumerate(self._pack)
-            if (index >= LEADERS if self.repaired else wolf.config not in leaders)
+            if (index >= LEADER_COUNT if self.repaired else wolf.config not in leaders)
         )
         self._leaders = leaders
-        progress = (len(self.trials) if self.repaired else self._evaluations) / self.budget
-        self._early = progress < 0.5
-        self._heat = max(self.min_temperature, self.temperature * math.exp(-self.decay * progress))
-        if self._stagnation and self._stagnation % max(1, self.patience // 2) == 0:
-            self._heat += self.temperature * 0.2
-        self._shake = min(0.5, self.shake * (1 + self._stagnation / self.patience))
+        progress = (len(self.trials) if self.repaired else self._evaluation_count) / self.budget
+        self._is_early = progress < 0.5
+        self._current_temperature = max(self.min_temperature, self.temperature * math.exp(-self.decay * progress))
+        if self._stagnant_iterations and self._stagnant_iterations % max(1, self.patience // 2) == 0:
+            self._current_temperature += self.temperature * 0.2
+        self._current_shake = min(0.5, self.shake * (1 + self._stagnant_iterations / self.patience))
 
     def _draw_wolf(self, index: int, rng: np.random.Generator) -> Config:
         """Return a random config: one of the first pack, or the replacement of a slow wolf."""
         return self._newcomers.get(index) or self.space.sample(rng)
 
-    def _child(self, index: int, rng: np.random.Generator) -> Config:
+    def _make_child(self, index: int, rng: np.random.Generator) -> Config:
         """Recombine a wolf with the leaders, shake the child, and move it away if it is tabu."""
         space, parents = self.space, [*self._leaders, self._pack[index].config]
         child = recombine(space, parents, rng)
-        if rng.random() < self._shake:
+        if rng.random() < self._current_shake:
             if rng.random() < self.jump:
                 child = redraw_one_knob(space, child, rng)
             else:
-                child = self._random_neighbour(child, "adjacent" if self._early else "strictly-adjacent", rng)
+                child = self._random_neighbour(child, "adjacent" if self._is_early else "strictly-adjacent", rng)
         if child in self._tabu:
             child = self._random_neighbour(child, "Hamming", rng)
         if self.repaired:
@@ -196,11 +199,15 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
         """Return a random neighbour, or ``config`` if it has none."""
         return next(iter(draw_neighbours(self.space, config, neighbourhood, 1, rng)), config)
 
-    def _settle(self, config: Config, cost: float, index: int, rng: np.random.Generator) -> None:
+    def _complete_step(self, config: Config, cost: float, index: int, rng: np.random.Generator) -> None:
         """Replace the wolf at ``index`` with its child, depending on the difference in cost and the temperature."""
-        self._evaluations += 1
-        worse = cost - self._pack[index].cost
-        if not self._hunting or worse <= 0 or rng.random() < math.exp(-worse / self._heat):
+        self._evaluation_count += 1
+        cost_increase = cost - self._pack[index].cost
+        if (
+            not self._is_hunting
+            or cost_increase <= 0
+            or rng.random() < math.exp(-cost_increase / self._current_temperature)
+        ):
             self._pack[index] = Wolf(config, cost)
 
 

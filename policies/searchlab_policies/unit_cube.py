@@ -17,18 +17,18 @@ class UnitCube:
         space: The space. Each knob that probing it reveals becomes a dimension.
 
     Attributes:
-        counts: The number of choices of each dimension's knob, by the knob's name.
+        choice_counts: The number of choices of each dimension's knob, by the knob's name.
     """
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self.counts: dict[str, int] = {}
+        self.choice_counts: dict[str, int] = {}
         for config in space.probe():
             for knob in space.knobs(config):
-                self.counts[knob.name] = max(len(knob.choices), self.counts.get(knob.name, 0))
-        self._dimensions = {name: dimension for dimension, name in enumerate(self.counts)}
+                self.choice_counts[knob.name] = max(len(knob.choices), self.choice_counts.get(knob.name, 0))
+        self._dimensions = {name: dimension for dimension, name in enumerate(self.choice_counts)}
 
-    def config(self, point: Floats, default: Callable[[str], float] = lambda name: 0.5) -> Config:
+    def to_config(self, point: Floats, default: Callable[[str], float] = lambda name: 0.5) -> Config:
         """Return the config at ``point``; ``default`` returns the coordinate of a knob without a dimension."""
 
         def choose(knob: Knob) -> Value:
@@ -38,9 +38,9 @@ class UnitCube:
 
         return self.space.decide(choose)
 
-    def point(self, config: Config) -> Floats:
+    def to_point(self, config: Config) -> Floats:
         """Return the point in the middle of each choice in ``config``, with 0.5 for knobs that it lacks."""
-        point = np.full(len(self.counts), 0.5)
+        point = np.full(len(self.choice_counts), 0.5)
         for knob in self.space.knobs(config):
             if knob.name in self._dimensions:
                 position = knob.choices.index(config[knob.name])

@@ -16,8 +16,8 @@ from searchlab.options import Count, NonNegative, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space, Value
 
-from .acquisition import Name
-from .model_guided import BestConfigs, Failures, ModelGuided
+from .acquisition import AcquisitionName
+from .model_guided import BestConfigs, FailureHandling, ModelGuided
 
 
 class Xgb(ModelGuided):
@@ -84,8 +84,8 @@ class Xgb(ModelGuided):
         diversity: NonNegative = 0.01,
         epsilon: UnitInterval = 0.05,
         predictions: Count | None = None,
-        failures: Failures = "score",
-        acquisition: Name = "mean",
+        failures: FailureHandling = "score",
+        acquisition: AcquisitionName = "mean",
     ) -> None:
         super().__init__(
             space,
@@ -100,51 +100,51 @@ class Xgb(ModelGuided):
         self.temperature = temperature
         self.candidates = candidates
         self.diversity = diversity
-        self.predictions = self.affordable(predictions, chains * (steps + 1))
+        self.predictions = self.limit_predictions(predictions, chains * (steps + 1))
         self.chains = max(1, min(chains, self.predictions // (min(steps, 8) + 1)))
         self.steps = min(steps, self.predictions // self.chains - 1)
-        self.replace_options({"chains": chains, "steps": steps})
+        self.record_effective_options({"chains": chains, "steps": steps})
 
     def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
         candidates, scores = self.anneal(n * self.candidates, rng)
-        return pick(candidates, scores, n, self.diversity)
+        return select_diverse(candidates, scores, n, self.diversity)
 
     def anneal(self, n: int, rng: np.random.Generator) -> tuple[list[Config], Floats]:
         """Return the ``n`` best new configs that the chains visit and their predicted scores, best first."""
-        points = self.starting_configs(self.chains, self.chains // 2, rng)
+        points = self.choose_starting_configs(self.chains, self.chains // 2, rng)
         predictions: dict[Config, float] = {}
         best = BestConfigs(n, self.seen)
         scores = self.predict_scores(points, predictions)
         best.offer(points, scores)
-        idle = 0
+        idle_step_count = 0
         for step in range(self.steps):
-            if idle == self.early_stop:
+            if idle_step_count == self.early_stop:
                 break
             neighbours = [self.space.mutate(config, rng) for config in points]
             new_scores = self.predict_scores(neighbours, predictions)
-            idle = 0 if best.offer(neighbours, new_scores) else idle + 1
+            idle_step_count = 0 if best.offer(neighbours, new_scores) else idle_step_count + 1
             temperature = self.temperature * (1 - step / self.steps) + 1e-9
             is_accepted = rng.random(len(points)) < np.exp(np.minimum((new_scores - scores) / temperature, 0))
             points = [new if accept else old for new, old, accept in zip(neighbours, points, is_accepted, strict=True)]
             scores = np.where(is_accepted, new_scores, scores)
-        ranked = sorted(best.entries(), reverse=True)
+        ranked = sorted(best.list_entries(), reverse=True)
         return [config for _, _, config in ranked], np.array([score for score, _, _ in ranked])
 
 
-def pick(configs: Sequence[Config], scores: Floats, n: int, diversity: float) -> list[Config]:
+def select_diverse(configs: Sequence[Config], scores: Floats, n: int, diversity: float) -> list[Config]:
     """Select up to ``n`` configs with a high sum of scores plus ``diversity`` for each distinct knob value.
 
     This is the greedy selection for equation (2). By submodularity, its sum is at least 1 - 1/e times the maximum.
     """
     candidates = list(range(len(configs)))
     knob_values: set[tuple[str, Value]] = set()
-    selection: list[Config] = []
-    while candidates and len(selection) < n:
+    selected_configs: list[Config] = []
+    while candidates and len(selected_configs) < n:
         i = max(
             candidates,
-            key=lambda i: scores[i] + diversity * sum(item not in knob_values for item in configs[i].items()),
+            key=lambda i: scores[i] + diversity * sum(choice not in knob_values for choice in configs[i].items()),
         )
         candidates.remove(i)
-        selection.append(configs[i])
+        selected_configs.append(configs[i])
         knob_values.update(configs[i].items())
-    return selection
+    return selected_configs

@@ -29,7 +29,7 @@ from ..measure.contract import CannotMeasure, RunSettings
 from ..measure.local import LocalMeasurer
 from ..measure.settings import LocalSettings
 from ..plugins import trusts
-from ..records import Failure, Trial, first_of_each_program
+from ..records import Failure, Trial, select_first_of_each_program
 from ..space import Choose, Config, Space
 from ..target import Target, resolve_target
 from ..workload.fused import Fused
@@ -232,7 +232,7 @@ def select_fastest_trials(result: Result, count: int) -> list[Trial]:
     """Return the fastest trial of each of a log's ``count`` fastest distinct programs, with the best trial first."""
     successful_trials = [trial for trial in result.trials if math.isfinite(trial.cost)]
     successful_trials.sort(key=lambda trial: statistics.median(_get_logged_readings(result.log, trial)))
-    return first_of_each_program([result.best.trial, *successful_trials])[:count]
+    return select_first_of_each_program([result.best.trial, *successful_trials])[:count]
 
 
 def _get_logged_readings(log: Log, trial: Trial) -> Readings:

@@ -283,7 +283,7 @@ def table_info(paths: Logs, as_json: AsJson = False) -> None:
         say_json([info.to_json() for info in infos])
     else:
         out.print(*map(info_table, infos))
-    if any(info.unsteady for info in infos):
+    if any(info.unsteady_reason for info in infos):
         raise typer.Exit(1)
 
 
@@ -309,7 +309,7 @@ def costmodel_eval(
     as_json: AsJson = False,
 ) -> None:
     """Show how well cost models predict recorded trials that they were not trained on."""
-    from ..tables.costmodels import COLUMNS, evaluate, mean_quality, quality_rows
+    from ..tables.costmodels import TITLES_BY_METRIC, evaluate, mean_quality, quality_rows
 
     plugins = [COST_MODELS.resolve(parse_plugin(text))[0] for text in model]
     qualities = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
@@ -320,5 +320,5 @@ def costmodel_eval(
     if split == "within-task":
         training_text = f"trained on {100 * train_fraction:g} % of each log"
     title = Text(f"{split}, {features} features: {training_text}, k = {k}", "bold")
-    headings = list(COLUMNS.values())
+    headings = list(TITLES_BY_METRIC.values())
     say_table(("cost model", *headings), quality_rows(qualities), right_aligned=headings, title=title, box=SIMPLE_HEAD)

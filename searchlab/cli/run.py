@@ -23,7 +23,7 @@ from ..log.lease import is_locked
 from ..log.writer import OtherRun
 from ..machine.host import available_cores
 from ..options import Jobs, Trials
-from ..plugins import unregistered_code
+from ..plugins import find_unregistered_code
 from ..run.open import open_runs
 from ..run.plan import DEFAULT_POLICY, SPACES_TRIED, Run, parse_shard, select_shard
 from ..run.study import Study
@@ -314,7 +314,7 @@ def tune(
     if result.space.has_programs:
         header = result.log.header
         code = [kind_of(header.workload)[0], header.space.name, header.space.options]
-        trust = " --trust" if unregistered_code(code) else ""
+        trust = " --trust" if find_unregistered_code(code) else ""
         say(f"show the program: searchlab best {log} --show tir{trust}")
 
 

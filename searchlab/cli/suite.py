@@ -120,8 +120,8 @@ def suite_info(
         (
             card.table.entry.name,
             card.table.entry.split,
-            f"{card.info.configs:,}",
-            f"{card.info.failed:,}",
+            f"{card.info.config_count:,}",
+            f"{card.info.failure_count:,}",
             f"{card.info.best:,.1f}" + (f" {card.info.log.unit}" if has_several_units else ""),
             "" if card.info.noise is None else f"{100 * card.info.noise:.1f} %",
             f"+{100 * card.expected_distances[100]:.1f} %" if card.draws_to_near_best else "",

@@ -24,7 +24,7 @@ from typer import Argument, Option
 
 from ..console import Terminal, escape_controls, escape_to_one_line, format_execution_time, format_speed, notify_if_slow
 from ..errors import SearchlabError, SearchlabWarning, warn
-from ..options import Batch, Seed, number_of
+from ..options import Batch, Seed, find_numeric_type
 
 if TYPE_CHECKING:
     from ..log.result import Best
@@ -106,7 +106,7 @@ SpaceOptions = Annotated[list[str] | None, _make_option("space")]
 
 def number_option(value_range: Any, *option_names: str, **option_settings: Any) -> Any:
     """Return an ``Option`` with the limits of ``kind``, one of the ranges in :mod:`searchlab.options`."""
-    number_type = number_of(value_range)
+    number_type = find_numeric_type(value_range)
     assert number_type is not None
     return Option(*option_names, min=number_type.ge, max=number_type.le, **option_settings)
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..errors import SearchlabError, describe, did_you_mean
 from ..options import checks_arguments
-from ..plugins import Plugin, line_of, raised_at, search_path
+from ..plugins import Plugin, find_error_location, find_raise_location, search_path
 
 
 class CheckFailed(AssertionError):
@@ -206,7 +206,7 @@ def select(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
 
 def find_innermost_line(error: BaseException, cls: type[Any]) -> str:
     """Return the ``file:line`` of the innermost call in the code of ``cls``, or of the innermost call in any code."""
-    return line_of(error, cls) or raised_at(error)
+    return find_error_location(error, cls) or find_raise_location(error)
 
 
 @contextmanager

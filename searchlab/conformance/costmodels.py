@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arrays import Floats, Ints
 from ..costmodel import COST_MODELS, CostModel
-from ..options import library_seed
+from ..options import to_library_seed
 from ..plugins import PluginSpec
 from .check import (
     TIME_LIMIT,
@@ -35,7 +35,7 @@ class CostModelSubject(Subject):
         """Instantiate the model. Raises Refused if it rejects the options."""
         rejection_text = f"cost model {self.plugin.name!r} rejected its options"
         model: CostModel = self.instantiate(
-            CostModel, rejection_text, seed=library_seed(self.seed), **self.plugin.options
+            CostModel, rejection_text, seed=to_library_seed(self.seed), **self.plugin.options
         )
         return model
 

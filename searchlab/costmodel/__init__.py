@@ -1,6 +1,6 @@
 """Cost models: the contract, and the adapter that binds a model to a space and a feature extractor."""
 
-from .bound import BoundCostModel, OtherTask, TrainingData, bind, scores_of
+from .bound import BoundCostModel, OtherTask, TrainingData, bind, compute_scores
 from .contract import COST_MODELS, CostModel, fit_model, make_cost_model, predictions
 from .storage import load_model, save_model
 
@@ -11,10 +11,10 @@ __all__ = [
     "OtherTask",
     "TrainingData",
     "bind",
+    "compute_scores",
     "fit_model",
     "load_model",
     "make_cost_model",
     "predictions",
     "save_model",
-    "scores_of",
 ]

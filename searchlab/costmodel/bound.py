@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..space import Config, Space
 from .contract import COST_MODELS, CostModel, fit_model, member_predictions, predictions
 from .features import Columns, Features, lay_out, pad_columns
 
-BOOTSTRAP = 8
+BOOTSTRAP_COPIES = 8
 """The number of copies of a cost model that are trained on bootstrap samples."""
 
 
@@ -39,13 +40,13 @@ class TrainingData(NamedTuple):
             absent: The padding value for tasks whose features have fewer columns than those of other tasks.
         """
         features, scores = zip(*tasks, strict=True)
-        groups = np.repeat(np.arange(len(tasks)), [len(part) for part in scores])
-        width = max(part.shape[1] for part in features)
-        wide = [pad_columns(part, width, absent) for part in features]
-        return cls(np.concatenate(wide), np.concatenate(scores), groups)
+        groups = np.repeat(np.arange(len(tasks)), [len(task_array) for task_array in scores])
+        column_count = max(task_array.shape[1] for task_array in features)
+        padded_features = [pad_columns(task_array, column_count, absent) for task_array in features]
+        return cls(np.concatenate(padded_features), np.concatenate(scores), groups)
 
 
-def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Floats:
+def compute_scores(trials: Sequence[Trial], best: float = np.inf) -> Floats:
     """Return each trial's throughput relative to a reference; a failed trial has score 0.
 
     Args:
@@ -150,7 +151,7 @@ class BoundCostModel:
         self._unify_columns([])
         if not tasks:
             return
-        rows = self._rows()
+        rows = self._make_rows()
         with COST_MODELS.convert_errors(type(self.model), "start_from"):
             self.started = self.model.start_from(*rows)
         if self.started:
@@ -161,15 +162,15 @@ class BoundCostModel:
     def fit(self, trials: Sequence[Trial]) -> None:
         """Retrain the model on ``trials``, unless there are none."""
         if trials:
-            cpu_start, start = self.clock(), time.perf_counter()
+            clock_start, start = self.clock(), time.perf_counter()
             configs = [trial.config for trial in trials]
             self.features.learn(configs)
-            self.feature_seconds += self.clock() - cpu_start
+            self.feature_seconds += self.clock() - clock_start
             self._unify_columns(self.features.columns)
-            self.train(self._rows((self._extract(configs), scores_of(trials))))
+            self.train(self._make_rows((self._extract(configs), compute_scores(trials))))
             self.best = min(trial.cost for trial in trials)
             self.train_seconds = time.perf_counter() - start
-            self.fit_seconds += self.clock() - cpu_start
+            self.fit_seconds += self.clock() - clock_start
 
     def train(self, rows: TrainingData) -> None:
         """Retrain the model on features that have already been extracted."""
@@ -212,7 +213,7 @@ class BoundCostModel:
         if self.rows is None or not configs:
             return np.zeros((1, len(configs)))
         if self.model.uncertainty == "bootstrap" and not self._copies:
-            self._copies = [self._train_copy(number, self.rows) for number in range(BOOTSTRAP)]
+            self._copies = [self._train_copy(number, self.rows) for number in range(BOOTSTRAP_COPIES)]
         start = time.perf_counter()
         rows = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
         if self.model.uncertainty == "bootstrap":
@@ -234,17 +235,17 @@ class BoundCostModel:
             name = COST_MODELS.name_of(type(self.model))
             raise SearchlabError(
                 f"cost model {name!r} does not estimate how uncertain its predictions are; use one of the cost models "
-                f"{', '.join(_with_uncertainty())}, or set acquisition = 'mean'"
+                f"{', '.join(_find_uncertain_models())}, or set acquisition = 'mean'"
             )
 
-    def _train_copy(self, number: int, rows: TrainingData) -> CostModel:
+    def _train_copy(self, copy_index: int, rows: TrainingData) -> CostModel:
         """Return a copy of the model, trained on a bootstrap sample of each task's rows."""
         start = self.clock()
-        rng = np.random.default_rng([self.model.seed, len(rows.scores), number])
+        rng = np.random.default_rng([self.model.seed, len(rows.scores), copy_index])
         tasks = [np.flatnonzero(rows.groups == task) for task in np.unique(rows.groups)]
         indices = np.concatenate([np.sort(rng.choice(task, len(task))) for task in tasks])
         model = copy.deepcopy(self.model)
-        fit_model(model, *(part[indices] for part in rows))
+        fit_model(model, *(array[indices] for array in rows))
         self.fit_seconds += self.clock() - start
         return model
 
@@ -252,18 +253,18 @@ class BoundCostModel:
         """Make all tasks use the same columns: ``new_columns``, and the columns that only other tasks have."""
         if self._other_tasks:
             # A model that started from the other tasks expects their columns first.
-            names = [*self._other_columns, *new_columns] if self.started else [*new_columns, *self._other_columns]
-            columns = list(dict.fromkeys(names))
+            column_lists = [self._other_columns, new_columns] if self.started else [new_columns, self._other_columns]
+            all_columns = list(dict.fromkeys(chain(*column_lists)))
             for features in (self.features, *(features for features, _ in self._other_tasks)):
-                features.use_columns(columns)
+                features.use_columns(all_columns)
 
-    def _rows(self, *columns: tuple[Floats, Floats]) -> TrainingData:
-        other_tasks = [] if columns and self.started else self._other_tasks
+    def _make_rows(self, *own_columns: tuple[Floats, Floats]) -> TrainingData:
+        other_tasks = [] if own_columns and self.started else self._other_tasks
         other_columns = [(features(task.configs), task.scores) for features, task in other_tasks]
-        return TrainingData.from_tasks([*other_columns, *columns], self.features.absent)
+        return TrainingData.from_tasks([*other_columns, *own_columns], self.features.absent)
 
 
-def _with_uncertainty() -> list[str]:
+def _find_uncertain_models() -> list[str]:
     """Return the names of the registered, importable cost models that can estimate uncertainty."""
     names = []
     for name in COST_MODELS.entry_points_by_name():

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..arrays import Floats, Ints
 from ..errors import SearchlabError, describe
-from ..options import ChecksOptions, library_seed
-from ..plugins import Plugin, PluginKind, defined_at
+from ..options import ChecksOptions, to_library_seed
+from ..plugins import Plugin, PluginKind, find_definition
 
 
 class CostModel(ChecksOptions, ABC):
@@ -120,11 +120,11 @@ def predictions(model: CostModel, features: Floats) -> Floats:
     with COST_MODELS.convert_errors(type(model), "predict"):
         predicted = model.predict(features)
     try:
-        return _scores(predicted, len(features))
+        return _check_scores(predicted, len(features))
     except ValueError as error:
         raise SearchlabError(
             f"cost model {COST_MODELS.name_of(type(model))!r} broke its contract: {error} "
-            f"({defined_at(type(model).predict)}); choose a different cost model, or check this one with "
+            f"({find_definition(type(model).predict)}); choose a different cost model, or check this one with "
             f"`searchlab check costmodel`"
         ) from None
 
@@ -132,29 +132,31 @@ def predictions(model: CostModel, features: Floats) -> Floats:
 def member_predictions(model: CostModel, features: Floats) -> Floats:
     """Return the finite scores of shape (members, n) that the members of ``model`` predict; see :func:`predictions`."""
     with COST_MODELS.convert_errors(type(model), "members"):
-        return np.array([_scores(predicted, len(features)) for predicted in model.members(features)])
+        return np.array([_check_scores(predicted, len(features)) for predicted in model.members(features)])
 
 
-def _scores(predicted: Any, n: int) -> Floats:
-    """Convert ``predicted`` to float64. Raises ValueError unless it consists of ``n`` finite real numbers."""
-    if masked := np.count_nonzero(np.ma.getmaskarray(predicted)) if isinstance(predicted, np.ma.MaskedArray) else 0:
-        raise ValueError(f"predict masked {masked} of {predicted.size} scores")
+def _check_scores(predicted: Any, row_count: int) -> Floats:
+    """Convert ``predicted`` to float64. Raises ValueError unless it consists of ``row_count`` finite real numbers."""
+    is_masked = isinstance(predicted, np.ma.MaskedArray)
+    if masked_count := np.count_nonzero(np.ma.getmaskarray(predicted)) if is_masked else 0:
+        raise ValueError(f"predict masked {masked_count} of {predicted.size} scores")
     try:
         array = np.asarray(predicted)
     except Exception as error:
         raise ValueError(f"predict must return an array, not {type(predicted).__name__}: {describe(error)}") from None
     if array.dtype.kind not in "fiub":
         raise ValueError(f"predict must return an array of real numbers, not an array of dtype {array.dtype}")
-    if array.shape != (n,):
-        raise ValueError(f"predict must return scores of shape ({n},), not {array.shape}")
+    if array.shape != (row_count,):
+        raise ValueError(f"predict must return scores of shape ({row_count},), not {array.shape}")
     scores = array.astype(np.float64)
-    if (wrong := np.flatnonzero(~np.isfinite(scores))).size:
-        raise ValueError(f"predict returned {scores[wrong[0]]} for row {wrong[0]} of {n}; scores must be finite")
+    if (non_finite_rows := np.flatnonzero(~np.isfinite(scores))).size:
+        first = non_finite_rows[0]
+        raise ValueError(f"predict returned {scores[first]} for row {first} of {row_count}; scores must be finite")
     return scores
 
 
 def make_cost_model(plugin: Plugin, seed: int) -> CostModel:
     """Create the cost model that ``plugin`` specifies. Raises SearchlabError if the name or an option is unknown."""
-    model = COST_MODELS.make(plugin, seed=library_seed(seed))
+    model = COST_MODELS.make(plugin, seed=to_library_seed(seed))
     model.plugin = plugin
     return model

@@ -17,7 +17,7 @@ from ..arrays import Floats
 from ..errors import InvalidConfig, SearchlabError, UnsupportedSpace, did_you_mean
 from ..metaschedule import tune_context
 from ..space import Config, Encoding, Kind, Space, Value, coordinates
-from .loops import ANNOTATIONS, Loop, loops_of
+from .loops import ANNOTATIONS, Loop, extract_loops
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 COLUMNS_PER_STORE = 164
 """The number of features that MetaSchedule's PerStoreFeature extracts for each store."""
 
-KEPT = 50_000
+MAX_CACHED_ROWS = 50_000
 """The maximum number of cached rows (about 150 MB). If there are more, the cache is cleared."""
 
-SAMPLES = 20
+SAMPLES_PER_CURVE = 20
 """The number of points at which a curve is sampled: the powers of 2, starting at 1."""
 
 Columns = list[tuple[str, int | str]]
@@ -74,10 +74,10 @@ def pad_columns(matrix: Floats, width: int, absent: float) -> Floats:
     """Pad ``matrix`` of shape (n, d) to ``width`` >= d columns with ``absent``; all-NaN rows are padded with NaN."""
     if matrix.shape[1] == width:
         return matrix
-    wide = np.full((len(matrix), width), absent)
-    wide[:, : matrix.shape[1]] = matrix
-    wide[np.isnan(matrix).all(axis=1)] = np.nan
-    return wide
+    padded = np.full((len(matrix), width), absent)
+    padded[:, : matrix.shape[1]] = matrix
+    padded[np.isnan(matrix).all(axis=1)] = np.nan
+    return padded
 
 
 def lay_out(features: Features | type[Features], matrix: Floats, width: int) -> Floats:
@@ -96,7 +96,7 @@ class KnobFeatures(Features):
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        self._kinds: dict[str, Kind] = {}  # of the knobs whose values are tuples
+        self._kinds_by_knob: dict[str, Kind] = {}  # of the knobs whose values are tuples
         self.use_columns([])
 
     def learn(self, configs: Sequence[Config]) -> None:
@@ -117,10 +117,10 @@ class KnobFeatures(Features):
 
     def _is_word(self, name: str, config: Config) -> bool:
         """Return whether a knob whose values are tuples, such as permutations, is of kind ``word``."""
-        if name not in self._kinds:
+        if name not in self._kinds_by_knob:
             with suppress(InvalidConfig):  # a config from another space with knobs of the same names
-                self._kinds |= {knob.name: knob.kind for knob in self.space.knobs(config) if knob.name == name}
-        return self._kinds.get(name) == "word"
+                self._kinds_by_knob |= {knob.name: knob.kind for knob in self.space.knobs(config) if knob.name == name}
+        return self._kinds_by_knob.get(name) == "word"
 
     _represent = staticmethod(coordinates)
 
@@ -174,24 +174,24 @@ class ScheduledFeatures(Features):
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        self._rows: dict[Config, Floats] = {}
-        self._cache: dict[int, Floats] = {}
+        self._rows_by_config: dict[Config, Floats] = {}
+        self._rows_by_hash: dict[int, Floats] = {}
 
     @abstractmethod
     def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
         """Return each scheduled program's features, of shape (d,); d may differ between programs."""
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
-        if len(self._rows) > KEPT:
-            self._rows.clear()
-        new_configs = [config for config in dict.fromkeys(configs) if config not in self._rows]
+        if len(self._rows_by_config) > MAX_CACHED_ROWS:
+            self._rows_by_config.clear()
+        new_configs = [config for config in dict.fromkeys(configs) if config not in self._rows_by_config]
         if new_configs:
             extractor = _extractor.get()
             new_rows = extractor(self.space, self.name, new_configs) if extractor else None
             if new_rows is None:
                 new_rows = self.extract(new_configs)
-            self._rows.update(zip(new_configs, new_rows, strict=True))
-        rows = [self._rows[config] for config in configs]
+            self._rows_by_config.update(zip(new_configs, new_rows, strict=True))
+        rows = [self._rows_by_config[config] for config in configs]
         matrix = np.full((len(rows), max([self.width, *map(len, rows)])), self.absent)
         for index, row in enumerate(rows):
             matrix[index, : len(row)] = row
@@ -204,22 +204,22 @@ class ScheduledFeatures(Features):
         from tvm_ffi import structural_hash
 
         self.prepare()
-        if len(self._cache) > KEPT:
-            self._cache.clear()
-        hashes: list[int | None] = []
+        if len(self._rows_by_hash) > MAX_CACHED_ROWS:
+            self._rows_by_hash.clear()
+        program_hashes: list[int | None] = []
         new_programs: dict[int, Schedule] = {}
         for config in configs:
             try:
                 program = self.space.schedule(config)
             except Exception:  # a plug-in may raise any exception; if the config is measured, only its trial fails
-                hashes.append(None)
+                program_hashes.append(None)
                 continue
             program_hash: int = structural_hash(program.mod)
-            hashes.append(program_hash)
-            if program_hash not in self._cache:
+            program_hashes.append(program_hash)
+            if program_hash not in self._rows_by_hash:
                 new_programs[program_hash] = program
-        self._cache.update(zip(new_programs, self._rows_of(list(new_programs.values())), strict=True))
-        rows = [np.empty(0) if program is None else self._cache[program] for program in hashes]
+        self._rows_by_hash.update(zip(new_programs, self._try_rows(list(new_programs.values())), strict=True))
+        rows = [np.empty(0) if program is None else self._rows_by_hash[program] for program in program_hashes]
         return [self.complete(row, config) if len(row) else row for row, config in zip(rows, configs, strict=True)]
 
     def prepare(self) -> None:
@@ -230,14 +230,14 @@ class ScheduledFeatures(Features):
         """Return a program's ``row``, to which a subclass may append features of the config itself."""
         return row
 
-    def _rows_of(self, programs: Sequence[Schedule]) -> list[Floats]:
+    def _try_rows(self, programs: Sequence[Schedule]) -> list[Floats]:
         """Return the result of :meth:`rows`, with an empty row for each program whose extraction fails."""
         try:
             return self.rows(programs) if programs else []
         except Exception:
             if len(programs) == 1:
                 return [np.empty(0)]
-            return [row for program in programs for row in self._rows_of([program])]
+            return [row for program in programs for row in self._try_rows([program])]
 
     def stores(self, programs: Sequence[Schedule]) -> list[Floats]:
         """Return MetaSchedule's features of each program, of shape (stores, 164), with the stores in program order."""
@@ -245,8 +245,8 @@ class ScheduledFeatures(Features):
 
         context = tune_context(self.space.workload.module, self.space.target.tvm)
         candidates = [ms.MeasureCandidate(program, []) for program in programs]
-        extracted = ms.feature_extractor.PerStoreFeature().extract_from(context, candidates)
-        return [stores.numpy().astype(np.float64) for stores in extracted]
+        store_arrays = ms.feature_extractor.PerStoreFeature().extract_from(context, candidates)
+        return [stores.numpy().astype(np.float64) for stores in store_arrays]
 
 
 class ProgramFeatures(ScheduledFeatures):
@@ -277,7 +277,7 @@ class PerStoreFeatures(ScheduledFeatures):
         return [stores.reshape(-1) for stores in self.stores(programs)]
 
 
-_COPY = re.compile(r"(_(global|shared|local|warp|dyn|reindex))+$")
+_COPY_SUFFIX = re.compile(r"(_(global|shared|local|warp|dyn|reindex))+$")
 """The suffix of a buffer copy, as in A_shared_local."""
 
 
@@ -300,7 +300,7 @@ class LoopFeatures(ScheduledFeatures):
         """Return a program's features, given its loops."""
 
     def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
-        return [np.array(self.extract_from_loops(loops_of(program.mod)), dtype=np.float64) for program in programs]
+        return [np.array(self.extract_from_loops(extract_loops(program.mod)), dtype=np.float64) for program in programs]
 
     def complete(self, row: Floats, config: Config) -> Floats:
         return np.append(row, [float(value) for value in config.values() if isinstance(value, int | float)])
@@ -331,47 +331,47 @@ class CurveFeatures(LoopFeatures):
     name = "curve"
 
     def extract_from_loops(self, loops: Sequence[Loop]) -> list[float]:
-        deepest = max((loop.level for loop in loops), default=0)
+        deepest_level = max((loop.level for loop in loops), default=0)
         last_accesses: dict[str, str] = {}  # by buffer
         for loop in reversed(loops):
-            if loop.level == deepest:
+            if loop.level == deepest_level:
                 for access in reversed(loop.touches):
-                    last_accesses.setdefault(_COPY.sub("", access.rpartition("_")[0]), access)
+                    last_accesses.setdefault(_COPY_SUFFIX.sub("", access.rpartition("_")[0]), access)
         row: list[float] = []
         for access in sorted(last_accesses.values()):
             outer_loops = [(loop.touches[access], loop) for loop in loops if access in loop.touches]
-            counts = _curve([touch.count for touch, _ in outer_loops])
-            reuses = _curve([touch.reuse for touch, _ in outer_loops])
-            products = _curve([loop.topdown for _, loop in outer_loops])
+            counts = _make_curve([touch.count for touch, _ in outer_loops])
+            reuses = _make_curve([touch.reuse for touch, _ in outer_loops])
+            products = _make_curve([loop.topdown for _, loop in outer_loops])
             for x, y in ((counts, reuses), (reuses, counts), (counts, products), (products, counts)):
-                row += _sample(x, y)
+                row += _sample_curve(x, y)
         return row
 
 
 def _describe_loop(loop: Loop) -> list[float]:
-    row = [_log(loop.length), float(loop.level), _log(loop.topdown), _log(loop.bottomup)]
+    row = [_log_signed(loop.length), float(loop.level), _log_signed(loop.topdown), _log_signed(loop.bottomup)]
     row += [float(loop.annotation == annotation) for annotation in ANNOTATIONS]
-    row += [_log(loop.adds), _log(loop.multiplies), _log(loop.divides)]
+    row += [_log_signed(loop.adds), _log_signed(loop.multiplies), _log_signed(loop.divides)]
     for access in sorted(loop.touches):
         touch = loop.touches[access]
         modulus = -1  # AutoTVM has this column, but never finds a modulus
         numbers = (touch.stride, modulus, touch.count, touch.reuse, touch.thread_count, touch.thread_reuse)
-        row += [_log(number) for number in numbers]
+        row += [_log_signed(number) for number in numbers]
     return row
 
 
 @lru_cache(1 << 16)
-def _log(number: int) -> float:
+def _log_signed(number: int) -> float:
     return math.copysign(math.log2(abs(number) + 1), number)
 
 
-def _curve(values: Sequence[int]) -> list[float]:
+def _make_curve(values: Sequence[int]) -> list[float]:
     return sorted([0.0, *(math.log2(value) if value > 0 else 0.0 for value in values)])
 
 
-def _sample(x: Sequence[float], y: Sequence[float]) -> list[float]:
+def _sample_curve(x: Sequence[float], y: Sequence[float]) -> list[float]:
     row: list[float] = []
-    for point in range(SAMPLES):
+    for point in range(SAMPLES_PER_CURVE):
         index = max(i for i, coordinate in enumerate(x) if point > coordinate - 1e-6)
         row += [y[index], point - x[index]]
     return row

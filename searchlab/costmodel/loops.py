@@ -88,11 +88,11 @@ class Loop:
         return 1 if self.annotation.startswith("threadIdx") or self.annotation == "parallel" else 0
 
 
-def loops_of(module: tvm.IRModule) -> list[Loop]:
+def extract_loops(module: tvm.IRModule) -> list[Loop]:
     """Return a scheduled program's loops, in the order in which they begin."""
-    walk = _Walk()
-    walk.statement(_lowering_passes()(module)["main"].body)
-    return walk.loops
+    collector = _LoopCollector()
+    collector.visit_statement(_lowering_passes()(module)["main"].body)
+    return collector.loops
 
 
 @cache
@@ -111,80 +111,84 @@ def _lowering_passes() -> Any:
     )
 
 
-_Sum = dict[Any, int]
+_LinearSum = dict[Any, int]
 """An index in the form of a sum: a mapping from each term to its factor. A term is a variable's hash, () for the
 constant, or a non-empty tuple for any other expression."""
 
 
-class _Walk:
+class _LoopCollector:
     """A walk through a program that collects its loops."""
 
     def __init__(self) -> None:
         self.loops: list[Loop] = []
         # The loops around the current statement by variable, outermost loop first:
         self._open_loops: dict[int, Loop] = {}
-        self._accesses: Counter[str] = Counter()
+        self._access_counts: Counter[str] = Counter()
 
-    def statement(self, node: Any) -> None:
+    def visit_statement(self, node: Any) -> None:
         match type(node).__name__:
             case "For":
-                self._loop(node)
+                self._visit_loop(node)
             case "SBlockRealize":
-                self.statement(node.block.body)
+                self.visit_statement(node.block.body)
             case "SeqStmt":
-                for part in node.seq:
-                    self.statement(part)
+                for child in node.seq:
+                    self.visit_statement(child)
             case "IfThenElse":
-                self.statement(node.then_case)
+                self.visit_statement(node.then_case)
                 if node.else_case is not None:
-                    self.statement(node.else_case)
+                    self.visit_statement(node.else_case)
             case "BufferStore":
-                self._access(node.buffer, node.indices)
-                self._expression(node.value)
+                self._visit_access(node.buffer, node.indices)
+                self._visit_expression(node.value)
             case "Evaluate":
-                self._expression(node.value)
+                self._visit_expression(node.value)
             case _:
                 if hasattr(node, "body"):
-                    self.statement(node.body)
+                    self.visit_statement(node.body)
 
-    def _loop(self, node: Any) -> None:
+    def _visit_loop(self, node: Any) -> None:
         outer_loops = list(self._open_loops.values())
         length = int(node.extent) if type(node.extent).__name__ == "IntImm" else -1
         topdown = length * (outer_loops[-1].topdown if outer_loops else 1)
-        loop = Loop(length, len(outer_loops) + 1, _annotation(node), topdown)
+        loop = Loop(length, len(outer_loops) + 1, _read_annotation(node), topdown)
         self.loops.append(loop)
         variable = hash(node.loop_var)
         self._open_loops[variable] = loop
-        self.statement(node.body)
+        self.visit_statement(node.body)
         del self._open_loops[variable]
-        _leave(loop, outer_loops)
+        _close_loop(loop, outer_loops)
 
-    def _expression(self, node: Any) -> None:
-        kind = type(node).__name__
-        if kind == "TensorLoad":
-            self._access(node.source, node.indices)
+    def _visit_expression(self, node: Any) -> None:
+        node_type = type(node).__name__
+        if node_type == "TensorLoad":
+            self._visit_access(node.source, node.indices)
             return
-        field = {"Add": "adds", "Sub": "adds", "Mul": "multiplies", "Div": "divides", "Mod": "divides"}.get(kind)
-        if field and self._open_loops and str(node.ty).startswith(("float", "bfloat")):
+        count_field = {"Add": "adds", "Sub": "adds", "Mul": "multiplies", "Div": "divides", "Mod": "divides"}.get(
+            node_type
+        )
+        if count_field and self._open_loops and str(node.ty).startswith(("float", "bfloat")):
             innermost = next(reversed(self._open_loops.values()))
-            setattr(innermost, field, getattr(innermost, field) + 1)
-        for operand in _operands(node):
-            self._expression(operand)
+            setattr(innermost, count_field, getattr(innermost, count_field) + 1)
+        for operand in _list_operands(node):
+            self._visit_expression(operand)
 
-    def _access(self, buffer: Any, indices: Any) -> None:
+    def _visit_access(self, buffer: Any, indices: Any) -> None:
         name = str(buffer.name)
-        access = f"{name}_{self._accesses[name]}"
-        self._accesses[name] += 1
-        flat: _Sum = {}
+        access = f"{name}_{self._access_counts[name]}"
+        self._access_counts[name] += 1
+        flat_index: _LinearSum = {}
         for index, extent in zip(indices, buffer.shape, strict=True):
-            flat = _add(_scale(flat, int(extent)), _sum(index))
-        inner_variables = {variable for term in flat if isinstance(term, tuple) for variable in _variables(term)}
+            flat_index = _add_sums(_scale_sum(flat_index, int(extent)), _parse_index(index))
+        inner_variables = {
+            variable for term in flat_index if isinstance(term, tuple) for variable in _collect_variables(term)
+        }
         for variable, loop in self._open_loops.items():
-            stride = flat.get(variable, 0) or int(variable in inner_variables)
+            stride = flat_index.get(variable, 0) or int(variable in inner_variables)
             loop.touches[access] = Touch(stride if loop.length != 1 else 0)
 
 
-def _leave(loop: Loop, outer_loops: list[Loop]) -> None:
+def _close_loop(loop: Loop, outer_loops: list[Loop]) -> None:
     """Update the access counts of ``loop`` and of the loops around it at the end of ``loop``."""
     for name, touch in loop.touches.items():
         for ancestor in (*outer_loops, loop):
@@ -193,10 +197,10 @@ def _leave(loop: Loop, outer_loops: list[Loop]) -> None:
             else:
                 ancestor.touches[name].reuse *= loop.length
     loop.bottomup = max((touch.count * touch.reuse for touch in loop.touches.values()), default=-1)
-    level = loop.parallel_level + 1
-    if outer_loops and outer_loops[-1].parallel_level == level:
+    enclosing_level = loop.parallel_level + 1
+    if outer_loops and outer_loops[-1].parallel_level == enclosing_level:
         # The body of parallel loops is their threads' reference.
-        for ancestor in (ancestor for ancestor in outer_loops if ancestor.parallel_level == level):
+        for ancestor in (ancestor for ancestor in outer_loops if ancestor.parallel_level == enclosing_level):
             for name, touch in loop.touches.items():
                 ancestor.touches[name].thread_count, ancestor.touches[name].thread_reuse = -touch.count, -touch.reuse
     for touch in loop.touches.values():
@@ -205,7 +209,7 @@ def _leave(loop: Loop, outer_loops: list[Loop]) -> None:
             touch.thread_reuse = touch.reuse // -touch.thread_reuse
 
 
-def _annotation(node: Any) -> str:
+def _read_annotation(node: Any) -> str:
     from tvm.tirx import ForKind
 
     if node.thread_binding is not None:
@@ -215,49 +219,49 @@ def _annotation(node: Any) -> str:
     return kinds.get(ForKind(node.kind), "serial")
 
 
-def _operands(node: Any) -> list[Any]:
-    for names in (("a", "b"), ("condition", "true_value", "false_value"), ("value", "body"), ("value",), ("a",)):
-        if all(hasattr(node, name) for name in names):
-            operands = [getattr(node, name) for name in names]
+def _list_operands(node: Any) -> list[Any]:
+    for field_names in (("a", "b"), ("condition", "true_value", "false_value"), ("value", "body"), ("value",), ("a",)):
+        if all(hasattr(node, name) for name in field_names):
+            operands = [getattr(node, name) for name in field_names]
             return operands if all(hasattr(operand, "ty") for operand in operands) else []
     return list(node.args) if hasattr(node, "args") else []
 
 
-def _sum(node: Any) -> _Sum:
+def _parse_index(node: Any) -> _LinearSum:
     match type(node).__name__:
         case "Var":
             return {hash(node): 1}
         case "IntImm":
             return {(): int(node)}
         case "Add":
-            return _add(_sum(node.a), _sum(node.b))
+            return _add_sums(_parse_index(node.a), _parse_index(node.b))
         case "Sub":
-            return _add(_sum(node.a), _scale(_sum(node.b), -1))
+            return _add_sums(_parse_index(node.a), _scale_sum(_parse_index(node.b), -1))
         case "Cast":
-            return _sum(node.value)
-    operands = [_sum(operand) for operand in _operands(node)]
+            return _parse_index(node.value)
+    operands = [_parse_index(operand) for operand in _list_operands(node)]
     if type(node).__name__ == "Mul":
         for factor, terms in (operands, reversed(operands)):
             if factor.keys() <= {()}:
-                return _scale(terms, factor.get((), 0))
+                return _scale_sum(terms, factor.get((), 0))
     return {(type(node).__name__, *(frozenset(operand.items()) for operand in operands)): 1}
 
 
-def _add(first: _Sum, second: _Sum) -> _Sum:
-    total = dict(first)
+def _add_sums(first: _LinearSum, second: _LinearSum) -> _LinearSum:
+    summed = dict(first)
     for term, factor in second.items():
-        total[term] = total.get(term, 0) + factor
-    return {term: factor for term, factor in total.items() if factor}
+        summed[term] = summed.get(term, 0) + factor
+    return {term: factor for term, factor in summed.items() if factor}
 
 
-def _scale(terms: _Sum, by: int) -> _Sum:
-    return {term: factor * by for term, factor in terms.items() if by}
+def _scale_sum(terms: _LinearSum, multiplier: int) -> _LinearSum:
+    return {term: factor * multiplier for term, factor in terms.items() if multiplier}
 
 
-def _variables(term: tuple[Any, ...]) -> set[int]:
+def _collect_variables(term: tuple[Any, ...]) -> set[int]:
     """Return the variables in a term that is not itself a variable."""
     variables: set[int] = set()
     for operand in term[1:]:
-        for part, _ in operand:
-            variables |= _variables(part) if isinstance(part, tuple) else {part}
+        for factor_term, _ in operand:
+            variables |= _collect_variables(factor_term) if isinstance(factor_term, tuple) else {factor_term}
     return variables

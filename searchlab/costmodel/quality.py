@@ -50,9 +50,9 @@ def model_quality(
         "peak_score": peak_score(predicted, measured, k),
         "rmse": rmse(predicted, measured),
     }
-    defined = {name: value for name, value in metrics.items() if math.isfinite(value)}
+    defined_metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
     return ModelQuality(
-        trials=len(measured), k=k, train_seconds=train_seconds, predict_seconds=predict_seconds, **defined
+        trials=len(measured), k=k, train_seconds=train_seconds, predict_seconds=predict_seconds, **defined_metrics
     )
 
 
@@ -62,11 +62,13 @@ def pairwise_accuracy(predicted: Floats, measured: Floats) -> float:
     Random guessing achieves 0.5. A pair with equal predictions counts as half, and a pair with equal measurements is
     ignored. TenSet's code treats both as pairs in descending order; without ties, the results agree.
     """
-    first, second = np.triu_indices(len(measured), k=1)
-    truth = np.sign(measured[first] - measured[second])
-    guess = np.sign(predicted[first] - predicted[second])
-    pairs = np.count_nonzero(truth)
-    return float(np.sum((truth * guess + 1)[truth != 0]) / 2 / pairs) if pairs else math.nan
+    first_indices, second_indices = np.triu_indices(len(measured), k=1)
+    true_order = np.sign(measured[first_indices] - measured[second_indices])
+    predicted_order = np.sign(predicted[first_indices] - predicted[second_indices])
+    pair_count = np.count_nonzero(true_order)
+    if not pair_count:
+        return math.nan
+    return float(np.sum((true_order * predicted_order + 1)[true_order != 0]) / 2 / pair_count)
 
 
 def kendall_tau(predicted: Floats, measured: Floats) -> float:
@@ -80,7 +82,9 @@ def kendall_tau(predicted: Floats, measured: Floats) -> float:
 
 def top_k_recall(predicted: Floats, measured: Floats, k: int) -> float:
     """Return the share of the ``k`` fastest trials that are among the ``k`` best predictions; guessing gives k / n."""
-    return len(np.intersect1d(_top(predicted, k), _top(measured, k))) / k if 1 <= k <= len(measured) else math.nan
+    if not 1 <= k <= len(measured):
+        return math.nan
+    return len(np.intersect1d(_top_indices(predicted, k), _top_indices(measured, k))) / k
 
 
 def peak_score(predicted: Floats, measured: Floats, k: int) -> float:
@@ -88,7 +92,7 @@ def peak_score(predicted: Floats, measured: Floats, k: int) -> float:
     best = np.max(measured, initial=0.0)
     if not 1 <= k <= len(measured) or best <= 0:
         return math.nan
-    return float(np.mean(np.maximum.accumulate(measured[_top(predicted, k)])) / best)
+    return float(np.mean(np.maximum.accumulate(measured[_top_indices(predicted, k)])) / best)
 
 
 def rmse(predicted: Floats, measured: Floats) -> float:
@@ -96,5 +100,5 @@ def rmse(predicted: Floats, measured: Floats) -> float:
     return float(np.sqrt(np.mean(np.square(predicted - measured)))) if len(measured) else math.nan
 
 
-def _top(values: Floats, k: int) -> Ints:
-    return np.argsort(-values, kind="stable")[:k]
+def _top_indices(scores: Floats, k: int) -> Ints:
+    return np.argsort(-scores, kind="stable")[:k]

@@ -27,8 +27,8 @@ from .bound import BoundCostModel, TrainingData
 from .contract import COST_MODELS, fit_model, make_cost_model
 from .features import Columns, make_features
 
-HEADER = "model.json"
-KIND = "cost model"
+HEADER_NAME = "model.json"
+FILE_DESCRIPTION = "cost model"
 
 
 class SavedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,9 +88,10 @@ def save_model(bound: BoundCostModel, path: str | Path) -> None:
     if model.plugin is None:
         raise SearchlabError("only cost models from make_cost_model can be saved, which know their name and options")
     files: dict[str, bytes] = {}
-    parts = {"start": bound.start_rows, "rows": None if bound.rows is bound.start_rows else bound.rows}
-    for part, rows in parts.items():
-        files |= {} if rows is None else {f"{part}/{name}.npy": _npy(array) for name, array in rows._asdict().items()}
+    rows_by_folder = {"start": bound.start_rows, "rows": None if bound.rows is bound.start_rows else bound.rows}
+    for folder, rows in rows_by_folder.items():
+        if rows is not None:
+            files |= {f"{folder}/{name}.npy": _encode_array(array) for name, array in rows._asdict().items()}
     with COST_MODELS.convert_errors(type(model), "dump"):
         files |= {f"trained/{name}": data for name, data in model.dump().items()}
     header = SavedModel(
@@ -101,14 +102,14 @@ def save_model(bound: BoundCostModel, path: str | Path) -> None:
         workload=str(space.workload),
         fingerprint=space.fingerprint,
         best=float(bound.best) if np.isfinite(bound.best) else None,
-        digest=_digest(files),
+        digest=_hash_files(files),
     )
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zip_file:
-        for name, data in {HEADER: msgspec.json.encode(header), **files}.items():
-            entry = zipfile.ZipInfo(name)  # without the time, so that the same model results in the same file
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            zip_file.writestr(entry, data)
+        for name, data in {HEADER_NAME: msgspec.json.encode(header), **files}.items():
+            zip_info = zipfile.ZipInfo(name)  # without the time, so that the same model results in the same file
+            zip_info.compress_type = zipfile.ZIP_DEFLATED
+            zip_file.writestr(zip_info, data)
     write_file(path, archive.getvalue())
 
 
@@ -128,12 +129,12 @@ def load_model(path: str | Path, space: Space) -> BoundCostModel:
         SearchlabError: If the file is missing or damaged, names a plug-in that is not installed, or belongs to a
             different space.
     """
-    with _converting_errors(path):
-        files = _read(path)
-        header = msgspec.json.decode(files.pop(HEADER, b""), type=SavedModel)
-        if header.digest != _digest(files):
+    with _convert_errors(path):
+        files = _read_archive(path)
+        header = msgspec.json.decode(files.pop(HEADER_NAME, b""), type=SavedModel)
+        if header.digest != _hash_files(files):
             raise ValueError("its digest does not match its content")
-        start, own_rows = _rows(files, "start"), _rows(files, "rows")
+        start_rows, own_rows = _read_rows(files, "start"), _read_rows(files, "rows")
     with names_from(path):
         model = make_cost_model(header.cost_model, header.seed)
     bound = BoundCostModel(model, make_features(header.features, space))
@@ -144,14 +145,14 @@ def load_model(path: str | Path, space: Space) -> BoundCostModel:
         )
     bound.features.use_columns(header.columns)
     trained_files = {name.partition("/")[2]: data for name, data in files.items() if name.startswith("trained/")}
-    if start is not None:
+    if start_rows is not None:
         with COST_MODELS.convert_errors(type(model), "start_from"):
-            bound.started = model.start_from(*start)
-        bound.start_rows = bound.rows = start
+            bound.started = model.start_from(*start_rows)
+        bound.start_rows = bound.rows = start_rows
     if own_rows is not None:
         bound.rows = own_rows
         if trained_files:
-            with _converting_errors(path):
+            with _convert_errors(path):
                 model.restore(trained_files)
         else:
             fit_model(model, *own_rows)
@@ -160,7 +161,7 @@ def load_model(path: str | Path, space: Space) -> BoundCostModel:
 
 
 @contextmanager
-def _converting_errors(path: str | Path) -> Iterator[None]:
+def _convert_errors(path: str | Path) -> Iterator[None]:
     """Convert any exception that a damaged file causes, in zipfile, NumPy or a model's library, to a SearchlabError."""
     try:
         yield
@@ -172,31 +173,31 @@ def _converting_errors(path: str | Path) -> Iterator[None]:
         ) from None
 
 
-def _read(path: str | Path) -> dict[str, bytes]:
-    data = read_bytes(path, kind=KIND)
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        entries = archive.infolist()
-        check_unpacked(path, len(data), sum(entry.file_size for entry in entries))
-        return {entry.filename: archive.read(entry) for entry in entries}
+def _read_archive(path: str | Path) -> dict[str, bytes]:
+    archive_bytes = read_bytes(path, kind=FILE_DESCRIPTION)
+    with zipfile.ZipFile(io.BytesIO(archive_bytes)) as archive:
+        zip_infos = archive.infolist()
+        check_unpacked(path, len(archive_bytes), sum(zip_info.file_size for zip_info in zip_infos))
+        return {zip_info.filename: archive.read(zip_info) for zip_info in zip_infos}
 
 
-def _rows(files: Mapping[str, bytes], part: str) -> TrainingData | None:
-    names = [f"{part}/{name}.npy" for name in TrainingData._fields]
-    if not any(name in files for name in names):
+def _read_rows(files: Mapping[str, bytes], folder: str) -> TrainingData | None:
+    file_names = [f"{folder}/{name}.npy" for name in TrainingData._fields]
+    if not any(name in files for name in file_names):
         return None
-    features, scores, groups = (np.load(io.BytesIO(files[name]), allow_pickle=False) for name in names)
+    features, scores, groups = (np.load(io.BytesIO(files[name]), allow_pickle=False) for name in file_names)
     if features.ndim != 2 or not scores.shape == groups.shape == features.shape[:1]:
         raise ValueError("its arrays differ in length")
     return TrainingData(features, scores, groups)
 
 
-def _npy(array: Any) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    return file.getvalue()
+def _encode_array(array: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
 
 
-def _digest(files: Mapping[str, bytes]) -> str:
+def _hash_files(files: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name} {len(files[name])}\n".encode() + files[name])

@@ -22,7 +22,7 @@ from ..files import read_bytes, write_file
 from ..log.format import Header, Log, Record, computation_of, workload_name, workload_of
 from ..log.read import LOG_SUFFIXES, decode_log
 from ..log.writer import encode_log
-from ..plugins import USER, Plugin, entry_points_of, names_from
+from ..plugins import USER, Plugin, list_entry_points, names_from
 from ..schema import UNREADABLE
 from ..space import SPACES, Space
 from ..target import Target, resolve_target
@@ -229,7 +229,7 @@ def _add_options_in_file(space: Plugin, task: ForeignTask) -> Plugin:
     """Return ``space`` with the options in the file: the transform steps, or the template if it is installed."""
     if task.steps_space is not None and space == Plugin(task.steps_space.name):
         return task.steps_space
-    installed_templates = {point.name for point in entry_points_of("searchlab.templates")}
+    installed_templates = {point.name for point in list_entry_points("searchlab.templates")}
     if "template" in space.options or task.template_name not in installed_templates:
         return space
     if "template" not in SPACES.options_of(SPACES.resolve(space)[1]):

@@ -24,7 +24,7 @@ from ..metaschedule import TracedSpace
 from ..schema import UNREADABLE, drop_unknown_keys
 from ..space import Config, Space
 from ..survival import find_crash
-from ..workload import ACCUMULATED_IN, Workload, convolutions_between, gemm
+from ..workload import ACCUMULATED_IN, Workload, find_convolutions, gemm
 from .foreign import WORKLOAD_HINT, ForeignLine, ForeignTask, ForeignTrial, Reader, read_lines, to_config_value
 
 WORKLOADS_FILE, RECORDS_FILE = "database_workload.json", "database_tuning_record.json"
@@ -184,7 +184,7 @@ def _generate_candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator
                 yield gemm(first_shape[0], second_shape[1], first_shape[1], dtypes[0], bias=has_bias, relu=relu)
         elif [len(first_shape), len(second_shape), len(output_shape)] == [4, 4, 4]:
             for relu in (False, True):
-                yield from convolutions_between(
+                yield from find_convolutions(
                     first_shape, second_shape, output_shape, dtypes[0], bias=has_bias, relu=relu
                 )
 

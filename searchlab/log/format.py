@@ -24,7 +24,7 @@ from ..console import escape_to_one_line
 from ..costmodel.quality import ModelQuality
 from ..errors import MAX_TEXT_LENGTH
 from ..plugins import Plugin
-from ..records import ExecutionSeconds, Failure, Measurement, Statistic, StepSeconds, Trial, cost_of
+from ..records import ExecutionSeconds, Failure, Measurement, Statistic, StepSeconds, Trial, compute_cost
 from ..space import Config
 from ..stats.random_search import RandomDraws
 from ..workload import Workload, parse_workload, restore_workload
@@ -290,7 +290,7 @@ class Record(
     @property
     def cost(self) -> float:
         """See :attr:`searchlab.records.Measurement.cost`."""
-        return cost_of(self.seconds, self.failure, self.statistic)
+        return compute_cost(self.seconds, self.failure, self.statistic)
 
     @property
     def trial(self) -> Trial:

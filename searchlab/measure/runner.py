@@ -17,7 +17,7 @@ from tvm.rpc.base import RPC_SESS_MASK
 from ..arrays import Array
 from ..errors import SearchlabError
 from ..machine.host import start_tvm_threads
-from ..records import cost_of
+from ..records import compute_cost
 from ..workload import Packed, Workload
 from .cases import Cases, make_cases, make_wrong_values
 from .code import Code, error_text, load_objects, pack_inputs
@@ -276,7 +276,7 @@ class Runner:
         """Time a program, and once more if it is to be confirmed or the clock has measured an impossible time."""
         timing = self.timer.time_or_prune(program, first_seconds, limit_seconds)
         seconds = timing.seconds
-        if self.settings.is_confirmed(cost_of(seconds, None, self.settings.statistic), best):
+        if self.settings.is_confirmed(compute_cost(seconds, None, self.settings.statistic), best):
             seconds += self.timer.time(program, len(seconds))
         if not all(map(self._is_plausible, seconds)):  # for example, because this machine was suspended
             seconds = self.timer.time(program, len(seconds))

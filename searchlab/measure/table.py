@@ -18,14 +18,14 @@ import msgspec
 import numpy as np
 
 from ..arrays import Floats
-from ..costmodel.features import KEPT, ScheduledFeatures, make_features
+from ..costmodel.features import MAX_CACHED_ROWS, ScheduledFeatures, make_features
 from ..errors import SearchlabError, UnsupportedWorkload, warn
 from ..log.format import Header, Record
 from ..log.programs import SAMPLE, ChangedProgram, check_sample
 from ..log.read import find_logs, read_header, read_log, read_logs_in
 from ..machine.host import own_cores
-from ..plugins import Plugin, functions_in
-from ..records import Measurement, Statistic, Trial, cost_of
+from ..plugins import Plugin, iterate_functions
+from ..records import Measurement, Statistic, Trial, compute_cost
 from ..source import files_digest, source_digest
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
@@ -221,7 +221,7 @@ class TableMeasurer(Measurer):
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         """Return each config's features. Rows are kept for later runs, which are likely to search the same configs."""
-        if sum(map(len, self._cached_rows.values())) > KEPT:
+        if sum(map(len, self._cached_rows.values())) > MAX_CACHED_ROWS:
             self._cached_rows.clear()
         rows_by_config = self._cached_rows.setdefault((space.fingerprint, features), {})
         new_configs = [config for config in configs if config not in rows_by_config]
@@ -289,7 +289,7 @@ class TableMeasurer(Measurer):
         other programs are only logged.
         """
         code_digests = {self._headers_by_path[path].code.get("space", "") for path in paths}
-        if not space.has_programs or code_digests == {source_digest(type(space), *functions_in(space.made_with))}:
+        if not space.has_programs or code_digests == {source_digest(type(space), *iterate_functions(space.made_with))}:
             return
         checked_digests = _CHECKED_DIGESTS_BY_SPACE.setdefault(space, set())
         if (digest := files_digest(paths)) in checked_digests:
@@ -400,7 +400,9 @@ class _Table:
 
     @cached_property
     def _costs(self) -> Floats:
-        costs = [cost_of(record.seconds, record.failure, self._statistic) for record in self._records_by_text.values()]
+        costs = [
+            compute_cost(record.seconds, record.failure, self._statistic) for record in self._records_by_text.values()
+        ]
         return np.array(costs)
 
     @property

@@ -19,7 +19,7 @@ import numpy as np
 from ..costmodel.features import ScheduledFeatures, make_features
 from ..errors import InvalidConfig, SearchlabError, shorten_text, text_of
 from ..options import plain
-from ..plugins import line_of
+from ..plugins import find_error_location
 from ..records import Failure
 from ..space import Config, Space
 from ..units import RUNS, cost_of_value
@@ -163,7 +163,7 @@ class Workbench:
 
 def describe_with_line(error: BaseException, prefix: str = "") -> str:
     """Return an error's type, its text, and the ``file:line`` of the user's code that raised it, if any did."""
-    source_line = line_of(error, object)
+    source_line = find_error_location(error, object)
     suffix = f" ({source_line})" if source_line else ""
     return shorten_text(f"{prefix}{type(error).__name__}: {text_of(error)}{suffix}")
 

@@ -11,8 +11,8 @@ from itertools import product
 from typing import Any
 
 from ..errors import SearchlabError
-from ..workload import BatchMatmul, Workload, convolutions_between, from_primfunc, fuse, gemm
-from ..workload.fused import elementwise_of
+from ..workload import BatchMatmul, Workload, find_convolutions, from_primfunc, fuse, gemm
+from ..workload.fused import make_elementwise_tensor
 from ..workload.products import ProductWithEpilogue
 from ..workload.tir import Tir
 
@@ -87,7 +87,7 @@ def _generate_products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterato
             if len(second_shape) > 2 and second_shape == ((*batch, n, k) if nt else (*batch, k, n)):
                 yield BatchMatmul(dtype, b=math.prod(batch), m=m, n=n, k=k, nt=nt)
     if len(first_shape) == len(second_shape) == len(output_shape) == 4:
-        yield from convolutions_between(first_shape, second_shape, output_shape, dtype, padded_shape)
+        yield from find_convolutions(first_shape, second_shape, output_shape, dtype, padded_shape)
 
 
 def _generate_fused_workloads(
@@ -122,7 +122,7 @@ def _find_elementwise(
     ]
     try:
         placeholders = dict(zip([result, *other_arguments], [product, *operands], strict=True))
-        tensor = elementwise_of(function, placeholders, shape)
+        tensor = make_elementwise_tensor(function, placeholders, shape)
         operation_names = re.sub(r"^.*?(matmul|conv2d)\d*_?|(?<=[a-z])\d+(?=_|$)", "", name)  # fused_matmul1_add2_gelu
         return from_primfunc(te.create_prim_func([product, *operands, tensor]), operation_names or "epilogue")
     except (SearchlabError, ValueError, TypeError, LookupError, RuntimeError):  # TVM may raise the last three

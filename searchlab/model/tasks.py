@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ..errors import SearchlabError, describe, did_you_mean, first_line, needs_extra
 from ..files import open_file
 from ..options import checks_arguments
-from ..plugins import convert_foreign_errors, execute_file, load_attribute, raised_at
+from ..plugins import convert_foreign_errors, execute_file, find_raise_location, load_attribute
 from ..space import SPACES
 from ..target import Target
-from ..workload import Workload, from_primfunc, operations_of
+from ..workload import Workload, find_operation_count, from_primfunc
 from .inputs import count_elements
 from .recognise import recognise
 from .scheduler import ScheduledTask
@@ -170,7 +170,7 @@ def _list_called_functions(module: tvm.IRModule) -> list[str]:
 def _make_task(function: Any, function_names: tuple[str, ...], call_count: int) -> Task:
     if function.attrs and function.attrs.get("tirx.is_scheduled", False):
         return Task(function_names, call_count, None, 0, "it is already scheduled")
-    flops = operations_of(function)
+    flops = find_operation_count(function)
     if not flops and (not len(function.params) or count_elements(function.params[-1]) < MIN_ELEMENTS):
         return Task(function_names, call_count, None, 0, f"it only moves fewer than {MIN_ELEMENTS:,} numbers")
     try:
@@ -242,7 +242,7 @@ def _call_model_function(function: Any, reference: str) -> Any:
     ):
         raise SearchlabError(f"{reference} must be callable without arguments")
     with convert_foreign_errors(
-        lambda error: SearchlabError(f"{reference} failed: {describe(error)} at {raised_at(error)}")
+        lambda error: SearchlabError(f"{reference} failed: {describe(error)} at {find_raise_location(error)}")
     ):
         return function()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from ..workload import operations_of
+from ..workload import find_operation_count
 from ..workload.primfunc import OPERATIONS
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def with_vector_math(mod: tvm.IRModule) -> tvm.IRModule:
             new_function = structural_map(function, (Call, partial(replace_call, make_replacement=make_polynomial)))
             if not structural_equal(new_function, function):
                 countable = structural_map(function, (Call, partial(replace_call, make_replacement=make_operation)))
-                replaced_module.update_func(variable, new_function.with_attr(OPERATIONS, operations_of(countable)))
+                replaced_module.update_func(
+                    variable, new_function.with_attr(OPERATIONS, find_operation_count(countable))
+                )
     return replaced_module
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ..costmodel import BoundCostModel, scores_of
+from ..costmodel import BoundCostModel, compute_scores
 from ..costmodel.features import use_extractor
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, warn
@@ -27,7 +27,7 @@ from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer
 from ..plugins import note_interrupts
 from ..policy import POLICIES
-from ..records import Trial, describe_failures, first_of_each_program
+from ..records import Trial, describe_failures, select_first_of_each_program
 from ..space import SPACES, Config, Space
 from ..workload import Function
 from .open import discard_log, reproduction_error
@@ -309,7 +309,7 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
     Returns None if no program works. If one of the fastest programs now fails, issues a warning and returns None.
     """
     sorted_trials = sorted(trials, key=lambda trial: trial.cost)  # stable: the first of equal trials
-    fastest = first_of_each_program(trial for trial in sorted_trials if not trial.measurement.pruned)
+    fastest = select_first_of_each_program(trial for trial in sorted_trials if not trial.measurement.pruned)
     candidates = [trial for trial in fastest if trial.cost <= MARGIN * fastest[0].cost]
     contenders = candidates[: measurer.finalists]
     if not contenders:
@@ -461,7 +461,7 @@ class PolicyDriver:
             predicted_scores = cost_model.predict([trial.config for trial in batch])
         return model_quality(
             predicted_scores,
-            scores_of(batch, cost_model.best),
+            compute_scores(batch, cost_model.best),
             max(1, len(batch) // 4),
             train_seconds=cost_model.train_seconds,
             predict_seconds=self.cpu_account.predict_seconds,

@@ -23,7 +23,7 @@ from ..machine.host import host_model, library_versions, read_machine_facts
 from ..machine.noise import read_resolution
 from ..measure.contract import Conditions, SpaceCosts, encode_conditions
 from ..measure.settings import LocalSettings, Settings, TableSettings
-from ..plugins import Plugin, PluginKind, PluginSpec, functions_in
+from ..plugins import Plugin, PluginKind, PluginSpec, iterate_functions
 from ..policy import POLICIES, Policy
 from ..records import Trial
 from ..source import core_digest, source_digest
@@ -309,7 +309,7 @@ def code_of(run: Run, base: Path = Path()) -> dict[str, str]:
     digests = {}
     for role, (_, cls, plugin) in _plugins_of(run).items():
         options = {**plugin.options, **run.space.made_with} if role == "space" else plugin.options
-        digests[role] = source_digest(cls, *functions_in(options))
+        digests[role] = source_digest(cls, *iterate_functions(options))
     if isinstance(run.settings, TableSettings):
         digests["table"] = run.settings.content_digest(base)
     workload = run.space.workload

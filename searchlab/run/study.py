@@ -29,7 +29,7 @@ from ..measure.settings import LocalSettings, Settings, add_kind, settings_for
 from ..measure.suite import Suite, find_suite
 from ..notebook import html_definitions
 from ..options import Jobs, checks_arguments
-from ..plugins import reference_of
+from ..plugins import make_reference
 from ..policy import POLICIES
 from ..schema import convert, parse_toml
 from ..target import Target, resolve_target
@@ -115,7 +115,7 @@ class Study:
         """
 
         def name_of(value: object) -> str:
-            return reference_of(value if hasattr(value, "__qualname__") else type(value))
+            return make_reference(value if hasattr(value, "__qualname__") else type(value))
 
         plain_data, objects = names_for_objects(data)
         study = cls._from_data(plain_data, Path(base), "the study")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..costmodel import BoundCostModel, OtherTask, scores_of
+from ..costmodel import BoundCostModel, OtherTask, compute_scores
 from ..costmodel.features import FEATURES
 from ..errors import SearchlabError, warn
 from ..files import read_each, real_path
@@ -65,7 +65,7 @@ class EarlierRun:
     @cached_property
     def task(self) -> OtherTask:
         """The run's trials as training data for a different search. The fastest trial has a score of 1."""
-        return OtherTask(self.space, [trial.config for trial in self.trials], scores_of(self.trials))
+        return OtherTask(self.space, [trial.config for trial in self.trials], compute_scores(self.trials))
 
     @cached_property
     def space(self) -> Space:

@@ -19,7 +19,7 @@ import numpy as np
 from ..arrays import Floats
 from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from ..options import ChecksOptions
-from ..plugins import defined_at
+from ..plugins import find_definition
 from ..target import Target
 from ..workload import Workload
 from .config import Config
@@ -387,8 +387,8 @@ class Space(ChecksOptions, ABC):
                 raise SearchlabError(
                     f"space {SPACES.name_of(type(self))!r} broke its contract: decide() returned the config "
                     f"{config.to_json()}, but later rejected it: {error} "
-                    f"({defined_at(inspect.unwrap(type(self).decide))}); its knobs may depend only on the workload, "
-                    f"the target, options and earlier choices"
+                    f"({find_definition(inspect.unwrap(type(self).decide))}); its knobs may depend only on the "
+                    f"workload, the target, options and earlier choices"
                 ) from None
             yield knobs
 

@@ -26,7 +26,7 @@ from ..errors import SearchlabError
 from ..files import find_files, read_bytes, read_text, write_file
 from ..log.read import RESULT_FILE_NAME, RUNS_SUFFIX
 from ..measure.suite import SPLITS, Name, Split, Suite, find_suite, split_of
-from ..plugins import Plugin, unregistered_code
+from ..plugins import Plugin, find_unregistered_code
 from ..policy import POLICIES
 from ..schema import UNREADABLE, convert, parse_toml
 from .trajectories import RecordedTables, Trajectories, decode_trajectories, read_trajectories
@@ -103,7 +103,7 @@ class Bundle:
         """The code (``module:name``) to which the results refer, and which no installed package registers."""
         results = self.results.values()
         plugins = [self.submission.resolve_plugin(plugin) for result in results for plugin in result.plugins]
-        names = [name for plugin in plugins for name in unregistered_code([plugin.name, plugin.options])]
+        names = [name for plugin in plugins for name in find_unregistered_code([plugin.name, plugin.options])]
         return list(dict.fromkeys(names))
 
 

@@ -12,7 +12,7 @@ from ..arrays import Floats
 from ..log.read import read_log
 from ..measure.suite import SuiteTable, read_suite
 from ..stats.random_search import count_draws_needed, difficulty, expected_best, expected_draws
-from ..tables.info import NEAR, TableInfo, date_of, named_values, versions_text
+from ..tables.info import NEAR_FRACTIONS, TableInfo, date_of, named_values, versions_text
 from .trajectories import RecordedTable
 
 DRAW_COUNTS = (10, 30, 100)
@@ -42,10 +42,10 @@ class TableCard:
     @property
     def draws_to_near_best(self) -> tuple[float, int] | None:
         """Random draws to come within 5 % of the best: their expected number, and a number that suffices in 95 %."""
-        if not (near_best_count := self.info.near(NEAR[0])):
+        if not (near_best_count := self.info.count_near_best(NEAR_FRACTIONS[0])):
             return None
-        return expected_draws(self.info.configs, near_best_count), count_draws_needed(
-            self.info.configs, near_best_count
+        return expected_draws(self.info.config_count, near_best_count), count_draws_needed(
+            self.info.config_count, near_best_count
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class TableCard:
             "made from": f"`{entry.file}`" if self.table.is_imported else "",
             "space": f"`{header.space.name}`{f' with {named_values(options)}' if options else ''}",
             "threads": "" if self.table.is_imported else str(entry.threads),
-            **self.info.facts(),
+            **self.info.describe(),
             **self._make_random_search_rows(),
             "its best config on other devices, of what is possible there": ", ".join(
                 f"{device}: {100 * ratio:.0f} %" for device, ratio in self.portability.items()

@@ -47,7 +47,7 @@ def make_dataset_texts(suite: Suite, cards: Sequence[TableCard]) -> dict[str, st
         spec=suite.spec,
         cards=cards,
         columns=COLUMNS,
-        configs=sum(card.info.configs for card in cards),
+        configs=sum(card.info.config_count for card in cards),
         dates=[date_of(card.recorded_table.log) for card in cards],
         machines=list(dict.fromkeys(_describe_machine(header) for header in headers)),
     )

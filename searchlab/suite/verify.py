@@ -33,14 +33,14 @@ from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
 from ..measure.suite import MANIFEST_FILE, Suite, digest_of, find_suite, split_of
-from ..plugins import functions_in, names_from, search_path, trust_plugins, trusts, unregistered_code
+from ..plugins import find_unregistered_code, iterate_functions, names_from, search_path, trust_plugins, trusts
 from ..policy import POLICIES
 from ..run.loop import search
 from ..run.plan import Run, plan_run
 from ..run.strategy import SpaceChoice, Strategy
 from ..schema import UNREADABLE
 from ..source import source_digest
-from ..tables.info import unsteady
+from ..tables.info import explain_unsteadiness
 from .cards import TableCard
 from .dataset import make_dataset_texts
 from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajectory, read_baselines, read_trajectories
@@ -130,8 +130,8 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
         for table in suite.tables:
             on_table(table.name)
             card = TableCard(RecordedTable(table))
-            if card.info.unsteady:
-                raise SearchlabError(f"{table.name} cannot be sealed: {card.info.unsteady}; rebuild this table")
+            if card.info.unsteady_reason:
+                raise SearchlabError(f"{table.name} cannot be sealed: {card.info.unsteady_reason}; rebuild this table")
             write_file(cards_dir / f"{table.entry.name}.md", card.to_markdown(), under=suite.directory)
             table_cards.append(card)
         for name, text in make_dataset_texts(suite, table_cards).items():
@@ -238,7 +238,7 @@ def _find_split_problems(suite: Suite, manifest: Manifest) -> list[str]:
 def _find_table_problems(recorded_table: RecordedTable) -> list[str]:
     table, records = recorded_table.table, recorded_table.log.records
     space = SpaceChoice.from_table(table).space
-    problems = [f"{table.name} is not steady: {text}"] if (text := unsteady(recorded_table.log)) else []
+    problems = [f"{table.name} is not steady: {text}"] if (text := explain_unsteadiness(recorded_table.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads instead of {table.entry.threads}")
     if len(recorded_table.positions_by_config) < len(records):
@@ -481,9 +481,11 @@ def check_baselines(
 def _digest_code(suite: Suite, baseline: Trajectories) -> dict[str, str]:
     """Return the digests of a baseline's code. Raises SearchlabError if the code is missing or not trusted."""
     with names_from(suite.directory):
-        digests = {"policy": source_digest(POLICIES.load(baseline.policy.name), *functions_in(baseline.policy.options))}
+        digests = {
+            "policy": source_digest(POLICIES.load(baseline.policy.name), *iterate_functions(baseline.policy.options))
+        }
         if (model := baseline.cost_model) is not None:
-            digests["cost_model"] = source_digest(COST_MODELS.load(model.name), *functions_in(model.options))
+            digests["cost_model"] = source_digest(COST_MODELS.load(model.name), *iterate_functions(model.options))
     return digests
 
 
@@ -517,7 +519,7 @@ def _draw_cases(strategies: Sequence[Trajectories], digest: str) -> Iterator[Run
 
 def _require_trust(trajectories: Trajectories, trusted: Collection[str]) -> None:
     """Raise SearchlabError if ``trajectories`` uses code that is neither registered nor ``trusted``."""
-    code = unregistered_code([[plugin.name, plugin.options] for plugin in trajectories.plugins])
+    code = find_unregistered_code([[plugin.name, plugin.options] for plugin in trajectories.plugins])
     unknown_names = [name for name in code if name not in trusted]
     if unknown_names and not trusts():
         options = " ".join(f"--policy {name}" for name in dict.fromkeys([*trusted, *unknown_names]))

@@ -24,7 +24,7 @@ from ..log.writer import check_identity, compress, write_log
 from ..measure.settings import LocalSettings, Settings, add_kind
 from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
-from ..records import first_of_each_program
+from ..records import select_first_of_each_program
 from ..run.execute import execute_run
 from ..run.plan import OnChargedRun, Run, space_spec
 from ..run.progress import show_progress
@@ -41,10 +41,10 @@ DEFAULT_PASSES = 3
 
 MAX_PASSES = 1000
 
-WORK_SUFFIX = ".building"
+WORK_DIR_SUFFIX = ".building"
 """The suffix of the directory in which a table is built."""
 
-BATCH = 32
+BATCH_SIZE = 32
 """The number of configs in a batch: enough to keep all build processes busy, but little to lose in an interruption."""
 
 
@@ -88,8 +88,8 @@ def table_study(
     elif not space:
         raise SearchlabError(f"--space is missing; specify which space of {source} to measure")
     else:
-        entry = {"name": space, "options": dict(options or {})}
-        study = Study.from_dict({"workloads": [source], "spaces": [entry], "policies": ["random"]})
+        space_entry = {"name": space, "options": dict(options or {})}
+        study = Study.from_dict({"workloads": [source], "spaces": [space_entry], "policies": ["random"]})
     changes: dict[str, Any] = {} if target is None else {"target": target}
     if measure is not None:
         changes["measure"] = convert(add_kind(dict(measure), study.spec.workloads), Settings, "measure")
@@ -109,23 +109,23 @@ def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes
     Raises:
         SearchlabError: If an argument is invalid.
     """
-    repeatable = isinstance(runs[0].settings, LocalSettings)
+    can_time_again = isinstance(runs[0].settings, LocalSettings)
     if passes is None:
-        passes = DEFAULT_PASSES if repeatable else 0
+        passes = DEFAULT_PASSES if can_time_again else 0
     if passes != 0 and not 2 <= passes <= MAX_PASSES:
         raise SearchlabError(
             f"passes must be from 2 to {MAX_PASSES}, or 0 to keep the times of a single run; got {passes}"
         )
-    if passes and not repeatable:
+    if passes and not can_time_again:
         raise SearchlabError("only programs on this machine can be timed again without rebuilding; set passes to 0")
     if out is None or not out.name.endswith(LOG_SUFFIXES):
-        return [_table_run(run, (out or default) / run.log, passes) for run in runs]
+        return [_make_table_run(run, (out or default) / run.log, passes) for run in runs]
     if len(runs) > 1:
         raise SearchlabError(f"cannot write {len(runs)} tables to one file, {out}; pass a directory as --out")
-    return [_table_run(runs[0], out, passes)]
+    return [_make_table_run(runs[0], out, passes)]
 
 
-def _table_run(run: Run, path: Path, passes: int) -> TableRun:
+def _make_table_run(run: Run, path: Path, passes: int) -> TableRun:
     """Return the run for the table at ``path``, which writes intermediate files to a directory next to it.
 
     Without passes, a table that is a plain log needs none.
@@ -133,12 +133,12 @@ def _table_run(run: Run, path: Path, passes: int) -> TableRun:
     if not passes and path.name.endswith(WRITABLE_SUFFIX):
         return TableRun(replace(run, log=path), path)
     ending = next(ending for ending in LOG_SUFFIXES if path.name.endswith(ending))
-    folder = path.with_name(path.name.removesuffix(ending) + WORK_SUFFIX)
+    work_dir = path.with_name(path.name.removesuffix(ending) + WORK_DIR_SUFFIX)
     settings = run.settings
     if passes:
         assert isinstance(settings, LocalSettings)
-        settings = msgspec.structs.replace(settings, programs=str(folder / "programs"), sentinel=0, finalists=0)
-    return TableRun(replace(run, log=folder / "built.jsonl", settings=settings), path, passes)
+        settings = msgspec.structs.replace(settings, programs=str(work_dir / "programs"), sentinel=0, finalists=0)
+    return TableRun(replace(run, log=work_dir / "built.jsonl", settings=settings), path, passes)
 
 
 @checks_arguments
@@ -191,8 +191,8 @@ def build_table(
     """
     if not str(path).endswith(LOG_SUFFIXES):
         raise SearchlabError(f"the name of a table must end in .parquet or .jsonl, unlike {str(path)!r}")
-    entry = space_spec(space, restrictions, schedule)
-    study_keys = {"workloads": [workload], "spaces": [entry], "policies": ["random"], "target": target}
+    space_entry = space_spec(space, restrictions, schedule)
+    study_keys = {"workloads": [workload], "spaces": [space_entry], "policies": ["random"], "target": target}
     if measure is not None:
         study_keys["measure"] = measure
     study = Study.from_dict(study_keys)
@@ -218,33 +218,37 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     if study.spec.suite:
         raise SearchlabError("the study uses a suite, whose tables already exist; specify workloads and spaces")
     if study.spec.measure is not None and study.spec.measure.replays:
-        kind = study.spec.measure.identity()["kind"]
-        raise SearchlabError(f'measure.kind is "{kind}", which measures nothing; choose another kind to build a table')
+        measure_kind = study.spec.measure.identity()["kind"]
+        raise SearchlabError(
+            f'measure.kind is "{measure_kind}", which measures nothing; choose another kind to build a table'
+        )
     if limit is not None and limit < 1:
         raise SearchlabError(f"the limit on the number of configs to measure must be at least 1; got {limit}")
     spec = msgspec.structs.replace(
         study.spec,
         policies=[PolicyEntry("random", label=TABLE_LABEL)],
         seeds=[seed],
-        batch=BATCH,
+        batch=BATCH_SIZE,
         warm_start=[],
         seconds=None,
         stop_after=None,
     )
-    study_runs, left_out = replace(study, spec=spec).plan()
+    study_runs, skip_reasons = replace(study, spec=spec).plan()
     runs = []
     for run in study_runs:
         # If checking a config takes milliseconds, count only up to the limit.
-        size = run.space.size(limit) if limit and run.space.builds_programs else run.space.size()
-        if size is None and limit is None:
+        space_size = run.space.size(limit) if limit and run.space.builds_programs else run.space.size()
+        if space_size is None and limit is None:
             raise SearchlabError(
                 f"{run.space_choice.name} has too many configs to count for {run.workload}; set --limit to the "
                 f"number of configs to measure"
             )
-        trials = min(number for number in (size, limit) if number is not None)
+        trials = min(number for number in (space_size, limit) if number is not None)
         log = Path(f"{run.log.parent.parent}.jsonl")
-        runs.append(replace(run, space_choice=replace(run.space_choice, size=size), budget=Budget(trials), log=log))
-    return runs, left_out
+        runs.append(
+            replace(run, space_choice=replace(run.space_choice, size=space_size), budget=Budget(trials), log=log)
+        )
+    return runs, skip_reasons
 
 
 def build_tables(
@@ -258,35 +262,35 @@ def build_tables(
         SearchlabError: If a file belongs to a different run, or if the machine is too unsteady.
     """
     for table in tables:
-        if not _complete(table):
+        if not _is_complete(table):
             log = execute_run(table.run, study.base, on_run)
             if table.path == table.run.log:
                 continue
             if table.passes:
-                write_log(table.path, _with_times(table, study.base, log, on_block))
+                write_log(table.path, _replace_times(table, study.base, log, on_block))
             else:
                 compress(table.run.log, table.path)
             shutil.rmtree(table.run.log.parent)
 
 
-def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
+def _replace_times(table: TableRun, base_dir: Path, log: Log, on_block: OnBlock) -> Log:
     """Return ``log`` with the times from the passes, or unchanged if no program runs."""
-    trials, settings = first_of_each_program(log.trials), table.run.settings
+    trials, settings = select_first_of_each_program(log.trials), table.run.settings
     assert isinstance(settings, LocalSettings)
     if not trials:
         return log
-    passes = PassTimer(
+    timer = PassTimer(
         table.run.space, trials, table.passes, settings.repeat, table.run.seed, table.run.log.with_name("passes.jsonl")
     )
-    with settings.make(table.run.space.target, {}, base) as measurer:
-        passes.time(measurer, on_block)
-    readings = passes.readings_by_program()
-    records = [_with_readings(record, readings.get(record.program)) for record in log.records]
-    header = msgspec.structs.replace(log.header, passes=passes.facts())
+    with settings.make(table.run.space.target, {}, base_dir) as measurer:
+        timer.time(measurer, on_block)
+    readings_by_program = timer.readings_by_program()
+    records = [_replace_readings(record, readings_by_program.get(record.program)) for record in log.records]
+    header = msgspec.structs.replace(log.header, passes=timer.summarize())
     return replace(log, header=header, records=tuple(records), final=None, ended=None)
 
 
-def _with_readings(record: Record, readings: ProgramReadings | None) -> Record:
+def _replace_readings(record: Record, readings: ProgramReadings | None) -> Record:
     """Return ``record`` with the readings of its program, which counts as failed if it failed in any pass."""
     if readings is None:
         return record
@@ -295,7 +299,7 @@ def _with_readings(record: Record, readings: ProgramReadings | None) -> Record:
     return msgspec.structs.replace(record, seconds=readings.seconds, at=readings.at)
 
 
-def _complete(table: TableRun) -> bool:
+def _is_complete(table: TableRun) -> bool:
     """Return whether the table is complete. Raises SearchlabError if it is a different table or has fewer configs."""
     path, run = table.path, table.run
     if path == run.log or not path.exists():

@@ -15,7 +15,7 @@ import numpy as np
 from rich.text import Text
 
 from ..arrays import Floats
-from ..costmodel import TrainingData, bind, fit_model, make_cost_model, predictions, scores_of
+from ..costmodel import TrainingData, bind, compute_scores, fit_model, make_cost_model, predictions
 from ..costmodel.features import FEATURES, lay_out, make_features
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
@@ -82,10 +82,10 @@ def evaluate(
         for trials in recorded_trials:
             trials.result.check_programs()
     if split == "by-task":
-        parts = list(_by_task(recorded_trials, features))
+        folds = list(_split_by_task(recorded_trials, features))
     else:
-        parts = list(_within_task(recorded_trials, features, seed, train_fraction))
-    return [result for model in models for part in parts for result in _evaluate(model, features, seed, k, part)]
+        folds = list(_split_within_task(recorded_trials, features, seed, train_fraction))
+    return [result for model in models for fold in folds for result in _evaluate(model, features, seed, k, fold)]
 
 
 class _RecordedTrials:
@@ -95,7 +95,7 @@ class _RecordedTrials:
         log = read_log(path)
         self.path, self.result, self.workload = path, Result(log), log.header.workload
         trials = [trial for trial in log.trials if not trial.measurement.nearest]
-        self.configs, self.scores = [trial.config for trial in trials], scores_of(trials)
+        self.configs, self.scores = [trial.config for trial in trials], compute_scores(trials)
         if (successful := int(np.count_nonzero(self.scores))) < MIN_TRIALS:
             raise SearchlabError(
                 f"{path} has {successful} successful trials, but at least {MIN_TRIALS} are needed to judge a cost model"
@@ -103,56 +103,59 @@ class _RecordedTrials:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Fold:
     """The trials that a model is trained on, and those that it predicts.
 
     Attributes:
-        tests: The held-out trials, their features and their scores.
+        held_out_trials: The held-out trials, their features and their scores.
     """
 
-    train: TrainingData
-    tests: Sequence[tuple[_RecordedTrials, Floats, Floats]]
+    training_data: TrainingData
+    held_out_trials: Sequence[tuple[_RecordedTrials, Floats, Floats]]
 
 
-def _within_task(
+def _split_within_task(
     recorded_trials: Sequence[_RecordedTrials], features: str, seed: int, fraction: float
-) -> Iterator[_Part]:
-    for number, trials in enumerate(recorded_trials):
-        n = len(trials.configs)
-        order = np.random.default_rng([seed, number]).permutation(n)
-        train_count = min(max(round(fraction * n), 1), n - 1)
-        train, test = np.sort(order[:train_count]), np.sort(order[train_count:])
+) -> Iterator[_Fold]:
+    for log_index, trials in enumerate(recorded_trials):
+        config_count = len(trials.configs)
+        order = np.random.default_rng([seed, log_index]).permutation(config_count)
+        train_count = min(max(round(fraction * config_count), 1), config_count - 1)
+        train_indices, test_indices = np.sort(order[:train_count]), np.sort(order[train_count:])
         extract = make_features(features, trials.result.space)
-        extract.learn([trials.configs[i] for i in train])
+        extract.learn([trials.configs[i] for i in train_indices])
         rows = extract(trials.configs)
-        held_out = (trials, rows[test], trials.scores[test])
-        yield _Part(TrainingData.from_tasks([(rows[train], trials.scores[train])]), [held_out])
+        held_out = (trials, rows[test_indices], trials.scores[test_indices])
+        yield _Fold(TrainingData.from_tasks([(rows[train_indices], trials.scores[train_indices])]), [held_out])
 
 
-def _by_task(recorded_trials: Sequence[_RecordedTrials], features: str) -> Iterator[_Part]:
+def _split_by_task(recorded_trials: Sequence[_RecordedTrials], features: str) -> Iterator[_Fold]:
     workloads = dict.fromkeys(trials.workload for trials in recorded_trials)
     if len(workloads) < 2:
         raise SearchlabError(
             f"the by-task split trains on other workloads, but every log is for {recorded_trials[0].workload}; "
             f"add logs for another workload, or choose the within-task split"
         )
-    kind = FEATURES[features]
-    parts = [(trials, make_features(features, trials.result.space)(trials.configs)) for trials in recorded_trials]
+    feature_class = FEATURES[features]
+    rows_by_log = [(trials, make_features(features, trials.result.space)(trials.configs)) for trials in recorded_trials]
     for workload in workloads:
-        tasks = [(rows, trials.scores) for trials, rows in parts if trials.workload != workload]
-        train = TrainingData.from_tasks(tasks, kind.absent)
-        width = train.features.shape[1]
-        held_out = [(trials, rows) for trials, rows in parts if trials.workload == workload]
-        yield _Part(train, [(trials, lay_out(kind, rows, width), trials.scores) for trials, rows in held_out])
+        tasks = [(rows, trials.scores) for trials, rows in rows_by_log if trials.workload != workload]
+        training_data = TrainingData.from_tasks(tasks, feature_class.absent)
+        column_count = training_data.features.shape[1]
+        held_out_rows = [(trials, rows) for trials, rows in rows_by_log if trials.workload == workload]
+        yield _Fold(
+            training_data,
+            [(trials, lay_out(feature_class, rows, column_count), trials.scores) for trials, rows in held_out_rows],
+        )
 
 
-def _evaluate(model: Plugin, features: str, seed: int, k: int, part: _Part) -> Iterator[HeldOut]:
+def _evaluate(model: Plugin, features: str, seed: int, k: int, fold: _Fold) -> Iterator[HeldOut]:
     cost_model = make_cost_model(model, seed)
     bind(cost_model, FEATURES[features])
     start = time.perf_counter()
-    fit_model(cost_model, *part.train)
+    fit_model(cost_model, *fold.training_data)
     train_seconds = time.perf_counter() - start
-    for trials, rows, scores in part.tests:
+    for trials, rows, scores in fold.held_out_trials:
         start = time.perf_counter()
         predicted_scores = predictions(cost_model, rows)
         predict_seconds = time.perf_counter() - start
@@ -162,7 +165,7 @@ def _evaluate(model: Plugin, features: str, seed: int, k: int, part: _Part) -> I
         yield HeldOut(model, trials.path, trials.workload, quality)
 
 
-COLUMNS = {
+TITLES_BY_METRIC = {
     "pairwise_accuracy": "pairs",
     "kendall_tau": "tau",
     "top_k_recall": "recall@k",
@@ -183,32 +186,38 @@ def mean_quality(held_out: Sequence[HeldOut]) -> dict[str, dict[str, float | Non
 
     Logs for which a metric is undefined are ignored. If no log remains, the mean is None.
     """
-    by_name: dict[str, list[ModelQuality]] = {}
+    qualities_by_model: dict[str, list[ModelQuality]] = {}
     for result in held_out:
-        by_name.setdefault(model_name(result.model), []).append(result.quality)
-    return {name: {column: _mean(qualities, column) for column in COLUMNS} for name, qualities in by_name.items()}
+        qualities_by_model.setdefault(model_name(result.model), []).append(result.quality)
+    return {
+        name: {metric: _mean(qualities, metric) for metric in TITLES_BY_METRIC}
+        for name, qualities in qualities_by_model.items()
+    }
 
 
-def _mean(qualities: Sequence[ModelQuality], column: str) -> float | None:
-    values = [(getattr(q, column), q.trials) for q in qualities if getattr(q, column) is not None]
-    return sum(value * trials for value, trials in values) / sum(trials for _, trials in values) if values else None
+def _mean(qualities: Sequence[ModelQuality], metric: str) -> float | None:
+    weighted_values = [(getattr(q, metric), q.trials) for q in qualities if getattr(q, metric) is not None]
+    if not weighted_values:
+        return None
+    total: float = sum(value * trials for value, trials in weighted_values)
+    return total / sum(trials for _, trials in weighted_values)
 
 
 def quality_rows(held_out: Sequence[HeldOut]) -> list[tuple[Text, ...]]:
     """Return a row for each model, with :data:`COLUMNS`. Of several models, the best value in each column is bold."""
     means = mean_quality(held_out)
     columns = [[Text(name) for name in means]]
-    for column in COLUMNS:
-        values = [row[column] for row in means.values()]
-        finite = [value for value in values if value is not None]
-        choose = min if column.endswith(("seconds", "rmse")) else max
-        best = choose(finite) if len(finite) > 1 else None
-        columns.append([_quality_text(column, value, is_best=value == best) for value in values])
+    for metric in TITLES_BY_METRIC:
+        metric_values = [row[metric] for row in means.values()]
+        finite = [value for value in metric_values if value is not None]
+        find_best = min if metric.endswith(("seconds", "rmse")) else max
+        best = find_best(finite) if len(finite) > 1 else None
+        columns.append([_quality_text(metric, value, is_best=value == best) for value in metric_values])
     return list(zip(*columns, strict=True))
 
 
-def _quality_text(column: str, value: float | None, *, is_best: bool) -> Text:
+def _quality_text(metric: str, value: float | None, *, is_best: bool) -> Text:
     if value is None:
         return Text("-")
-    text = f"{1e3 * value:.1f}" if column.endswith("seconds") else f"{value:.3f}"
+    text = f"{1e3 * value:.1f}" if metric.endswith("seconds") else f"{value:.3f}"
     return Text(text, "bold" if is_best else "")

@@ -29,13 +29,13 @@ from .passes import MAX_DEVIATION
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
-NEAR = (0.05, 0.10)
+NEAR_FRACTIONS = (0.05, 0.10)
 """The fractions by which the configs that count as near the best are slower than it, at most."""
 
-READINGS = 64
+MIN_BLOCK_READINGS = 64
 """The minimum number of readings in a time block of a table that was timed in passes."""
 
-BLOCKS = 16
+BLOCK_COUNT = 16
 """The number of time blocks in a table that was timed once."""
 
 MIN_PROGRAMS = 10
@@ -57,23 +57,23 @@ class TableInfo:
         return np.sort(self.log.flops / costs[np.isfinite(costs)] / 1e9)
 
     @property
-    def configs(self) -> int:
+    def config_count(self) -> int:
         return len(self.log.records)
 
     @property
-    def exhaustive(self) -> bool | None:
+    def is_exhaustive(self) -> bool | None:
         """Whether the table contains all configs of the space, or None if the space's size was not recorded."""
         size = self.log.header.space_size
-        return None if size is None else self.configs >= size
+        return None if size is None else self.config_count >= size
 
     @property
     def best(self) -> float:
         """The throughput of the best config, in the log's unit, or 0 if no config runs."""
         return float(self.gflops[-1]) if len(self.gflops) else 0.0
 
-    def near(self, part: float) -> int:
-        """Return the number of configs that reach at least 1 - ``part`` of the best throughput."""
-        return int((self.gflops >= (1 - part) * self.best).sum())
+    def count_near_best(self, fraction: float) -> int:
+        """Return the number of configs that reach at least 1 - ``fraction`` of the best throughput."""
+        return int((self.gflops >= (1 - fraction) * self.best).sum())
 
     @property
     def noise(self) -> float | None:
@@ -82,18 +82,18 @@ class TableInfo:
 
     @cached_property
     def landscape(self) -> Landscape:
-        return Landscape.from_log(self.log, complete=bool(self.exhaustive))
+        return Landscape.from_log(self.log, complete=bool(self.is_exhaustive))
 
     @cached_property
-    def unsteady(self) -> str:
-        return unsteady(self.log)
+    def unsteady_reason(self) -> str:
+        return explain_unsteadiness(self.log)
 
     @property
     def failures(self) -> dict[str, int]:
         return dict(Counter(str(r.failure) for r in self.log.records if r.failure).most_common())
 
     @property
-    def failed(self) -> int:
+    def failure_count(self) -> int:
         return sum(self.failures.values())
 
     @property
@@ -105,74 +105,76 @@ class TableInfo:
         """All seconds charged for the trials in the log."""
         return float(self.log.elapsed[-1]) if self.log.records else 0.0
 
-    def facts(self) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         """Return descriptions of the configs, their speed and their noise, by title. Some may be empty."""
         passes = self.log.header.passes
         return {
-            "configs": self._configs(),
+            "configs": self._describe_configs(),
             "taken from the nearest": f"{self.nearest:,}" if self.nearest else "",
-            "failed": self._failures(),
-            **self._speeds(),
+            "failed": self._describe_failures(),
+            **self._describe_speeds(),
             **(self.landscape.rows() if self.best else {}),
             "timed": "" if passes is None else _describe_passes(passes),
             "spread of the repeats": "" if self.noise is None else f"{100 * self.noise:.1f} % (median)",
         }
 
-    def _configs(self) -> str:
+    def _describe_configs(self) -> str:
         size = self.log.header.space_size
         if size is None:
-            return f"{self.configs:,} of a space that was not counted"
-        if self.exhaustive:
-            return f"{self.configs:,}, all of the space"
-        return f"{self.configs:,} of {size:,} ({100 * self.configs / size:.1f} %)"
+            return f"{self.config_count:,} of a space that was not counted"
+        if self.is_exhaustive:
+            return f"{self.config_count:,}, all of the space"
+        return f"{self.config_count:,} of {size:,} ({100 * self.config_count / size:.1f} %)"
 
-    def _failures(self) -> str:
-        if not self.failed:
+    def _describe_failures(self) -> str:
+        if not self.failure_count:
             return "none"
-        kinds = ", ".join(f"{name} {count:,}" for name, count in sorted(self.failures.items()))
-        return f"{self.failed:,} ({100 * self.failed / self.configs:.1f} %): {kinds}"
+        failure_kinds = ", ".join(f"{name} {count:,}" for name, count in sorted(self.failures.items()))
+        return f"{self.failure_count:,} ({100 * self.failure_count / self.config_count:.1f} %): {failure_kinds}"
 
-    def _speeds(self) -> dict[str, str]:
+    def _describe_speeds(self) -> dict[str, str]:
         if not self.best:
             return {"best": "no config runs"}
         throughput = convert_throughput(self.gflops, self.log.unit)
         quantiles = (f"{100 * q:g} %: {np.quantile(throughput, q):.4g}" for q in QUANTILES)
         milliseconds = float(self.log.costs.min()) * 1e3
-        rows = {"best": f"{self.best:.4g} {self.log.unit}, {milliseconds:.4g} ms"}
+        speeds = {"best": f"{self.best:.4g} {self.log.unit}, {milliseconds:.4g} ms"}
         if self.log.unit in VALUES:
-            rows["best"] = format_speed(self.best, self.log.unit)
-        rows[f"{self.log.unit} by quantile"] = ", ".join(quantiles)
-        for part in NEAR:
-            near = self.near(part)
-            rows[f"within {100 * part:g} % of the best"] = f"{counted(near, 'config')}, {percent(near / self.configs)}"
-        return rows
+            speeds["best"] = format_speed(self.best, self.log.unit)
+        speeds[f"{self.log.unit} by quantile"] = ", ".join(quantiles)
+        for fraction in NEAR_FRACTIONS:
+            near_count = self.count_near_best(fraction)
+            speeds[f"within {100 * fraction:g} % of the best"] = (
+                f"{counted(near_count, 'config')}, {percent(near_count / self.config_count)}"
+            )
+        return speeds
 
     def to_json(self) -> dict[str, Any]:
         header = msgspec.to_builtins(self.log.header)
         changes = [{"trials": change.trials, "versions": change.versions} for change in self.log.changes]
-        names = ("workload", "space", "fingerprint", "target", "measure", "host", "created", "versions")
-        facts = {"file": str(self.log.path)} | {name: header[name] for name in names}
-        facts |= {
+        header_fields = ("workload", "space", "fingerprint", "target", "measure", "host", "created", "versions")
+        data = {"file": str(self.log.path)} | {name: header[name] for name in header_fields}
+        data |= {
             "changes": changes,
-            "configs": self.configs,
+            "configs": self.config_count,
             "space_size": self.log.header.space_size,
-            "exhaustive": self.exhaustive,
+            "exhaustive": self.is_exhaustive,
             "failures": self.failures,
             "nearest": self.nearest,
             "noise": self.noise,
-            "unsteady": self.unsteady,
+            "unsteady": self.unsteady_reason,
             "passes": header["passes"],
             "seconds": self.seconds,
         }
         if len(self.gflops):
-            facts |= {
+            data |= {
                 "unit": self.log.unit,
                 "gflops": {"best": self.gflops[-1], "median": np.median(self.gflops), "worst": self.gflops[0]},
                 "quantiles": {f"{q:g}": np.quantile(self.gflops, q) for q in QUANTILES},
-                "near_best": self.near(NEAR[0]) / self.configs,
+                "near_best": self.count_near_best(NEAR_FRACTIONS[0]) / self.config_count,
                 "landscape": self.landscape.to_json(),
             }
-        return facts
+        return data
 
 
 def _describe_passes(passes: Passes) -> str:
@@ -186,19 +188,20 @@ def info_table(info: TableInfo) -> Table:
     """Return a description of a table for the terminal."""
     header = info.log.header
     options = ", ".join(f"{name} = {value}" for name, value in header.space.options.items())
-    rows = {
+    descriptions = {
         "workload": header.workload,
         "space": header.space.name + (f" with {options}" if options else ""),
         "target": named_values({name: value for name, value in header.target.items() if name != "caches"}),
         "host": ", ".join(map(str, header.host.values())),
         "measured": date_of(info.log) if header.created else "",
         "versions": versions_text(info.log),
-        **info.facts(),
-        "refused": info.unsteady and f"{info.unsteady}; rebuild the table in passes when the machine is idle",
+        **info.describe(),
+        "refused": info.unsteady_reason
+        and f"{info.unsteady_reason}; rebuild the table in passes when the machine is idle",
         "seconds charged": f"{info.seconds:,.0f}",
     }
     table = Table(title=Text(str(info.log.path), "italic"), title_justify="left", box=SIMPLE_HEAD, show_header=False)
-    for name, text in rows.items():
+    for name, text in descriptions.items():
         if text:
             table.add_row(Text(name, "bold"), Text(text))
     return table
@@ -222,7 +225,7 @@ def versions_text(log: Log) -> str:
     )
 
 
-def unsteady(log: Log) -> str:
+def explain_unsteadiness(log: Log) -> str:
     """Return why the times of the table ``log`` are unusable, or "" if they are usable or ``log`` is not a table.
 
     If the table was timed in passes, its times are unusable if the sentinel ever deviated by more than 10 % from its
@@ -231,49 +234,50 @@ def unsteady(log: Log) -> str:
     p < 0.001 (Kruskal and Wallis, JASA 47, 1952).
     """
     if log.header.passes is not None:
-        return _of_passes(log, log.header.passes)
-    return _of_order(log) if log.header.label == TABLE_LABEL else ""
+        return _explain_unsteady_passes(log, log.header.passes)
+    return _explain_order_effect(log) if log.header.label == TABLE_LABEL else ""
 
 
-def _of_passes(log: Log, passes: Passes) -> str:
-    level = float(np.median([seconds for _, seconds in passes.sentinel] or [1.0]))
+def _explain_unsteady_passes(log: Log, passes: Passes) -> str:
+    usual_seconds = float(np.median([seconds for _, seconds in passes.sentinel] or [1.0]))
     for at, seconds in passes.sentinel:
-        if abs(seconds / level - 1) > MAX_DEVIATION:
-            return f"the program timed in every block took {seconds / level:.2f} times as long as usual at {at:g} s"
+        if abs(seconds / usual_seconds - 1) > MAX_DEVIATION:
+            ratio = seconds / usual_seconds
+            return f"the program timed in every block took {ratio:.2f} times as long as usual at {at:g} s"
     # Programs that were timed in turn at the end have readings from only one period.
     records = [record for record in log.records if not record.reused and len(set(record.at)) > 1]
-    pairs = sorted(
+    deviations = sorted(
         (at, math.log(seconds / record.measurement.cost))
         for record in records
         for at, seconds in zip(record.at, record.seconds, strict=True)
     )
     starts = [0]
-    for i, (at, _) in enumerate(pairs):
-        if i - starts[-1] >= READINGS and at != pairs[i - 1][0]:
+    for i, (at, _) in enumerate(deviations):
+        if i - starts[-1] >= MIN_BLOCK_READINGS and at != deviations[i - 1][0]:
             starts.append(i)
-    for first, end in zip(starts, [*starts[1:], len(pairs)], strict=True):
-        ratio = math.exp(float(np.median([value for _, value in pairs[first:end]] or [0.0])))
+    for first, end in zip(starts, [*starts[1:], len(deviations)], strict=True):
+        ratio = math.exp(float(np.median([value for _, value in deviations[first:end]] or [0.0])))
         if abs(ratio - 1) > MAX_DEVIATION:
             return (
-                f"the programs timed from {pairs[first][0]:g} to {pairs[end - 1][0]:g} s took {ratio:.2f} times as "
-                f"long as in other passes"
+                f"the programs timed from {deviations[first][0]:g} to {deviations[end - 1][0]:g} s took {ratio:.2f} "
+                f"times as long as in other passes"
             )
     return ""
 
 
-def _of_order(log: Log) -> str:
+def _explain_order_effect(log: Log) -> str:
     from scipy.stats import kruskal  # importing scipy.stats takes most of a second
 
     costs, finite = log.costs, np.isfinite(log.costs)
-    if finite.sum() < BLOCKS * MIN_PROGRAMS:
+    if finite.sum() < BLOCK_COUNT * MIN_PROGRAMS:
         return ""
-    blocks = [block[np.isfinite(block)] for block in np.array_split(costs, BLOCKS)]
+    blocks = [block[np.isfinite(block)] for block in np.array_split(costs, BLOCK_COUNT)]
     p = float(kruskal(*blocks).pvalue)
     if not p < SIGNIFICANCE_LEVEL:
         return ""
     ratios = [float(np.median(block)) / float(np.median(costs[finite])) for block in blocks]
-    block = max(range(BLOCKS), key=lambda i: abs(math.log(ratios[i])))
+    block = max(range(BLOCK_COUNT), key=lambda i: abs(math.log(ratios[i])))
     return (
-        f"times depend on the order of measurement (Kruskal-Wallis over {BLOCKS} time blocks, p = {p:.1g}): the median "
-        f"of block {block + 1} is {ratios[block]:.2f} times that of the table"
+        f"times depend on the order of measurement (Kruskal-Wallis over {BLOCK_COUNT} time blocks, p = {p:.1g}): the "
+        f"median of block {block + 1} is {ratios[block]:.2f} times that of the table"
     )

@@ -70,25 +70,25 @@ class Landscape:
             complete: Whether the log contains the complete space.
         """
         costs = log.costs
-        working = np.isfinite(costs)
-        failures = float(1 - working.mean()) if len(costs) else 0.0
-        if working.sum() < 2:
+        is_working = np.isfinite(costs)
+        failures = float(1 - is_working.mean()) if len(costs) else 0.0
+        if is_working.sum() < 2:
             return cls(None, None, None, None, None, None, failures)
         records = log.records
-        codes = encode([records[i].trial.config for i in np.flatnonzero(working).tolist()])
-        fitness = np.log(costs[working])
+        codes = encode([records[i].trial.config for i in np.flatnonzero(is_working).tolist()])
+        fitness = np.log(costs[is_working])
         fitness -= fitness.mean()
-        groups = list(lines(codes))
-        distance, correlation = correlate(codes, fitness, groups)
-        optima = best_of_lines(fitness, groups) if complete else np.zeros(0, bool)
-        good = fitness <= fitness.min() - math.log(1 - GOOD_DISTANCE)
-        optimum_count = int(optima.sum())
+        line_numbers = list(yield_lines(codes))
+        distance, correlation = correlate(codes, fitness, line_numbers)
+        is_optimum = find_local_optima(fitness, line_numbers) if complete else np.zeros(0, bool)
+        is_good = fitness <= fitness.min() - math.log(1 - GOOD_DISTANCE)
+        optimum_count = int(is_optimum.sum())
         return cls(
             distance,
             correlation,
             correlation_length(distance, correlation),
-            float(optima.mean()) if complete else None,
-            float(good[optima].mean()) if optimum_count else None,
+            float(is_optimum.mean()) if complete else None,
+            float(is_good[is_optimum].mean()) if optimum_count else None,
             relative_spread(codes, fitness),
             failures,
         )
@@ -99,19 +99,19 @@ class Landscape:
 
     def rows(self) -> dict[str, str]:
         """Return a description of each measure that could be computed, by title."""
-        rows = {}
+        descriptions = {}
         if self.autocorrelation is not None and self.correlation_length is not None:
-            steps = "neighbours" if self.distance == 1 else f"configs at distance {self.distance}"
-            length = f"{self.correlation_length:.1f}" if math.isfinite(self.correlation_length) else "unlimited"
-            rows["autocorrelation of a random walk"] = (
-                f"{self.autocorrelation:.2f} between {steps}; correlation length {length} steps"
+            neighbours_text = "neighbours" if self.distance == 1 else f"configs at distance {self.distance}"
+            length_text = f"{self.correlation_length:.1f}" if math.isfinite(self.correlation_length) else "unlimited"
+            descriptions["autocorrelation of a random walk"] = (
+                f"{self.autocorrelation:.2f} between {neighbours_text}; correlation length {length_text} steps"
             )
         if self.local_optima is not None:
             good = "" if self.good_optima is None else f"; {percent(self.good_optima)} of them within 5 % of the best"
-            rows["local optima"] = f"{percent(self.local_optima)} of the working configs{good}"
+            descriptions["local optima"] = f"{percent(self.local_optima)} of the working configs{good}"
         if self.spread is not None:
-            rows["distance among the best 1 %"] = f"{self.spread:.2f} times that of random pairs"
-        return rows
+            descriptions["distance among the best 1 %"] = f"{self.spread:.2f} times that of random pairs"
+        return descriptions
 
 
 def correlation_length(distance: int | None, correlation: float | None) -> float | None:
@@ -140,31 +140,32 @@ def encode(configs: Sequence[Any]) -> Ints:
     return codes
 
 
-def lines(codes: Ints) -> Iterator[Ints]:
+def yield_lines(codes: Ints) -> Iterator[Ints]:
     """Yield, for each knob, the number of each config's line: a group of configs that differ only in this knob."""
     for knob in range(codes.shape[1]):
-        line = np.zeros(len(codes), dtype=np.int64)
+        line_of_config = np.zeros(len(codes), dtype=np.int64)
         for column in np.delete(codes, knob, axis=1).T:
-            line = np.unique(line * (column.max() + 2) + column + 1, return_inverse=True)[1].astype(np.int64)
-        yield line
+            keys = line_of_config * (column.max() + 2) + column + 1
+            line_of_config = np.unique(keys, return_inverse=True)[1].astype(np.int64)
+        yield line_of_config
 
 
-def correlate(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[int | None, float | None]:
+def correlate(codes: Ints, fitness: Floats, line_numbers: Sequence[Ints]) -> tuple[int | None, float | None]:
     """Return the smallest distance at which there are enough pairs, and the correlation of fitness within these pairs.
 
     Each ordered pair counts once, so a config counts once for each of its neighbours, as in a random walk.
     """
-    pairs = total = squares = product = 0.0
-    for line in groups:
-        degree = np.bincount(line)[line] - 1.0
-        pairs += degree.sum()
-        total += (degree * fitness).sum()
-        squares += (degree * fitness**2).sum()
-        product += (np.bincount(line, fitness) ** 2).sum() - (fitness**2).sum()
-    if pairs >= 2 * MIN_PAIRS:
-        mean = total / pairs
-        variance = squares / pairs - mean**2
-        return 1, float((product / pairs - mean**2) / variance) if variance > 0 else 1.0
+    pair_count = fitness_sum = square_sum = product_sum = 0.0
+    for line in line_numbers:
+        neighbour_counts = np.bincount(line)[line] - 1.0
+        pair_count += neighbour_counts.sum()
+        fitness_sum += (neighbour_counts * fitness).sum()
+        square_sum += (neighbour_counts * fitness**2).sum()
+        product_sum += (np.bincount(line, fitness) ** 2).sum() - (fitness**2).sum()
+    if pair_count >= 2 * MIN_PAIRS:
+        mean = fitness_sum / pair_count
+        variance = square_sum / pair_count - mean**2
+        return 1, float((product_sum / pair_count - mean**2) / variance) if variance > 0 else 1.0
     from scipy.spatial.distance import pdist
 
     indices = np.random.default_rng(0).permutation(len(codes))[:MAX_SAMPLE]
@@ -182,26 +183,28 @@ def correlate(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[int
     return None, None
 
 
-def best_of_lines(fitness: Floats, groups: Sequence[Ints]) -> Array:
+def find_local_optima(fitness: Floats, line_numbers: Sequence[Ints]) -> Array:
     """Return, for each config, whether it has neighbours, none of which is faster."""
-    optimum, isolated = np.ones(len(fitness), bool), np.ones(len(fitness), bool)
-    for line in groups:
+    is_optimum, is_isolated = np.ones(len(fitness), bool), np.ones(len(fitness), bool)
+    for line in line_numbers:
         fastest = np.full(int(line.max()) + 1, np.inf)
         np.minimum.at(fastest, line, fitness)
-        optimum &= fitness <= fastest[line]
-        isolated &= np.bincount(line)[line] == 1
-    return optimum & ~isolated
+        is_optimum &= fitness <= fastest[line]
+        is_isolated &= np.bincount(line)[line] == 1
+    return is_optimum & ~is_isolated
 
 
 def relative_spread(codes: Ints, fitness: Floats) -> float | None:
     """Return the mean distance between the best configs, divided by the mean distance between all configs."""
     count = max(2, math.ceil(BEST_SHARE * len(fitness)))
-    overall = mean_distance(codes)
-    return mean_distance(codes[np.argsort(fitness, kind="stable")[:count]]) / overall if overall else None
+    mean_distance_of_all = mean_distance(codes)
+    if not mean_distance_of_all:
+        return None
+    return mean_distance(codes[np.argsort(fitness, kind="stable")[:count]]) / mean_distance_of_all
 
 
 def mean_distance(codes: Ints) -> float:
     """Return the mean Hamming distance between two different rows, computed from how often each value occurs."""
-    rows = len(codes)
-    equal = sum(int((np.bincount(column + 1) ** 2).sum()) - rows for column in codes.T)
-    return float(codes.shape[1] - equal / (rows * (rows - 1)))
+    row_count = len(codes)
+    equal_pairs = sum(int((np.bincount(column + 1) ** 2).sum()) - row_count for column in codes.T)
+    return float(codes.shape[1] - equal_pairs / (row_count * (row_count - 1)))

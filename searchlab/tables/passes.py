@@ -43,7 +43,7 @@ FINAL_SHARE = 0.02
 FINAL_ROUNDS = 48
 """How often each of the fastest programs is timed."""
 
-FINAL = -1
+FINAL_PASS = -1
 """The number of the pass over the fastest programs."""
 
 OnBlock = Callable[[str, int, int], None]
@@ -114,7 +114,8 @@ class PassTimer:
 
     def __post_init__(self) -> None:
         for block in read_journal(self.path, Block)[1]:
-            if block.pass_ != FINAL and block.programs != self._hashes(self.order(block.pass_, block.number)):
+            expected_trials = self.trials_in_block(block.pass_, block.number) if block.pass_ != FINAL_PASS else None
+            if expected_trials is not None and block.programs != self._hashes(expected_trials):
                 raise SearchlabError(f"{self.path} contains timings for other programs; remove it and run this again")
             self.again += block.key in self.blocks
             self.blocks[block.key] = block
@@ -124,33 +125,34 @@ class PassTimer:
         """The trial of median cost."""
         return sorted(self.trials, key=lambda trial: trial.cost)[len(self.trials) // 2]
 
-    def order(self, number: int, block: int) -> list[Trial]:
-        """Return the trials of a block of the pass ``number``."""
-        order = np.random.default_rng([self.seed, number]).permutation(len(self.trials))
-        return [self.trials[i] for i in order[block * BLOCK_SIZE : (block + 1) * BLOCK_SIZE]]
+    def trials_in_block(self, pass_number: int, block_number: int) -> list[Trial]:
+        """Return the trials of a block of the pass ``pass_number``."""
+        order = np.random.default_rng([self.seed, pass_number]).permutation(len(self.trials))
+        return [self.trials[i] for i in order[block_number * BLOCK_SIZE : (block_number + 1) * BLOCK_SIZE]]
 
     def time(self, measurer: Remeasurer, on_block: OnBlock = lambda *_: None) -> None:
         """Time the blocks that are missing from the journal, repeat those that deviate, and time the fastest programs.
 
         Raises SearchlabError if timings do not stabilise. A later call continues from the journal.
         """
-        per_pass = math.ceil(len(self.trials) / BLOCK_SIZE)
-        keys = [(number, block) for number in range(self.count) for block in range(per_pass)]
+        blocks_per_pass = math.ceil(len(self.trials) / BLOCK_SIZE)
+        keys = [(number, block) for number in range(self.count) for block in range(blocks_per_pass)]
         with closing(Journal(self.path, Block)) as journal:
             for number, key in enumerate(keys, 1):
                 if key not in self.blocks:
-                    self._time(measurer, journal, key)
+                    self._time_block(measurer, journal, key)
                 on_block(f"pass {key[0] + 1} of {self.count}", number, len(keys))
             for _ in range(MAX_TRIES):
                 self._repeat_deviating(measurer, journal, keys, on_block)
                 fastest = self.fastest()
-                final = self.blocks.get((FINAL, 0))
-                if final is None or final.programs != self._hashes(fastest) or self.deviating_blocks([(FINAL, 0)]):
-                    self._time(measurer, journal, (FINAL, 0), fastest)
-                if not self.deviating_blocks([*keys, (FINAL, 0)]):  # the last block may have moved the overall median
+                final = self.blocks.get((FINAL_PASS, 0))
+                if final is None or final.programs != self._hashes(fastest) or self.deviating_blocks([(FINAL_PASS, 0)]):
+                    self._time_block(measurer, journal, (FINAL_PASS, 0), fastest)
+                # The last block may have moved the overall median.
+                if not self.deviating_blocks([*keys, (FINAL_PASS, 0)]):
                     break
             on_block("the fastest, in turn", 1, 1)
-            self._check([*keys, (FINAL, 0)])
+            self._check_steadiness([*keys, (FINAL_PASS, 0)])
 
     def _repeat_deviating(
         self, measurer: Remeasurer, journal: Journal[Block], keys: Sequence[tuple[int, int]], on_block: OnBlock
@@ -159,11 +161,11 @@ class PassTimer:
         for _ in range(MAX_TRIES):
             deviating = self.deviating_blocks(keys)
             for number, key in enumerate(deviating, 1):
-                self._time(measurer, journal, key)
+                self._time_block(measurer, journal, key)
                 on_block("blocks that deviated, again", number, len(deviating))
             if not deviating:
                 return
-        self._check(keys)
+        self._check_steadiness(keys)
 
     def fastest(self) -> list[Trial]:
         """Return the trials of the fastest 2 % of the programs, but at least five, by their median over the passes."""
@@ -177,14 +179,16 @@ class PassTimer:
 
         The sentinel is compared with its median over all blocks, and a program with its median over all passes.
         """
-        level = self._sentinel_level
-        readings = self._readings_of_passes()
-        typical = {program: statistics.median(r.seconds) for program, r in readings.items() if r.seconds}
+        usual_sentinel_seconds = self._sentinel_level
+        readings_by_program = self._readings_of_passes()
+        usual_seconds = {
+            program: statistics.median(r.seconds) for program, r in readings_by_program.items() if r.seconds
+        }
         return [
             key
             for key in keys
-            if abs(self.blocks[key].sentinel / level - 1) > MAX_DEVIATION
-            or abs(_ratio(self.blocks[key], typical) - 1) > MAX_DEVIATION
+            if abs(self.blocks[key].sentinel / usual_sentinel_seconds - 1) > MAX_DEVIATION
+            or abs(_median_ratio(self.blocks[key], usual_seconds) - 1) > MAX_DEVIATION
         ]
 
     @property
@@ -194,7 +198,7 @@ class PassTimer:
     def readings_by_program(self) -> dict[str, ProgramReadings]:
         """Return each program's readings by hash: those from the passes or, for the fastest, those taken in turn."""
         result = self._readings_of_passes()
-        final = self.blocks[FINAL, 0]
+        final = self.blocks[FINAL_PASS, 0]
         for index, program in enumerate(final.programs):
             if index not in final.failed:
                 parts = np.array_split(final.seconds[index], self.count)  # as many values as other programs have
@@ -202,9 +206,9 @@ class PassTimer:
                 result[program] = ProgramReadings(seconds, (round(final.time - self._start, 1),) * self.count)
         return result
 
-    def facts(self) -> Passes:
+    def summarize(self) -> Passes:
         """Return the facts about the passes that the table's header records."""
-        final = self.blocks[FINAL, 0]
+        final = self.blocks[FINAL_PASS, 0]
         blocks = sorted(self.blocks.values(), key=lambda block: block.time)
         sentinel = tuple((round(block.time - self._start, 1), block.sentinel) for block in blocks)
         return Passes(
@@ -221,56 +225,56 @@ class PassTimer:
         return min(block.time for block in self.blocks.values())
 
     def _readings_of_passes(self) -> dict[str, ProgramReadings]:
-        readings: dict[str, list[tuple[float, float]]] = {}
-        failed: dict[str, str] = {}
-        for (number, _), block in sorted(self.blocks.items()):
-            if number == FINAL or number >= self.count:
+        timed_readings: dict[str, list[tuple[float, float]]] = {}
+        failure_messages: dict[str, str] = {}
+        for (pass_number, _), block in sorted(self.blocks.items()):
+            if pass_number == FINAL_PASS or pass_number >= self.count:
                 continue
             for index, program in enumerate(block.programs):
                 if index in block.failed:
-                    failed[program] = block.failed[index]
+                    failure_messages[program] = block.failed[index]
                 else:
                     at = round(block.time - self._start, 1)
-                    readings.setdefault(program, []).append((_round(statistics.median(block.seconds[index])), at))
+                    timed_readings.setdefault(program, []).append((_round(statistics.median(block.seconds[index])), at))
         results = {
             name: ProgramReadings(tuple(s for s, _ in times), tuple(at for _, at in times))
-            for name, times in readings.items()
+            for name, times in timed_readings.items()
         }
-        return results | {name: ProgramReadings(failed=text) for name, text in failed.items()}
+        return results | {name: ProgramReadings(failed=text) for name, text in failure_messages.items()}
 
-    def _time(
+    def _time_block(
         self, measurer: Remeasurer, journal: Journal[Block], key: tuple[int, int], trials: Sequence[Trial] | None = None
     ) -> None:
         """Time a block and write it to the journal. Pass ``trials`` for a block that does not belong to a pass."""
         rounds = self.repeat if trials is None else FINAL_ROUNDS
-        trials = self.order(*key) if trials is None else trials
-        begin = time.time()
-        failed: dict[int, str] = {}
+        trials = self.trials_in_block(*key) if trials is None else trials
+        start_time = time.time()
+        failure_messages: dict[int, str] = {}
         try:
-            seconds, sentinel = self._readings(measurer, trials, rounds)
+            seconds, sentinel_seconds = self._take_readings(measurer, trials, rounds)
         except CannotMeasure:  # time each program alone to find out which one fails
-            seconds, sentinel = [], []
+            seconds, sentinel_seconds = [], []
             for index, trial in enumerate(trials):
                 try:
-                    readings, sentinel_readings = self._readings(measurer, [trial], rounds)
+                    readings, sentinel_readings = self._take_readings(measurer, [trial], rounds)
                 except CannotMeasure as error:
-                    readings, sentinel_readings = [()], self._readings(measurer, [], rounds)[1]
-                    failed[index] = str(error)
+                    readings, sentinel_readings = [()], self._take_readings(measurer, [], rounds)[1]
+                    failure_messages[index] = str(error)
                 seconds += readings
-                sentinel += sentinel_readings
+                sentinel_seconds += sentinel_readings
         block = Block(
             *key,
-            round(begin, 2),
-            _round(statistics.median(sentinel)),
+            round(start_time, 2),
+            _round(statistics.median(sentinel_seconds)),
             tuple(tuple(map(_round, values)) for values in seconds),
-            failed,
+            failure_messages,
             self._hashes(trials),
         )
         self.again += key in self.blocks
         self.blocks[key] = block
         journal.append(block)
 
-    def _readings(
+    def _take_readings(
         self, measurer: Remeasurer, trials: Sequence[Trial], rounds: int
     ) -> tuple[list[tuple[float, ...]], list[float]]:
         """Return the readings of each of ``trials``, and the readings of the sentinel between them.
@@ -278,8 +282,8 @@ class PassTimer:
         Raises CannotMeasure if one of ``trials`` fails, and SearchlabError if the sentinel does.
         """
         sequence = [self.sentinel]
-        for first in range(0, len(trials), SENTINEL_INTERVAL):
-            sequence += [*trials[first : first + SENTINEL_INTERVAL], self.sentinel]
+        for start in range(0, len(trials), SENTINEL_INTERVAL):
+            sequence += [*trials[start : start + SENTINEL_INTERVAL], self.sentinel]
         try:
             seconds = list(measurer.remeasure(self.space, sequence, rounds))
         except CannotMeasure as error:
@@ -288,12 +292,12 @@ class PassTimer:
             raise SearchlabError(
                 f"the sentinel program now fails ({error}); remove {self.path.parent} and rebuild the table"
             ) from None
-        sentinel = [value for values in seconds[:: SENTINEL_INTERVAL + 1] for value in values]
+        sentinel_seconds = [value for values in seconds[:: SENTINEL_INTERVAL + 1] for value in values]
         if len(trials) % SENTINEL_INTERVAL:
-            sentinel += seconds[-1]
-        return [values for i, values in enumerate(seconds[:-1]) if i % (SENTINEL_INTERVAL + 1)], sentinel
+            sentinel_seconds += seconds[-1]
+        return [values for i, values in enumerate(seconds[:-1]) if i % (SENTINEL_INTERVAL + 1)], sentinel_seconds
 
-    def _check(self, keys: Iterable[tuple[int, int]]) -> None:
+    def _check_steadiness(self, keys: Iterable[tuple[int, int]]) -> None:
         """Raise SearchlabError if any of the blocks in ``keys`` still deviates."""
         if deviating := self.deviating_blocks(keys):
             ratios = [self.blocks[key].sentinel / self._sentinel_level for key in deviating]
@@ -308,12 +312,12 @@ class PassTimer:
         return tuple(trial.measurement.program for trial in trials)
 
 
-def _ratio(block: Block, typical: Mapping[str, float]) -> float:
+def _median_ratio(block: Block, usual_seconds: Mapping[str, float]) -> float:
     """Return the median ratio of the times in ``block`` to the usual times of the same programs."""
     ratios = [
-        statistics.median(seconds) / typical[program]
+        statistics.median(seconds) / usual_seconds[program]
         for program, seconds in zip(block.programs, block.seconds, strict=True)
-        if seconds and program in typical
+        if seconds and program in usual_seconds
     ]
     return statistics.median(ratios or [1.0])
 

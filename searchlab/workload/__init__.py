@@ -5,8 +5,8 @@ from .function import Function, call_with, knobs_of, maximize, minimize, pickle_
 from .fused import Fused, fuse
 from .kernel import Kernel
 from .parse import kind_of, parse_workload, parse_workload_in_file, preset_names, restore_workload
-from .primfunc import operations_of, program_hash
-from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, convolutions_between, gemm
+from .primfunc import find_operation_count, program_hash
+from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, find_convolutions, gemm
 from .softmax import Softmax
 from .tir import Tir, from_primfunc
 
@@ -28,7 +28,8 @@ __all__ = [
     "Workload",
     "call_with",
     "conv2d",
-    "convolutions_between",
+    "find_convolutions",
+    "find_operation_count",
     "from_primfunc",
     "fuse",
     "gemm",
@@ -36,7 +37,6 @@ __all__ = [
     "knobs_of",
     "maximize",
     "minimize",
-    "operations_of",
     "packed_arguments",
     "parse_workload",
     "parse_workload_in_file",

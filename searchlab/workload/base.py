@@ -151,7 +151,7 @@ class Workload(ABC):
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
         """The arguments of :meth:`prim_func`, in order; the results come last."""
-        return arguments_of(self.prim_func())
+        return list_arguments(self.prim_func())
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -177,18 +177,18 @@ class Workload(ABC):
 
     def integers(self, rng: np.random.Generator, argument: Argument) -> Array:
         """Draw integers for :meth:`inputs`: half of the small ones are the smallest or largest possible number."""
-        small = ("int8", "uint8", "int16", "uint16")
-        if argument.dtype not in small:
+        small_types = ("int8", "uint8", "int16", "uint16")
+        if argument.dtype not in small_types:
             return rng.integers(0, 2, size=argument.shape).astype(argument.dtype)
-        if any(result.dtype in small for result in self.arguments[-self.results :]):
+        if any(result.dtype in small_types for result in self.arguments[-self.results :]):
             low, high = (-8, 7) if argument.dtype in ("int8", "int16") else (0, 1)
         else:
-            limit = np.iinfo(argument.dtype)
+            type_limits = np.iinfo(argument.dtype)
             terms = max(
                 1, self.flops // (2 * min(math.prod(result.shape) for result in self.arguments[-self.results :]))
             )
-            most = math.isqrt((2**31 - 1) // terms)
-            low, high = max(int(limit.min), -most), min(int(limit.max), most)
+            max_magnitude = math.isqrt((2**31 - 1) // terms)
+            low, high = max(int(type_limits.min), -max_magnitude), min(int(type_limits.max), max_magnitude)
         values = rng.integers(low, high, size=argument.shape, endpoint=True)
         extremes = rng.choice([low, high], size=argument.shape)
         return np.where(rng.random(argument.shape) < 0.5, extremes, values).astype(argument.dtype)
@@ -204,19 +204,19 @@ class Workload(ABC):
             The inputs, or None if the results are not whole numbers, or are integers in any case.
         """
         operands = self.arguments[: -self.results]
-        types = [np.dtype(argument.dtype) for argument in self.arguments[-self.results :] if argument.is_float]
-        if not types or not any(argument.is_float for argument in operands):
+        result_types = [np.dtype(argument.dtype) for argument in self.arguments[-self.results :] if argument.is_float]
+        if not result_types or not any(argument.is_float for argument in operands):
             return None
-        most = min(2.0 ** (ml_dtypes.finfo(dtype).nmant + 1) for dtype in types)  # type: ignore[no-untyped-call]
+        max_exact = min(2.0 ** (ml_dtypes.finfo(dtype).nmant + 1) for dtype in result_types)  # type: ignore[no-untyped-call]
         has_few_results = min(math.prod(argument.shape) for argument in self.arguments[-self.results :]) < 64
-        best: tuple[int, dict[str, Array]] | None = None
+        best_attempt: tuple[int, dict[str, Array]] | None = None
         for attempt in range(8 if has_few_results else 1):  # a few results may all be 0, for example because of a ReLU
             inputs = self._signs(np.random.default_rng([seed, attempt]), 1.0)
             density = 1.0
-            while most < 1 << 20 and density > 1e-6:
+            while max_exact < 1 << 20 and density > 1e-6:
                 results = results_of(self, {name: np.abs(value) for name, value in inputs.items()})
                 largest = max(float(np.abs(result.astype(np.float64)).max()) for result in results)
-                if 8 * math.sqrt(largest) <= most:
+                if 8 * math.sqrt(largest) <= max_exact:
                     break
                 density /= 2
                 inputs = self._signs(np.random.default_rng([seed, attempt]), density)
@@ -224,10 +224,10 @@ class Workload(ABC):
             if not all(map(_is_whole, results)):
                 return None
             nonzero = sum(int(np.count_nonzero(result)) for result in results)
-            if best is None or nonzero > best[0]:
-                best = nonzero, inputs
-        assert best is not None
-        return best[1]
+            if best_attempt is None or nonzero > best_attempt[0]:
+                best_attempt = nonzero, inputs
+        assert best_attempt is not None
+        return best_attempt[1]
 
     def _signs(self, rng: np.random.Generator, density: float) -> dict[str, Array]:
         """Return operands of 1 and -1, a fraction of which, ``1 - density``, is replaced with 0."""
@@ -312,7 +312,7 @@ def rounding(dtype: str, terms: int) -> tuple[float, float]:
     return 4 * eps, 4 * eps * terms
 
 
-def arguments_of(func: tvm.tirx.PrimFunc) -> tuple[Argument, ...]:
+def list_arguments(func: tvm.tirx.PrimFunc) -> tuple[Argument, ...]:
     """Return a function's arguments. Raises SearchlabError if one is not a dense array of fixed shape."""
     from tvm.tirx import IntImm
 
@@ -351,8 +351,10 @@ def packed_arguments(module: tvm.IRModule) -> dict[str, tuple[Argument, ...]]:
         {}
     """
     functions = {variable.name_hint: function for variable, function in module.functions.items()}
-    packs = {name.removeprefix(PACK): function for name, function in functions.items() if name.startswith(PACK)}
-    return {name: arguments_of(function)[1:] for name, function in sorted(packs.items())}
+    pack_functions = {
+        name.removeprefix(PACK): function for name, function in functions.items() if name.startswith(PACK)
+    }
+    return {name: list_arguments(function)[1:] for name, function in sorted(pack_functions.items())}
 
 
 WORKLOADS = PluginKind("workload", "searchlab.workloads", Workload, positional=0)  # type: ignore[type-abstract]

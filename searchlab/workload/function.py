@@ -15,13 +15,13 @@ import cloudpickle
 
 from ..errors import SearchlabError, UnsupportedWorkload
 from ..options import checks_arguments
-from ..plugins import load_attribute, reference_of
+from ..plugins import load_attribute, make_reference
 from ..units import NEGATED, RUNS, VALUE
 from .base import Workload
 from .kernel import Kernel
 
 Direction = Literal["", "maximize", "minimize"]
-UNITS: dict[str, str] = {"": RUNS, "maximize": VALUE, "minimize": NEGATED}
+UNITS_BY_DIRECTION: dict[str, str] = {"": RUNS, "maximize": VALUE, "minimize": NEGATED}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Function(Kernel):
     @classmethod
     def parse(cls, text: str) -> Self:
         name, _, direction = text.rpartition(":")
-        if ":" in name and direction and direction in UNITS:
+        if ":" in name and direction and direction in UNITS_BY_DIRECTION:
             return cls(name, direction=cast(Direction, direction))
         return cls(text)
 
@@ -63,7 +63,7 @@ class Function(Kernel):
         definition: Any = function
         while isinstance(definition, functools.partial):
             definition = definition.func
-        name = reference_of(definition if hasattr(definition, "__qualname__") else type(definition))
+        name = make_reference(definition if hasattr(definition, "__qualname__") else type(definition))
         return cls(name, function=function, direction=direction)
 
     @property
@@ -72,7 +72,7 @@ class Function(Kernel):
 
     @property
     def unit(self) -> str:
-        return UNITS[self.direction]
+        return UNITS_BY_DIRECTION[self.direction]
 
     def load(self) -> Callable[[dict[str, Any]], Any]:
         """Return the function, which is imported if only its name is known. Raises SearchlabError if this fails."""
@@ -99,24 +99,24 @@ class Function(Kernel):
 
 def pickle_with_code(value: object) -> bytes:
     """Pickle ``value`` with its functions of a script, lambdas and closures, which cannot be pickled by their names."""
-    data = io.BytesIO()
-    _Pickler(data).dump(value)
-    return data.getvalue()
+    buffer = io.BytesIO()
+    _Pickler(buffer).dump(value)
+    return buffer.getvalue()
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """A cloudpickle that also pickles the code of functions with a cache, but not what is cached."""
 
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, _CACHED) and (value.__module__ == "__main__" or "<locals>" in value.__qualname__):
-            return _cached, (value.__wrapped__, value.cache_parameters())
+        if isinstance(value, _CACHE_TYPE) and (value.__module__ == "__main__" or "<locals>" in value.__qualname__):
+            return _add_cache, (value.__wrapped__, value.cache_parameters())
         return super().reducer_override(value)
 
 
-_CACHED: Any = type(functools.cache(len))
+_CACHE_TYPE: Any = type(functools.cache(len))
 
 
-def _cached(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
+def _add_cache(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
     return functools.lru_cache(**parameters)(function)
 
 
@@ -126,7 +126,7 @@ def call_with(function: Callable[..., Any], config: Mapping[str, Any]) -> Any:
     return function(**{name: config[name] for name in knobs}) if knobs else function(dict(config))
 
 
-def knobs_of(function: Callable[..., Any], names: Collection[str]) -> list[str]:
+def knobs_of(function: Callable[..., Any], knob_names: Collection[str]) -> list[str]:
     """Return the knobs that a function's parameters name, or an empty list if it receives the config.
 
     Raises SearchlabError if it requires anything else.
@@ -135,15 +135,19 @@ def knobs_of(function: Callable[..., Any], names: Collection[str]) -> list[str]:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some functions that are written in C have no signature
         return []
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    required = [item.name for item in parameters if item.default is item.empty and item.kind not in variadic]
-    if set(required) <= set(names):
-        return [item.name for item in parameters if item.name in names]
-    if len(required) > 1:
+    variadic_kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required_names = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind not in variadic_kinds
+    ]
+    if set(required_names) <= set(knob_names):
+        return [parameter.name for parameter in parameters if parameter.name in knob_names]
+    if len(required_names) > 1:
         raise SearchlabError(
             f"the function {getattr(function, '__qualname__', repr(function))!r} has the parameters "
-            f"{', '.join(required)}; they must be names of knobs ({', '.join(names)}), or a single one that receives "
-            "the config"
+            f"{', '.join(required_names)}; they must be names of knobs ({', '.join(knob_names)}), or a single one that "
+            "receives the config"
         )
     return []
 

@@ -99,7 +99,9 @@ class Fused(ProductWithEpilogue):
             for argument in self.elementwise.arguments[1:-1]
         ]
         tensors = dict(zip(func.params, [result, *operands], strict=False))
-        return te.create_prim_func([*args, *operands, elementwise_of(func, tensors, [int(e) for e in result.shape])])
+        return te.create_prim_func(
+            [*args, *operands, make_elementwise_tensor(func, tensors, [int(e) for e in result.shape])]
+        )
 
     def numpy_epilogue(self, result: Array, inputs: dict[str, Array]) -> Array:
         product, *operands, _ = self.elementwise.arguments
@@ -150,7 +152,7 @@ def fuse(product: ProductWithEpilogue, elementwise: Tir) -> Fused:
     return kind.from_product(product, elementwise)
 
 
-def elementwise_of(func: tvm.tirx.PrimFunc, tensors: Mapping[Any, Any], shape: Sequence[int]) -> tvm.te.Tensor:
+def make_elementwise_tensor(func: tvm.tirx.PrimFunc, tensors: Mapping[Any, Any], shape: Sequence[int]) -> tvm.te.Tensor:
     """Return the tensor of the given shape that the last block of ``func`` computes, read from ``tensors``.
 
     Args:

@@ -39,13 +39,13 @@ def parse_workload(text: str | Workload | Callable[..., Any]) -> Workload:
         return Function.from_function(text)
     kind, spelling = kind_of(text.strip())
     if "/" in kind:
-        return _preset(kind, spelling.split(":") if spelling else [])
-    cls = _class(kind, text)
+        return _make_preset(kind, spelling.split(":") if spelling else [])
+    cls = _load_class(kind, text)
     with WORKLOADS.convert_errors(cls, "parse"):
         return cls.parse(spelling)
 
 
-def _class(kind: str, text: str) -> type[Workload]:
+def _load_class(kind: str, text: str) -> type[Workload]:
     """Return the class for a workload of this kind. Errors quote ``text``, the workload's name."""
     if kind not in (installed := WORKLOADS.entry_points_by_name()) and ":" not in kind:
         hint = did_you_mean(kind, [*installed, *preset_names()[:2]])
@@ -73,7 +73,7 @@ def restore_workload(text: str, content: str, path: Path) -> Workload:
     if "/" in kind:
         return parse_workload(text)
     with names_from(path):
-        cls = _class(kind, text)
+        cls = _load_class(kind, text)
         with WORKLOADS.convert_errors(cls, "from_log"):
             return cls.from_log(spelling, content)
 
@@ -96,7 +96,7 @@ def kind_of(text: str) -> tuple[str, str]:
     return f"{kind}:{name}", spelling
 
 
-def _resnet50() -> dict[str, tuple[int, int, int, int, int, int]]:
+def _make_resnet50_layers() -> dict[str, tuple[int, int, int, int, int, int]]:
     """Return a mapping from names to (image size, co, ci, kernel, stride, padding) for ResNet-50 v1.5's convolutions.
 
     ``3.1b`` is the second convolution of block 1 of stage 3; ``s`` is a shortcut. All blocks of a stage except the
@@ -104,26 +104,26 @@ def _resnet50() -> dict[str, tuple[int, int, int, int, int, int]]:
     2016), Table 1, with the stride of each stage's first block in its 3x3 convolution (v1.5).
     """
     layers = {"1": (224, 64, 3, 7, 2, 3)}
-    inputs, image = 64, 56
+    input_channels, image_size = 64, 56
     for stage, width in enumerate((64, 128, 256, 512), 2):
         stride = 1 if stage == 2 else 2
-        out = image // stride
+        out_size = image_size // stride
         layers |= {
-            f"{stage}.1a": (image, width, inputs, 1, 1, 0),
-            f"{stage}.1b": (image, width, width, 3, stride, 1),
-            f"{stage}.1c": (out, 4 * width, width, 1, 1, 0),
-            f"{stage}.1s": (image, 4 * width, inputs, 1, stride, 0),
-            f"{stage}.2a": (out, width, 4 * width, 1, 1, 0),
-            f"{stage}.2b": (out, width, width, 3, 1, 1),
-            f"{stage}.2c": (out, 4 * width, width, 1, 1, 0),
+            f"{stage}.1a": (image_size, width, input_channels, 1, 1, 0),
+            f"{stage}.1b": (image_size, width, width, 3, stride, 1),
+            f"{stage}.1c": (out_size, 4 * width, width, 1, 1, 0),
+            f"{stage}.1s": (image_size, 4 * width, input_channels, 1, stride, 0),
+            f"{stage}.2a": (out_size, width, 4 * width, 1, 1, 0),
+            f"{stage}.2b": (out_size, width, width, 3, 1, 1),
+            f"{stage}.2c": (out_size, 4 * width, width, 1, 1, 0),
         }
-        inputs, image = 4 * width, out
+        input_channels, image_size = 4 * width, out_size
     return layers
 
 
 def preset_names() -> list[str]:
     """Return the names of all presets: each ResNet-50 convolution, and its GEMM obtained by im2row."""
-    return [f"resnet50/{op}{layer}" for op in ("conv", "gemm") for layer in _resnet50()]
+    return [f"resnet50/{op}{layer}" for op in ("conv", "gemm") for layer in _make_resnet50_layers()]
 
 
 def im2row(conv: Conv2d) -> Gemm:
@@ -132,15 +132,15 @@ def im2row(conv: Conv2d) -> Gemm:
     return gemm(conv.n * oh * ow, conv.co, conv.reduction, conv.dtype, bias=conv.bias, add=conv.add, relu=conv.relu)
 
 
-def _preset(name: str, options: list[str]) -> Workload:
+def _make_preset(name: str, options: list[str]) -> Workload:
     """Return the layer ``name`` with these options, of which ``bN`` sets the batch size (1 by default)."""
-    layers = _resnet50()
+    layers = _make_resnet50_layers()
     match = re.fullmatch(r"resnet50/(conv|gemm)(.+)", name)
     if not match or match[2] not in layers:
         raise SearchlabError(f"unknown workload {name!r}{did_you_mean(name, preset_names())}")
     size, co, ci, kernel_size, stride, padding = layers[match[2]]
-    batches = [option for option in options if re.fullmatch(r"b-?\d+", option)]
-    batch = int(batches[-1][1:]) if batches else 1
+    batch_options = [option for option in options if re.fullmatch(r"b-?\d+", option)]
+    batch = int(batch_options[-1][1:]) if batch_options else 1
     conv = conv2d(batch, size, size, co, ci, kernel_size, kernel_size, stride, padding)
-    other_options = [option for option in options if option not in batches]
+    other_options = [option for option in options if option not in batch_options]
     return with_options(conv if match[1] == "conv" else im2row(conv), other_options)

@@ -7,7 +7,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import SearchlabError
-from .base import arguments_of
+from .base import list_arguments
 
 if TYPE_CHECKING:
     import tvm
@@ -46,7 +46,7 @@ def analyse(func: tvm.tirx.PrimFunc, name: str) -> Analysis:
     if func.attrs and func.attrs.get("tirx.is_scheduled", False):
         raise SearchlabError(f"the function {name} is already scheduled; tune the function before it is scheduled")
     try:
-        arguments = arguments_of(func)
+        arguments = list_arguments(func)
     except SearchlabError as error:
         raise SearchlabError(f"the function {name} cannot be a workload: {error}") from None
     is_written, terms = _walk_blocks(func)
@@ -57,7 +57,7 @@ def analyse(func: tvm.tirx.PrimFunc, name: str) -> Analysis:
             f"the function {name} writes to {', '.join(written_names) or 'none of its arguments'}; a workload writes "
             f"only to its last arguments, which are its results"
         )
-    return Analysis(operations_of(func), result_count, terms)
+    return Analysis(find_operation_count(func), result_count, terms)
 
 
 def _walk_blocks(func: tvm.tirx.PrimFunc) -> tuple[list[bool], int]:
@@ -81,7 +81,7 @@ def _walk_blocks(func: tvm.tirx.PrimFunc) -> tuple[list[bool], int]:
     return is_written, max(term_counts)
 
 
-def operations_of(func: tvm.tirx.PrimFunc) -> int:
+def find_operation_count(func: tvm.tirx.PrimFunc) -> int:
     """Return the number of floating-point operations of one execution, or 0 if TVM cannot count them."""
     import tvm
     from tvm.s_tir.analysis import estimate_tir_flops

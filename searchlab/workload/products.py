@@ -65,8 +65,8 @@ class Product(Workload):
     def arguments(self) -> tuple[Argument, ...]:
         *operands, result = self.shapes
         dtypes = [self.out_dtype if name in ("bias", "addend") else self.dtype for name in operands]
-        dtype_of = dict(zip([*operands, result], [*dtypes, self.out_dtype], strict=True))
-        return tuple(Argument(name, self.shapes[name], dtype) for name, dtype in dtype_of.items())
+        dtypes_by_name = dict(zip([*operands, result], [*dtypes, self.out_dtype], strict=True))
+        return tuple(Argument(name, self.shapes[name], dtype) for name, dtype in dtypes_by_name.items())
 
     def tolerance(self) -> tuple[float, float]:
         return rounding(self.out_dtype, self.reduction)
@@ -169,9 +169,9 @@ class MatrixProduct(ProductWithEpilogue):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        sizes, options = sizes_in(text, len(cls.axes), cls.form)
-        by_axis: dict[str, Any] = dict(zip(cls.axes, sizes, strict=True))
-        return with_options(cls("float32", **by_axis), options)
+        sizes, options = parse_sizes(text, len(cls.axes), cls.form)
+        sizes_by_axis: dict[str, Any] = dict(zip(cls.axes, sizes, strict=True))
+        return with_options(cls("float32", **sizes_by_axis), options)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -312,16 +312,16 @@ class Conv2d(ProductWithEpilogue):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        (n, h, w, co, ci, kh, kw), options = sizes_in(
+        (n, h, w, co, ci, kh, kw), options = parse_sizes(
             text, 7, "conv2d:NxHxWxCOxCIxKHxKW[:sS][:pP][:dD][:gG], for example conv2d:1x7x7x512x512x3x3:s1:p1"
         )
         # The geometry is parsed first, because a kernel must fit into the padded image.
-        matches = [match for option in options if (match := GEOMETRY.fullmatch(option))]
-        geometry: dict[str, Any] = {PAIRS[m[1]]: (int(m[2]), int(m[3] or m[2])) for m in matches if m[1]}
+        matches = [match for option in options if (match := GEOMETRY_PATTERN.fullmatch(option))]
+        geometry: dict[str, Any] = {GEOMETRY_NAMES[m[1]]: (int(m[2]), int(m[3] or m[2])) for m in matches if m[1]}
         geometry.update(("groups", int(m[4])) for m in matches if m[4])
-        geometry |= _padding(next((tuple(map(int, m[5].split("x"))) for m in reversed(matches) if m[5]), None))
-        base = cls("float32", n=n, h=h, w=w, co=co, ci=ci, kh=kh, kw=kw, **geometry)
-        return with_options(base, [option for option in options if not GEOMETRY.fullmatch(option)])
+        geometry |= _make_padding(next((tuple(map(int, m[5].split("x"))) for m in reversed(matches) if m[5]), None))
+        convolution = cls("float32", n=n, h=h, w=w, co=co, ci=ci, kh=kh, kw=kw, **geometry)
+        return with_options(convolution, [option for option in options if not GEOMETRY_PATTERN.fullmatch(option)])
 
     @property
     def op(self) -> str:
@@ -330,15 +330,15 @@ class Conv2d(ProductWithEpilogue):
 
     @property
     def spelling(self) -> str:
-        def pair(letter: str, value: tuple[int, int], default: int) -> str:
+        def format_pair(letter: str, value: tuple[int, int], default: int) -> str:
             if value == (default, default):
                 return ""
             return f":{letter}{value[0]}" if value[0] == value[1] else f":{letter}{value[0]}x{value[1]}"
 
         sizes = "x".join(str(v) for v in (self.n, self.h, self.w, self.co, self.ci, self.kh, self.kw))
-        padding = pair("p", self.padding, 0) if self.excess == (0, 0) else f":p{'x'.join(map(str, self.all_padding))}"
-        where = pair("s", self.stride, 1) + padding + pair("d", self.dilation, 1)
-        return f"{sizes}{where}{f':g{self.groups}' if self.groups > 1 else ''}{self.suffix}"
+        padding = f":p{'x'.join(map(str, self.all_padding))}" if any(self.excess) else format_pair("p", self.padding, 0)
+        geometry = format_pair("s", self.stride, 1) + padding + format_pair("d", self.dilation, 1)
+        return f"{sizes}{geometry}{f':g{self.groups}' if self.groups > 1 else ''}{self.suffix}"
 
     @property
     def all_padding(self) -> tuple[int, int, int, int]:
@@ -387,9 +387,10 @@ class Conv2d(ProductWithEpilogue):
         data = np.pad(inputs["data"].astype(self.reference_dtype), ((0, 0), (0, 0), (top, bottom), (left, right)))
         weight = inputs["weight"].astype(self.reference_dtype)
         out = np.zeros((self.n, oh, ow, self.co), self.reference_dtype)
-        width, height = self.ci // self.groups, self.co // self.groups
+        group_inputs, group_outputs = self.ci // self.groups, self.co // self.groups
         for group in range(self.groups):
-            channels, filters = slice(group * width, (group + 1) * width), slice(group * height, (group + 1) * height)
+            channels = slice(group * group_inputs, (group + 1) * group_inputs)
+            filters = slice(group * group_outputs, (group + 1) * group_outputs)
             for i in range(self.kh):
                 for j in range(self.kw):
                     y, x = i * dy, j * dx
@@ -405,18 +406,18 @@ class Conv2d(ProductWithEpilogue):
         data = te.placeholder(self.shapes["data"], name="data", dtype=self.dtype)
         weight = te.placeholder(self.shapes["weight"], name="weight", dtype=self.dtype)
         source = self.pad_image(data)
-        width, height = self.ci // self.groups, self.co // self.groups
+        group_inputs, group_outputs = self.ci // self.groups, self.co // self.groups
 
-        def channel(f: Any, rc: Any) -> Any:
-            return rc if self.groups == 1 else f // height * width + rc
+        def input_channel(f: Any, rc: Any) -> Any:
+            return rc if self.groups == 1 else f // group_outputs * group_inputs + rc
 
-        rc = te.reduce_axis((0, width), "rc")
+        rc = te.reduce_axis((0, group_inputs), "rc")
         ry = te.reduce_axis((0, self.kh), "ry")
         rx = te.reduce_axis((0, self.kw), "rx")
         conv = te.compute(
             (self.n, self.co, oh, ow),
             lambda n, f, y, x: te.sum(
-                source[n, channel(f, rc), y * sy + ry * dy, x * sx + rx * dx].astype(self.out_dtype)
+                source[n, input_channel(f, rc), y * sy + ry * dy, x * sx + rx * dx].astype(self.out_dtype)
                 * weight[f, rc, ry, rx].astype(self.out_dtype),
                 axis=[rc, ry, rx],
             ),
@@ -492,22 +493,24 @@ def conv2d(
         'conv2d:1x28x28x128x128x3x3:p1'
     """
 
-    def pair(v: int | tuple[int, int]) -> tuple[int, int]:
+    def make_pair(v: int | tuple[int, int]) -> tuple[int, int]:
         return v if isinstance(v, tuple) else (v, v)
 
-    pads: Any = _padding(padding) if isinstance(padding, tuple) and len(padding) == 4 else {"padding": pair(padding)}
-    pairs = {"stride": pair(stride), "dilation": pair(dilation), **pads}
-    return Conv2d(dtype, bias, add, relu, n, h, w, co, ci, kh, kw, groups=groups, **pairs)
+    padding_fields: Any = (
+        _make_padding(padding) if isinstance(padding, tuple) and len(padding) == 4 else {"padding": make_pair(padding)}
+    )
+    geometry = {"stride": make_pair(stride), "dilation": make_pair(dilation), **padding_fields}
+    return Conv2d(dtype, bias, add, relu, n, h, w, co, ci, kh, kw, groups=groups, **geometry)
 
 
-def _padding(sides: tuple[int, ...] | None) -> dict[str, tuple[int, int]]:
+def _make_padding(sides: tuple[int, ...] | None) -> dict[str, tuple[int, int]]:
     if sides is None:
         return {}
     top, left, bottom, right = sides
     return {"padding": (top, left), "excess": (bottom - top, right - left)}
 
 
-def convolutions_between(
+def find_convolutions(
     image: Sequence[int],
     weights: Sequence[int],
     result: Sequence[int],
@@ -525,19 +528,19 @@ def convolutions_between(
         padded_image: The shape of the padded images, if it is known.
         epilogue: See ``bias``, ``add`` and ``relu`` of :func:`conv2d`.
     """
-    (n, ci, h, w), (co, width, kh, kw) = image, weights
-    if tuple(result[:2]) != (n, co) or ci % width:
+    (n, ci, h, w), (co, group_inputs, kh, kw) = image, weights
+    if tuple(result[:2]) != (n, co) or ci % group_inputs:
         return
     rows, columns = (None, None) if padded_image is None else (padded_image[2] - h, padded_image[3] - w)
-    pairs = product(_windows(h, kh, result[2], rows), _windows(w, kw, result[3], columns))
-    for vertical, horizontal in sorted(pairs, key=lambda pair: (pair[0] != pair[1], pair)):
+    window_pairs = product(_list_windows(h, kh, result[2], rows), _list_windows(w, kw, result[3], columns))
+    for vertical, horizontal in sorted(window_pairs, key=lambda pair: (pair[0] != pair[1], pair)):
         stride, dilation, _, (top, left), (bottom, right) = zip(vertical, horizontal, strict=True)
         with suppress(SearchlabError):  # sizes below 1, or a type that is not supported
             sides = top, left, bottom, right
-            yield conv2d(n, h, w, co, ci, kh, kw, stride, sides, dilation, dtype, groups=ci // width, **epilogue)
+            yield conv2d(n, h, w, co, ci, kh, kw, stride, sides, dilation, dtype, groups=ci // group_inputs, **epilogue)
 
 
-def _windows(size: int, kernel: int, result: int, padding: int | None) -> list[tuple[int, int, int, int, int]]:
+def _list_windows(size: int, kernel: int, result: int, padding: int | None) -> list[tuple[int, int, int, int, int]]:
     """Return the combinations that reduce ``size`` pixels to ``result``, if the image has ``padding`` zeros in all.
 
     Each consists of a stride, a dilation, by how much the numbers of zeros before and after the image differ, and these
@@ -574,11 +577,11 @@ class BatchMatmul(MatrixProduct):
 
 # --- spelling -----------------------------------------------------------------------------------------
 
-GEOMETRY = re.compile(r"(?:([spd])(-?\d+)(?:x(-?\d+))?|g(-?\d+)|p(-?\d+(?:x-?\d+){3}))")
-PAIRS = {"s": "stride", "p": "padding", "d": "dilation"}
+GEOMETRY_PATTERN = re.compile(r"(?:([spd])(-?\d+)(?:x(-?\d+))?|g(-?\d+)|p(-?\d+(?:x-?\d+){3}))")
+GEOMETRY_NAMES = {"s": "stride", "p": "padding", "d": "dilation"}
 
 
-def sizes_in(text: str, count: int, spelling: str) -> tuple[list[int], list[str]]:
+def parse_sizes(text: str, count: int, spelling: str) -> tuple[list[int], list[str]]:
     """Split ``text``, such as ``"4x8:float64"``, into its ``count`` sizes and the options that follow them.
 
     Raises:
@@ -590,25 +593,26 @@ def sizes_in(text: str, count: int, spelling: str) -> tuple[list[int], list[str]
         if len(numbers) != count:
             raise ValueError
     except ValueError:
-        kind = spelling.partition(":")[0]
-        raise SearchlabError(f"workload '{kind}:{text}' needs {count} whole numbers: {spelling}") from None
+        workload_kind = spelling.partition(":")[0]
+        raise SearchlabError(f"workload '{workload_kind}:{text}' needs {count} whole numbers: {spelling}") from None
     return numbers, options
 
 
-P = TypeVar("P", bound=Product)
+ProductT = TypeVar("ProductT", bound=Product)
 
 
-def with_options(base: P, options: Sequence[str]) -> P:
-    """Return ``base`` with the dtype and the parts of an epilogue that ``options`` specify."""
+def with_options(workload: ProductT, options: Sequence[str]) -> ProductT:
+    """Return ``workload`` with the dtype and the parts of an epilogue that ``options`` specify."""
     changes: dict[str, Any] = {}
-    flags = [field.name for field in fields(base) if field.name in (*EPILOGUE, "nt")]
+    flag_names = [field.name for field in fields(workload) if field.name in (*EPILOGUE, "nt")]
     for option in options:
         if option in ACCUMULATED_IN:
             changes["dtype"] = option
-        elif option in flags:
+        elif option in flag_names:
             changes[option] = True
         else:
-            options_of_op = [*ACCUMULATED_IN, *flags, *(["s1", "p1", "d1", "g1"] if isinstance(base, Conv2d) else [])]
-            name = ":".join([str(base), *options])
+            geometry = ["s1", "p1", "d1", "g1"] if isinstance(workload, Conv2d) else []
+            options_of_op = [*ACCUMULATED_IN, *flag_names, *geometry]
+            name = ":".join([str(workload), *options])
             raise SearchlabError(f"workload {name!r}: unknown option {option!r}{did_you_mean(option, options_of_op)}")
-    return replace(base, **changes)
+    return replace(workload, **changes)

@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import Array
 from ..errors import SearchlabError, did_you_mean
 from .base import Workload
-from .products import sizes_in
+from .products import parse_sizes
 
 if TYPE_CHECKING:
     import tvm
@@ -39,7 +39,7 @@ class Softmax(Workload):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        (rows, columns), options = sizes_in(text, 2, "softmax:ROWSxCOLUMNS, for example softmax:128x1000:float64")
+        (rows, columns), options = parse_sizes(text, 2, "softmax:ROWSxCOLUMNS, for example softmax:128x1000:float64")
         for option in options:
             if option not in DTYPES or len(options) > 1:
                 raise SearchlabError(

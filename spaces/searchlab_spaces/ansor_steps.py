@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ANNOTATIONS = {1: "unroll", 2: "vectorize", 3: "parallel"}
 """The annotations of loops by their numbers."""
 
-THREADS = {
+THREAD_AXES = {
     4: "vthread.x",
     5: "blockIdx.x",
     6: "threadIdx.x",
@@ -38,7 +38,7 @@ THREADS = {
 }
 """The axes of a GPU's threads to which other annotations bind a loop."""
 
-UNROLL = "auto_unroll_max_step$"
+UNROLL_PRAGMA = "auto_unroll_max_step$"
 """The pragma that limits the number of statements in an unrolled loop, before that number."""
 
 
@@ -88,25 +88,25 @@ def apply_steps(sch: Schedule, config: Mapping[str, Value]) -> None:
     Raises:
         InvalidConfig: If a step is not supported or cannot be applied; the message names it.
     """
-    stages = _stages(sch)
-    lengths: dict[int, Sequence[int]] = {}  # of each split
+    stages = _make_stages(sch)
+    split_lengths: dict[int, Sequence[int]] = {}  # of each split
     steps: list[Step] = []
     for name, value in config.items():
         if not value:
             continue
         label, _, kind = name.partition("_")
         number = int(label.removeprefix("step"))
-        if kind not in _APPLY:
+        if kind not in _FUNCTIONS_BY_KIND:
             raise InvalidConfig(f"step {number} ({kind}) is not supported")
         try:
             position, *arguments = json.loads(str(value))
             stage = stages[position]
             if kind == "SP":
-                lengths[number] = arguments[2]
+                split_lengths[number] = arguments[2]
             elif kind == "FSP":
-                arguments[1] = lengths[arguments[1]]
+                arguments[1] = split_lengths[arguments[1]]
             elif kind == "FFSP":
-                arguments[1] = [lengths[split] for split in arguments[1]]
+                arguments[1] = [split_lengths[split] for split in arguments[1]]
             elif kind == "CA":
                 arguments[0] = stages[arguments[0]]
                 stage.awaits_move = True
@@ -114,8 +114,8 @@ def apply_steps(sch: Schedule, config: Mapping[str, Value]) -> None:
                 steps = [step for step in steps if step.kind != "CA" or step.stage is not stage]
                 stage.awaits_move = False
             elif kind == "RF":
-                stages[position : position + 1] = parts = [Stage(), Stage()]
-                arguments += parts
+                stages[position : position + 1] = new_stages = [Stage(), Stage()]
+                arguments += new_stages
             elif kind in ("CHR", "CHW"):
                 if kind == "CHR":
                     arguments[1] = [stages[reader] for reader in arguments[1]]
@@ -127,7 +127,7 @@ def apply_steps(sch: Schedule, config: Mapping[str, Value]) -> None:
     # What is copied to shared memory depends on which loops are bound to threads, so this is applied last.
     for step in sorted(steps, key=lambda step: step.kind == "CA" and step.stage.is_cached):
         with _convert_errors(f"step {step.number} ({step.kind})"):
-            _apply(sch, step)
+            _apply_step(sch, step)
     if any(stage.awaits_move for stage in stages):
         raise InvalidConfig("the steps move stages into each other")
     with _convert_errors("the initialisation of sums"):
@@ -136,11 +136,11 @@ def apply_steps(sch: Schedule, config: Mapping[str, Value]) -> None:
 
 def _initialize_sums(sch: Schedule, steps: Sequence[Step]) -> None:
     """Initialise sums before their outermost loop and, on a GPU, compute them in registers, as TE does."""
-    binds_threads = any(step.kind == "AN" and step.arguments[1] in THREADS for step in steps)
-    moved = [step.stage for step in steps if step.kind == "CA"]
+    binds_threads = any(step.kind == "AN" and step.arguments[1] in THREAD_AXES for step in steps)
+    moved_stages = [step.stage for step in steps if step.kind == "CA"]
     for stage in dict.fromkeys(step.stage for step in steps):
         if stage.block is not None and (reductions := [loop for loop in stage.loops if loop.is_reduction]):
-            if binds_threads and stage in moved:
+            if binds_threads and stage in moved_stages:
                 sch.set_scope(stage.block, 0, "local")
             sch.decompose_reduction(stage.block, reductions[0].variable)
 
@@ -155,7 +155,7 @@ def _convert_errors(title: str) -> Iterator[None]:
         raise InvalidConfig(f"{title} cannot be applied: {reason}") from None
 
 
-def _stages(sch: Schedule) -> list[Stage]:
+def _make_stages(sch: Schedule) -> list[Stage]:
     """Return the stages in Ansor's order: each block follows the arguments that it is the first to read."""
     stages: list[Stage] = []
     for block in sch.get_child_blocks(sch.get_sblock("root")):
@@ -177,12 +177,12 @@ def _set_block(sch: Schedule, stage: Stage, block: SBlockRV) -> None:
     ]
 
 
-def _apply(sch: Schedule, step: Step) -> None:
+def _apply_step(sch: Schedule, step: Step) -> None:
     stage = step.arguments[0] if step.kind == "CA" else step.stage
     if stage.awaits_move and step.kind not in ("CHR", "CHW"):
         stage.delayed.append(step)
     else:
-        _APPLY[step.kind](sch, step.stage, *step.arguments)
+        _FUNCTIONS_BY_KIND[step.kind](sch, step.stage, *step.arguments)
 
 
 def _split(sch: Schedule, stage: Stage, position: int, _: int, lengths: Sequence[int], inner_to_outer: int) -> None:
@@ -192,12 +192,12 @@ def _split(sch: Schedule, stage: Stage, position: int, _: int, lengths: Sequence
     for length in reversed(lengths) if inner_to_outer else lengths:
         sizes.append(length if extent is None else min(length, extent))
         extent = extent if extent is None else math.ceil(extent / sizes[-1])
-    parts = sch.split(loop.variable, [None, *reversed(sizes)] if inner_to_outer else [*sizes, None])
-    stage.loops[position : position + 1] = [Loop(part, loop.is_reduction) for part in parts]
+    new_loops = sch.split(loop.variable, [None, *reversed(sizes)] if inner_to_outer else [*sizes, None])
+    stage.loops[position : position + 1] = [Loop(new_loop, loop.is_reduction) for new_loop in new_loops]
 
 
-def _follow_split(sch: Schedule, stage: Stage, position: int, lengths: Sequence[int], parts: int) -> None:
-    _split(sch, stage, position, 0, [*lengths[: parts - 1], math.prod(lengths[parts - 1 :])], 1)
+def _follow_split(sch: Schedule, stage: Stage, position: int, lengths: Sequence[int], part_count: int) -> None:
+    _split(sch, stage, position, 0, [*lengths[: part_count - 1], math.prod(lengths[part_count - 1 :])], 1)
 
 
 def _follow_fused_split(
@@ -206,8 +206,8 @@ def _follow_fused_split(
     # This is the number of threads, even if the loop has fewer iterations.
     length = math.prod(lengths[level] for lengths in splits)
     loop = stage.loops[position]
-    parts = sch.split(loop.variable, [None, length] if is_factor else [length, None])
-    stage.loops[position : position + 1] = [Loop(part, loop.is_reduction) for part in parts]
+    new_loops = sch.split(loop.variable, [None, length] if is_factor else [length, None])
+    stage.loops[position : position + 1] = [Loop(new_loop, loop.is_reduction) for new_loop in new_loops]
 
 
 def _fuse(sch: Schedule, stage: Stage, positions: Sequence[int]) -> None:
@@ -225,17 +225,17 @@ def _annotate(sch: Schedule, stage: Stage, position: int, annotation: int) -> No
     loop = stage.loops[position].variable
     if annotation in ANNOTATIONS:
         getattr(sch, ANNOTATIONS[annotation])(loop)
-    elif annotation in THREADS:
-        sch.bind(loop, THREADS[annotation])
+    elif annotation in THREAD_AXES:
+        sch.bind(loop, THREAD_AXES[annotation])
     else:
         raise ValueError(f"annotation {annotation} is not supported")
 
 
-def _pragma(sch: Schedule, stage: Stage, position: int, pragma: str) -> None:
-    if not pragma.startswith(UNROLL):
+def _apply_pragma(sch: Schedule, stage: Stage, position: int, pragma: str) -> None:
+    if not pragma.startswith(UNROLL_PRAGMA):
         raise ValueError(f"pragma {pragma!r} is not supported")
     loop = stage.loops[position].variable
-    sch.annotate(loop, "pragma_auto_unroll_max_step", int(pragma.removeprefix(UNROLL)))
+    sch.annotate(loop, "pragma_auto_unroll_max_step", int(pragma.removeprefix(UNROLL_PRAGMA)))
     sch.annotate(loop, "pragma_unroll_explicit", 1)
 
 
@@ -257,11 +257,11 @@ def _factor_reduction(sch: Schedule, stage: Stage, position: int, axis: int, par
     loops.insert(axis, loops.pop(position))
     sch.reorder(*loops)
     # TVM puts the new axis first in both blocks, but in TE, it is the last one of the total.
-    for part, index in ((partial, axis), (total, len(loops))):
-        order = [*range(1, len(sch.get(part.block).iter_vars))]
+    for stage, index in ((partial, axis), (total, len(loops))):
+        order = [*range(1, len(sch.get(stage.block).iter_vars))]
         order.insert(index, 0)
-        sch.reorder_block_iter_var(part.block, order)
-        _set_block(sch, part, part.block)
+        sch.reorder_block_iter_var(stage.block, order)
+        _set_block(sch, stage, stage.block)
 
 
 def _compute_at(sch: Schedule, stage: Stage, consumer: Stage, position: int) -> None:
@@ -269,7 +269,7 @@ def _compute_at(sch: Schedule, stage: Stage, consumer: Stage, position: int) -> 
     _set_block(sch, stage, stage.block)
     stage.awaits_move = False
     for step in stage.delayed:
-        _apply(sch, step)
+        _apply_step(sch, step)
 
 
 def _align_storage(sch: Schedule, stage: Stage, dimension: int, factor: int, offset: int) -> None:
@@ -281,7 +281,7 @@ def _inline(sch: Schedule, stage: Stage) -> None:
     stage.block = None
 
 
-_APPLY: dict[str, Callable[..., None]] = {
+_FUNCTIONS_BY_KIND: dict[str, Callable[..., None]] = {
     "AN": _annotate,
     "CA": _compute_at,
     "CHR": _cache_read,
@@ -291,7 +291,7 @@ _APPLY: dict[str, Callable[..., None]] = {
     "FFSP": _follow_fused_split,
     "FSP": _follow_split,
     "FU": _fuse,
-    "PR": _pragma,
+    "PR": _apply_pragma,
     "RE": _reorder,
     "RF": _factor_reduction,
     "SA": _align_storage,

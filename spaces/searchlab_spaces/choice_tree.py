@@ -21,7 +21,7 @@ class ChoiceNode:
         self.children: dict[Value, ChoiceNode] = {}  # the next node for each of the knob's values
 
 
-Ask = Callable[[Choose], object]
+AskForKnobs = Callable[[Choose], object]
 """Asks for each knob in turn. Only earlier choices may determine the next knob."""
 
 
@@ -30,21 +30,21 @@ class ChoiceTree:
 
     def __init__(self) -> None:
         self._root: ChoiceNode | None = None
-        self._count = 0
+        self._config_count = 0
 
     def __reduce__(self) -> tuple[type[ChoiceTree], tuple[()]]:
         return ChoiceTree, ()
 
-    def config(self, choose: Choose, ask: Ask, name: str) -> Config:
-        """Return the config that results from the choices; call ``ask`` only if they are new.
+    def choose_config(self, choose: Choose, ask_for_knobs: AskForKnobs, asker_name: str) -> Config:
+        """Return the config that results from the choices; call ``ask_for_knobs`` only if they are new.
 
         Args:
             choose: A function that makes the choices.
-            ask: A function that asks for the knobs.
-            name: The name of ``ask`` in error messages.
+            ask_for_knobs: A function that asks for the knobs.
+            asker_name: The name of ``ask_for_knobs`` in error messages.
 
         Raises:
-            SearchlabError: If, after the same choices, ``ask`` asks for different knobs than before.
+            SearchlabError: If, after the same choices, ``ask_for_knobs`` asks for different knobs than before.
         """
         values: dict[str, Value] = {}
         node = self._root
@@ -52,7 +52,7 @@ class ChoiceTree:
             values[knob.name] = value = choose(knob)
             node = node.children.get(value)
         if not node:
-            self._add_config(values, choose, ask, name)
+            self._add_config(values, choose, ask_for_knobs, asker_name)
         return Config.wrap(values)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob] | None:
@@ -64,36 +64,38 @@ class ChoiceTree:
             node = node.children.get(config[knob.name])
         return knobs if node and not node.knob and len(knobs) == len(config) else None
 
-    def _add_config(self, values: dict[str, Value], choose: Choose, ask: Ask, name: str) -> None:
+    def _add_config(
+        self, values: dict[str, Value], choose: Choose, ask_for_knobs: AskForKnobs, asker_name: str
+    ) -> None:
         """Make the choices that follow those already made, ``values``, and cache the knobs."""
-        names = list(values)
-        path: list[ChoiceNode] = []
+        made_names = list(values)
+        nodes: list[ChoiceNode] = []
 
         def record(knob: Knob) -> Value:
-            if len(path) >= len(names):
+            if len(nodes) >= len(made_names):
                 values[knob.name] = choose(knob)
-            elif knob.name != names[len(path)]:
-                raise _Differs
-            path.append(ChoiceNode(knob))
+            elif knob.name != made_names[len(nodes)]:
+                raise _KnobsDiffer
+            nodes.append(ChoiceNode(knob))
             return values[knob.name]
 
         try:
-            ask(record)
-            if len(path) < len(names):
-                raise _Differs
-        except _Differs:
+            ask_for_knobs(record)
+            if len(nodes) < len(made_names):
+                raise _KnobsDiffer
+        except _KnobsDiffer:
             raise SearchlabError(
-                f"{name} asks for different knobs after the same choices, "
-                f"{ {knob: values[knob] for knob in names} }; its behaviour must depend only on the choices"
+                f"{asker_name} asks for different knobs after the same choices, "
+                f"{ {knob: values[knob] for knob in made_names} }; its behaviour must depend only on the choices"
             ) from None
-        if self._count == MAX_CONFIGS:
-            self._root, self._count = None, 0
-        self._count += 1
-        path.append(ChoiceNode(None))
-        parent = self._root = self._root or path[0]
-        for value, child in zip(values.values(), path[1:], strict=True):
+        if self._config_count == MAX_CONFIGS:
+            self._root, self._config_count = None, 0
+        self._config_count += 1
+        nodes.append(ChoiceNode(None))
+        parent = self._root = self._root or nodes[0]
+        for value, child in zip(values.values(), nodes[1:], strict=True):
             parent = parent.children.setdefault(value, child)
 
 
-class _Differs(Exception):
+class _KnobsDiffer(Exception):
     """The knobs differ from those previously asked for after the same choices."""

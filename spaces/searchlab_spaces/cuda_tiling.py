@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import ExprRV, LoopRV, SBlockRV
 
 
-def tile(
+def tile_reduction(
     sch: Schedule,
     block: SBlockRV,
     batch: Sequence[LoopRV],
@@ -37,29 +37,29 @@ def tile(
         unroll_steps: The maximum number of statements in a loop to unroll.
         unroll_explicit: Whether TVM, rather than the CUDA compiler, unrolls loops.
     """
-    shared = [sch.cache_read(block, operand, "shared") for operand in (0, 1)]
-    local = [sch.cache_read(block, operand, "local") for operand in (0, 1)]
-    for cache in shared:
+    shared_copies = [sch.cache_read(block, operand, "shared") for operand in (0, 1)]
+    register_copies = [sch.cache_read(block, operand, "local") for operand in (0, 1)]
+    for cache in shared_copies:
         for padding in sch.get_producers(cache):
             sch.compute_inline(padding)
-    result = _result(sch, block)
+    result = _find_result_block(sch, block)
 
-    blocks, virtual, threads, inner = ([tile[part] for tile in spatial] for part in range(4))
-    outer, middle, rest = ([tile[part] for tile in reduced] for part in range(3))
-    sch.reorder(*batch, *blocks, *virtual, *threads, *outer, *middle, *rest, *inner)
+    blocks, vthreads, threads, inner = ([parts[i] for parts in spatial] for i in range(4))
+    outer, middle, rest = ([parts[i] for parts in reduced] for i in range(3))
+    sch.reorder(*batch, *blocks, *vthreads, *threads, *outer, *middle, *rest, *inner)
     kernel = sch.fuse(*batch, blocks[0]) if batch else blocks[0]
     axes = "xyz"[: len(spatial)][::-1]  # the innermost loop is x
     _bind(sch, "blockIdx", axes, [kernel, *blocks[1:]])
-    _bind(sch, "vthread", axes, virtual)
+    _bind(sch, "vthread", axes, vthreads)
     _bind(sch, "threadIdx", axes, threads)
 
     sch.reverse_compute_at(result, threads[-1], preserve_unit_loops=True)
-    for cache in local:
+    for cache in register_copies:
         sch.compute_at(cache, middle[-1], preserve_unit_loops=True)
-    for cache in shared:
-        dims = len(sch.get_loops(cache))
+    for cache in shared_copies:
+        dimension_count = len(sch.get_loops(cache))
         sch.compute_at(cache, outer[-1], preserve_unit_loops=True)
-        elements = sch.fuse(*sch.get_loops(cache)[-dims:])
+        elements = sch.fuse(*sch.get_loops(cache)[-dimension_count:])
         # All threads in a block fetch together, and neighbouring threads fetch neighbouring elements.
         extents = [int(sch.get(loop).extent) for loop in threads]
         _, *fetchers = sch.split(elements, [None, *extents])
@@ -69,7 +69,7 @@ def tile(
     sch.decompose_reduction(block, outer[0])
 
 
-def _result(sch: Schedule, block: SBlockRV) -> SBlockRV:
+def _find_result_block(sch: Schedule, block: SBlockRV) -> SBlockRV:
     """Return the block that writes the sums from registers, with bias and ReLU inlined into it."""
     consumers = sch.get_consumers(block)
     if not consumers:
@@ -81,6 +81,6 @@ def _result(sch: Schedule, block: SBlockRV) -> SBlockRV:
     return consumers[0]
 
 
-def _bind(sch: Schedule, kind: str, axes: str, loops: Sequence[LoopRV]) -> None:
+def _bind(sch: Schedule, axis_group: str, axes: str, loops: Sequence[LoopRV]) -> None:
     for axis, loop in zip(axes, loops, strict=True):
-        sch.bind(loop, f"{kind}.{axis}")
+        sch.bind(loop, f"{axis_group}.{axis}")

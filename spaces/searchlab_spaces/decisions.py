@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchlab.space import Value
 
-from .tiles import Tile, factors
+from .tiles import Tile, list_divisors
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 PERFECT_TILE, PARTITIONED_TILE = "SamplePerfectTile", "SamplePartitionedTile"
 CATEGORICAL, COMPUTE_LOCATION = "SampleCategorical", "SampleComputeLocation"
 
-SAMPLING = (PERFECT_TILE, PARTITIONED_TILE, CATEGORICAL, COMPUTE_LOCATION)
+SAMPLING_INSTRUCTIONS = (PERFECT_TILE, PARTITIONED_TILE, CATEGORICAL, COMPUTE_LOCATION)
 """TVM's names for the sampling instructions."""
 
-ANY = -1
+NO_LIMIT = -1
 """The limit on a tile's last factor that means no limit. With any other limit below 1, TVM would never find a tile."""
 
 INLINE, ROOT, DEEPEST = -2, -1, 1 << 16
@@ -47,7 +47,7 @@ class Choices(tuple[Value, ...]):
         return Choices, (tuple(self),)
 
 
-class Names:
+class UniqueNames:
     """Makes knob names unique within a config: the second ``pick`` becomes ``pick_2``."""
 
     def __init__(self) -> None:
@@ -58,34 +58,38 @@ class Names:
         return name if count == 1 else self(f"{name}_{count}")
 
 
-def knob_name(sch: Schedule, kind: str, inputs: Sequence[Any]) -> str:
+def make_knob_name(sch: Schedule, instruction: str, inputs: Sequence[Any]) -> str:
     """Return the name of the knob for an instruction of this kind, whose first input is its loop or block."""
-    if kind == CATEGORICAL:
+    if instruction == CATEGORICAL:
         return "pick"
-    subject = sch.get(inputs[0])
-    return f"location_{subject.name_hint}" if kind == COMPUTE_LOCATION else f"tile_{subject.loop_var.name}"
+    loop_or_block = sch.get(inputs[0])
+    return (
+        f"location_{loop_or_block.name_hint}"
+        if instruction == COMPUTE_LOCATION
+        else f"tile_{loop_or_block.loop_var.name}"
+    )
 
 
-def role_of(kind: str, use: str = "") -> str:
+def find_role(instruction: str, use: str = "") -> str:
     """Return the role of the knob for an instruction of this kind.
 
     Cooperative fetching counts as a tile, as in MetaSchedule's ``mutate_tile_size.cc``.
 
     Args:
-        kind: The instruction.
-        use: What a sampled number is used for; see :func:`.sketch.design.use_of`.
+        instruction: The instruction.
+        use: What a sampled number is used for; see :func:`.sketch.design.find_use`.
     """
-    if kind == CATEGORICAL:
+    if instruction == CATEGORICAL:
         return {"unroll_explicit": "unroll", "unroll_implicit": "unroll", "cooperative_fetch": "tile"}.get(use, "")
-    return "location" if kind == COMPUTE_LOCATION else "tile"
+    return "location" if instruction == COMPUTE_LOCATION else "tile"
 
 
-def legal_choices(sch: Schedule, kind: str, inputs: Sequence[Any], attrs: Sequence[Any]) -> Choices | None:
+def list_legal_choices(sch: Schedule, instruction: str, inputs: Sequence[Any], attrs: Sequence[Any]) -> Choices | None:
     """Return the values that an instruction may draw in the current state of ``sch``.
 
     Args:
         sch: The schedule.
-        kind: The instruction.
+        instruction: The instruction.
         inputs: Its inputs, in TVM's order.
         attrs: Its attributes, in TVM's order.
 
@@ -95,65 +99,67 @@ def legal_choices(sch: Schedule, kind: str, inputs: Sequence[Any], attrs: Sequen
     Raises:
         ValueError: If no value is legal.
     """
-    if kind == CATEGORICAL:
+    if instruction == CATEGORICAL:
         candidates, probabilities = attrs
-        pairs = zip(candidates, probabilities, strict=True)
-        choices = Choices(dict.fromkeys(int(candidate) for candidate, p in pairs if float(p) > 0))
-    elif kind == COMPUTE_LOCATION:
-        choices = compute_locations(sch, inputs[0])
+        weighted_candidates = zip(candidates, probabilities, strict=True)
+        choices = Choices(dict.fromkeys(int(candidate) for candidate, p in weighted_candidates if float(p) > 0))
+    elif instruction == COMPUTE_LOCATION:
+        choices = find_compute_locations(sch, inputs[0])
     elif (extent := getattr(sch.get(inputs[0]).extent, "value", None)) is None:
         return None
     else:
-        tiles = perfect_tiles if kind == PERFECT_TILE else partitioned_tiles
-        choices = tiles(int(extent), *(int(attr) for attr in attrs))
+        list_tiles = list_perfect_tiles if instruction == PERFECT_TILE else list_partitioned_tiles
+        choices = list_tiles(int(extent), *(int(attr) for attr in attrs))
     if not choices:
-        raise ValueError(f"{kind} has no legal value to choose from")
+        raise ValueError(f"{instruction} has no legal value to choose from")
     return choices
 
 
-def as_decision(kind: str, attrs: Sequence[Any], value: Value) -> Any:
+def to_decision(instruction: str, attrs: Sequence[Any], value: Value) -> Any:
     """Return the decision with which an instruction of this kind draws ``value``."""
-    if kind == CATEGORICAL:
+    if instruction == CATEGORICAL:
         return [int(candidate) for candidate in attrs[0]].index(int(value))  # type: ignore[arg-type]
     return list(value) if isinstance(value, tuple) else value
 
 
-def as_value(kind: str, attrs: Sequence[Any], decision: Any) -> Value:
-    """Invert :func:`as_decision`."""
-    if kind == CATEGORICAL:
+def to_value(instruction: str, attrs: Sequence[Any], decision: Any) -> Value:
+    """Invert :func:`to_decision`."""
+    if instruction == CATEGORICAL:
         return int(attrs[0][int(decision)])
-    return int(decision) if kind == COMPUTE_LOCATION else tuple(int(factor) for factor in decision)
+    return int(decision) if instruction == COMPUTE_LOCATION else tuple(int(factor) for factor in decision)
 
 
 @lru_cache(maxsize=256)
-def perfect_tiles(extent: int, parts: int, max_innermost: int) -> Choices:
-    """Return the tiles of SamplePerfectTile: ``parts`` factors whose product is ``extent``, outermost first.
+def list_perfect_tiles(extent: int, factor_count: int, max_innermost: int) -> Choices:
+    """Return the tiles of SamplePerfectTile: ``factor_count`` factors whose product is ``extent``, outermost first.
 
-    The last factor is at most ``max_innermost``, unless that is :data:`ANY`.
+    The last factor is at most ``max_innermost``, unless that is :data:`NO_LIMIT`.
     """
-    return Choices(tile for tile in _tiles(extent, parts) if max_innermost == ANY or tile[-1] <= max_innermost)
+    return Choices(
+        tile for tile in _list_tiles(extent, factor_count) if max_innermost == NO_LIMIT or tile[-1] <= max_innermost
+    )
 
 
 @lru_cache(maxsize=256)
-def partitioned_tiles(extent: int, parts: int, position: int, inner: int) -> Choices:
-    """Return the tiles of SamplePartitionedTile, in the same form as :func:`perfect_tiles`.
+def list_partitioned_tiles(extent: int, factor_count: int, position: int, inner: int) -> Choices:
+    """Return the tiles of SamplePartitionedTile, in the same form as :func:`list_perfect_tiles`.
 
     The product of the factors from ``position`` on is a multiple of ``inner``. If ``inner`` does not divide ``extent``,
     no tile exists.
     """
-    return Choices(tile for tile in _tiles(extent, parts) if math.prod(tile[position:]) % inner == 0)
+    return Choices(tile for tile in _list_tiles(extent, factor_count) if math.prod(tile[position:]) % inner == 0)
 
 
-def _tiles(extent: int, parts: int) -> Iterator[Tile]:
-    if parts == 1:
+def _list_tiles(extent: int, factor_count: int) -> Iterator[Tile]:
+    if factor_count == 1:
         yield (extent,)
         return
-    for factor in factors(extent):
-        for rest in _tiles(extent // factor, parts - 1):
+    for factor in list_divisors(extent):
+        for rest in _list_tiles(extent // factor, factor_count - 1):
             yield (factor, *rest)
 
 
-def compute_locations(sch: Schedule, block: SBlockRV) -> Choices:
+def find_compute_locations(sch: Schedule, block: SBlockRV) -> Choices:
     """Return the values of SampleComputeLocation for ``block`` in the current state of ``sch``, in ascending order.
 
     TVM does not list them, but maps an illegal decision to the nearest legal one below it, or to ROOT if none exists.

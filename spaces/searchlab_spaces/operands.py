@@ -16,7 +16,7 @@ def is_transposed(sch: Schedule, product: SBlockRV) -> bool:
     return bool(block.reads[1].region[-2].min.same_as(block.iter_vars[-2].var))
 
 
-def panels(width: int, nt: bool) -> Callable[..., tuple[Any, ...]]:
+def make_panel_map(width: int, nt: bool) -> Callable[..., tuple[Any, ...]]:
     """Return the index map that stores B in panels of ``width`` columns; ``nt`` says that B is read as [n, k]."""
 
     def map_indices(*indices: Any) -> tuple[Any, ...]:
@@ -27,8 +27,8 @@ def panels(width: int, nt: bool) -> Callable[..., tuple[Any, ...]]:
     return map_indices
 
 
-def blocks_after(sch: Schedule, name: str) -> list[SBlockRV]:
+def find_blocks_after(sch: Schedule, name: str) -> list[SBlockRV]:
     """Return the blocks after the product, the block ``name``: those of the epilogue, if the workload has one."""
     blocks = sch.get_child_blocks(sch.get_sblock("root"))
-    names = [str(sch.get(block).name_hint) for block in blocks]
-    return list(blocks[names.index(name) + 1 :])
+    block_names = [str(sch.get(block).name_hint) for block in blocks]
+    return list(blocks[block_names.index(name) + 1 :])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from searchlab.errors import SearchlabError, did_you_mean
-from searchlab.plugins import line_of, load_attribute
+from searchlab.plugins import find_error_location, load_attribute
 from searchlab.space import Value
 from searchlab.workload import knobs_of
 
@@ -23,7 +23,7 @@ Values = Mapping[str, Value]
 Restrict = str | Callable[..., Any]
 """An expression, a function of some knobs or of the config, or the name of such a function, ``"module:name"``."""
 
-MAX_LENGTH = 4000
+MAX_EXPRESSION_LENGTH = 4000
 """The maximum length of an expression in characters."""
 
 MAX_BITS = 1024
@@ -49,39 +49,39 @@ class Restriction(NamedTuple):
             return bool(self.evaluate(values))
         except Exception as error:  # a function may raise anything
             config = {name: values[name] for name in values if name in self.knobs}
-            where = line_of(error, object)
+            location = find_error_location(error, object)
             raise SearchlabError(
                 f"the restriction {self.text!r} fails for {config}: {type(error).__name__}: {error}"
-                + (f" ({where})" if where else "")
+                + (f" ({location})" if location else "")
             ) from None
 
 
-def parse_restriction(restriction: Restrict, names: Sequence[str]) -> Restriction:
+def parse_restriction(restriction: Restrict, knob_names: Sequence[str]) -> Restriction:
     """Return the restriction of knobs with the given names. Raises SearchlabError if it is invalid."""
     if isinstance(restriction, str):
         if not re.fullmatch(r"[A-Za-z_][\w.]*:[\w.<>]+", restriction):
-            return _parse_expression(restriction, names)
+            return _parse_expression(restriction, knob_names)
         restriction = load_attribute(restriction, f"restriction {restriction!r}")
     if not callable(restriction):
         raise SearchlabError(
             f"a restriction must be an expression such as 'x * y <= 1024', or a function, not {restriction!r:.200}"
         )
-    return _from_function(restriction, names)
+    return _from_function(restriction, knob_names)
 
 
-def _from_function(function: Callable[..., Any], names: Sequence[str]) -> Restriction:
+def _from_function(function: Callable[..., Any], knob_names: Sequence[str]) -> Restriction:
     title = getattr(function, "__qualname__", repr(function))
-    if knobs := knobs_of(function, names):
+    if knobs := knobs_of(function, knob_names):
         return Restriction(title, frozenset(knobs), lambda values: function(**{name: values[name] for name in knobs}))
-    return Restriction(title, frozenset(names), lambda values: function(dict(values)))
+    return Restriction(title, frozenset(knob_names), lambda values: function(dict(values)))
 
 
-def _parse_expression(text: str, names: Sequence[str]) -> Restriction:
+def _parse_expression(text: str, knob_names: Sequence[str]) -> Restriction:
     knobs: set[str] = set()
     try:
-        if len(text) > MAX_LENGTH:
-            raise SearchlabError(f"it is longer than {MAX_LENGTH} characters")
-        evaluate = _compile(ast.parse(text.strip(), mode="eval").body, names, knobs)
+        if len(text) > MAX_EXPRESSION_LENGTH:
+            raise SearchlabError(f"it is longer than {MAX_EXPRESSION_LENGTH} characters")
+        evaluate = _compile_expression(ast.parse(text.strip(), mode="eval").body, knob_names, knobs)
     except SearchlabError as error:
         raise SearchlabError(f"the restriction {text!r:.200} is invalid: {error}") from None
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -95,22 +95,26 @@ def _parse_expression(text: str, names: Sequence[str]) -> Restriction:
 Evaluate = Callable[[Values], Any]
 
 
-def _power(base: Any, exponent: Any) -> Any:
+def _raise_to_power(base: Any, exponent: Any) -> Any:
     if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > MAX_BITS:
         raise ValueError(f"{base} ** {exponent} is too large")
     return base**exponent
 
 
-_ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
+_BINARY_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-    ast.Pow: _power,
+    ast.Pow: _raise_to_power,
 }
-_UNARY: dict[type, Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Not: operator.not_}
+_UNARY_OPERATORS: dict[type, Callable[[Any], Any]] = {
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+    ast.Not: operator.not_,
+}
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -124,55 +128,56 @@ _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "max": max, "min": min}
 
 
-def _compile(node: ast.expr, names: Sequence[str], knobs: set[str]) -> Evaluate:
+def _compile_expression(node: ast.expr, knob_names: Sequence[str], knobs: set[str]) -> Evaluate:
     """Return a function that evaluates ``node``, and add the names of its knobs to ``knobs``."""
 
     def compile_node(child: ast.expr) -> Evaluate:
-        return _compile(child, names, knobs)
+        return _compile_expression(child, knob_names, knobs)
 
     match node:
         case ast.Constant(value=bool() | int() | float() | str() as value):
             return lambda values: value
         case ast.Name(id=name):
-            if name not in names:
-                raise SearchlabError(f"{name!r} is not a knob{did_you_mean(name, names)}")
+            if name not in knob_names:
+                raise SearchlabError(f"{name!r} is not a knob{did_you_mean(name, knob_names)}")
             knobs.add(name)
             return lambda values: values[name]
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
-            items = [compile_node(element) for element in elements]
-            return lambda values: tuple(item(values) for item in items)
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
-            unary, argument = _UNARY[type(op)], compile_node(operand)
+            evaluate_items = [compile_node(element) for element in elements]
+            return lambda values: tuple(item(values) for item in evaluate_items)
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY_OPERATORS:
+            unary, argument = _UNARY_OPERATORS[type(op)], compile_node(operand)
             return lambda values: unary(argument(values))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            binary, first, second = _ARITHMETIC[type(op)], compile_node(left), compile_node(right)
-            return lambda values: binary(_number(first(values)), _number(second(values)))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY_OPERATORS:
+            binary, first, second = _BINARY_OPERATORS[type(op)], compile_node(left), compile_node(right)
+            return lambda values: binary(_check_number(first(values)), _check_number(second(values)))
         case ast.BoolOp(op=op, values=operands):
-            parts, combine = [compile_node(operand) for operand in operands], all if isinstance(op, ast.And) else any
-            return lambda values: combine(part(values) for part in parts)
+            evaluate_parts = [compile_node(operand) for operand in operands]
+            combine = all if isinstance(op, ast.And) else any
+            return lambda values: combine(evaluate_part(values) for evaluate_part in evaluate_parts)
         case ast.Compare(left=left, ops=ops, comparators=comparators) if all(type(op) in _COMPARISONS for op in ops):
             terms = [compile_node(term) for term in (left, *comparators)]
             comparisons = [_COMPARISONS[type(op)] for op in ops]
-            return lambda values: _is_chain([term(values) for term in terms], comparisons)
+            return lambda values: _is_true_chain([term(values) for term in terms], comparisons)
         case ast.Subscript(value=container, slice=index):
             items_of, index_of = compile_node(container), compile_node(index)
             return lambda values: items_of(values)[index_of(values)]
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
-            function, parts = _FUNCTIONS[name], [compile_node(argument) for argument in arguments]
-            return lambda values: function(*(part(values) for part in parts))
+            function, evaluate_parts = _FUNCTIONS[name], [compile_node(argument) for argument in arguments]
+            return lambda values: function(*(evaluate_part(values) for evaluate_part in evaluate_parts))
     raise SearchlabError(
         f"it contains {ast.unparse(node)!r:.100}, but only knobs, numbers, strings, arithmetic, comparisons, and, or, "
         f"not, in, indices, abs, max and min are allowed; pass a function instead"
     )
 
 
-def _number(value: Any) -> Any:
+def _check_number(value: Any) -> Any:
     """Return ``value``, which must be a number: multiplying a string could exhaust memory."""
     if not isinstance(value, int | float):
         raise TypeError(f"{value!r:.100} is not a number")
     return value
 
 
-def _is_chain(operands: Sequence[Any], comparisons: Sequence[Callable[[Any, Any], Any]]) -> bool:
-    pairs = zip(operands, comparisons, operands[1:], strict=False)
-    return all(compare(left, right) for left, compare, right in pairs)
+def _is_true_chain(operands: Sequence[Any], comparisons: Sequence[Callable[[Any, Any], Any]]) -> bool:
+    comparison_triples = zip(operands, comparisons, operands[1:], strict=False)
+    return all(compare(left, right) for left, compare, right in comparison_triples)

@@ -27,11 +27,11 @@ from versus import Benchmark, Weights
 from searchlab.errors import SearchlabError
 from searchlab.target import Target
 from searchlab.workload import Conv2d, Workload
-from searchlab_spaces.guided.words import missing_instruction
+from searchlab_spaces.guided.words import explain_missing_instruction
 
 
 def space(workload: Workload, target: Target, weights: Weights) -> SpaceSpec:
-    options = {"winograd": True} if missing_instruction(workload.dtype, target) else {"dot": True}
+    options = {"winograd": True} if explain_missing_instruction(workload.dtype, target) else {"dot": True}
     return {"name": "guided-conv2d", "options": {**options, "weights": weights}}
 
 

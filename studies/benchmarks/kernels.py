@@ -36,13 +36,13 @@ from searchlab.errors import SearchlabError
 from searchlab.target import Target
 from searchlab.workload import Gemm, Workload
 from searchlab_spaces.guided.gemm_words import Words
-from searchlab_spaces.guided.words import missing_instruction
+from searchlab_spaces.guided.words import explain_missing_instruction
 
 
 def space(workload: Workload, target: Target, weights: Weights) -> SpaceSpec:
     options: dict[str, Any] = {"pack_a": False, "kc": "knob", "tiles": "fitting"}
     options |= {"pack_b": "places"} if weights == "plain" else {"weights": weights}
-    if isinstance(workload, Gemm) and not missing_instruction(workload.dtype, target):
+    if isinstance(workload, Gemm) and not explain_missing_instruction(workload.dtype, target):
         options |= {"dot": True, "pack_a": not Words(workload).a_is_words}
     return {"name": "guided-gemm", "options": options}
 

@@ -123,7 +123,7 @@ def write_cache(table: Path, cache: Path) -> None:
     result = load_log(table)
     space = result.space
     if not (
-        TableInfo(result.log).exhaustive and isinstance(space, ProductSpace) and space.size() == space.range_length
+        TableInfo(result.log).is_exhaustive and isinstance(space, ProductSpace) and space.size() == space.range_length
     ):
         raise SearchlabError(f"{table} must contain all configs of a space whose knobs do not depend on each other")
     names = [knob.name for knob in space.axes]

@@ -40,7 +40,7 @@ from searchlab_policies.autotvm.index import AutoTVMGrid
 from searchlab_policies.droplet import Droplet
 from searchlab_policies.greedy_ils import GreedyIls
 from searchlab_policies.hybrid_vndx import HybridVndx
-from searchlab_policies.neighbours import along
+from searchlab_policies.neighbours import vary_knob
 from searchlab_policies.one_plus_one import OnePlusOne
 from searchlab_policies.tabu_grey_wolf import TabuGreyWolf
 from searchlab_spaces.templates.space import KnobTemplate
@@ -146,7 +146,7 @@ def perturb(space: KnobTemplate, config: Config, steps: int, rng: Any) -> Config
     """Replace ``perturb`` with Kernel Tuner's ``random_walk``, whose ``mutate`` also draws a chance that is 1."""
     for _ in range(steps):
         random.random()
-        neighbours = (neighbour for knob in space.knobs(config) for neighbour in along(space, config, knob, rng))
+        neighbours = (neighbour for knob in space.knobs(config) for neighbour in vary_knob(space, config, knob, rng))
         config = random.choice(kernel_tuner_order(neighbours))
     return config
 
@@ -208,7 +208,7 @@ def originals_numbers(seed: int) -> Iterator[None]:
         patch.object(greedy_ils, "perturb", perturb),
         patch.object(KnobTemplate, "sample", sample),
         patch.object(one_plus_one, "redraw", redraw),
-        patch.object(one_plus_one, "ATTEMPTS", 10_000),
+        patch.object(one_plus_one, "MAX_MUTATIONS", 10_000),
     ):
         yield
 

@@ -36,10 +36,10 @@ from searchlab.log.result import Result
 from searchlab.machine.host import available_cores, cpu_model, observe_load
 from searchlab.target import Target, resolve_target
 from searchlab.workload import PACK, Conv2d, Gemm, parse_workload
-from searchlab.workload.base import arguments_of
+from searchlab.workload.base import list_arguments
 from searchlab_spaces.guided.gemm import GuidedGemm
-from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, DIMS, EXTENT, Algorithm
-from searchlab_spaces.guided.words import missing_instruction
+from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, EXTENT_LETTERS, OPERAND_INDICES, Algorithm
+from searchlab_spaces.guided.words import explain_missing_instruction
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import peers
@@ -147,7 +147,7 @@ def data_types(settings: Settings) -> Iterator[Row]:
     target = resolve_target({"kind": "native", "num-cores": 1})
     for dtype in ("float64", "float32", "float16", "bfloat16", "int16", "int8", "uint8"):
         spaces: dict[str, Row] = {dtype: {}}
-        if not missing_instruction(dtype, target):
+        if not explain_missing_instruction(dtype, target):
             spaces[f"{dtype}, dot products"] = {"dot": True}
         for row in best_of(settings, spaces, [f"{name}:{dtype}" for name in settings.workloads]):
             yield row | {"workload": row["workload"].removesuffix(f":{dtype}")}
@@ -282,7 +282,7 @@ def program_sizes(space: GuidedGemm, target: Target) -> Row:
         subprocess.run(["strip", str(path)], check=True)
         size = path.stat().st_size
     packing = {name.name_hint: function for name, function in module.functions.items()}.get(PACK + "B")
-    packed = arguments_of(packing)[1:] if packing else ()
+    packed = list_arguments(packing)[1:] if packing else ()
     for step in ("LowerInitBlock", "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque"):
         module = getattr(transform, step)()(module)
     return {
@@ -652,7 +652,7 @@ def operand_levels(algorithm: Algorithm) -> dict[str, str]:
     """Return what each level of the memory holds, from the registers to the L3 cache, such as ``A: mc x kc``."""
 
     def part(operand: str, sizes: Mapping[str, str]) -> str:
-        return f"{operand}: {' x '.join(f'{EXTENT[dim]}{sizes[dim]}' for dim in DIMS[operand])}"
+        return f"{operand}: {' x '.join(f'{EXTENT_LETTERS[dim]}{sizes[dim]}' for dim in OPERAND_INDICES[operand])}"
 
     outer, inner, resident = algorithm.operands
     blocks, tile = dict.fromkeys("ijp", "c"), dict.fromkeys("ijp", "r")
@@ -677,9 +677,9 @@ def diagram() -> str:
             size, y = 160 + 18 * level, top + 30 + 34 * level
             parts.append(f'<rect x="{middle - size // 2}" y="{y}" width="{size}" height="28" rx="4"/>')
             parts.append(f'<text x="{middle}" y="{y + 18}">{memory_level}, {content}</text>')
-        published = replace(algorithm, published=True)
+        published = replace(algorithm, uses_published_order=True)
         for line, (label, order) in enumerate({"published": published, "default": algorithm}.items()):
-            loops = ", ".join(order.order(one_pass=False))
+            loops = ", ".join(order.loop_order(is_single_pass=False))
             parts.append(f'<text x="{middle}" y="{top + 182 + 16 * line}">{label}: {loops}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 

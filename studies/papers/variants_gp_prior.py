@@ -23,7 +23,7 @@ def logarithms(costs: Sequence[float]) -> Floats:
     """Replace :func:`.gp_prior.standardise`: values of slow programs are not compressed."""
     finite = np.isfinite(costs)
     slowest = float(np.max(np.asarray(costs)[finite]))
-    values: Floats = np.log(np.maximum(np.where(finite, costs, gp_prior.SLOWER * slowest), SHORTEST))
+    values: Floats = np.log(np.maximum(np.where(finite, costs, gp_prior.FAILURE_SLOWDOWN * slowest), SHORTEST))
     standardised: Floats = (values - values.mean()) / (values.std() or 1.0)
     return standardised
 
@@ -33,10 +33,10 @@ class OneLength(gaussian_process.Encoding):
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        self.scales: Ints = np.zeros_like(self.scales)
+        self.length_scale_indices: Ints = np.zeros_like(self.length_scale_indices)
 
 
-class Words(gaussian_process._Coder):
+class Words(gaussian_process._KnobEncoder):
     """A coder for which choices are only equal or different."""
 
     def __init__(self, knob: Knob) -> None:
@@ -49,7 +49,7 @@ class Words(gaussian_process._Coder):
 
 class AllWords(gaussian_process.Encoding):
     def __init__(self, space: Space) -> None:
-        with patch.object(gaussian_process, "_Coder", Words):
+        with patch.object(gaussian_process, "_KnobEncoder", Words):
             super().__init__(space)
 
 
@@ -66,7 +66,7 @@ class Changed(GpPrior):
 class Deaf(gp_prior.ShiftedProcess):
     """A process whose predictions do not change while a batch is selected."""
 
-    def believe(self, row: Floats, value: float, before: float) -> None:
+    def believe(self, row: Floats, value: float, prior_mean: float) -> None:
         pass
 
 
@@ -78,11 +78,11 @@ FlatPrior = derive("FlatPrior", lognormal_prior=flat_prior)
 SharedLength = derive("SharedLength", Encoding=OneLength)
 Untyped = derive("Untyped", Encoding=AllWords)
 PlainLogarithms = derive("PlainLogarithms", standardise=logarithms)
-CheapFailures = derive("CheapFailures", SLOWER=1.0)
+CheapFailures = derive("CheapFailures", FAILURE_SLOWDOWN=1.0)
 NoBelief = derive("NoBelief", ShiftedProcess=Deaf)
-NoTournament = derive("NoTournament", TOURNAMENT=1)
-OnlyStart = derive("OnlyStart", ODDS=-1000.0)
-AlwaysPrior = derive("AlwaysPrior", ODDS=1000.0)
+NoTournament = derive("NoTournament", TOURNAMENT_SIZE=1)
+OnlyStart = derive("OnlyStart", PRIOR_LOG_ODDS=-1000.0)
+AlwaysPrior = derive("AlwaysPrior", PRIOR_LOG_ODDS=1000.0)
 
 PARTS: Mapping[str, str | type | tuple[str, Mapping[str, Any]]] = {
     "gp-prior": "gp-prior",

@@ -45,7 +45,7 @@ from searchlab.errors import SearchlabError
 from searchlab.log.budget import Budget
 from searchlab.log.read import read_log
 from searchlab.measure.suite import Suite, SuiteTable, find_suite
-from searchlab.records import Statistic, cost_of
+from searchlab.records import Statistic, compute_cost
 from searchlab.space import Config
 from searchlab.stats.inference import paired_difference
 from searchlab.stats.random_search import parse_difficulty
@@ -60,7 +60,7 @@ Costs = Mapping[bytes, float]
 @cache
 def read_costs(path: Path, statistic: Statistic) -> Costs:
     return {
-        msgspec.json.encode(record.config, order="sorted"): cost_of(record.seconds, record.failure, statistic)
+        msgspec.json.encode(record.config, order="sorted"): compute_cost(record.seconds, record.failure, statistic)
         for record in read_log(path).records
     }
 
@@ -505,7 +505,7 @@ MEASURES: Mapping[str, Callable[[TableInfo], float]] = {
     "local optima": lambda info: info.landscape.local_optima or 0.0,
     "good optima": lambda info: info.landscape.good_optima or 0.0,
     "spread of the best": lambda info: info.landscape.spread or 0.0,
-    "near the best": lambda info: info.near(0.05) / info.configs,
+    "near the best": lambda info: info.count_near_best(0.05) / info.config_count,
     "failures": lambda info: info.landscape.failures,
     "noise": lambda info: info.noise or 0.0,
 }

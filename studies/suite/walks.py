@@ -20,7 +20,7 @@ import numpy as np
 
 from searchlab import Config, Space, Study
 from searchlab.policy import NeverTwice
-from searchlab_policies.neighbours import neighbour
+from searchlab_policies.neighbours import draw_neighbour
 
 STEPS, WALKS = 64, 8
 
@@ -38,7 +38,7 @@ class RandomWalk(NeverTwice):
             if self._at is None or self._steps % STEPS == 0:
                 self._at = self.space.sample(rng)
             else:
-                self._at = neighbour(self.space, self._at, rng)
+                self._at = draw_neighbour(self.space, self._at, rng)
             self._steps += 1
             if self._at not in self.seen:
                 yield self._at

@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_info
 import searchlab
 from searchlab.workload import preset_names
 from searchlab_spaces.guided.blis_model import compute_blocking, kc_for, mc_for, nc_for
-from searchlab_spaces.guided.common import UNROLLED
+from searchlab_spaces.guided.common import UNROLLED_STEPS
 from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -117,7 +117,7 @@ for mr, nr in ((4, lanes), (8, 2 * lanes), (14, 2 * lanes), (6, 4 * lanes)):
     mc = mc_for(target.caches[1], mr, nr, kc, itemsize)
     # Without an L3, B streams from memory, however wide its panel is.
     nc = nc_for(target.caches[2], nr, kc, mc, itemsize) if len(target.caches) > 2 else gemm.n
-    cut = compute_blocking(gemm, target, ALGORITHMS["B3A2C0"], {"i": mr, "j": nr, "p": UNROLLED}, target.cores)
+    cut = compute_blocking(gemm, target, ALGORITHMS["B3A2C0"], {"i": mr, "j": nr, "p": UNROLLED_STEPS}, target.cores)
     print(f"  {mr:3}  {nr:3}          {kc:4}  {mc:4}  {nc:5}          {cut.kc:4}  {cut.mc:4}  {cut.nc:4}")
 
 # Does the model leave much to be found? With ``blocks="knobs"``, mc, nc and kc are searched as well.

@@ -95,7 +95,7 @@ def test_a_call_that_never_returns_is_ended() -> None:
         while True:
             pass
 
-    assert find_crash(forever, seconds=1) == "it takes more than 1 s"
+    assert find_crash(forever, timeout_seconds=1) == "it takes more than 1 s"
 
 
 def test_a_library_that_ends_the_process_is_named() -> None:

@@ -24,7 +24,7 @@ from searchlab.options import (
     UnitInterval,
     check_option,
     describe_values,
-    number_of,
+    find_numeric_type,
 )
 from searchlab.plugins import PluginKind
 from searchlab.policy import POLICIES
@@ -75,7 +75,7 @@ def schema() -> dict[str, Any]:
 
 def values_at_bounds(declared: Any) -> tuple[list[Any], list[Any]]:
     """Return the values at the bounds of ``declared``, and values beyond these."""
-    number = number_of(declared)
+    number = find_numeric_type(declared)
     if number is None:
         return [], [object(), math.nan]
     inside = [bound for bound in (number.ge, number.le) if bound is not None]
@@ -129,7 +129,7 @@ def test_show_and_the_schema_have_what_is_declared(title: str, name: str) -> Non
             assert schema_options["additionalProperties"]
             continue
         assert describe_values(parameter.annotation) in text or title == "executor"
-        number, values = number_of(parameter.annotation), schema_options["properties"][option]
+        number, values = find_numeric_type(parameter.annotation), schema_options["properties"][option]
         if number is not None:
             alternatives = values.get("anyOf", [values])
             assert any((v.get("minimum"), v.get("maximum")) == (number.ge, number.le) for v in alternatives)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from searchlab.costmodel.features import CurveFeatures, Features, ItervarFeatures
-from searchlab.costmodel.loops import ANNOTATIONS, Loop, loops_of
+from searchlab.costmodel.loops import ANNOTATIONS, Loop, extract_loops
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
@@ -29,7 +29,7 @@ def touches_by_buffer(loop: Loop) -> dict[str, tuple[int, int, int]]:
 
 
 def test_the_loops_of_a_naive_gemm() -> None:
-    i, j, p = loops_of(WORKLOAD.module)
+    i, j, p = extract_loops(WORKLOAD.module)
     assert [(loop.length, loop.level, loop.topdown, loop.bottomup) for loop in (i, j, p)] == [
         (8, 1, 8, 512),
         (8, 2, 64, 64),
@@ -58,7 +58,7 @@ def tile_gemm() -> Any:
 
 
 def test_the_loops_of_a_tiled_gemm() -> None:
-    i0, j0, p, i1, j1 = loops = loops_of(tile_gemm().mod)
+    i0, j0, p, i1, j1 = loops = extract_loops(tile_gemm().mod)
     assert [loop.annotation for loop in loops] == ["parallel", "serial", "serial", "serial", "vectorized"]
     assert [loop.length for loop in loops] == [2, 2, 8, 4, 4] and [loop.level for loop in loops] == [1, 2, 3, 4, 5]
     assert [loop.topdown for loop in loops] == [2, 4, 32, 128, 512]
@@ -84,7 +84,7 @@ def test_a_fused_loop_and_a_compact_copy() -> None:
     sch.reorder(i0, j0, i1, j1, p)
     fused = sch.fuse(i0, j0)
     sch.reverse_compute_at(sch.cache_write(block, 0, "global"), fused)
-    outer, inner, *_ = loops_of(sch.mod)
+    outer, inner, *_ = extract_loops(sch.mod)
     assert {name: touch.stride for name, touch in outer.touches.items()} == {
         "gemm_global_0": 0,
         "gemm_global_1": 0,
@@ -105,7 +105,7 @@ def test_loops_of_a_gpu_and_loops_of_length_1() -> None:
     block = sch.split(i, [1, 8])[1]
     sch.bind(block, "blockIdx.x")
     sch.bind(j, "threadIdx.x")
-    first, blocks, threads, _ = loops_of(sch.mod)
+    first, blocks, threads, _ = extract_loops(sch.mod)
     assert [loop.annotation for loop in (first, blocks, threads)] == ["serial", "blockIdx.x", "threadIdx.x"]
     assert touches_by_buffer(first) == {"gemm": (0, 64, 8), "A": (0, 64, 8), "B": (0, 64, 8)}
     # Compared with the body of the threads, and the blocks with one thread block.

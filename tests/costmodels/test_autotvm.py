@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from searchlab.costmodel import BoundCostModel
-from searchlab.costmodel.bound import OtherTask, scores_of
+from searchlab.costmodel.bound import OtherTask, compute_scores
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError
 from searchlab.space import Knob, ProductSpace
@@ -40,10 +40,10 @@ def test_a_base_model_loses_weight_and_is_dropped() -> None:
     features = RNG.random((64, 3))
     model.fit(features, np.full(64, 0.5), GROUP[:64])
     assert model._discount == 0.5
-    assert model._base_margin(unseen) == pytest.approx(base)
+    assert model._predict_base_margin(unseen) == pytest.approx(base)
     assert np.corrcoef(model.predict(unseen), truth)[0, 1] < 0.9, "its own trials say that all is the same"
     model.fit(RNG.random((277, 3)), np.full(277, 0.5), GROUP[:277])
-    assert model._base is None, "2^(-277 / 64) is below 0.05"
+    assert model._base_model is None, "2^(-277 / 64) is below 0.05"
 
 
 def test_pooling_is_the_default_and_too_few_trials_are_refused() -> None:
@@ -63,10 +63,10 @@ def test_a_bound_cost_model_starts_from_other_tasks_once() -> None:
     space = Wide()
     trials = toys.trials_of(list(space.enumerate()), toys.smooth)
     bound = BoundCostModel(AutoTVM(seed=0, transfer="base-margin"), make_features("knob", space))
-    bound.pretrain([OtherTask(space, [trial.config for trial in trials], scores_of(trials))])
+    bound.pretrain([OtherTask(space, [trial.config for trial in trials], compute_scores(trials))])
     assert bound.fitted and bound.started
     first = bound.predict([trial.config for trial in trials])
-    assert np.corrcoef(first, scores_of(trials))[0, 1] > 0.8
+    assert np.corrcoef(first, compute_scores(trials))[0, 1] > 0.8
     bound.fit(trials[:16])
     assert bound.rows is not None and len(bound.rows.scores) == 16, "the others are no rows of this training"
-    assert np.corrcoef(bound.predict([trial.config for trial in trials]), scores_of(trials))[0, 1] > 0.7
+    assert np.corrcoef(bound.predict([trial.config for trial in trials]), compute_scores(trials))[0, 1] > 0.7

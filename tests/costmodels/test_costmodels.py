@@ -11,7 +11,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from searchlab.costmodel import BoundCostModel, CostModel, OtherTask, TrainingData, make_cost_model, scores_of
+from searchlab.costmodel import BoundCostModel, CostModel, OtherTask, TrainingData, compute_scores, make_cost_model
 from searchlab.costmodel.features import Features, KnobFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
@@ -82,10 +82,10 @@ def test_more_than_ten_thousand_trials_of_a_task_can_be_ranked() -> None:
 
 def test_a_gaussian_process_keeps_the_fastest_and_the_latest() -> None:
     scores = np.array([0.1, 0.9, 0.2, 1.0, 0.3, 0.4, 0.0])
-    assert GaussianProcess(seed=0, max_rows=4).rows_to_train_on(scores).tolist() == [1, 3, 5, 6]
-    assert GaussianProcess(seed=0, max_rows=5).rows_to_train_on(scores).tolist() == [1, 3, 4, 5, 6]
-    assert GaussianProcess(seed=0, max_rows=7).rows_to_train_on(scores).tolist() == list(range(7))
-    assert GaussianProcess(seed=0).rows_to_train_on(scores).tolist() == list(range(7))
+    assert GaussianProcess(seed=0, max_rows=4).select_training_rows(scores).tolist() == [1, 3, 5, 6]
+    assert GaussianProcess(seed=0, max_rows=5).select_training_rows(scores).tolist() == [1, 3, 4, 5, 6]
+    assert GaussianProcess(seed=0, max_rows=7).select_training_rows(scores).tolist() == list(range(7))
+    assert GaussianProcess(seed=0).select_training_rows(scores).tolist() == list(range(7))
 
 
 @pytest.mark.parametrize("forest", [RandomForest, ExtraTrees])
@@ -98,7 +98,7 @@ def test_a_forest_predicts_exactly_what_scikit_learn_does(forest: type[Forest]) 
     model.fit(rows[:120], rng.random(120), np.zeros(120, np.int64))
     imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
     prepared = make_pipeline(imputer, StandardScaler()).fit(rows[:120])
-    assert np.array_equal(model.predict(rows), model._trained.predict(prepared.transform(rows)))
+    assert np.array_equal(model.predict(rows), model._fitted_regressor.predict(prepared.transform(rows)))
 
 
 def test_random_depends_on_the_row_and_the_seed() -> None:
@@ -172,11 +172,11 @@ def test_scores_are_relative_to_the_best_or_to_a_given_cost() -> None:
     trials = [
         Trial(i, config, measurement) for i, (config, measurement) in enumerate(zip(configs, measured, strict=True))
     ]
-    assert scores_of(trials).tolist() == [0.5, 0, 1]
-    assert scores_of(trials, 0.5e-3).tolist() == [0.25, 0, 0.5]
-    assert scores_of(trials[1:2]).tolist() == scores_of(trials[1:2], 1e-3).tolist() == [0]
+    assert compute_scores(trials).tolist() == [0.5, 0, 1]
+    assert compute_scores(trials, 0.5e-3).tolist() == [0.25, 0, 0.5]
+    assert compute_scores(trials[1:2]).tolist() == compute_scores(trials[1:2], 1e-3).tolist() == [0]
     instant = [replace(trials[0], measurement=toys.successful_measurement(0.0)), *trials]
-    assert scores_of(instant).round(9).tolist() == scores_of(instant, 0.0).round(9).tolist() == [1, 0, 0, 0]
+    assert compute_scores(instant).round(9).tolist() == compute_scores(instant, 0.0).round(9).tolist() == [1, 0, 0, 0]
 
 
 def test_other_tasks_stay_under_every_fit_in_groups_of_their_own() -> None:
@@ -197,7 +197,7 @@ def test_other_tasks_stay_under_every_fit_in_groups_of_their_own() -> None:
         trials = toys.trials_of(space.sample_new(np.random.default_rng(0), count, ()), toys.smooth)
         bound.fit(trials)
         assert model.rows.groups.tolist() == [0, 0, 0, 1, 1] + [2] * count
-        assert model.rows.scores.tolist() == [1, 0.5, 0, 0, 1, *scores_of(trials)]
+        assert model.rows.scores.tolist() == [1, 0.5, 0, 0, 1, *compute_scores(trials)]
         assert model.rows.features.shape == (5 + count, 6)
         assert bound.best == min(trial.cost for trial in trials)
 

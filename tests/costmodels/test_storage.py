@@ -171,7 +171,7 @@ def test_pickled_arrays_are_not_read(tmp_path: Path) -> None:
         np.save(tmp_path / "pickled.npy", np.array([print], dtype=object), allow_pickle=True)
         files["rows/scores.npy"] = (tmp_path / "pickled.npy").read_bytes()
         contents = {name: data for name, data in files.items() if name != "model.json"}
-        edit_header(digest=storage._digest(contents))(files)
+        edit_header(digest=storage._hash_files(contents))(files)
 
     rewrite(tmp_path / "a.model", change)
     with pytest.raises(SearchlabError, match="is damaged: .*allow_pickle"):

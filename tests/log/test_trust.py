@@ -86,7 +86,7 @@ def test_code_that_a_log_names_is_not_imported(tmp_path: Path, mark: Path, reade
 
 def test_reading_alone_needs_no_trust(tmp_path: Path, mark: Path) -> None:
     log = log_of(tmp_path / "a.jsonl", EVIL)
-    assert read_log(log).trials and not check_log(log).problems and TableInfo(read_log(log)).exhaustive
+    assert read_log(log).trials and not check_log(log).problems and TableInfo(read_log(log)).is_exhaustive
     assert searchlab.load_log(log).best.config and len(searchlab.load_log(log).to_frame())
     report(log, out=tmp_path / "report")
     assert not mark.exists()

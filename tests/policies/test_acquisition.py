@@ -15,7 +15,7 @@ from searchlab.records import Trial
 from searchlab.space import Config
 from searchlab_costmodels.scikit_learn import RandomForest, Ridge
 from searchlab_costmodels.xgboost import XGBoost
-from searchlab_policies.acquisition import KAPPA, Acquisition, Name, expected_improvement
+from searchlab_policies.acquisition import KAPPA, Acquisition, AcquisitionName, expected_improvement
 from searchlab_policies.evolutionary_model import EvolutionaryModel
 from searchlab_policies.xgb import Xgb
 from tests.support import toys
@@ -67,7 +67,7 @@ def test_retraining_copies_leaves_the_model_unchanged() -> None:
 
 @pytest.mark.parametrize("acquisition", ["ei", "ucb", "thompson"])
 @pytest.mark.parametrize("cls", [Xgb, EvolutionaryModel])
-def test_a_model_without_uncertainty_is_refused(cls: Any, acquisition: Name) -> None:
+def test_a_model_without_uncertainty_is_refused(cls: Any, acquisition: AcquisitionName) -> None:
     with pytest.raises(SearchlabError, match="'ridge'.*random-forest") as caught:
         cls(SPACE, seed=0, cost_model=BoundCostModel(Ridge(seed=0), KnobFeatures(SPACE)), acquisition=acquisition)
     assert {"random-forest", "extra-trees", "xgboost", "lightgbm"} <= set(UNCERTAIN)
@@ -79,9 +79,9 @@ def test_the_functions_are_what_their_names_say() -> None:
     members = model.predict_members(sample_configs())
     mean, deviation = members.mean(axis=0), members.std(axis=0)
 
-    def values(name: Name, seed: int = 0) -> Any:
+    def values(name: AcquisitionName, seed: int = 0) -> Any:
         acquisition = Acquisition(name, model)
-        acquisition.begin(trials(), np.random.default_rng(seed))
+        acquisition.begin_batch(trials(), np.random.default_rng(seed))
         return acquisition(sample_configs())
 
     assert (values("mean") == model.predict(sample_configs())).all()
@@ -97,10 +97,10 @@ def test_the_functions_are_what_their_names_say() -> None:
 
 @pytest.mark.parametrize("acquisition", ["ei", "ucb", "thompson"])
 @pytest.mark.parametrize("cls", [Xgb, EvolutionaryModel])
-def test_searches_maximise_the_acquisition_function(cls: Any, acquisition: Name) -> None:
+def test_searches_maximise_the_acquisition_function(cls: Any, acquisition: AcquisitionName) -> None:
     """It proposes other configs than by the mean, the same for the same seed, and finds faster ones than at random."""
 
-    def run(acquisition: Name) -> list[Trial]:
+    def run(acquisition: AcquisitionName) -> list[Trial]:
         model = BoundCostModel(RandomForest(seed=0, trees=20), KnobFeatures(SPACE))
         small = {"chains": 16, "steps": 10} if cls is Xgb else {"population": 64}
         return toys.run(cls(SPACE, seed=0, cost_model=model, acquisition=acquisition, **small), toys.smooth, 56)

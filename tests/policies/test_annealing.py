@@ -13,7 +13,7 @@ from searchlab.policy import private_rng
 from searchlab.records import Trial
 from searchlab.space import Config
 from searchlab_policies import annealing
-from searchlab_policies.annealing import Annealing, acceptance
+from searchlab_policies.annealing import Annealing, compute_acceptance_probability
 from searchlab_policies.random import Random
 from tests.support import toys
 
@@ -64,10 +64,15 @@ def test_only_ratios_of_costs_matter() -> None:
 def test_the_metropolis_rule() -> None:
     fast, slow = (Trial(0, Config(), toys.successful_measurement(t)) for t in (1.0, 2.0))
     failed = Trial(0, Config(), toys.failed_measurement("crash", "made up"))
-    assert acceptance(fast, slow, 0.1) == acceptance(fast, fast, 0.1) == acceptance(slow, None, 0.1) == 1
-    assert acceptance(slow, fast, 0.5) == pytest.approx(0.25)
-    assert acceptance(slow, fast, 0.0) == 0
-    assert acceptance(failed, slow, 1e9) == acceptance(failed, None, 1e9) == 0
+    assert (
+        compute_acceptance_probability(fast, slow, 0.1)
+        == compute_acceptance_probability(fast, fast, 0.1)
+        == compute_acceptance_probability(slow, None, 0.1)
+        == 1
+    )
+    assert compute_acceptance_probability(slow, fast, 0.5) == pytest.approx(0.25)
+    assert compute_acceptance_probability(slow, fast, 0.0) == 0
+    assert compute_acceptance_probability(failed, slow, 1e9) == compute_acceptance_probability(failed, None, 1e9) == 0
 
 
 def test_each_chain_has_its_own_trials() -> None:
@@ -79,7 +84,7 @@ def test_a_chain_that_is_stuck_goes_to_the_best_and_is_heated() -> None:
     policy = tell_times([1.0, 0.5, *[9.0, 0.6, 9.0, 0.7, 9.0, 0.8]], chains=2, temperature=0, patience=3)
     first = policy.chains[0]
     assert first.trial is not None and first.trial.index == 1
-    assert (first.step, first.idle) == (0, 0)
+    assert (first.step_count, first.idle_step_count) == (0, 0)
 
 
 def test_proposals_are_a_knob_away_from_their_chain() -> None:

@@ -16,7 +16,7 @@ from searchlab.target import Target
 from searchlab.workload import gemm
 from searchlab_costmodels.pack_sum import PackSum
 from searchlab_costmodels.xgboost import XGBoost
-from searchlab_policies.ansor import WEIGHTS, Ansor
+from searchlab_policies.ansor import MUTATION_WEIGHTS, Ansor
 from searchlab_policies.random import Random
 from searchlab_spaces.sketch import Sketch
 from tests.support import toys
@@ -47,8 +47,8 @@ def test_its_numbers_are_tvms() -> None:
     assert defaults["mutation_prob"] == 0.85 and defaults["measured_ratio"] == 0.2 and defaults["epsilon"] == 0.05
     assert defaults["n_startup"] == 101, "more than 100 programs are measured before the model is asked"
     roles = ("tile", "unroll", "location", "parallel")
-    assert [WEIGHTS["llvm"][role] for role in roles] == [0.90, 0.04, 0.05, 0.01]
-    assert [WEIGHTS["cuda"].get(role) for role in roles] == [0.90, 0.10, None, None]
+    assert [MUTATION_WEIGHTS["llvm"][role] for role in roles] == [0.90, 0.04, 0.05, 0.01]
+    assert [MUTATION_WEIGHTS["cuda"].get(role) for role in roles] == [0.90, 0.10, None, None]
     assert Ansor.traits.own_model == OwnModel("pack-sum", "per-store")
 
 
@@ -102,7 +102,7 @@ def test_children_are_copies_or_have_one_knob_changed() -> None:
     parents = [policy.space.sample(rng) for _ in range(200)]
     scores = np.zeros(200)
     scores[:2] = 1.0, 3.0
-    children = policy._children(parents, scores, rng)
+    children = policy._breed(parents, scores, rng)
     near = [min(range(2), key=lambda i: sum(child[k] != parents[i][k] for k in child)) for child in children]
     changed = [sum(c[k] != parents[i][k] for k in c) for c, i in zip(children, near, strict=True)]
     assert set(changed) == {0, 1}

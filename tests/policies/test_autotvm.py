@@ -14,10 +14,10 @@ import searchlab_policies.autotvm.xgb as xgb
 from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError
-from searchlab_costmodels.autotvm import AutoTVM, average_recall
-from searchlab_policies.autotvm.annealer import walk
+from searchlab_costmodels.autotvm import AutoTVM, compute_average_recall
+from searchlab_policies.autotvm.annealer import redraw_until_changed
 from searchlab_policies.autotvm.index import AutoTVMRandom
-from searchlab_policies.xgb import pick
+from searchlab_policies.xgb import select_diverse
 from tests.support import toys
 from tests.support.autotvm import read_recording, repeat_run, search_table, table
 
@@ -64,7 +64,7 @@ def test_a_plan_ends_with_random_trials() -> None:
 
 def test_the_diversity_filter_does_not_look_at_scores() -> None:
     configs = [toys.Small().config_at(index) for index in (0, 1, 5, 60)]
-    picked = pick(configs, np.zeros(4), 2, diversity=1.0)
+    picked = select_diverse(configs, np.zeros(4), 2, diversity=1.0)
     assert picked[0] == configs[0], "all are equally new"
     assert picked[1] == max(configs[1:], key=lambda config: sum(config[name] != configs[0][name] for name in config))
 
@@ -83,7 +83,7 @@ def test_a_walk_changes_one_knob_and_weighs_it_by_its_choices() -> None:
     knobs = space.knobs(config)
     changed: dict[str, int] = dict.fromkeys(config, 0)
     for _ in range(3000):
-        neighbour = walk(space, config, knobs, rng)
+        neighbour = redraw_until_changed(space, config, knobs, rng)
         (name,) = [name for name in config if config[name] != neighbour[name]]
         changed[name] += 1
     share = {knob.name: 1 - 1 / len(knob.choices) for knob in knobs}
@@ -94,5 +94,5 @@ def test_a_walk_changes_one_knob_and_weighs_it_by_its_choices() -> None:
 def test_average_recall_by_hand() -> None:
     """Of the predictions in order, how many of the first k are among the k+1 best."""
     measured = np.array([0.9, 0.8, 0.1])
-    assert average_recall(np.array([3.0, 2.0, 1.0]), measured, 3) == pytest.approx((0 + 1 / 2 + 2 / 3) / 3)
-    assert average_recall(np.array([1.0, 2.0, 3.0]), measured, 3) == pytest.approx((0 + 0 + 2 / 3) / 3)
+    assert compute_average_recall(np.array([3.0, 2.0, 1.0]), measured, 3) == pytest.approx((0 + 1 / 2 + 2 / 3) / 3)
+    assert compute_average_recall(np.array([1.0, 2.0, 3.0]), measured, 3) == pytest.approx((0 + 0 + 2 / 3) / 3)

@@ -20,12 +20,12 @@ from searchlab_policies.gaussian_process import (
     Encoding,
     GaussianProcess,
     Prior,
+    compute_squared_distances,
     gamma_prior,
     lognormal_prior,
-    select,
-    squared_distances,
+    select_trials_to_model,
 )
-from searchlab_policies.model_guided import Works
+from searchlab_policies.model_guided import SuccessClassifier
 from searchlab_policies.random import Random
 from tests.support import toys
 
@@ -63,12 +63,14 @@ def test_it_predicts_what_scikit_learns_does() -> None:
 def test_its_loss_has_the_gradient_it_returns_and_is_minimised(prior: Prior) -> None:
     rows, values = observe()
     process = GaussianProcess(rows, values, KNOBS, prior)
-    process._distances = np.stack([squared_distances(rows[:, [k]], rows[:, [k]]) for k in KNOBS], axis=-1)
+    process._distances = np.stack([compute_squared_distances(rows[:, [k]], rows[:, [k]]) for k in KNOBS], axis=-1)
     fitted = np.log([*process.lengths, process.noise])
     for parameters in (fitted, np.log([0.3, 2.0, 1.0, 0.05])):
-        error = check_grad(lambda p: process._loss(p)[0], lambda p: process._loss(p)[1], parameters, epsilon=1e-6)
+        error = check_grad(
+            lambda p: process._compute_loss(p)[0], lambda p: process._compute_loss(p)[1], parameters, epsilon=1e-6
+        )
         assert error < 1e-3
-        assert process._loss(fitted)[0] <= process._loss(parameters)[0]
+        assert process._compute_loss(fitted)[0] <= process._compute_loss(parameters)[0]
     assert process.lengths[2] > 3 * process.lengths[0], "the values do not depend on the third knob"
 
 
@@ -148,11 +150,11 @@ def test_it_learns_which_configs_fail() -> None:
 def test_an_acquisition_below_the_threshold_is_worth_nothing() -> None:
     space = toys.Large()
     trials = toys.trials_of(space.sample_new(np.random.default_rng(0), 60, ()), toys.flaky)
-    works = Works(space, 0)
+    works = SuccessClassifier(space, 0)
     works.fit(trials)
     acquisition = FeasibleImprovement([t for t in trials if math.isfinite(t.cost)], Encoding(space), works)
     new = space.sample_new(np.random.default_rng(1), 100, ())
-    probabilities = works.probabilities(new)
+    probabilities = works.predict_probabilities(new)
     values = acquisition(new)
     assert (values > 0).all()
     acquisition.threshold = float(np.median(probabilities))
@@ -165,12 +167,12 @@ def test_an_acquisition_below_the_threshold_is_worth_nothing() -> None:
 def test_the_probability_of_success_is_scikit_learns() -> None:
     """It is computed tree by tree, without scikit-learn's checks."""
     space, rng = toys.Dependent(), np.random.default_rng(0)
-    works = Works(space, 0)
+    works = SuccessClassifier(space, 0)
     works.fit(toys.trials_of(space.sample_new(rng, 80, ()), toys.flaky))
     configs = [space.sample(rng) for _ in range(100)]
     assert works._trees is not None
     expected = works._trees.predict_proba(np.array([space.features(config) for config in configs]))[:, 1]
-    np.testing.assert_array_equal(works.probabilities(configs), expected)
+    np.testing.assert_array_equal(works.predict_probabilities(configs), expected)
 
 
 def test_predictions_are_limited() -> None:
@@ -183,6 +185,6 @@ def test_predictions_are_limited() -> None:
 def test_many_trials_are_thinned_to_the_fastest_and_the_latest() -> None:
     trials = toys.trials_of(toys.Large().sample_new(np.random.default_rng(0), 40, ()), toys.smooth)
     ranked = sorted((t for t in trials if math.isfinite(t.cost)), key=lambda t: t.cost)
-    selected = select(ranked, 10)
+    selected = select_trials_to_model(ranked, 10)
     assert selected[:5] == ranked[:5]
     assert [t.index for t in selected[5:]] == sorted(t.index for t in ranked[5:])[-5:]

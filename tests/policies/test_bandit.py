@@ -76,30 +76,30 @@ def test_credit_is_the_area_under_the_curve(history: list[tuple[int, bool]]) -> 
                 curve.append(curve[-1] + improved)
                 best.append(best[-1] + 1)
         # A new best raises the curve at its own place and at all the older ones.
-        assert policy.credit(arm) == pytest.approx(sum(curve) / sum(best) if sum(best) else 0.0)
+        assert policy.credit_arm(arm) == pytest.approx(sum(curve) / sum(best) if sum(best) else 0.0)
 
 
 def test_credit_by_hand() -> None:
     policy = bandit("random", "random")
     policy.history.extend([(0, True), (1, False), (0, False), (1, True), (0, True)])
-    assert policy.credit(0) == pytest.approx(2 / (3 * 4) * (1 + 3))
-    assert policy.credit(1) == pytest.approx(2 / (2 * 3) * 2)
-    assert policy.score(0, []) == pytest.approx(4 / 6 + 0.05 * np.sqrt(2 * np.log2(5) / 3))
-    assert policy.score(0, [0, 1]) == pytest.approx(4 / 6 + 0.05 * np.sqrt(2 * np.log2(7) / 4))
+    assert policy.credit_arm(0) == pytest.approx(2 / (3 * 4) * (1 + 3))
+    assert policy.credit_arm(1) == pytest.approx(2 / (2 * 3) * 2)
+    assert policy.score_arm(0, []) == pytest.approx(4 / 6 + 0.05 * np.sqrt(2 * np.log2(5) / 3))
+    assert policy.score_arm(0, [0, 1]) == pytest.approx(4 / 6 + 0.05 * np.sqrt(2 * np.log2(7) / 4))
 
 
 def test_an_arm_that_was_never_used_comes_first() -> None:
     policy = bandit("random", "random", exploration=0)
     policy.history.append((0, True))
-    assert policy.choose([], set(), np.random.default_rng(0)) == 1
-    assert policy.choose([1], set(), np.random.default_rng(0)) == 0
-    assert policy.choose([1], {0}, np.random.default_rng(0)) == 1
+    assert policy.choose_arm([], set(), np.random.default_rng(0)) == 1
+    assert policy.choose_arm([1], set(), np.random.default_rng(0)) == 0
+    assert policy.choose_arm([1], {0}, np.random.default_rng(0)) == 1
 
 
 def test_only_the_window_counts() -> None:
     policy = bandit("random", "random", window=2)
     policy.history.extend([(0, True), (1, False), (1, False)])
-    assert policy.credit(0) == 0.0
+    assert policy.credit_arm(0) == 0.0
 
 
 def test_only_a_new_best_counts_for_the_arm_that_proposed_it() -> None:
@@ -156,7 +156,7 @@ def test_exploration_shares_trials_out() -> None:
 def test_a_batch_is_shared_out_while_nothing_is_known() -> None:
     policy = bandit("random", "evolutionary", "tpe")
     policy.ask(9)
-    proposers = list(policy._proposed_by.values())
+    proposers = list(policy._arms_by_config.values())
     assert [proposers.count(arm) for arm in range(3)] == [3, 3, 3]
 
 

@@ -20,7 +20,7 @@ from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.evolutionary import Evolutionary
 from searchlab_policies.optuna.tpe import Tpe
 from searchlab_policies.random import Random
-from searchlab_policies.xgb import Xgb, pick
+from searchlab_policies.xgb import Xgb, select_diverse
 from tests.support import toys
 
 Make = Callable[[Space, int], Policy]
@@ -89,7 +89,7 @@ def test_trials_of_another_log_become_elites() -> None:
     policy = Evolutionary(space, seed=0, population=8)
     policy.tell(toys.trials_of([best], toys.smooth))
     policy.tell(toys.run(Random(space, seed=0), toys.smooth, 23))
-    assert best in [trial.config for trial in policy.parents()]
+    assert best in [trial.config for trial in policy.select_parents()]
 
 
 def test_evolution_goes_on_where_every_parent_is_the_same_config() -> None:
@@ -183,9 +183,9 @@ def test_the_batch_is_random_until_something_succeeds() -> None:
 def test_diversity_trades_score_for_new_knob_values() -> None:
     configs = [Config({"a": 1, "b": 1}), Config({"a": 1, "b": 2}), Config({"a": 2, "b": 3})]
     scores = np.array([1.0, 0.95, 0.9])
-    assert pick(configs, scores, 2, diversity=0.0) == configs[:2]
-    assert pick(configs, scores, 2, diversity=0.1) == [configs[0], configs[2]]
-    assert pick(configs, scores, 9, diversity=0.1) == [configs[0], configs[2], configs[1]]
+    assert select_diverse(configs, scores, 2, diversity=0.0) == configs[:2]
+    assert select_diverse(configs, scores, 2, diversity=0.1) == [configs[0], configs[2]]
+    assert select_diverse(configs, scores, 9, diversity=0.1) == [configs[0], configs[2], configs[1]]
 
 
 # --- options ----------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def lengths(policy: Chain, cost: toys.SimulateFunction, budget: int, batch: int 
     counts = [0] * len(policy.arms)
     count = 0
     while count < budget and (configs := policy.ask(min(batch, budget - count))):
-        counts[policy.current] += len(configs)
+        counts[policy.current_index] += len(configs)
         policy.tell(toys.trials_of(configs, cost, count))
         count += len(configs)
     return counts
@@ -61,7 +61,7 @@ def test_the_droplet_begins_at_the_best_of_the_trials_before_it() -> None:
     earlier_trials = toys.run(policy, toys.flaky, 32)
     droplet = Droplet(toys.Large(), seed=0)
     droplet.warm_start(earlier_trials)
-    assert droplet._best == min(earlier_trials, key=lambda trial: trial.cost).config
+    assert droplet._best_config == min(earlier_trials, key=lambda trial: trial.cost).config
     for _ in range(5):
         expected = droplet.ask(8)
         assert policy.ask(8) == expected

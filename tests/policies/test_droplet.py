@@ -77,7 +77,7 @@ def test_it_moves_where_the_difference_is_not_by_chance() -> None:
         policy.tell([repeats(policy.ask(8)[0], 1.0, 1.1, 0.9, 1.05)])
         policy.ask(8)
         policy.tell([trial])
-        return policy._best == trial.config
+        return policy._best_config == trial.config
 
     neighbour = Config({"a": 1, "b": 1, "c": 1})
     assert not moves(repeats(neighbour, 0.99, 1.09, 0.89, 1.04)), "faster, but within the noise"
@@ -133,6 +133,6 @@ def test_bad_options_are_named(option: dict[str, Any], message: str) -> None:
 
 def test_no_private_stream_is_that_of_an_ask() -> None:
     space = Valley()
-    starts = [Droplet(space, seed=seed, start="random")._next[0] for seed in range(20)]
+    starts = [Droplet(space, seed=seed, start="random")._next_configs[0] for seed in range(20)]
     asks = [space.sample(np.random.default_rng([seed, 1])) for seed in range(20)]
     assert sum(start == ask for start, ask in zip(starts, asks, strict=True)) <= 1, "there are 4,096 configs"

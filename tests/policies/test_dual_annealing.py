@@ -20,14 +20,14 @@ from searchlab.errors import SearchlabError
 from searchlab.policy import private_rng
 from searchlab.space import Config
 from searchlab_policies.dual_annealing import DualAnnealing, Method, anneal
-from searchlab_policies.minimiser import FAILED, Box, Minimise, Minimiser, Objective
+from searchlab_policies.minimiser import FAILURE_VALUE, Box, Minimise, Minimiser, Objective
 from searchlab_policies.random import Random
 from tests.support import toys
 
 
 def value(config: Config) -> float:
     cost = toys.flaky(config).cost
-    return math.log(cost) if math.isfinite(cost) else FAILED
+    return math.log(cost) if math.isfinite(cost) else FAILURE_VALUE
 
 
 class Enough(Exception):
@@ -43,13 +43,13 @@ def test_it_proposes_the_configs_for_which_scipy_calls(make: Any, method: Method
     called: dict[Config, None] = {}
 
     def objective(x: Floats) -> float:
-        called[box.config(x)] = None
+        called[box.to_config(x)] = None
         if len(called) == 80:
             raise Enough
-        return value(box.config(x))
+        return value(box.to_config(x))
 
     with pytest.raises(Enough):
-        anneal(objective, box=box, start=box.point(space.sample(rng)), rng=rng, method=method)
+        anneal(objective, box=box, start=box.to_point(space.sample(rng)), rng=rng, method=method)
     trials = toys.run(DualAnnealing(space, seed=3, method=method), toys.flaky, 80, 1)
     assert [trial.config for trial in trials] == list(called)
 
@@ -58,10 +58,10 @@ def test_it_proposes_the_configs_for_which_scipy_calls(make: Any, method: Method
 def test_a_config_is_where_its_point_is(make: Any, seed: int) -> None:
     space = make()
     box, config = Box(space), space.sample(np.random.default_rng(seed))
-    point = box.point(config)
-    assert box.config(point) == config
+    point = box.to_point(config)
+    assert box.to_config(point) == config
     assert all(0 < x < width for x, (_, width) in zip(point, box.bounds, strict=True))
-    assert box.config(point + 5) in space and box.config(point - 5) in space
+    assert box.to_config(point + 5) in space and box.to_config(point - 5) in space
 
 
 def test_all_choices_have_the_same_width() -> None:
@@ -81,7 +81,7 @@ def test_it_starts_from_the_fastest_trial_of_a_warm_start() -> None:
     policy = DualAnnealing(toys.Large(), seed=0)
     policy.warm_start(earlier_trials)
     policy.ask(1)
-    assert policy._runs[0]._answered >= 1, "the first call is for the fastest trial, which is known"
+    assert policy._run_sequences[0]._answered_count >= 1, "the first call is for the fastest trial, which is known"
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])

@@ -22,8 +22,8 @@ from tests.support.policies import CPU
 def test_each_factor_of_a_tile_has_a_length_scale() -> None:
     configs = Random(toys.Small(), seed=0).ask(8)
     by_knob, by_factor = Encoding(toys.Small()), Encoding(toys.Small(), by_factor=True)
-    assert by_knob.scales.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3]
-    assert by_factor.scales.tolist() == [0, 0, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4]
+    assert by_knob.length_scale_indices.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3]
+    assert by_factor.length_scale_indices.tolist() == [0, 0, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4]
     assert np.array_equal(by_knob(configs), by_factor(configs))
 
 

@@ -13,7 +13,7 @@ from searchlab.errors import SearchlabError
 from searchlab.records import Trial
 from searchlab.space import Config
 from searchlab_policies.greedy_ils import GreedyIls
-from searchlab_policies.neighbours import distance
+from searchlab_policies.neighbours import hamming_distance
 from searchlab_policies.random import Random
 from tests.support import toys
 from tests.support.autotvm import read_recording, repeat_run
@@ -34,7 +34,7 @@ def search(
     trials_so_far: list[Trial] = []
     bases = {}
     while len(trials_so_far) < trials and (configs := policy.ask(batch)):
-        bases[policy._scan.number] = policy._scan.base
+        bases[policy._scan.number] = policy._scan.centre
         batch_trials = [Trial(len(trials_so_far) + i, config, cost(config)) for i, config in enumerate(configs)]
         policy.tell(batch_trials)
         trials_so_far += batch_trials
@@ -64,13 +64,13 @@ def test_it_moves_at_the_first_improvement() -> None:
     (first,) = policy.ask(1)
     policy.tell(toys.trials_of([first], lambda config: toys.successful_measurement(3.0)))
     (second,) = policy.ask(1)
-    assert distance(first, second) == 1
+    assert hamming_distance(first, second) == 1
     policy.tell(toys.trials_of([second], lambda config: toys.successful_measurement(3.0)))
     third, _ = policy.ask(2)
-    assert distance(first, third) == 1, "the second is not faster"
+    assert hamming_distance(first, third) == 1, "the second is not faster"
     policy.tell(toys.trials_of([third], lambda config: toys.successful_measurement(2.0)))
     proposals = policy.ask(4)
-    assert all(distance(third, config) == 1 for config in proposals)
+    assert all(hamming_distance(third, config) == 1 for config in proposals)
 
 
 def test_with_a_warm_start_it_begins_at_the_fastest() -> None:
@@ -78,7 +78,7 @@ def test_with_a_warm_start_it_begins_at_the_fastest() -> None:
     policy = GreedyIls(toys.Large(), seed=0)
     policy.warm_start(earlier_trials)
     best = min(earlier_trials, key=lambda trial: trial.cost).config
-    assert all(distance(best, config) == 1 for config in policy.ask(8))
+    assert all(hamming_distance(best, config) == 1 for config in policy.ask(8))
 
 
 def test_beats_random_search() -> None:

@@ -54,7 +54,7 @@ def test_failures_make_predictions_infinite_unless_repaired() -> None:
             toys.failed_measurement("crash", "made up") if i < 2 else toys.smooth(c) for i, c in enumerate(configs)
         ]
         policy.warm_start(toys.trials_of(configs, dict(zip(configs, measurements, strict=True)).__getitem__))
-        return policy._predict(configs[3])
+        return policy._predict_cost(configs[3])
 
     assert np.isinf(predicted(False)) and np.isfinite(predicted(True))
 
@@ -69,7 +69,7 @@ def test_predictions_average_the_nearest() -> None:
             sum(neighbour.get(name) != config.get(name) for name in {*neighbour, *config}) for neighbour in configs
         ]
         nearest = sorted(range(40), key=lambda i: differences[i])[:5]
-        assert history.nearest(config, 5) == [float(i) for i in nearest]
+        assert history.find_nearest_costs(config, 5) == [float(i) for i in nearest]
 
 
 def test_the_first_trial_after_a_warm_start_is_near_the_fastest() -> None:

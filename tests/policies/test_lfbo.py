@@ -12,7 +12,7 @@ from searchlab.policy import NeverTwice
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab_policies.lfbo import Copy, Lfbo
-from searchlab_policies.neighbours import distance
+from searchlab_policies.neighbours import hamming_distance
 from searchlab_policies.random import Random
 from tests.support import toys
 
@@ -28,8 +28,8 @@ def start_policy(cost: toys.SimulateFunction = toys.smooth, seed: int = 0, **opt
 
 
 def copies(policy: Lfbo) -> list[Copy]:
-    assert policy._searches is not None
-    return policy._searches
+    assert policy._copies is not None
+    return policy._copies
 
 
 def best(policy: NeverTwice, batch: int) -> float:
@@ -55,13 +55,13 @@ def test_a_generation_is_a_tenth_of_the_bests_neighbours() -> None:
     generation = policy.ask(1000)
     assert {copy.current.config for copy in copies(policy)} == fastest
     assert 5 * 5 < len(generation) <= 5 * 30
-    assert all(min(distance(config, start) for start in fastest) <= 2 for config in generation)
+    assert all(min(hamming_distance(config, start) for start in fastest) <= 2 for config in generation)
 
 
 def test_what_is_good_and_how_much_it_weighs() -> None:
     """The fastest tenth is good, failures are not, and the forest prefers the good configs."""
     policy = start_policy(toys.flaky)
-    forest = policy._train()
+    forest = policy._train_forest()
     assert forest is not None
     rows = np.array([policy.space.features(trial.config) for trial in policy.trials], dtype=np.float32)
     good = forest.predict_proba(rows)[:, 1] > 0.5
@@ -73,16 +73,16 @@ def test_what_is_good_and_how_much_it_weighs() -> None:
 
 def test_similar_configs_are_selected_only_if_similarity_is_free() -> None:
     policy = start_policy()
-    forest = policy._train()
+    forest = policy._train_forest()
     assert forest is not None
     configs = policy.space.sample_new(np.random.default_rng(1), 200, policy.seen)
     rows = np.array([policy.space.features(config) for config in configs], dtype=np.float32)
     probabilities = dict(zip(configs, forest.predict_proba(rows)[:, 1], strict=True))
     policy.similarity = 0.0
-    by_probability = policy._best(configs, 10, forest, np.random.default_rng(0))
+    by_probability = policy._select_best(configs, 10, forest, np.random.default_rng(0))
     assert [probabilities[c] for c in by_probability] == sorted(probabilities.values(), reverse=True)[:10]
     policy.similarity = 1.0
-    diverse = policy._best(configs, 10, forest, np.random.default_rng(0))
+    diverse = policy._select_best(configs, 10, forest, np.random.default_rng(0))
     assert diverse[0] == by_probability[0]
     assert sum(map(probabilities.__getitem__, diverse)) < sum(map(probabilities.__getitem__, by_probability))
 
@@ -114,8 +114,8 @@ def test_a_copy_moves_to_a_slower_config_only_in_the_original(variant: Any, slow
 def test_the_original_learns_from_the_first_repeat() -> None:
     trial = Trial(0, Config({}), Measurement(seconds=(3.0, 1.0, 1.0), program="made up"))
     crashed = Trial(0, Config({}), toys.failed_measurement("crash", "made up"))
-    assert [start_policy(variant=v)._label(trial) for v in ("fixed", "original")] == [1.0, 3.0]
-    assert [start_policy(variant=v)._label(crashed) for v in ("fixed", "original")] == [math.inf, math.inf]
+    assert [start_policy(variant=v)._choose_label(trial) for v in ("fixed", "original")] == [1.0, 3.0]
+    assert [start_policy(variant=v)._choose_label(crashed) for v in ("fixed", "original")] == [math.inf, math.inf]
 
 
 def test_the_descent_ends_at_a_config_without_a_faster_neighbour() -> None:
@@ -124,7 +124,7 @@ def test_the_descent_ends_at_a_config_without_a_faster_neighbour() -> None:
     trials = toys.run(policy, toys.smooth, 120)
     assert len(trials) < 120, "it stops"
     fastest = min(trials, key=lambda trial: trial.cost)
-    neighbours = set(policy._step_neighbours(fastest.config, np.random.default_rng(0)))
+    neighbours = set(policy._generate_step_neighbours(fastest.config, np.random.default_rng(0)))
     assert neighbours <= policy.seen.keys()
     assert len(
         toys.run(

@@ -6,8 +6,8 @@ import numpy as np
 
 from searchlab.space import Knob
 from searchlab_policies.lfbo import is_tile
-from searchlab_policies.lfbo_tree import LfboTree, choices_within
-from searchlab_policies.neighbours import distance
+from searchlab_policies.lfbo_tree import LfboTree, find_choices_within
+from searchlab_policies.neighbours import hamming_distance
 from searchlab_policies.random import Random
 from tests.support import toys
 
@@ -33,13 +33,13 @@ def test_the_first_generation_is_drawn_as_in_pattern_search() -> None:
     policy = LfboTree(toys.Large(), seed=0, neighbours=60)
     toys.run(policy, toys.smooth, FIRST, FIRST)
     fastest = [trial.config for trial in sorted(policy.trials, key=lambda trial: trial.cost)[:5]]
-    assert all(min(distance(config, start) for start in fastest) <= 2 for config in policy.ask(1000))
+    assert all(min(hamming_distance(config, start) for start in fastest) <= 2 for config in policy.ask(1000))
 
 
 def test_a_neighbour_is_at_least_as_good_to_its_tree() -> None:
     """Only knobs that the tree tests on the config's path change, and one tile."""
     policy = start_policy()
-    forest = policy._train()
+    forest = policy._train_forest()
     assert forest is not None
     config = min(policy.trials, key=lambda trial: trial.cost).config
     knobs = policy.space.knobs(config)
@@ -47,10 +47,10 @@ def test_a_neighbour_is_at_least_as_good_to_its_tree() -> None:
     changed = 0
     for tree in forest.estimators_[:20]:
         row = policy.space.features(config)
-        path = policy._knobs_on_path(knobs, dict(config), row, tree, np.random.default_rng(0))
-        tested = policy._knobs_on_path([k for k in knobs if not is_tile(k)], dict(config), row, tree, rng)
+        path = policy._find_knobs_on_path(knobs, dict(config), row, tree, np.random.default_rng(0))
+        tested = policy._find_knobs_on_path([k for k in knobs if not is_tile(k)], dict(config), row, tree, rng)
         assert len(path) >= len(tested) and any(is_tile(knob) for knob in path)
-        neighbour = policy._improve(config, knobs, tree, np.random.default_rng(0))
+        neighbour = policy._improve_config(config, knobs, tree, np.random.default_rng(0))
         assert {name for name in config if config[name] != neighbour[name]} <= {knob.name for knob in path}
         rows = np.float32([policy.space.features(c) for c in (config, neighbour)])
         before, after = tree.predict_proba(rows)[:, 1]
@@ -60,6 +60,6 @@ def test_a_neighbour_is_at_least_as_good_to_its_tree() -> None:
 
 
 def test_values_within_a_radius_are_in_the_order_of_distance() -> None:
-    assert choices_within(Knob("number", [1, 2, 4, 8, 16, 32]), 8, 2) == [4, 16, 2, 32]
-    assert choices_within(Knob("word", ["a", "b", "c"]), "b", 2) == ["a", "c"]
-    assert choices_within(Knob("tile", [(8, 1), (4, 2), (2, 4), (1, 8)]), (8, 1), 1) == [(4, 2)]
+    assert find_choices_within(Knob("number", [1, 2, 4, 8, 16, 32]), 8, 2) == [4, 16, 2, 32]
+    assert find_choices_within(Knob("word", ["a", "b", "c"]), "b", 2) == ["a", "c"]
+    assert find_choices_within(Knob("tile", [(8, 1), (4, 2), (2, 4), (1, 8)]), (8, 1), 1) == [(4, 2)]

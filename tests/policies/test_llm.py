@@ -13,7 +13,7 @@ from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.read import read_log
 from searchlab.run.tune import tune
 from searchlab_policies import chat
-from searchlab_policies.llm import Llm, LlmSeeded, parse
+from searchlab_policies.llm import Llm, LlmSeeded, parse_answer
 from tests.support import toys
 from tests.support.language_model import LanguageModel, completion, propose, serve
 from tests.support.logs import read_deterministic_part, write_table
@@ -25,9 +25,9 @@ KEY = "sk-secret/key+of=tests"
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LanguageModel]:
     with serve() as model:
-        monkeypatch.setenv(chat.URL, model.url)
-        monkeypatch.setenv(chat.KEY, KEY)
-        monkeypatch.setenv(chat.CASSETTE, str(tmp_path / "cassettes"))
+        monkeypatch.setenv(chat.URL_VARIABLE, model.url)
+        monkeypatch.setenv(chat.KEY_VARIABLE, KEY)
+        monkeypatch.setenv(chat.CASSETTE_VARIABLE, str(tmp_path / "cassettes"))
         yield model
 
 
@@ -76,7 +76,7 @@ def test_the_prompt_tells_the_task_and_the_trials(model: LanguageModel) -> None:
     first, _ = model.requests
     assert (first["path"], first["model"], first["temperature"]) == ("/v1/chat/completions", "stub", 0.5)
     assert model.keys == [f"Bearer {KEY}"] * 2
-    text = policy.prompt(5)
+    text = policy.write_prompt(5)
     assert all(
         word in text for word in (str(policy.space.workload), str(policy.space.target), "Propose 5 other configs")
     )
@@ -85,7 +85,7 @@ def test_the_prompt_tells_the_task_and_the_trials(model: LanguageModel) -> None:
     costs = sorted(trial.cost for trial in trials)
     assert [line.partition(" us")[0] for line in fastest] == [f"{cost * 1e6:.4g}" for cost in costs[:3]]
     policy.tell(toys.trials_of(policy.ask(2), toys.all_invalid, 16))
-    assert "\ninvalid: {" in policy.prompt(5)
+    assert "\ninvalid: {" in policy.write_prompt(5)
     assert first["response_format"]["json_schema"]["schema"]["required"] == ["configs"]
 
 
@@ -93,7 +93,7 @@ def test_valid_proposals_are_measured_in_order(model: LanguageModel) -> None:
     configs = list(toys.Dependent().enumerate())[:3]
     answers(model, *(dict(reversed(config.to_json().items())) for config in configs))
     policy = Llm(toys.Dependent(), seed=0, model="stub")
-    assert policy.ask(3) == configs and not policy.fill_ins and not policy.invalid
+    assert policy.ask(3) == configs and not policy.fill_ins and not policy.invalid_counts
     assert [list(config) for config in policy.seen] == [list(config) for config in configs]
 
 
@@ -109,7 +109,7 @@ def test_invalid_proposals_are_counted_and_replaced(model: LanguageModel) -> Non
     assert batch[0] == config and len(set(batch)) == 4
     assert list(policy.fill_ins) == batch[1:]  # type: ignore[call-overload]
     counts = {"duplicate": 1, "unknown knob": 1, "not a choice": 5, "missing knob": 1, "not an object": 1}
-    assert policy.invalid == counts
+    assert policy.invalid_counts == counts
 
 
 def test_a_violated_restriction_is_an_invalid_proposal(model: LanguageModel) -> None:
@@ -117,7 +117,7 @@ def test_a_violated_restriction_is_an_invalid_proposal(model: LanguageModel) -> 
     config = next(config for config in space.probe() if config["x0"] == 64)
     answers(model, {**config.to_json(), "x1": 64}, {**config.to_json(), "x0": 64.0})
     policy = Llm(space, seed=0, model="stub")
-    assert policy.ask(1) == [config] and policy.invalid == {"violated constraint": 1}
+    assert policy.ask(1) == [config] and policy.invalid_counts == {"violated constraint": 1}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_violated_restriction_is_an_invalid_proposal(model: LanguageModel) -> 
     ],
 )
 def test_json_is_found_in_prose_and_fences(answer: str) -> None:
-    assert parse(answer) == [{"a": 1}]
+    assert parse_answer(answer) == [{"a": 1}]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_json_is_found_in_prose_and_fences(answer: str) -> None:
     ],
 )
 def test_an_answer_without_configs_is_no_answer(answer: str) -> None:
-    assert parse(answer) is None
+    assert parse_answer(answer) is None
 
 
 def test_after_useless_answers_the_batch_is_random(model: LanguageModel) -> None:
@@ -152,7 +152,10 @@ def test_after_useless_answers_the_batch_is_random(model: LanguageModel) -> None
     policy = Llm(toys.Large(), seed=0, model="stub", attempts=2)
     with pytest.warns(SearchlabWarning, match=r"no valid config, so a batch of 4 is random \(no JSON\)"):
         assert len(set(policy.ask(4))) == 4
-    assert policy.invalid == {"answer without JSON": 2} and len({request["seed"] for request in model.requests}) == 2
+    assert (
+        policy.invalid_counts == {"answer without JSON": 2}
+        and len({request["seed"] for request in model.requests}) == 2
+    )
 
 
 @pytest.mark.parametrize("name", ["llm", "llm-seeded"])
@@ -164,7 +167,7 @@ def test_a_run_is_resumed_and_repeated_without_network(
     run(uninterrupted, table, policy)
     count = len(model.requests)
     assert count == (3 if name == "llm" else 2)
-    monkeypatch.delenv(chat.URL)
+    monkeypatch.delenv(chat.URL_VARIABLE)
     shortened.write_bytes(uninterrupted.read_bytes()[:-700])
     for log in (shortened, repeated):
         run(log, table, policy)
@@ -176,7 +179,7 @@ def test_a_request_that_was_not_recorded_is_one_sentence(
     model: LanguageModel, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(tmp_path / "a.jsonl", table, trials=8)
-    monkeypatch.delenv(chat.URL)
+    monkeypatch.delenv(chat.URL_VARIABLE)
     with pytest.raises(SearchlabError, match="no answer to the next request.*set SEARCHLAB_LLM_URL") as error:
         run(tmp_path / "a.jsonl", table, trials=16)
     assert "\n" not in str(error.value)
@@ -213,7 +216,7 @@ def test_an_overloaded_endpoint_is_asked_again(model: LanguageModel, status: int
 
 def test_the_seconds_to_wait_follow_from_the_answer() -> None:
     date = "Fri, 31 Dec 1999 23:59:59 GMT"
-    assert [chat.seconds_to_wait(text, 2) for text in ("7", date, "soon", "")] == [7.0, 0.0, 4.0, 4.0]
+    assert [chat.compute_wait_seconds(text, 2) for text in ("7", date, "soon", "")] == [7.0, 0.0, 4.0, 4.0]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +232,7 @@ def test_the_seconds_to_wait_follow_from_the_answer() -> None:
 def test_a_failing_endpoint_is_one_sentence(
     model: LanguageModel, monkeypatch: pytest.MonkeyPatch, status: int, headers: dict[str, str], body: str, message: str
 ) -> None:
-    monkeypatch.setattr(chat, "ATTEMPTS", 1)
+    monkeypatch.setattr(chat, "MAX_ATTEMPTS", 1)
     fails(model, status, body, headers)
     with pytest.raises(
         SearchlabError, match=rf"language model at 127.0.0.1 .*{message}.*run the command again"
@@ -241,7 +244,11 @@ def test_a_failing_endpoint_is_one_sentence(
 def test_settings_that_cannot_work_are_refused(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SearchlabError, match="option 'model' is empty"):
         Llm(toys.Large(), seed=0)
-    for name, value in ((chat.KEY, f"{KEY}\nX: y"), (chat.TIMEOUT, "-1"), (chat.URL, "file:///etc/passwd")):
+    for name, value in (
+        (chat.KEY_VARIABLE, f"{KEY}\nX: y"),
+        (chat.TIMEOUT_VARIABLE, "-1"),
+        (chat.URL_VARIABLE, "file:///etc/passwd"),
+    ):
         monkeypatch.setenv(name, value)
         with pytest.raises(SearchlabError, match=name) as error:
             Llm(toys.Large(), seed=0, model="stub")

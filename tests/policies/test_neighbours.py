@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from searchlab.space import Choose, Config, Knob, Space
 from searchlab.workload import parse_workload
-from searchlab_policies.neighbours import adjacent, along, distance, draw_near, draw_neighbours, neighbour, perturb
+from searchlab_policies.neighbours import (
+    draw_adjacent,
+    draw_near,
+    draw_neighbour,
+    draw_neighbours,
+    hamming_distance,
+    perturb,
+    vary_knob,
+)
 from searchlab_spaces.parameters import Parameters
 from tests.support import toys
 
@@ -42,16 +50,16 @@ def test_neighbours_are_members_and_differ(make: Callable[[], Space], seed: int)
     space, rng = make(), np.random.default_rng(seed)
     config = space.sample(rng)
     for knob in space.knobs(config):
-        neighbours = list(along(space, config, knob, rng))
+        neighbours = list(vary_knob(space, config, knob, rng))
         assert len(set(neighbours)) == len(neighbours)
         assert all(changed in space and changed != config for changed in neighbours)
-        changes_alone = {distance(config, changed) == 1 for changed in neighbours}
+        changes_alone = {hamming_distance(config, changed) == 1 for changed in neighbours}
         assert len(changes_alone) <= 1, "either every neighbour along a knob keeps the other knobs, or none does"
         values = [value for value in knob.choices if value != config[knob.name]]
         exact = [changed for value in values if (changed := Config({**config, knob.name: value})) in space]
         assert not exact or neighbours == exact
         assert bool(neighbours) == bool(values)
-    changed = neighbour(space, config, rng)
+    changed = draw_neighbour(space, config, rng)
     assert changed in space
     assert (changed == config) == all(len(knob.choices) == 1 for knob in space.knobs(config))
     assert perturb(space, config, 3, rng) in space
@@ -61,14 +69,14 @@ def test_the_values_may_be_given_in_another_order() -> None:
     space, rng = toys.Small(), np.random.default_rng(0)
     config = space.config_at(0)
     knob = space.axes[1]
-    assert [changed["unroll"] for changed in along(space, config, knob, rng, [512, 0, 16])] == [512, 16]
+    assert [changed["unroll"] for changed in vary_knob(space, config, knob, rng, [512, 0, 16])] == [512, 16]
 
 
 def test_every_neighbour_is_equally_likely() -> None:
     space, rng = toys.Small(), np.random.default_rng(1)
     config = space.config_at(17)
-    neighbours = [changed for knob in space.axes for changed in along(space, config, knob, rng)]
-    counts = Counter(neighbour(space, config, rng) for _ in range(200 * len(neighbours)))
+    neighbours = [changed for knob in space.axes for changed in vary_knob(space, config, knob, rng)]
+    counts = Counter(draw_neighbour(space, config, rng) for _ in range(200 * len(neighbours)))
     assert set(counts) == set(neighbours)
     assert max(counts.values()) < 2 * min(counts.values())
 
@@ -78,18 +86,21 @@ def test_a_constraint_excludes_neighbours() -> None:
     config = Config({"x": 2, "y": 2, "on": True})
     assert config in space
     x, _, on = space.knobs(config)
-    assert [changed["x"] for changed in along(space, config, x, rng)] == [0, 4]
-    assert [changed["on"] for changed in along(space, config, on, rng)] == [False]
+    assert [changed["x"] for changed in vary_knob(space, config, x, rng)] == [0, 4]
+    assert [changed["on"] for changed in vary_knob(space, config, on, rng)] == [False]
 
 
 def test_a_knob_that_cannot_be_changed_alone_is_repaired() -> None:
     space, rng = toys.Dependent(), np.random.default_rng(0)
     config = Config({"sketch": "packed", "tile": (2, 2, 2), "vector": 2, "pack": "a", "parallel": True})
     sketch, tile, *_ = space.knobs(config)
-    assert [changed["sketch"] for changed in along(space, config, sketch, rng)] == ["plain", "tiled"]
-    assert all(changed["vector"] == 2 for changed in along(space, config, tile, rng)), "these need no repair"
+    assert [changed["sketch"] for changed in vary_knob(space, config, sketch, rng)] == ["plain", "tiled"]
+    assert all(changed["vector"] == 2 for changed in vary_knob(space, config, tile, rng)), "these need no repair"
     assert "sketch" in {
-        name for _ in range(200) for name, value in neighbour(space, config, rng).items() if config.get(name) != value
+        name
+        for _ in range(200)
+        for name, value in draw_neighbour(space, config, rng).items()
+        if config.get(name) != value
     }
 
 
@@ -97,7 +108,7 @@ def test_a_walk_takes_as_many_steps_as_requested() -> None:
     space, rng = toys.Large(), np.random.default_rng(0)
     config = space.sample(rng)
     assert perturb(space, config, 0, rng) == config
-    assert max(distance(config, perturb(space, config, 2, rng)) for _ in range(20)) == 2
+    assert max(hamming_distance(config, perturb(space, config, 2, rng)) for _ in range(20)) == 2
 
 
 class Sum(toys.Dependent):
@@ -111,22 +122,22 @@ class Sum(toys.Dependent):
 def test_no_config_is_isolated_by_what_depends_on_it() -> None:
     space, rng = Sum(), np.random.default_rng(0)
     config = space.sample(rng)
-    assert len(list(along(space, config, space.knobs(config)[0], rng))) == 3
-    assert neighbour(space, config, rng) != config
+    assert len(list(vary_knob(space, config, space.knobs(config)[0], rng))) == 3
+    assert draw_neighbour(space, config, rng) != config
 
 
 def test_the_distance_counts_differing_knobs() -> None:
     a = Config({"x": 1, "y": 2})
-    assert distance(a, a) == 0
-    assert distance(a, Config({"x": 1, "y": 3})) == 1
-    assert distance(a, Config({"x": 1, "z": 3})) == 2
+    assert hamming_distance(a, a) == 0
+    assert hamming_distance(a, Config({"x": 1, "y": 3})) == 1
+    assert hamming_distance(a, Config({"x": 1, "z": 3})) == 2
 
 
 @pytest.mark.parametrize("make", [toys.NoKnobs, toys.SingleChoice])
 def test_a_config_without_neighbours(make: Callable[[], Space]) -> None:
     space, rng = make(), np.random.default_rng(0)
     config = space.sample(rng)
-    assert neighbour(space, config, rng) == perturb(space, config, 2, rng) == config
+    assert draw_neighbour(space, config, rng) == perturb(space, config, 2, rng) == config
 
 
 @given(st.sampled_from(SPACES), st.integers(1, 3), st.integers(0, 2**32))
@@ -135,7 +146,7 @@ def test_near_differs_in_few_knobs_unless_repaired(make: Callable[[], Space], ra
     config = space.sample(rng)
     changed = draw_near(space, config, radius, rng)
     assert changed in space
-    assert make in (toys.Dependent, make_listed_space) or distance(config, changed) <= radius
+    assert make in (toys.Dependent, make_listed_space) or hamming_distance(config, changed) <= radius
 
 
 @given(st.sampled_from(SPACES), st.integers(0, 2**32), st.sampled_from(["strictly-adjacent", "adjacent", "Hamming"]))
@@ -150,7 +161,7 @@ def test_drawn_neighbours_are_distinct_members(make: Callable[[], Space], seed: 
 def test_adjacent_configs_are_uniform_and_one_choice_away() -> None:
     space, rng = toys.Small(), np.random.default_rng(0)
     config = Config({knob.name: knob.choices[min(1, len(knob.choices) - 1)] for knob in space.axes})
-    counts = Counter(adjacent(space, config, rng) for _ in range(20_000))
+    counts = Counter(draw_adjacent(space, config, rng) for _ in range(20_000))
     steps = space.indices(list(space.enumerate())) - space.indices([config])
     assert len(counts) == np.count_nonzero(abs(steps).max(axis=1) == 1)
     assert all(abs(space.indices([config]) - space.indices([changed])).max() == 1 for changed in counts)

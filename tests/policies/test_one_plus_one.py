@@ -10,7 +10,7 @@ import pytest
 from searchlab.errors import SearchlabError
 from searchlab.records import Trial
 from searchlab.space import Config
-from searchlab_policies.neighbours import distance
+from searchlab_policies.neighbours import hamming_distance
 from searchlab_policies.one_plus_one import OnePlusOne
 from searchlab_policies.random import Random
 from tests.support import toys
@@ -34,20 +34,22 @@ def test_the_parent_is_the_best_and_of_equals_the_latest() -> None:
 def test_a_batch_has_one_parent() -> None:
     policy = OnePlusOne(toys.Large(), seed=0, rate=0.0)
     first = policy.ask(4)
-    assert all(distance(first[0], config) <= 2 for config in first), "mutations of the first at a rate of 0.1 / d"
+    assert all(hamming_distance(first[0], config) <= 2 for config in first), (
+        "mutations of the first at a rate of 0.1 / d"
+    )
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.9])
 def test_knobs_are_redrawn_at_the_rate(rate: float) -> None:
     policies = [OnePlusOne(toys.Large(), seed=seed, rate=rate, spread=0.0) for seed in range(200)]
-    changed = [distance(*policy.ask(2)) / 6 for policy in policies]
+    changed = [hamming_distance(*policy.ask(2)) / 6 for policy in policies]
     assert np.mean(changed) == pytest.approx(rate / (1 - (1 - rate) ** 6), abs=0.05), "at least one"
 
 
 def test_the_rate_of_the_best_in_a_window_is_the_next() -> None:
     policy = OnePlusOne(toys.Large(), seed=0, window=3)
     configs = policy.ask(6)
-    rates = [policy._rates[config] for config in configs]
+    rates = [policy._rates_by_config[config] for config in configs]
     assert rates[0] == 0.2 and len(set(rates)) == 6, "each mutation has its own"
 
     def tell(seconds: float) -> None:

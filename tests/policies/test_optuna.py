@@ -21,7 +21,7 @@ from searchlab.space import Config, Knob, Space, Value
 from searchlab_policies.optuna.adapter import OptunaPolicy
 from searchlab_policies.optuna.cmaes import CmaEs
 from searchlab_policies.optuna.gp import Gp
-from searchlab_policies.optuna.parameters import Parameters, Part, choose, parts_of
+from searchlab_policies.optuna.parameters import Parameters, Part, choose_nearest, split_knob
 from searchlab_policies.optuna.tpe import Tpe
 from searchlab_policies.qmc import Qmc
 from searchlab_policies.random import Random
@@ -37,21 +37,21 @@ def choose_from(values: dict[str, Value]) -> Callable[[Part], Value]:
 
 
 def test_a_tile_is_a_parameter_for_each_factor_that_is_open() -> None:
-    parts = parts_of(Knob("t", toys.tiles(8, 3)))
+    parts = split_knob(Knob("t", toys.tiles(8, 3)))
     assert [(part.name, list(part.values)) for part in parts] == [("t[2]", [1, 2, 4, 8]), ("t[1]", [1, 2, 4, 8])]
-    assert [part.name for part in parts_of(Knob("t", [(1, 2), (2, 2), (1, 3)]))] == ["t[1]", "t[0]"]
-    assert [part.position for part in parts_of(Knob("t", [(4, 1), "none", (2, 2)]))] == [None], (
+    assert [part.name for part in split_knob(Knob("t", [(1, 2), (2, 2), (1, 3)]))] == ["t[1]", "t[0]"]
+    assert [part.position for part in split_knob(Knob("t", [(4, 1), "none", (2, 2)]))] == [None], (
         "of mixed kinds, one whole"
     )
-    assert parts_of(Knob("t", ["only"])) == []
+    assert split_knob(Knob("t", ["only"])) == []
 
 
 def test_an_order_of_loops_is_one_category() -> None:
     knob = ReorderKnob("order", ORDERS, "all")
-    (part,) = parts_of(knob)
+    (part,) = split_knob(knob)
     assert part.position is None and list(part.values) == list(ORDERS)
     assert isinstance(part.distribution, optuna.distributions.CategoricalDistribution)
-    assert choose(knob, [part], choose_from({"order": (2, 0, 1)})) == (2, 0, 1)
+    assert choose_nearest(knob, [part], choose_from({"order": (2, 0, 1)})) == (2, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_an_order_of_loops_is_one_category() -> None:
 )
 def test_an_impossible_factor_becomes_the_nearest_possible(inner: int, middle: int, tile: tuple[int, ...]) -> None:
     knob = Knob("t", toys.tiles(8, 3))
-    assert choose(knob, parts_of(knob), choose_from({"t[2]": inner, "t[1]": middle})) == tile
+    assert choose_nearest(knob, split_knob(knob), choose_from({"t[2]": inner, "t[1]": middle})) == tile
 
 
 def test_numbers_are_indices_and_words_are_categories() -> None:
@@ -242,7 +242,7 @@ def test_what_the_gaussian_process_needs_is_named() -> None:
 
 def test_optuna_has_the_settings_that_it_does_not_take() -> None:
     pytest.importorskip("torch")
-    sampler = Gp(toys.Small(), seed=0, candidates=3, local_searches=2).sampler(0)
+    sampler = Gp(toys.Small(), seed=0, candidates=3, local_searches=2).make_sampler(0)
     assert vars(sampler).keys() - vars(optuna.samplers.GPSampler()).keys() == {"_parameters"}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.costmodel import BoundCostModel, OtherTask, scores_of
+from searchlab.costmodel import BoundCostModel, OtherTask, compute_scores
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
@@ -20,7 +20,7 @@ def policy(tasks: list[list[Trial]], seed: int = 0) -> Pretrained:
     space = toys.Large()
     model = BoundCostModel(Model(seed=seed), KnobFeatures(space))
     if tasks:
-        model.pretrain([OtherTask(toys.Large(), [task.config for task in of], scores_of(of)) for of in tasks])
+        model.pretrain([OtherTask(toys.Large(), [task.config for task in of], compute_scores(of)) for of in tasks])
     return Pretrained(space, seed=seed, cost_model=model, chains=16, steps=10, epsilon=0.0)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from searchlab.arrays import Floats
-from searchlab.costmodel import BoundCostModel, scores_of
+from searchlab.costmodel import BoundCostModel, compute_scores
 from searchlab.costmodel.bound import OtherTask
 from searchlab.costmodel.features import KnobFeatures, make_features
 from searchlab.errors import UnsupportedSpace
@@ -19,7 +19,14 @@ from searchlab.workload import parse_workload
 from searchlab_costmodels.pack_sum import PackSum
 from searchlab_costmodels.pretrained import Pretrained
 from searchlab_costmodels.xgboost import XGBoost
-from searchlab_policies.pruner import BLOCKS, THREADS, UNROLLED, Pruner, SymbolAnalyzer, utilization
+from searchlab_policies.pruner import (
+    BLOCK_COLUMNS,
+    THREAD_COLUMNS,
+    UNROLLED_COLUMN,
+    Pruner,
+    SymbolAnalyzer,
+    compute_utilization,
+)
 from searchlab_spaces.templates import KnobTemplate
 from tests.support import toys
 from tests.support.policies import CPU, make_restricted
@@ -60,9 +67,9 @@ def gpu(**columns: Any) -> Floats:
     """Return the features of a kernel with one store."""
     store = np.zeros(164)
     store[0] = np.log2(1e6 + 1)
-    for part, value in ((BLOCKS, columns.get("blocks", 320)), (THREADS, columns.get("threads", 256))):
+    for part, value in ((BLOCK_COLUMNS, columns.get("blocks", 320)), (THREAD_COLUMNS, columns.get("threads", 256))):
         store[part] = [np.log2(value + 1), 1.0, 1.0]
-    store[UNROLLED] = np.log2(columns.get("unrolled", 1) + 1)
+    store[UNROLLED_COLUMN] = np.log2(columns.get("unrolled", 1) + 1)
     return store
 
 
@@ -78,7 +85,7 @@ def test_a_config_without_a_program_is_not_drafted() -> None:
 
 
 def test_places_are_used_in_whole_waves() -> None:
-    assert utilization(np.array([1.0, 8.0, 9.0]), 8).tolist() == [0.125, 1.0, 0.5625]
+    assert compute_utilization(np.array([1.0, 8.0, 9.0]), 8).tolist() == [0.125, 1.0, 0.5625]
 
 
 def test_batches_come_from_the_draft_and_then_from_the_model() -> None:
@@ -106,7 +113,7 @@ def test_a_model_of_another_shape_selects_the_first_batch() -> None:
     wider = KnobTemplate(parse_workload("gemm:32x64x64"), CPU)
     configs = [wider.sample(np.random.default_rng(seed)) for seed in range(8)]
     model = BoundCostModel(Pretrained(seed=0), make_features("per-store", SPACE))
-    model.pretrain([OtherTask(wider, configs, scores_of(toys.trials_of(configs, cost)))])
+    model.pretrain([OtherTask(wider, configs, compute_scores(toys.trials_of(configs, cost)))])
     pruner = Pruner(SPACE, seed=0, cost_model=model, population=8, drafted=4, draft_generations=1, epsilon=0.0)
     best = pruner.cost_model.predict(pruner.ask(2))
     assert best.min() >= np.median(model.predict([SPACE.sample(np.random.default_rng(seed)) for seed in range(8)]))

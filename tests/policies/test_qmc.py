@@ -10,7 +10,7 @@ import pytest
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial
 from searchlab.space import Config, Space
-from searchlab_policies.qmc import Qmc, draws_to_cover
+from searchlab_policies.qmc import Qmc, count_draws_to_cover
 from searchlab_policies.random import Random
 from tests.support import toys
 from tests.support.spaces.products import Product
@@ -44,7 +44,7 @@ def test_a_space_is_exhausted_by_the_sequence() -> None:
     space = toys.Small()
     policy = Qmc(space, seed=0)
     assert sum(len(policy.ask(8)) for _ in range(30)) == 120
-    assert policy._index <= draws_to_cover(128)
+    assert policy._next_index <= count_draws_to_cover(128)
 
 
 @pytest.mark.parametrize("space", [Product(), toys.Small(), toys.Dependent()])

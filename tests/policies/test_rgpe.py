@@ -10,9 +10,9 @@ import pytest
 
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
-from searchlab_policies.gaussian_process import GaussianProcess, matern, squared_distances
+from searchlab_policies.gaussian_process import GaussianProcess, compute_matern_kernel, compute_squared_distances
 from searchlab_policies.random import Random
-from searchlab_policies.rgpe import Rgpe, ranking_weights
+from searchlab_policies.rgpe import Rgpe, compute_ranking_weights
 from tests.support import toys
 
 
@@ -60,7 +60,7 @@ def test_failed_or_few_trials_of_earlier_runs_are_fine() -> None:
     ],
 )
 def test_a_weight_is_the_share_of_samples_ranked_best(losses: list[list[int]], weights: list[float]) -> None:
-    assert ranking_weights(np.array(losses)).tolist() == weights
+    assert compute_ranking_weights(np.array(losses)).tolist() == weights
 
 
 def process(rows: Any, values: Any) -> GaussianProcess:
@@ -74,7 +74,7 @@ VALUES = np.sin(5 * ROWS[:, 0])
 def test_each_trial_is_predicted_from_the_others() -> None:
     full = process(ROWS, VALUES)
     scaled = ROWS / full.lengths
-    covariance = matern(squared_distances(scaled, scaled))
+    covariance = compute_matern_kernel(compute_squared_distances(scaled, scaled))
     is_other = np.arange(len(ROWS)) != 4
     noisy = covariance[np.ix_(is_other, is_other)] + full.noise * np.eye(8)
     weights = np.linalg.solve(noisy, covariance[is_other, 4])

@@ -14,7 +14,7 @@ import pytest
 from searchlab.policy import Policy
 from searchlab_policies.optuna.parameters import Parameters
 from searchlab_policies.random import Random
-from searchlab_policies.smac import Smac, config_space, configuration, log_scale
+from searchlab_policies.smac import Smac, log_scale, make_config_space, make_configuration
 from tests.support import toys
 
 
@@ -57,12 +57,12 @@ def test_costs_are_scaled_as_in_smac() -> None:
 
     costs = np.random.default_rng(0).uniform(1e-5, 1e-2, 40)
     parameters = Parameters(toys.Large())
-    space = config_space(parameters.probed_parameters, seed=0)
+    space = make_config_space(parameters.probed_parameters, seed=0)
     history = RunHistory()
     encoder = RunHistoryLogScaledEncoder(Scenario(space, n_trials=100))
     encoder.runhistory = history
     for trial, cost in zip(toys.run(Random(toys.Large(), seed=0), toys.smooth, 40), costs, strict=True):
-        history.add(configuration(space, parameters.encode(trial.config)[0]), cost)
+        history.add(make_configuration(space, parameters.encode(trial.config)[0]), cost)
     _, values = encoder.transform()
     np.testing.assert_allclose(log_scale(costs), values[:, 0], rtol=1e-9)
 

@@ -39,21 +39,21 @@ def make_stuck_policy(repaired: bool) -> TabuGreyWolf:
     policy = TabuGreyWolf(toys.Large(), seed=0, repaired=repaired)
     policy.tell(toys.trials_of(policy.ask(8), toys.smooth))
     policy._pack = [min(policy._pack, key=lambda wolf: wolf.cost)] * 8
-    policy._begin()
+    policy._begin_iteration()
     return policy
 
 
 def test_copies_of_leaders_stand_still_unless_it_is_repaired() -> None:
-    assert not make_stuck_policy(False)._turns
-    assert list(make_stuck_policy(True)._turns) == [3, 4, 5, 6, 7]
+    assert not make_stuck_policy(False)._waiting_indices
+    assert list(make_stuck_policy(True)._waiting_indices) == [3, 4, 5, 6, 7]
 
 
 def test_stagnation_replaces_the_slowest_wolves() -> None:
     policy = make_stuck_policy(False)
     policy.ask(1)
-    assert not policy._hunting and len(policy._turns) == 2, "of three, one has been asked for"
+    assert not policy._is_hunting and len(policy._waiting_indices) == 2, "of three, one has been asked for"
     best = policy._pack[0]
-    policy.tell(toys.trials_of([next(iter(policy._pending))], toys.smooth, 8))
+    policy.tell(toys.trials_of([next(iter(policy._pending_roles))], toys.smooth, 8))
     policy.tell(toys.trials_of(policy.ask(8), toys.smooth, 9))
     assert best in policy._pack
 
@@ -75,7 +75,7 @@ def test_the_temperature_falls_over_the_budget() -> None:
     for trials in (16, 64, 200):
         policy = TabuGreyWolf(toys.Large(), seed=0, repaired=True, budget=128)
         toys.run(policy, toys.smooth, trials, 1)
-        heats.append(policy._heat)
+        heats.append(policy._current_temperature)
     assert heats[0] > heats[1] > heats[2]
     assert heats[2] < 0.01
 

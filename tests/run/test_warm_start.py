@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from searchlab.analysis.read import read_runs
-from searchlab.costmodel import BoundCostModel, OtherTask, make_cost_model, scores_of
+from searchlab.costmodel import BoundCostModel, OtherTask, compute_scores, make_cost_model
 from searchlab.costmodel.features import (
     CurveFeatures,
     Features,
@@ -115,8 +115,8 @@ def test_a_model_of_another_workload_helps_from_the_start(features: type[Feature
 
     tasks = {n: toys.trials_of(samples[n], cost) for n in spaces}
     bound = BoundCostModel(make_cost_model(Plugin(model), 0), features(spaces[64]))
-    bound.pretrain([OtherTask(spaces[32], samples[32], scores_of(tasks[32]))])
-    assert pairwise_accuracy(bound.predict(samples[64]), scores_of(tasks[64])) > 0.7
+    bound.pretrain([OtherTask(spaces[32], samples[32], compute_scores(tasks[32]))])
+    assert pairwise_accuracy(bound.predict(samples[64]), compute_scores(tasks[64])) > 0.7
 
 
 @pytest.mark.parametrize(("policy", "features"), [("xgb", "knob"), ("random", None)], ids=str)

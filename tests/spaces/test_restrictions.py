@@ -108,7 +108,7 @@ def test_a_huge_space_is_not_enumerated(restrictions: list[Any], size: int) -> N
 
 
 def test_a_space_with_too_many_configs_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_EVALUATED", 2000)
+    monkeypatch.setattr(module, "MAX_EVALUATED_VALUES", 2000)
     space = space_of({f"x{i}": list(range(10)) for i in range(6)}, lambda config: sum(config.values()) % 7 == 0)
     config = space.sample(np.random.default_rng(0))
     assert space.size() == 10**6 and sum(map(int, config.values())) % 7 == 0

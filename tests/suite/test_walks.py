@@ -10,7 +10,7 @@ import pytest
 
 from searchlab.run.study import Study
 from searchlab.workload import parse_workload
-from searchlab_policies.neighbours import distance
+from searchlab_policies.neighbours import hamming_distance
 from tests.support import toys
 from tests.support.benchmarks import SUITE, script
 from tests.support.logs import write_table
@@ -31,7 +31,7 @@ def test_a_walk_changes_one_knob_per_step_and_begins_again() -> None:
     space = toys.Large()
     policy = walks.RandomWalk(space, seed=0)
     path = [config for n in (40, 60) for config in policy.ask(n)]
-    steps = [distance(a, b) for a, b in pairwise(path)]
+    steps = [hamming_distance(a, b) for a, b in pairwise(path)]
     assert steps[:20] == [1] * 20
     assert sum(step > 2 for step in steps) == 1  # it is 2 where a config is met again, and so is not proposed
 

@@ -53,7 +53,7 @@ def test_a_table_contains_the_space_in_random_order(tmp_path: Path) -> None:
         set(configs) == set(everything) and len(configs) == len(everything) == table.run.trials == log.header.space_size
     )
     assert configs != everything
-    assert log.header.name == "table" and TableInfo(log).exhaustive
+    assert log.header.name == "table" and TableInfo(log).is_exhaustive
     before = table.path.read_bytes()
     build_tables(study, tables, ignore_trials)
     assert table.path.read_bytes() == before
@@ -85,7 +85,7 @@ def test_a_sample_resumes_and_is_compressed_when_complete(tmp_path: Path) -> Non
     assert (tmp_path / "a.jsonl").read_text() == "a log of somebody else"
     before = (tmp_path / "a.parquet").read_bytes()
     log = read_log(tmp_path / "a.parquet")
-    assert log.records[:5] == first.records and len(log.records) == 9 and TableInfo(log).exhaustive is False
+    assert log.records[:5] == first.records and len(log.records) == 9 and TableInfo(log).is_exhaustive is False
     build(9, tmp_path / "a.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == before
     with pytest.raises(SearchlabError, match="complete table of 9 configs instead of 12; remove it"):
@@ -167,7 +167,7 @@ def test_info_describes_a_table(tmp_path: Path) -> None:
     assert data["gflops"]["median"] == pytest.approx((524.288 / 1.07 + 524.288 / 2) / 2)
     assert data["quantiles"]["0.5"] == pytest.approx(data["gflops"]["median"])
     assert data["near_best"] == pytest.approx(1 / 7)
-    assert info.facts()["within 5 % of the best"].startswith("1 config, 14")
+    assert info.describe()["within 5 % of the best"].startswith("1 config, 14")
     assert data["noise"] == pytest.approx(0.3)
     assert data["seconds"] == pytest.approx(4 * (2 / 1 + 0.5)), "batches of one have one worker"
 

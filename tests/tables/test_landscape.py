@@ -16,7 +16,7 @@ from searchlab.measure.suite import find_suite
 from searchlab.space import Config
 from searchlab.tables.info import TableInfo
 from searchlab.tables.landscape import Landscape, encode, mean_distance, percent
-from searchlab_policies.neighbours import distance
+from searchlab_policies.neighbours import hamming_distance
 from tests.support import toys
 from tests.support.logs import write_table
 
@@ -32,7 +32,7 @@ def log() -> Log:
 def near(log: Log) -> list[list[int]]:
     """The neighbours of each config, one pair at a time."""
     configs = [record.trial.config for record in log.records]
-    return [[j for j, second in enumerate(configs) if distance(config, second) == 1] for config in configs]
+    return [[j for j, second in enumerate(configs) if hamming_distance(config, second) == 1] for config in configs]
 
 
 def test_local_optima_are_those_of_brute_force(log: Log, near: list[list[int]]) -> None:
@@ -61,7 +61,7 @@ def test_the_autocorrelation_is_that_of_random_walks(log: Log, near: list[list[i
 
 def test_the_spread_is_that_of_all_pairs(log: Log) -> None:
     configs = [record.trial.config for record in log.records[:60]] + [Config({"other": 1}), Config({"other": 2})]
-    expected = np.mean([distance(a, b) for i, a in enumerate(configs) for j, b in enumerate(configs) if i != j])
+    expected = np.mean([hamming_distance(a, b) for i, a in enumerate(configs) for j, b in enumerate(configs) if i != j])
     assert mean_distance(encode(configs)) == pytest.approx(expected)
 
 

@@ -17,13 +17,13 @@ from searchlab.errors import SearchlabError
 from searchlab.log.format import Log
 from searchlab.log.read import read_log
 from searchlab.measure.contract import CannotMeasure, Remeasurer
-from searchlab.records import Measurement, Trial, first_of_each_program
+from searchlab.records import Measurement, Trial, select_first_of_each_program
 from searchlab.run.plan import OnChargedTrial
 from searchlab.run.progress import RunProgress
 from searchlab.space import Config, Space
 from searchlab.tables.build import build_tables, plan_tables, runs_for_tables, table_study
-from searchlab.tables.info import TableInfo, unsteady
-from searchlab.tables.passes import BLOCK_SIZE, FINAL, MAX_TRIES, PassTimer
+from searchlab.tables.info import TableInfo, explain_unsteadiness
+from searchlab.tables.passes import BLOCK_SIZE, FINAL_PASS, MAX_TRIES, PassTimer
 from tests.support import toys
 
 GEMM = "gemm:32x32x32"
@@ -65,17 +65,18 @@ def test_every_program_is_timed_once_per_pass_in_new_order(tmp_path: Path) -> No
     machine = Machine()
     table_passes.time(machine)
     for number in range(3):
-        order = [t.index for block in range(4) for t in table_passes.order(number, block)]
+        order = [t.index for block in range(4) for t in table_passes.trials_in_block(number, block)]
         assert sorted(order) == list(range(100)) and order != sorted(order)
     assert (
-        table_passes.order(0, 0) != table_passes.order(1, 0) and len(table_passes.order(0, 3)) == 100 - 3 * BLOCK_SIZE
+        table_passes.trials_in_block(0, 0) != table_passes.trials_in_block(1, 0)
+        and len(table_passes.trials_in_block(0, 3)) == 100 - 3 * BLOCK_SIZE
     )
     readings = table_passes.readings_by_program()
     for trial in trials:
         assert len(readings[trial.measurement.program].seconds) == 3
         assert statistics.median(readings[trial.measurement.program].seconds) == pytest.approx(trial.cost, rel=0.05)
     for trial in trials[:5]:  # the fastest, in turn
-        assert len(set(readings[trial.measurement.program].at)) == 1 and table_passes.facts().rounds == 48
+        assert len(set(readings[trial.measurement.program].at)) == 1 and table_passes.summarize().rounds == 48
     assert table_passes.again == 0 and machine.calls == 3 * 4 + 1
 
 
@@ -164,7 +165,7 @@ def test_a_program_that_fails_in_a_pass_is_a_failure_of_its_own(tmp_path: Path) 
     readings = table_passes.readings_by_program()
     assert [p for p, r in readings.items() if r.failed] == [trials[3].measurement.program]
     assert readings[trials[3].measurement.program].failed == "it crashed"
-    assert trials[3] not in table_passes.fastest() and len(table_passes.blocks[FINAL, 0].programs) == 5
+    assert trials[3] not in table_passes.fastest() and len(table_passes.blocks[FINAL_PASS, 0].programs) == 5
     (tmp_path / "passes.jsonl").unlink()
     with pytest.raises(SearchlabError, match="the sentinel program now fails"):
         passes(tmp_path, trials).time(Machine(broken=[table_passes.sentinel.measurement.program]))
@@ -190,7 +191,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
 
 def test_a_table_that_was_built_in_passes_tells_how(table: Log) -> None:
     assert table.header.passes is not None and table.header.passes.count == 2
-    assert len(table.header.passes.sentinel) == 2 * -(-len(first_of_each_program(table.trials)) // BLOCK_SIZE) + 1
+    assert (
+        len(table.header.passes.sentinel) == 2 * -(-len(select_first_of_each_program(table.trials)) // BLOCK_SIZE) + 1
+    )
     for record in table.records:
         assert len(record.seconds) == len(record.at) == 2
     assert "programs" not in table.header.measure
@@ -216,13 +219,15 @@ def make_drifting_table(log: Log, factor: float, count: int = 400) -> Log:
 
 
 def test_times_that_depend_on_the_time_of_day_are_refused(table: Log) -> None:
-    assert unsteady(make_drifting_table(table, 1.0)) == ""
-    assert re.search(r"took 1\.[1-4]\d times as long as in other passes", unsteady(make_drifting_table(table, 1.4)))
-    assert re.search(r"took 0\.[6-8]\d times", unsteady(make_drifting_table(table, 0.65)))
+    assert explain_unsteadiness(make_drifting_table(table, 1.0)) == ""
+    assert re.search(
+        r"took 1\.[1-4]\d times as long as in other passes", explain_unsteadiness(make_drifting_table(table, 1.4))
+    )
+    assert re.search(r"took 0\.[6-8]\d times", explain_unsteadiness(make_drifting_table(table, 0.65)))
     header = msgspec.structs.replace(
         table.header, passes=msgspec.structs.replace(table.header.passes, sentinel=((0, 1e-6), (1, 1e-6), (2, 1.2e-6)))
     )
-    assert "1.20 times as long as usual at 2 s" in unsteady(Log(table.path, header, table.records))
+    assert "1.20 times as long as usual at 2 s" in explain_unsteadiness(Log(table.path, header, table.records))
 
 
 def test_a_table_of_one_pass_is_tested_by_its_order(table: Log) -> None:
@@ -234,7 +239,7 @@ def test_a_table_of_one_pass_is_tested_by_its_order(table: Log) -> None:
         records = [
             msgspec.structs.replace(table.records[0], index=i, seconds=(float(c),), at=()) for i, c in enumerate(costs)
         ]
-        return unsteady(Log(table.path, msgspec.structs.replace(header, label=label), tuple(records)))
+        return explain_unsteadiness(Log(table.path, msgspec.structs.replace(header, label=label), tuple(records)))
 
     assert (
         describe_unsteadiness(1.0) == "" and describe_unsteadiness(2.5, label="xgb") == ""

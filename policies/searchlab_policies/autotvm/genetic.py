@@ -13,9 +13,9 @@ from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
 
-COST = "a trial's cost is the study's statistic over its repeats; AutoTVM uses the mean"
+COST_DEVIATION = "a trial's cost is the study's statistic over its repeats; AutoTVM uses the mean"
 
-MAX_STALE = 20
+MAX_STALE_GENERATIONS = 20
 """The number of generations without a new config, in a nearly exhausted space, after which a random one is drawn."""
 
 
@@ -41,7 +41,7 @@ class AutoTVMGenetic(NeverTwice):
         deviations=(
             "a config that is proposed again keeps its first measurement and uses no trial; AutoTVM measures it again",
             "the last batch of a generation may therefore be smaller; AutoTVM fills it from that generation",
-            COST,
+            COST_DEVIATION,
         ),
     )
 
@@ -60,9 +60,9 @@ class AutoTVMGenetic(NeverTwice):
         if elites > population:
             raise SearchlabError(f"option 'elites' is {elites}; it must be at most 'population', which is {population}")
         self.mutation_prob = mutation_prob
-        self._throughput: dict[Config, float] = {}
+        self._throughput_by_config: dict[Config, float] = {}
         self._elites: list[Config] = []
-        self._generation = 0
+        self._generation_number = 0
         self._genes = space.sample_new(private_rng(seed, "autotvm-ga", 0), self.population, ())
 
     def ask(self, n: int) -> Sequence[Config]:
@@ -76,36 +76,40 @@ class AutoTVMGenetic(NeverTwice):
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
-        self._throughput.update((trial.config, 1 / trial.cost) for trial in trials)
-        stale = 0
-        while self._genes and all(gene in self._throughput for gene in self._genes) and stale < MAX_STALE:
+        self._throughput_by_config.update((trial.config, 1 / trial.cost) for trial in trials)
+        stale_count = 0
+        while (
+            self._genes
+            and all(gene in self._throughput_by_config for gene in self._genes)
+            and stale_count < MAX_STALE_GENERATIONS
+        ):
             self._breed()
-            stale += 1
-        if stale == MAX_STALE:
+            stale_count += 1
+        if stale_count == MAX_STALE_GENERATIONS:
             rng = private_rng(self.seed, "autotvm-ga: new", len(self.trials))
             self._genes = self.space.sample_new(rng, self.population, self.seen)
 
     def _breed(self) -> None:
         """Breed the next generation from the current one, all of which has been measured."""
-        self._generation += 1
-        rng = private_rng(self.seed, "autotvm-ga", self._generation)
+        self._generation_number += 1
+        rng = private_rng(self.seed, "autotvm-ga", self._generation_number)
         genes = [*self._genes, *self._elites]
-        throughput = np.array([self._throughput[gene] for gene in genes])
+        throughput = np.array([self._throughput_by_config[gene] for gene in genes])
         self._elites = [genes[i] for i in np.argsort(throughput, kind="stable")[len(genes) - self.elites :]]
-        chance = throughput + 1e-8 * max(1.0, throughput.max())
-        chance /= chance.sum()
+        probabilities = throughput + 1e-8 * max(1.0, throughput.max())
+        probabilities /= probabilities.sum()
         self._genes = []
         while len(self._genes) < self.population:
-            a, b = rng.choice(len(genes), size=2, replace=len(genes) < 2, p=chance)
-            self._genes.append(self._child(genes[a], genes[b], rng))
+            a, b = rng.choice(len(genes), size=2, replace=len(genes) < 2, p=probabilities)
+            self._genes.append(self._make_child(genes[a], genes[b], rng))
 
-    def _child(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
+    def _make_child(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
         names = list(a)
-        first = set(names[: int(rng.integers(max(1, len(names))))])
-        inherited = {**a, **{name: value for name, value in b.items() if name not in first}}
+        names_from_a = set(names[: int(rng.integers(max(1, len(names))))])
+        inherited_values = {**a, **{name: value for name, value in b.items() if name not in names_from_a}}
 
         def choose(knob: Knob) -> Value:
-            value = inherited.get(knob.name)
+            value = inherited_values.get(knob.name)
             if value is None or value not in knob.choices or rng.random() < self.mutation_prob:
                 return knob.choices[int(rng.integers(len(knob.choices)))]
             return value

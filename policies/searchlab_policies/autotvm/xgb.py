@@ -20,9 +20,9 @@ from searchlab.policy import NeverTwice, Origin, OwnModel, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
-from ..xgb import pick
+from ..xgb import select_diverse
 from .annealer import Annealer
-from .genetic import COST
+from .genetic import COST_DEVIATION
 
 XGB_TUNER = Origin(
     name="AutoTVM's XGBTuner",
@@ -33,7 +33,7 @@ XGB_TUNER = Origin(
         "XGBoost 3 grows the trees, with the settings of XGBoost 1, for which AutoTVM was written",
         "AutoTVM's knob features are called autotvm-knob; searchlab's knob features are logarithms of all factors",
         "the next plan is made as soon as the current one is complete, even in the middle of a batch",
-        COST,
+        COST_DEVIATION,
     ),
 )
 
@@ -79,37 +79,41 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
         self.cost_model = cost_model
         self.plan_size = self.n_startup = plan_size
         self.epsilon = epsilon
-        self.ratio = diversity_filter_ratio
-        if 0 < self.ratio < 1:
-            raise SearchlabError(f"option 'diversity_filter_ratio' is {self.ratio}; it must be 0 or at least 1")
+        self.diversity_ratio = diversity_filter_ratio
+        if 0 < self.diversity_ratio < 1:
+            raise SearchlabError(
+                f"option 'diversity_filter_ratio' is {self.diversity_ratio}; it must be 0 or at least 1"
+            )
         self._annealer = Annealer(space, chains=chains, steps=steps, early_stop=early_stop, temperature=temperature)
         self._plan: Sequence[Config] = ()
-        self._measured: dict[Config, None] = {}
+        self._measured_configs: dict[Config, None] = {}
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         if not self._plan and not self.trials and self.cost_model.fitted:  # pretrained on other tasks
-            self._plan = self._plan_batch(private_rng(self.seed, "autotvm-xgb: plan", 0))
-        count = len(self._plan) - int(self.epsilon * self.plan_size)
-        yield from self._plan[: max(0, count)]
+            self._plan = self._make_plan(private_rng(self.seed, "autotvm-xgb: plan", 0))
+        guided_count = len(self._plan) - int(self.epsilon * self.plan_size)
+        yield from self._plan[: max(0, guided_count)]
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        before = len(self.trials)
+        previous_count = len(self.trials)
         super().tell(trials)
-        for count, trial in enumerate(self.trials[before:], before + 1):
-            self._measured[trial.config] = None
-            if count % self.plan_size == 0:
-                self._train(self.trials[:count])
+        for trial_count, trial in enumerate(self.trials[previous_count:], previous_count + 1):
+            self._measured_configs[trial.config] = None
+            if trial_count % self.plan_size == 0:
+                self._train_and_plan(self.trials[:trial_count])
 
-    def _train(self, trials: Sequence[Trial]) -> None:
+    def _train_and_plan(self, trials: Sequence[Trial]) -> None:
         if any(np.isfinite(trial.cost) for trial in trials):
             self.cost_model.fit(trials)
-            self._plan = self._plan_batch(private_rng(self.seed, "autotvm-xgb: plan", len(trials)))
+            self._plan = self._make_plan(private_rng(self.seed, "autotvm-xgb: plan", len(trials)))
 
-    def _plan_batch(self, rng: np.random.Generator) -> list[Config]:
-        if not self.ratio:
-            return self._annealer.maximums(self.cost_model, self.plan_size, self._measured, rng)
-        candidates = self._annealer.maximums(self.cost_model, int(self.plan_size * self.ratio), self._measured, rng)
-        return pick(candidates, np.zeros(len(candidates)), self.plan_size, diversity=1.0)
+    def _make_plan(self, rng: np.random.Generator) -> list[Config]:
+        if not self.diversity_ratio:
+            return self._annealer.find_maxima(self.cost_model, self.plan_size, self._measured_configs, rng)
+        candidates = self._annealer.find_maxima(
+            self.cost_model, int(self.plan_size * self.diversity_ratio), self._measured_configs, rng
+        )
+        return select_diverse(candidates, np.zeros(len(candidates)), self.plan_size, diversity=1.0)
 
 
 class AutoTVMXgbRank(

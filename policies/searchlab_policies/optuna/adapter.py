@@ -23,7 +23,7 @@ from searchlab.space import Config, Space, Value
 from .parameters import Parameters, Part
 
 
-def origin(sampler: str, *deviations: str) -> Origin:
+def make_origin(sampler: str, *deviations: str) -> Origin:
     """Return the origin of a policy that calls Optuna's ``sampler``."""
     return Origin(
         f"Optuna's {sampler}",
@@ -65,7 +65,7 @@ class ParameterPolicy(NeverTwice):
         self.memory = memory
         self.parameters = Parameters(space)
         self._encoded_trials: list[EncodedTrial] = []
-        self._measured: set[Config] = set()
+        self._told_configs: set[Config] = set()
 
     @property
     def has_enough_trials(self) -> bool:
@@ -75,7 +75,7 @@ class ParameterPolicy(NeverTwice):
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
         for trial in trials:
-            self._measured.add(trial.config)
+            self._told_configs.add(trial.config)
             try:
                 self._encoded_trials.append(EncodedTrial(trial.cost, *self.parameters.encode(trial.config)))
             except InvalidConfig:
@@ -89,16 +89,16 @@ class ParameterPolicy(NeverTwice):
         """Return the trials to model, in the order told; failed ones get the worst cost of the others."""
         trials = self._encoded_trials
         if len(trials) > self.memory:
-            ranked = sorted(range(len(trials)), key=lambda i: trials[i].cost)
-            best = ranked[: self.memory // 4]
-            latest = sorted(ranked[self.memory // 4 :])[len(best) - self.memory :]
-            trials = [trials[i] for i in sorted(best + latest)]
-        worst = max((trial.cost for trial in trials if np.isfinite(trial.cost)), default=1.0)
-        return [trial if np.isfinite(trial.cost) else trial._replace(cost=worst) for trial in trials]
+            ranked_indices = sorted(range(len(trials)), key=lambda i: trials[i].cost)
+            best_indices = ranked_indices[: self.memory // 4]
+            latest_indices = sorted(ranked_indices[self.memory // 4 :])[len(best_indices) - self.memory :]
+            trials = [trials[i] for i in sorted(best_indices + latest_indices)]
+        worst_cost = max((trial.cost for trial in trials if np.isfinite(trial.cost)), default=1.0)
+        return [trial if np.isfinite(trial.cost) else trial._replace(cost=worst_cost) for trial in trials]
 
 
 class OptunaPolicy(ParameterPolicy):
-    """Asks one of Optuna's samplers, created by :meth:`sampler`, for each config of a batch.
+    """Asks one of Optuna's samplers, created by :meth:`make_sampler`, for each config of a batch.
 
     Each ask creates a new study from the trials told; trials that were proposed but not yet told are marked as running.
     Hence, no state of the sampler is carried over between asks. A trial's value is the logarithm of its cost; a failed
@@ -106,7 +106,7 @@ class OptunaPolicy(ParameterPolicy):
     """
 
     @abstractmethod
-    def sampler(self, seed: int) -> BaseSampler:
+    def make_sampler(self, seed: int) -> BaseSampler:
         """Return a new sampler, for one ask."""
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
@@ -115,23 +115,23 @@ class OptunaPolicy(ParameterPolicy):
         batch: dict[Config, None] = {}
         with silence_logging():
             storage = optuna.storages.InMemoryStorage()
-            study = optuna.create_study(storage=storage, sampler=self.sampler(int(rng.integers(2**31))))
+            study = optuna.create_study(storage=storage, sampler=self.make_sampler(int(rng.integers(2**31))))
             # Not study.add_trial, which would validate each trial again.
             study_id = storage.get_study_id_from_name(study.study_name)
             trials = [
-                StudyTrial(earlier.params, earlier.distributions, earlier.cost) for earlier in self.trials_to_model()
+                StudyTrial(encoded.params, encoded.distributions, encoded.cost) for encoded in self.trials_to_model()
             ]
-            pending = [StudyTrial(*self.parameters.encode(c)) for c in self.seen if c not in self._measured]
+            pending = [StudyTrial(*self.parameters.encode(c)) for c in self.seen if c not in self._told_configs]
             for trial in (*trials, *pending):
                 storage.create_new_trial(study_id, trial)
             for _ in range(n):
-                config = self.mutate_until_new(self._suggestion(study), rng, besides=batch)
+                config = self.mutate_until_new(self._suggest_config(study), rng, besides=batch)
                 if config not in self.seen and config not in batch:
                     batch[config] = None
                     storage.create_new_trial(study_id, StudyTrial(*self.parameters.encode(config)))
         return list(batch)
 
-    def _suggestion(self, study: optuna.Study) -> Config:
+    def _suggest_config(self, study: optuna.Study) -> Config:
         """Return Optuna's suggestion. Its trial fails at once, because a different config may be measured instead."""
         trial = study.ask()
 
@@ -156,14 +156,14 @@ class StudyTrial(FrozenTrial):
     def __init__(
         self, params: dict[str, int], distributions: dict[str, BaseDistribution], cost: float | None = None
     ) -> None:
-        running = cost is None
+        is_running = cost is None
         super().__init__(
             number=-1,
             trial_id=-1,
-            state=TrialState.RUNNING if running else TrialState.COMPLETE,
+            state=TrialState.RUNNING if is_running else TrialState.COMPLETE,
             value=None if cost is None else float(np.log(max(cost, SHORTEST))),
             datetime_start=datetime.min,
-            datetime_complete=None if running else datetime.min,
+            datetime_complete=None if is_running else datetime.min,
             params=params,
             distributions=distributions,
             user_attrs={},

@@ -65,39 +65,43 @@ class CmaEs(OptunaPolicy):
         memory: Annotated[int, Between(4)] = 1000,
     ) -> None:
         super().__init__(space, seed=seed, n_startup=0, memory=memory)
-        numbers = {name: d for name, d in self.parameters.shared_parameters.items() if isinstance(d, IntDistribution)}
-        self.distribution = Normal(numbers, population, sigma)
+        integer_distributions = {
+            name: distribution
+            for name, distribution in self.parameters.shared_parameters.items()
+            if isinstance(distribution, IntDistribution)
+        }
+        self.distribution = NormalDistribution(integer_distributions, population, sigma)
 
-    def sampler(self, seed: int) -> BaseSampler:
+    def make_sampler(self, seed: int) -> BaseSampler:
         return _Sampler(self.distribution, seed)
 
     def learn(self, trial: EncodedTrial) -> None:
         self.distribution.tell(trial)
 
 
-class Normal:
+class NormalDistribution:
     """A normal distribution over integers, each scaled to [0, 1], which adapts to the trials told."""
 
-    def __init__(self, numbers: dict[str, IntDistribution], population: int | None, sigma: float) -> None:
-        self.numbers = numbers
-        self._sizes = np.array([distribution.high + 1 for distribution in numbers.values()])
+    def __init__(self, distributions: dict[str, IntDistribution], population: int | None, sigma: float) -> None:
+        self.distributions = distributions
+        self._sizes = np.array([distribution.high + 1 for distribution in distributions.values()])
         self._generation: list[tuple[Array, float]] = []
-        if numbers:
-            d = len(numbers)
-            bounds = np.tile([0.0, 1.0], (d, 1))
-            self._cma = cmaes.CMA(np.full(d, 0.5), sigma, bounds, population_size=population)
+        if distributions:
+            dimension = len(distributions)
+            bounds = np.tile([0.0, 1.0], (dimension, 1))
+            self._cma = cmaes.CMA(np.full(dimension, 0.5), sigma, bounds, population_size=population)
 
     def ask(self, seed: int) -> dict[str, int]:
-        if not self.numbers:
+        if not self.distributions:
             return {}
         self._cma.reseed_rng(seed)
         indices = np.minimum(self._cma.ask() * self._sizes, self._sizes - 1).astype(int)
-        return dict(zip(self.numbers, indices.tolist(), strict=True))
+        return dict(zip(self.distributions, indices.tolist(), strict=True))
 
     def tell(self, trial: EncodedTrial) -> None:
-        if not self.numbers or not self.numbers.keys() <= trial.params.keys():
+        if not self.distributions or not self.distributions.keys() <= trial.params.keys():
             return
-        point = (np.array([trial.params[name] for name in self.numbers]) + 0.5) / self._sizes
+        point = (np.array([trial.params[name] for name in self.distributions]) + 0.5) / self._sizes
         self._generation.append((point, trial.cost))
         if len(self._generation) == self._cma.population_size:
             self._cma.tell(self._generation)
@@ -107,13 +111,13 @@ class Normal:
 class _Sampler(BaseSampler):
     """Draws the parameters that ``distribution`` models; TPESampler suggests the others."""
 
-    def __init__(self, distribution: Normal, seed: int) -> None:
+    def __init__(self, distribution: NormalDistribution, seed: int) -> None:
         self._distribution = distribution
         self._tpe = TPESampler(constant_liar=True, seed=seed)
         self._rng = np.random.default_rng(seed)
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return dict(self._distribution.numbers)
+        return dict(self._distribution.distributions)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

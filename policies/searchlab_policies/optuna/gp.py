@@ -26,7 +26,7 @@ from searchlab.errors import needs_extra
 from searchlab.options import Between, Count
 from searchlab.space import Config, Space
 
-from .adapter import OptunaPolicy, origin
+from .adapter import OptunaPolicy, make_origin
 from .parameters import Parameters
 
 
@@ -46,7 +46,7 @@ class Gp(OptunaPolicy):
             Optuna).
     """
 
-    origin = origin(
+    origin = make_origin(
         "GPSampler",
         "16 random trials first instead of 10",
         "512 candidates and 4 local searches instead of 2048 and 10",
@@ -77,7 +77,7 @@ class Gp(OptunaPolicy):
         with self._threads.limit(limits=1):
             return super().propose(n, rng)
 
-    def sampler(self, seed: int) -> BaseSampler:
+    def make_sampler(self, seed: int) -> BaseSampler:
         return _Sampler(self.parameters, self.candidates, self.local_searches, seed)
 
 

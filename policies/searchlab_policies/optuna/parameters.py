@@ -69,13 +69,13 @@ class Parameters:
         return params, distributions
 
     def decode(self, suggest: Callable[[Part], Value]) -> Config:
-        return self.space.decide(lambda knob: choose(knob, self.parts(knob), suggest))
+        return self.space.decide(lambda knob: choose_nearest(knob, self.parts(knob), suggest))
 
     def parts(self, knob: Knob) -> list[Part]:
         """Return :func:`parts_of` the knob. It is slow, so its result is cached while the choices stay the same."""
         choices, parts = self._parts.get(knob.name, ((), []))
         if choices is not knob.choices and choices != knob.choices:
-            parts = parts_of(knob)
+            parts = split_knob(knob)
             self._parts[knob.name] = knob.choices, parts
         return parts
 
@@ -102,7 +102,7 @@ class Parameters:
         }
 
 
-def parts_of(knob: Knob) -> list[Part]:
+def split_knob(knob: Knob) -> list[Part]:
     """Return the free parts of a knob: its value, or the factors of a tile that inner factors do not determine."""
     if len(knob.choices) < 2:
         return []
@@ -116,12 +116,14 @@ def parts_of(knob: Knob) -> list[Part]:
     return parts
 
 
-def choose(knob: Knob, parts: Sequence[Part], suggest: Callable[[Part], Value]) -> Value:
+def choose_nearest(knob: Knob, parts: Sequence[Part], suggest: Callable[[Part], Value]) -> Value:
     """Return the choice with the suggested parts, each replaced with the nearest value that earlier parts allow."""
     choices = list(knob.choices)
     for part in parts:
-        suggestion = part.values.index(suggest(part))
-        possible = {part.extract(value) for value in choices}
-        near = min(range(len(part.values)), key=lambda i: (part.values[i] not in possible, abs(i - suggestion)))
-        choices = [value for value in choices if part.extract(value) == part.values[near]]
+        suggested_index = part.values.index(suggest(part))
+        possible_values = {part.extract(value) for value in choices}
+        nearest_index = min(
+            range(len(part.values)), key=lambda i: (part.values[i] not in possible_values, abs(i - suggested_index))
+        )
+        choices = [value for value in choices if part.extract(value) == part.values[nearest_index]]
     return choices[0]

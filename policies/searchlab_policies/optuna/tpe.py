@@ -15,7 +15,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from searchlab.options import Between, Count
 from searchlab.space import Space
 
-from .adapter import OptunaPolicy, origin
+from .adapter import OptunaPolicy, make_origin
 
 
 class Tpe(OptunaPolicy):
@@ -31,7 +31,7 @@ class Tpe(OptunaPolicy):
             fill the rest. The time per suggestion grows with this number. Optuna counts at most 25 trials as good.
     """
 
-    origin = origin(
+    origin = make_origin(
         "TPESampler",
         "16 random trials first instead of 10",
         "at most 500 trials are modelled",
@@ -49,5 +49,5 @@ class Tpe(OptunaPolicy):
         super().__init__(space, seed=seed, n_startup=n_startup, memory=memory)
         self.ei_candidates = ei_candidates
 
-    def sampler(self, seed: int) -> BaseSampler:
+    def make_sampler(self, seed: int) -> BaseSampler:
         return TPESampler(n_startup_trials=1, n_ei_candidates=self.ei_candidates, constant_liar=True, seed=seed)

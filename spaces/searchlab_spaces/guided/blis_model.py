@@ -28,14 +28,14 @@ import numpy as np
 from searchlab.target import Cache, Target
 from searchlab.workload import BatchMatmul, Gemm
 
-from .gemm_algorithms import Algorithm, extents
+from .gemm_algorithms import Algorithm, get_extents
 from .gemm_words import Words
 
 KC = Literal["whole", "paper"]
 """How to choose kc if C is resident: all of k if the micro-panels fit in L2, or always by the paper's formula."""
 
 
-def way_bytes(cache: Cache) -> int:
+def compute_way_bytes(cache: Cache) -> int:
     """Return the number of bytes in one way of ``cache``, N_Li C_Li."""
     return cache.size // cache.ways
 
@@ -47,8 +47,8 @@ def kc_for(l1: Cache, mr: int, nr: int, itemsize: int) -> int:
     """
     c_ar = (l1.ways - 1) * mr // (mr + nr)
     if c_ar == 0:  # in a very flat tile, A_r does not fill a complete way, so the capacity is divided by bytes instead
-        return max(1, (l1.ways - 1) * way_bytes(l1) // ((mr + nr) * itemsize))
-    return max(1, c_ar * way_bytes(l1) // (mr * itemsize))
+        return max(1, (l1.ways - 1) * compute_way_bytes(l1) // ((mr + nr) * itemsize))
+    return max(1, c_ar * compute_way_bytes(l1) // (mr * itemsize))
 
 
 def mc_for(l2: Cache, mr: int, nr: int, kc: int, itemsize: int) -> int:
@@ -56,9 +56,9 @@ def mc_for(l2: Cache, mr: int, nr: int, kc: int, itemsize: int) -> int:
 
     C_Br = ceil(nr kc S / (N_L2 C_L2)) and mc kc S <= (W_L2 - 1 - C_Br) N_L2 C_L2.
     """
-    c_br = ceil(nr * kc * itemsize / way_bytes(l2))
+    c_br = ceil(nr * kc * itemsize / compute_way_bytes(l2))
     c_ac = max(1, l2.ways - 1 - c_br)
-    return max(1, c_ac * way_bytes(l2) // (kc * itemsize) // mr) * mr
+    return max(1, c_ac * compute_way_bytes(l2) // (kc * itemsize) // mr) * mr
 
 
 def nc_for(l3: Cache, nr: int, kc: int, mc: int, itemsize: int, packed: int = 0) -> int:
@@ -67,9 +67,9 @@ def nc_for(l3: Cache, nr: int, kc: int, mc: int, itemsize: int, packed: int = 0)
     C_Ac = ceil(mc kc S / (N_L3 C_L3)) and kc nc S <= (W_L3 - 1 - C_Ac) N_L3 C_L3. ``packed`` is the depth of B_c if it
     differs from kc.
     """
-    c_ac = ceil(mc * kc * itemsize / way_bytes(l3))
+    c_ac = ceil(mc * kc * itemsize / compute_way_bytes(l3))
     c_bc = max(1, l3.ways - 1 - c_ac)
-    return max(1, c_bc * way_bytes(l3) // ((packed or kc) * itemsize) // nr) * nr
+    return max(1, c_bc * compute_way_bytes(l3) // ((packed or kc) * itemsize) // nr) * nr
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ class Blocking:
     kc: int
     share: int
 
-    def of(self, dim: str) -> int:
+    def size_of(self, index: str) -> int:
         """Return the block size for index i, j or p."""
-        return {"i": self.mc, "j": self.nc, "p": self.kc}[dim]
+        return {"i": self.mc, "j": self.nc, "p": self.kc}[index]
 
 
-def balance(total: int, limit: int) -> int:
-    """Return the size of the blocks that split ``total`` about equally, with as few blocks as ``limit`` allows."""
-    return ceil(total / ceil(total / limit))
+def balance_blocks(total: int, max_size: int) -> int:
+    """Return the size of the blocks that split ``total`` about equally, with as few blocks as ``max_size`` allows."""
+    return ceil(total / ceil(total / max_size))
 
 
 def compute_blocking(
@@ -117,47 +117,49 @@ def compute_blocking(
         kc: One of the values of KC, or a number.
     """
     x, y, s = algorithm.x, algorithm.y, algorithm.s
-    l1, l2, *rest = target.caches
-    extent = extents(workload)
+    l1, l2, *outer_caches = target.caches
+    extents = get_extents(workload)
     # The formulas are applied to sizes in bytes, because C's elements may be larger than those of A and B.
-    itemsize = {name: np.dtype(workload.out_dtype if name == "C" else workload.dtype).itemsize for name in "ABC"}
-    width, height = itemsize[algorithm.operands[0]] * tile[x], itemsize[algorithm.operands[1]] * tile[y]
+    item_bytes = {name: np.dtype(workload.out_dtype if name == "C" else workload.dtype).itemsize for name in "ABC"}
+    width, height = item_bytes[algorithm.operands[0]] * tile[x], item_bytes[algorithm.operands[1]] * tile[y]
 
-    depth = balance(extent[s], kc_for(l1, height, width, 1))
+    depth = balance_blocks(extents[s], kc_for(l1, height, width, 1))
     # If a micro-tile of C accumulates over all of k in registers, C is written once, with bias and ReLU. This is faster
     # than the optimum for L1 as long as complete micro-panels fit in L2, from which they are prefetched in time.
-    if kc == "whole" and algorithm.resident == "C" and extent[s] <= kc_for(l2, height, width, 1):
-        depth = extent[s]
+    if kc == "whole" and algorithm.resident == "C" and extents[s] <= kc_for(l2, height, width, 1):
+        depth = extents[s]
     if isinstance(kc, int):
         depth = kc
     depth = ceil(depth / tile[s])
-    rows, columns = ceil(extent[y] / tile[y]), ceil(extent[x] / tile[x])  # in micro-panels of Y and of X
-    most_rows = mc_for(l2, height, width, depth * tile[s], 1) // height
-    most = columns
-    if rest:  # without an L3, X streams from memory anyway
-        deep = depth * tile[s]
-        packed = ceil(extent[s] / deep) * deep if algorithm.sums_in_tasks else deep
-        most = nc_for(rest[0], width, deep, most_rows * height, 1, packed) // width
-    block = {s: depth, y: balance(rows, most_rows), x: balance(columns, most)}
-    share = block[x]
+    rows, columns = ceil(extents[y] / tile[y]), ceil(extents[x] / tile[x])  # in micro-panels of Y and of X
+    max_rows = mc_for(l2, height, width, depth * tile[s], 1) // height
+    max_columns = columns
+    if outer_caches:  # without an L3, X streams from memory anyway
+        block_depth = depth * tile[s]
+        packed_depth = ceil(extents[s] / block_depth) * block_depth if algorithm.sums_in_tasks else block_depth
+        max_columns = nc_for(outer_caches[0], width, block_depth, max_rows * height, 1, packed_depth) // width
+    block_sizes = {s: depth, y: balance_blocks(rows, max_rows), x: balance_blocks(columns, max_columns)}
+    share = block_sizes[x]
     if split_index:
-        total = ceil(extent[split_index] / tile[split_index])
-        block[split_index] = balance(total, min(block[split_index], ceil(total / cores)))
-        share = block[x]
+        tile_count = ceil(extents[split_index] / tile[split_index])
+        block_sizes[split_index] = balance_blocks(tile_count, min(block_sizes[split_index], ceil(tile_count / cores)))
+        share = block_sizes[x]
     elif algorithm.sums_in_tasks:
-        block[y], share = _tasks(rows, most_rows, block[x], cores)
-        block[x] = ceil(block[x] / share) * share
-    return Blocking(block["i"] * tile["i"], block["j"] * tile["j"], block["p"] * tile["p"], share * tile[x])
+        block_sizes[y], share = _choose_task_size(rows, max_rows, block_sizes[x], cores)
+        block_sizes[x] = ceil(block_sizes[x] / share) * share
+    return Blocking(
+        block_sizes["i"] * tile["i"], block_sizes["j"] * tile["j"], block_sizes["p"] * tile["p"], share * tile[x]
+    )
 
 
-def _tasks(rows: int, most_rows: int, columns: int, cores: int) -> tuple[int, int]:
+def _choose_task_size(rows: int, max_rows: int, columns: int, cores: int) -> tuple[int, int]:
     """Return the height and width, in micro-tiles, of the tasks that minimise the time for a block of x."""
 
-    def time(task: tuple[int, int]) -> int:
+    def estimate_time(task: tuple[int, int]) -> int:
         # The time is the number of rounds of tasks times the time of a task; the +1 accounts for fetching the panels.
         height, width = task
         return ceil(ceil(rows / height) * ceil(columns / width) / cores) * (height + 1) * (width + 1)
 
-    heights = range(min(rows, most_rows), 0, -1)
-    widths = sorted({ceil(columns / parts) for parts in range(1, cores + 1)}, reverse=True)
-    return min(((h, w) for w in widths for h in heights), key=time)
+    heights = range(min(rows, max_rows), 0, -1)
+    widths = sorted({ceil(columns / part_count) for part_count in range(1, cores + 1)}, reverse=True)
+    return min(((h, w) for w in widths for h in heights), key=estimate_time)

@@ -16,9 +16,9 @@ from ..choice_tree import ChoiceTree
 from .conv2d_depthwise import Depthwise
 from .conv2d_direct import Direct
 from .conv2d_im2row import Im2row
-from .conv2d_winograd import ERROR, Winograd
+from .conv2d_winograd import ERROR_FACTOR, Winograd
 from .packed import Weights, split_packing
-from .words import missing_instruction
+from .words import explain_missing_instruction
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -75,11 +75,11 @@ class GuidedConv2d(Space):
         assert isinstance(workload, Conv2d)
         if target.kind != "llvm":
             raise UnsupportedWorkload(f"guided-conv2d supports only CPUs (llvm), not {target.kind}")
-        if dot and (why := missing_instruction(workload.dtype, target)):
-            raise SearchlabError(f"option 'dot' cannot be true: {why}")
+        if dot and (reason := explain_missing_instruction(workload.dtype, target)):
+            raise SearchlabError(f"option 'dot' cannot be true: {reason}")
         super().__init__(workload, target)
         lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
-        has_block_knobs, packed = blocks == "knobs", weights == "packed"
+        has_block_knobs, is_packed = blocks == "knobs", weights == "packed"
         self._lowerings: dict[str, Depthwise | Direct | Im2row | Winograd] = {}
         if workload.groups > 1:
             if dot or not Depthwise.supports(workload):
@@ -89,20 +89,20 @@ class GuidedConv2d(Space):
                 )
             self._lowerings["depthwise"] = Depthwise(workload, target, lanes, has_block_knobs)
         else:
-            self._lowerings["direct"] = Direct(workload, target, lanes, has_block_knobs, dot, packed)
+            self._lowerings["direct"] = Direct(workload, target, lanes, has_block_knobs, dot, is_packed)
             if Im2row.supports(workload):
-                self._lowerings["im2row"] = Im2row(workload, target, lanes, has_block_knobs, dot, packed)
+                self._lowerings["im2row"] = Im2row(workload, target, lanes, has_block_knobs, dot, is_packed)
         if winograd and Winograd.supports(workload):
             self._lowerings["winograd"] = Winograd(workload, target, lanes)
-            self.error_factor = ERROR
+            self.error_factor = ERROR_FACTOR
         self.weights: Weights = weights if workload.groups == 1 else "plain"
         self._choice_tree = ChoiceTree()
 
     def decide(self, choose: Choose) -> Config:
-        return self._choice_tree.config(choose, self._ask, "guided-conv2d")
+        return self._choice_tree.choose_config(choose, self._ask_for_knobs, "guided-conv2d")
 
-    def _ask(self, choose: Choose) -> None:
-        self._lowerings[str(choose(Knob("lowering", tuple(self._lowerings))))].ask(choose)
+    def _ask_for_knobs(self, choose: Choose) -> None:
+        self._lowerings[str(choose(Knob("lowering", tuple(self._lowerings))))].ask_for_knobs(choose)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         knobs = self._choice_tree.knobs(config)

@@ -13,14 +13,23 @@ from typing import TYPE_CHECKING
 
 from searchlab.workload import Conv2d
 
-from .words import DOT, OFFSET, bits, elements, has_offset, row_sums, to_unsigned, word
+from .words import (
+    DOT_FUNCTION,
+    UNSIGNED_OFFSET,
+    compute_row_sums,
+    elements_per_word,
+    has_offset,
+    make_word,
+    reinterpret_bits,
+    to_unsigned,
+)
 
 if TYPE_CHECKING:
     import tvm
     from tvm import te
     from tvm.tirx import PrimExpr
 
-VIEWS = {"rows": "weight", "rows_words": "weight"}
+SHARED_ARGUMENTS = {"rows": "weight", "rows_words": "weight"}
 """The module's arguments that share the memory of others."""
 
 
@@ -33,12 +42,12 @@ class PatchWords:
     @property
     def k(self) -> int:
         """The number of words in a row of weights; the last one may be padded with zeros."""
-        return -(-self.workload.reduction // elements(self.workload.dtype))
+        return -(-self.workload.reduction // elements_per_word(self.workload.dtype))
 
     @property
     def rows_are_words(self) -> bool:
         """Whether the rows of weights consist of complete words and can be read in place."""
-        return self.workload.reduction % elements(self.workload.dtype) == 0
+        return self.workload.reduction % elements_per_word(self.workload.dtype) == 0
 
     @cached_property
     def module(self) -> tvm.IRModule:
@@ -50,7 +59,7 @@ class PatchWords:
         data = te.placeholder(w.shapes["data"], name="data", dtype=w.dtype)
         weight = te.placeholder(w.shapes["weight"], name="weight", dtype=w.dtype)
         rows = te.placeholder((w.co, w.reduction), name="rows", dtype=w.dtype)
-        image = w.pad_image(te.compute(data.shape, lambda *at: bits(data(*at), w.dtype), name="bits"))
+        image = w.pad_image(te.compute(data.shape, lambda *at: reinterpret_bits(data(*at), w.dtype), name="bits"))
         args = [data, weight]
         if has_offset(w.dtype) or not self.rows_are_words:
             args.append(rows)
@@ -59,7 +68,7 @@ class PatchWords:
         else:
             rows_words = te.compute(
                 (w.co, self.k),
-                lambda o, q: word(lambda k: bits(rows[o, k], w.dtype), w.dtype, q, w.reduction),
+                lambda o, q: make_word(lambda k: reinterpret_bits(rows[o, k], w.dtype), w.dtype, q, w.reduction),
                 name="rows_words",
             )
 
@@ -70,16 +79,16 @@ class PatchWords:
 
         patches = te.compute(
             (w.n, self.k, oh * ow),
-            lambda n, q, p: to_unsigned(word(lambda k: element(n, k, p), w.dtype, q, w.reduction), w.dtype),
+            lambda n, q, p: to_unsigned(make_word(lambda k: element(n, k, p), w.dtype, q, w.reduction), w.dtype),
             name="patches",
         )
         q = te.reduce_axis((0, self.k), "q")
         conv = te.compute(
             (w.n, w.co, oh * ow),
-            lambda n, o, p: te.sum(call_pure_extern(w.out_dtype, DOT, rows_words[o, q], patches[n, q, p]), q),
+            lambda n, o, p: te.sum(call_pure_extern(w.out_dtype, DOT_FUNCTION, rows_words[o, q], patches[n, q, p]), q),
             name="conv2d",
         )
-        return _finish(w, args, lambda n, o, y, x: conv[n, o, y * ow + x], rows)
+        return _make_module(w, args, lambda n, o, y, x: conv[n, o, y * ow + x], rows)
 
 
 @dataclass(frozen=True)
@@ -100,9 +109,10 @@ class ChannelWords:
         from tvm.tirx import call_pure_extern, const, if_then_else
 
         w, (py, px), zero = self.workload, self.workload.padding, const(0, "int32")
-        count = channel_words(w)
+        count = count_channel_words(w)
         outputs = -(-w.co // self.channels) * self.channels
-        is_contiguous = w.kh == w.kw == 1 and w.ci % elements(w.dtype) == 0  # the elements of a word are contiguous
+        # Whether the elements of a word are contiguous.
+        is_contiguous = w.kh == w.kw == 1 and w.ci % elements_per_word(w.dtype) == 0
         data = te.placeholder(w.shapes["data"], name="data", dtype=w.dtype)
         weight = te.placeholder(w.shapes["weight"], name="weight", dtype=w.dtype)
         rows = te.placeholder((w.co, w.reduction), name="rows", dtype=w.dtype)
@@ -112,7 +122,7 @@ class ChannelWords:
         def pixel_word(
             n: tvm.tirx.Var, q: tvm.tirx.Var, y: tvm.tirx.PrimExpr, x: tvm.tirx.PrimExpr
         ) -> tvm.tirx.PrimExpr:
-            value = word(lambda c: bits(data[n, c, y - py, x - px], w.dtype), w.dtype, q, w.ci)
+            value = make_word(lambda c: reinterpret_bits(data[n, c, y - py, x - px], w.dtype), w.dtype, q, w.ci)
             if w.is_padded:
                 value = if_then_else(both(y >= py, y < w.h + py, x >= px, x < w.w + px), value, zero)
             return to_unsigned(value, w.dtype)
@@ -121,7 +131,7 @@ class ChannelWords:
             if is_contiguous:
                 value = rows_words[o, q]
             else:
-                value = word(lambda c: bits(weight[o, c, a, b], w.dtype), w.dtype, q, w.ci)
+                value = make_word(lambda c: reinterpret_bits(weight[o, c, a, b], w.dtype), w.dtype, q, w.ci)
             return if_then_else(o < w.co, value, zero) if outputs > w.co else value
 
         image = te.compute((w.n, count, *w.padded_size), pixel_word, name="image")
@@ -131,29 +141,35 @@ class ChannelWords:
         conv = te.compute(
             (w.n, outputs, *w.out_size),
             lambda n, o, y, x: te.sum(
-                call_pure_extern(w.out_dtype, DOT, image[n, q, y * sy + a * dy, x * sx + b * dx], weights[o, q, a, b]),
+                call_pure_extern(
+                    w.out_dtype, DOT_FUNCTION, image[n, q, y * sy + a * dy, x * sx + b * dx], weights[o, q, a, b]
+                ),
                 [q, a, b],
             ),
             name="conv2d",
         )
-        return _finish(w, args, lambda n, o, y, x: conv[n, o, y, x], rows)
+        return _make_module(w, args, lambda n, o, y, x: conv[n, o, y, x], rows)
 
 
-def channel_words(workload: Conv2d) -> int:
+def count_channel_words(workload: Conv2d) -> int:
     """Return the number of words in a pixel's input channels; the last one may be padded with zeros."""
-    return -(-workload.ci // elements(workload.dtype))
+    return -(-workload.ci // elements_per_word(workload.dtype))
 
 
-def _finish(w: Conv2d, args: list[te.Tensor], sums: Callable[..., PrimExpr], rows: te.Tensor) -> tvm.IRModule:
-    """Return the module that writes the ``sums`` of products as NCHW, without the unsigned operand's offset."""
+def _make_module(
+    w: Conv2d, args: list[te.Tensor], compute_sum: Callable[..., PrimExpr], rows: te.Tensor
+) -> tvm.IRModule:
+    """Return the module that writes sums of products as NCHW, without the unsigned operand's offset."""
     import tvm
     from tvm import te
 
     shape = (w.n, w.co, *w.out_size)
     if has_offset(w.dtype):
-        read = te.placeholder((w.co,), name="sums_read", dtype="int32")
-        args = [*args, row_sums(rows), read]
-        result = te.compute(shape, lambda n, o, y, x: sums(n, o, y, x) - read[o] * OFFSET, name="signed")
+        sums_read = te.placeholder((w.co,), name="sums_read", dtype="int32")
+        args = [*args, compute_row_sums(rows), sums_read]
+        result = te.compute(
+            shape, lambda n, o, y, x: compute_sum(n, o, y, x) - sums_read[o] * UNSIGNED_OFFSET, name="signed"
+        )
     else:
-        result = te.compute(shape, sums, name="result")
+        result = te.compute(shape, compute_sum, name="result")
     return tvm.IRModule({"main": w.epilogue(args, result).with_attr("global_symbol", "main")})

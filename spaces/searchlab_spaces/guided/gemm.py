@@ -16,12 +16,12 @@ from searchlab.target import Target
 from searchlab.workload import BatchMatmul, Gemm, Workload
 
 from .blis_model import KC, Blocking, compute_blocking
-from .common import FORK, UNROLLED, registers
-from .gemm_algorithms import ALGORITHMS, EXTENT, AlgorithmName, extents
-from .gemm_schedule import Plan, basic, schedule_blocks
+from .common import MIN_PARALLEL_FLOPS, UNROLLED_STEPS, count_registers
+from .gemm_algorithms import ALGORITHMS, EXTENT_LETTERS, AlgorithmName, get_extents
+from .gemm_schedule import Plan, schedule_basic, schedule_blocks
 from .gemm_words import Words
 from .packed import Weights, split_packing
-from .words import missing_instruction
+from .words import explain_missing_instruction
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -34,29 +34,29 @@ Packing = bool | Literal["knob", "panel", "places"] | None
 PACKINGS = ("no", "block", "panel")
 """How an operand is packed: not at all, by cache blocks, or by micro-panels within the task that uses them."""
 
-STREAM = 8
+STREAMING_DEPTH = 8
 """The kc at which B is streamed, which is the number of its rows that are read in parallel."""
 
-WASTE = 1 / 20
+MAX_WASTE = 1 / 20
 """The fraction by which a fitting micro-tile may compute more of C, including edges, than the best micro-tile."""
 
-PASSES = (256, 512)
+MAX_PASS_DEPTHS = (256, 512)
 """The maximum depths of a pass over C if k is split: micro-panels of B then fill an L1 cache partly or completely."""
 
 
-def _pack(operand: str) -> str:
+def _name_packing_knob(operand: str) -> str:
     return f"pack_{operand.lower()}"
 
 
-def _pass(k: int, most: int) -> int:
-    """Return the depth, at most ``most``, of each pass over ``k``.
+def _compute_pass_depth(k: int, max_depth: int) -> int:
+    """Return the depth, at most ``max_depth``, of each pass over ``k``.
 
     The number of passes is the smallest that leaves no remainder, up to one and a half times the minimum number. If no
     such number exists, it is the minimum number, and the passes are of about equal depth.
     """
-    fewest = ceil(k / most)
-    counts = (count for count in range(fewest, fewest * 3 // 2 + 1) if k % (count * UNROLLED) == 0)
-    return ceil(k / next(counts, fewest))
+    min_count = ceil(k / max_depth)
+    counts = (count for count in range(min_count, min_count * 3 // 2 + 1) if k % (count * UNROLLED_STEPS) == 0)
+    return ceil(k / next(counts, min_count))
 
 
 class GuidedGemm(ProductSpace):
@@ -136,7 +136,7 @@ class GuidedGemm(ProductSpace):
         if target.kind != "llvm":
             raise UnsupportedWorkload(f"guided-gemm supports only CPUs (llvm), not {target.kind}")
         self.variant: Variant = variant
-        self.algorithm = replace(ALGORITHMS[algorithm], published=order == "published")
+        self.algorithm = replace(ALGORITHMS[algorithm], uses_published_order=order == "published")
         self.parallel, self.loops, self.blocks, self.kc, self.tiles = parallel, loops, blocks, kc, tiles
         self._check_variant(algorithm, order)
         self._check_packing(algorithm, pack_a, pack_b, weights)
@@ -144,25 +144,25 @@ class GuidedGemm(ProductSpace):
             raise SearchlabError(
                 "option 'dot' requires variant 'micro-kernel' and an algorithm that keeps C resident, such as B3A2C0"
             )
-        if dot and (why := missing_instruction(workload.dtype, target)):
+        if dot and (why := explain_missing_instruction(workload.dtype, target)):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
-        self.batched = isinstance(workload, BatchMatmul)
-        if self.batched and (variant == "basic" or dot):
+        self.is_batched = isinstance(workload, BatchMatmul)
+        if self.is_batched and (variant == "basic" or dot):
             raise UnsupportedWorkload(
                 f"guided-gemm has no programs for {workload}, which is batched, with variant='basic' or dot=True"
             )
-        self.weights: Weights = "plain" if self.batched else weights
+        self.weights: Weights = "plain" if self.is_batched else weights
         self.product: Gemm | BatchMatmul | Words = Words(workload) if dot and isinstance(workload, Gemm) else workload
         self.packing = {
-            "A": self._packs if pack_a is None else pack_a,
-            "B": self._packs if pack_b is None else pack_b,
+            "A": self._packs_operands if pack_a is None else pack_a,
+            "B": self._packs_operands if pack_b is None else pack_b,
         }
         self.lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
-        self._widths = tuple(count * self.lanes for count in range(1, 5))
-        super().__init__(workload, target, self._knobs(extents(self.product), registers(target)))
+        self._vector_widths = tuple(count * self.lanes for count in range(1, 5))
+        super().__init__(workload, target, self._make_knobs(get_extents(self.product), count_registers(target)))
 
     @property
-    def _packs(self) -> bool:
+    def _packs_operands(self) -> bool:
         """Whether the variant packs operands."""
         return self.variant in ("packed", "micro-kernel")
 
@@ -196,16 +196,16 @@ class GuidedGemm(ProductSpace):
     def _check_packing(self, algorithm: AlgorithmName, pack_a: Packing, pack_b: Packing, weights: Weights) -> None:
         """Raise SearchlabError if the operands cannot be packed as the options say."""
         for name, value in (("pack_a", pack_a), ("pack_b", pack_b)):
-            if value and not self._packs:
+            if value and not self._packs_operands:
                 raise SearchlabError(
                     f"variant {self.variant!r} does not pack; remove {name!r}, or use variant 'packed'"
                 )
-            by_panel = _pack(self.algorithm.operands[0]) if self.algorithm.resident == "C" else ""
-            if value in ("panel", "places") and name != by_panel:
+            panel_option = _name_packing_knob(self.algorithm.operands[0]) if self.algorithm.resident == "C" else ""
+            if value in ("panel", "places") and name != panel_option:
                 raise SearchlabError(
                     f"option {name!r} cannot be {value!r} with algorithm {algorithm!r}; set it to true"
                 )
-        if weights == "packed" and (not self._packs or pack_b not in (None, True)):
+        if weights == "packed" and (not self._packs_operands or pack_b not in (None, True)):
             raise SearchlabError(
                 "weights='packed' requires variant 'packed' or 'micro-kernel' and always packs B; remove option "
                 "'pack_b'"
@@ -215,126 +215,141 @@ class GuidedGemm(ProductSpace):
         """Return the loops that may be parallel: those over i and j, except for the micro-kernel's own loop."""
         if self.variant == "basic":
             return ("i",)
-        return ("ic", "jc", *(f"{dim}r" for dim in "ij" if dim != self.algorithm.s))
+        return ("ic", "jc", *(f"{index}r" for index in "ij" if index != self.algorithm.s))
 
-    def _knobs(self, extent: Mapping[str, int], registers: int) -> list[Knob]:
-        most, vectors = registers // 2, self._widths
+    def _make_knobs(self, extents: Mapping[str, int], registers: int) -> list[Knob]:
+        max_rows, widths = registers // 2, self._vector_widths
         if self.variant == "basic":
-            return [Knob("nr", vectors)]
+            return [Knob("nr", widths)]
         u, v = self.algorithm.u, self.algorithm.v
         if self.tiles == "fitting":
-            knobs = [Knob("tile", tuple(self._fitting_tiles(extent[u], extent[v], vectors, registers)))]
+            knobs = [Knob("tile", tuple(self._list_fitting_tiles(extents[u], extents[v], widths, registers)))]
         else:
-            knobs = [Knob(f"{EXTENT[u]}r", tuple(range(1, most + 1))), Knob(f"{EXTENT[v]}r", vectors)]
+            knobs = [
+                Knob(f"{EXTENT_LETTERS[u]}r", tuple(range(1, max_rows + 1))),
+                Knob(f"{EXTENT_LETTERS[v]}r", widths),
+            ]
         for name, value in self.packing.items():
             if value in ("knob", "places"):
-                knobs.append(Knob(_pack(name), (False, True) if value == "knob" else PACKINGS))
+                knobs.append(Knob(_name_packing_knob(name), (False, True) if value == "knob" else PACKINGS))
         if self.kc == "knob":
-            streams = [STREAM] if extent["i"] <= most else []
-            depths = {_pass(extent["p"], limit) for limit in (*streams, *PASSES)} | {extent["p"]}
+            streams = [STREAMING_DEPTH] if extents["i"] <= max_rows else []
+            depths = {_compute_pass_depth(extents["p"], limit) for limit in (*streams, *MAX_PASS_DEPTHS)}
+            depths.add(extents["p"])
             knobs.append(Knob("kc", tuple(sorted(depths))))
         if self.blocks == "knobs":
             # A block is at least as large as any micro-tile, so no two choices round up to the same block.
-            least = max(most, vectors[-1])
-            for dim, size in extent.items():
-                halvings = range(max(1, (size // least).bit_length()))
-                knobs.append(Knob(f"{EXTENT[dim]}c", tuple(ceil(size / 2**times) for times in reversed(halvings))))
+            min_block = max(max_rows, widths[-1])
+            for dim, size in extents.items():
+                halving_counts = reversed(range(max(1, (size // min_block).bit_length())))
+                block_sizes = tuple(ceil(size / 2**halving_count) for halving_count in halving_counts)
+                knobs.append(Knob(f"{EXTENT_LETTERS[dim]}c", block_sizes))
         return knobs
 
-    def _fitting_tiles(self, rows: int, columns: int, widths: Sequence[int], registers: int) -> Iterator[str]:
+    def _list_fitting_tiles(self, rows: int, columns: int, widths: Sequence[int], registers: int) -> Iterator[str]:
         """Return the micro-tiles whose sums, plus a row of B and an element of A, fit in registers with little waste.
 
         With two multiply-adds per cycle and a latency of four cycles, eight independent sums hide the latency; that is
         half of the smallest register file.
         """
-        sizes = {}
+        padded_sizes = {}
         for nr in widths:
             vectors = nr // self.lanes
-            highest = min((registers - 1) // vectors - 1, registers // 2)
-            for mr in range(min(ceil(registers / 2 / vectors), rows), min(highest, rows) + 1):
-                sizes[f"{mr}x{nr}"] = ceil(rows / mr) * mr * ceil(columns / nr) * nr
-        most = (1 + WASTE) * min(sizes.values())
-        return (tile for tile, size in sizes.items() if size <= most)
+            max_rows = min((registers - 1) // vectors - 1, registers // 2)
+            for mr in range(min(ceil(registers / 2 / vectors), rows), min(max_rows, rows) + 1):
+                padded_sizes[f"{mr}x{nr}"] = ceil(rows / mr) * mr * ceil(columns / nr) * nr
+        max_size = (1 + MAX_WASTE) * min(padded_sizes.values())
+        return (tile for tile, size in padded_sizes.items() if size <= max_size)
 
     def default_config(self) -> Config:
         """Return the config whose micro-tile fits in registers and does the most multiply-adds for each loaded element.
 
         Operands are packed, and blocks are as large as possible. Source: Low et al. (2016), section 4.1.
         """
-        u, v, extent = self.algorithm.u, self.algorithm.v, extents(self.product)
-        fitting = self._fitting_tiles(extent[u], extent[v], self._widths, registers(self.target))
+        u, v, extents = self.algorithm.u, self.algorithm.v, get_extents(self.product)
+        fitting = self._list_fitting_tiles(extents[u], extents[v], self._vector_widths, count_registers(self.target))
         tiles = [tuple(map(int, tile.split("x"))) for tile in fitting]
         height, width = max(tiles, key=lambda tile: math.prod(tile) / sum(tile))
-        values: dict[str, Value] = {"tile": f"{height}x{width}", f"{EXTENT[u]}r": height, f"{EXTENT[v]}r": width}
+        values: dict[str, Value] = {
+            "tile": f"{height}x{width}",
+            f"{EXTENT_LETTERS[u]}r": height,
+            f"{EXTENT_LETTERS[v]}r": width,
+        }
         return self.decide(lambda knob: values.get(knob.name, knob.choices[-1]))
 
     def schedule(self, config: Config) -> Schedule:
         self.knobs(config)
         sizes = {name: int(value) for name, value in config.items() if not isinstance(value, str)}  # type: ignore[arg-type]
         if self.variant == "basic":
-            parallel = self.parallel == "i" or (self.parallel == "auto" and self._pays(self.workload.m))
-            return basic(self.workload, self.loops, sizes["nr"], self.lanes, parallel)
+            parallel = self.parallel == "i" or (
+                self.parallel == "auto" and self._is_worth_parallelizing(self.workload.m)
+            )
+            return schedule_basic(self.workload, self.loops, sizes["nr"], self.lanes, parallel)
         if "tile" in config:
             sizes["mr"], sizes["nr"] = map(int, str(config["tile"]).split("x"))
-        tile = {dim: sizes.get(f"{EXTENT[dim]}r", UNROLLED) for dim in "ijp"}
-        cut, parallel_loop = self._cut(sizes, tile)
-        packings = {name: config.get(_pack(name), value) for name, value in self.packing.items()}
-        packed = frozenset(name for name, packing in packings.items() if packing not in (False, "no"))
-        by_panel = frozenset(name for name, packing in packings.items() if packing == "panel")
+        tile = {dim: sizes.get(f"{EXTENT_LETTERS[dim]}r", UNROLLED_STEPS) for dim in "ijp"}
+        blocking, parallel_loop = self._compute_blocks(sizes, tile)
+        packings = {name: config.get(_name_packing_knob(name), value) for name, value in self.packing.items()}
+        packed_operands = frozenset(name for name, packing in packings.items() if packing not in (False, "no"))
+        panel_operands = frozenset(name for name, packing in packings.items() if packing == "panel")
         sch = schedule_blocks(
             self.product,
             Plan(
                 self.algorithm,
                 tile,
-                cut,
-                self._vector(packed),
-                packed,
-                by_panel,
+                blocking,
+                self._choose_vector_length(packed_operands),
+                packed_operands,
+                panel_operands,
                 frozenset("B" if self.weights == "packed" else ""),
                 self.variant == "micro-kernel",
                 parallel_loop,
                 self.workload.nt and self.product is self.workload,
-                self.batched,
+                self.is_batched,
             ),
         )
         return split_packing(sch, "B") if self.weights == "packed" else sch
 
-    def _vector(self, packed: frozenset[str]) -> int:
+    def _choose_vector_length(self, packed_operands: frozenset[str]) -> int:
         """Return the number of elements in a vector: a full register, or half if this avoids edges of an unpacked B.
 
         A vector at the edge of a task is read element by element. With a single row of A, the bandwidth for B is the
         limit, and reading this way takes longer than reading vectors of half the width.
         """
         n, half = self.workload.n, self.lanes // 2
-        streams = self.workload.m == 1 and self.algorithm.v == "j" and "B" not in packed
-        return half if streams and half > 1 and n % self.lanes and n % half == 0 else self.lanes
+        streams_b = self.workload.m == 1 and self.algorithm.v == "j" and "B" not in packed_operands
+        return half if streams_b and half > 1 and n % self.lanes and n % half == 0 else self.lanes
 
-    def _cut(self, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[Blocking, str]:
+    def _compute_blocks(self, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[Blocking, str]:
         """Return the blocks for a micro-tile and the name of the parallel loop, or "" if there is none."""
-        algorithm, extent, auto = self.algorithm, extents(self.product), self.parallel == "auto"
-        batch = self.workload.b if auto and isinstance(self.workload, BatchMatmul) else 1
+        algorithm, extents, is_auto = self.algorithm, get_extents(self.product), self.parallel == "auto"
+        batch = self.workload.b if is_auto and isinstance(self.workload, BatchMatmul) else 1
         by_product = batch > 1 and batch >= self.target.cores  # whether each core computes complete products
-        if not auto:
-            dim = self.parallel[0] if self.parallel.endswith("c") else ""
+        if not is_auto:
+            index = self.parallel[0] if self.parallel.endswith("c") else ""
         elif algorithm.sums_in_tasks:
-            dim = ""  # use the model's tasks, within the loop over blocks of y
-        elif algorithm.published:
-            dim = algorithm.y if algorithm.resident == "C" else algorithm.s
+            index = ""  # use the model's tasks, within the loop over blocks of y
+        elif algorithm.uses_published_order:
+            index = algorithm.y if algorithm.resident == "C" else algorithm.s
         else:
-            dim = algorithm.s if algorithm.x == "p" else algorithm.x
+            index = algorithm.s if algorithm.x == "p" else algorithm.x
         if self.blocks == "knobs":
-            block = {dim: ceil(sizes[f"{EXTENT[dim]}c"] / tile[dim]) * tile[dim] for dim in "ijp"}
-            cut = Blocking(block["i"], block["j"], block["p"], block[algorithm.x])
+            block_sizes = {
+                index: ceil(sizes[f"{EXTENT_LETTERS[index]}c"] / tile[index]) * tile[index] for index in "ijp"
+            }
+            blocking = Blocking(block_sizes["i"], block_sizes["j"], block_sizes["p"], block_sizes[algorithm.x])
         else:
-            cores = self.target.cores if (auto or dim) and not by_product else 1
-            cut = compute_blocking(self.product, self.target, algorithm, tile, cores, dim, sizes.get("kc", self.kc))
-        if not auto:
-            return cut, "" if self.parallel == "none" else self.parallel
+            cores = self.target.cores if (is_auto or index) and not by_product else 1
+            blocking = compute_blocking(
+                self.product, self.target, algorithm, tile, cores, index, sizes.get("kc", self.kc)
+            )
+        if not is_auto:
+            return blocking, "" if self.parallel == "none" else self.parallel
         if by_product:
-            return cut, "batch" if self._pays(batch) else ""
-        dim = dim or algorithm.y
-        trips = ceil(extent[dim] / cut.of(dim)) * (cut.of(algorithm.x) // cut.share)
-        return cut, f"{dim}c" if self._pays(trips) else ""
+            return blocking, "batch" if self._is_worth_parallelizing(batch) else ""
+        index = index or algorithm.y
+        task_count = ceil(extents[index] / blocking.size_of(index)) * (blocking.size_of(algorithm.x) // blocking.share)
+        return blocking, f"{index}c" if self._is_worth_parallelizing(task_count) else ""
 
-    def _pays(self, tasks: int) -> bool:
-        return self.target.cores > 1 and tasks > 1 and self.workload.flops >= FORK
+    def _is_worth_parallelizing(self, tasks: int) -> bool:
+        return self.target.cores > 1 and tasks > 1 and self.workload.flops >= MIN_PARALLEL_FLOPS

@@ -16,14 +16,14 @@ from searchlab.workload import BatchMatmul, Gemm
 
 from .gemm_words import Words
 
-DIMS = {"A": "ip", "B": "pj", "C": "ij"}
+OPERAND_INDICES = {"A": "ip", "B": "pj", "C": "ij"}
 """The indices of each operand: ``C[i, j] += A[i, p] * B[p, j]``."""
 
-EXTENT = {"i": "m", "j": "n", "p": "k"}
+EXTENT_LETTERS = {"i": "m", "j": "n", "p": "k"}
 """The letter for each index's extent. It also names the cache block (mc, nc, kc) and micro-tile (mr, nr, kr)."""
 
 
-def extents(workload: Gemm | BatchMatmul | Words) -> dict[str, int]:
+def get_extents(workload: Gemm | BatchMatmul | Words) -> dict[str, int]:
     """Return the extent of each index."""
     return {"i": workload.m, "j": workload.n, "p": workload.k}
 
@@ -39,11 +39,11 @@ class Algorithm:
     index of A if A is resident (as in the paper). Otherwise, it is j, along which B and C are contiguous.
 
     Attributes:
-        published: Whether the loops are in the order of the authors' programs; see :meth:`order`.
+        uses_published_order: Whether the loops are in the order of the authors' programs; see :meth:`loop_order`.
     """
 
     name: str
-    published: bool = False
+    uses_published_order: bool = False
 
     @property
     def operands(self) -> tuple[str, str, str]:
@@ -57,15 +57,15 @@ class Algorithm:
 
     @property
     def x(self) -> str:
-        return _absent(self.operands[1])
+        return _find_absent_index(self.operands[1])
 
     @property
     def y(self) -> str:
-        return _absent(self.operands[0])
+        return _find_absent_index(self.operands[0])
 
     @property
     def s(self) -> str:
-        return _absent(self.resident)
+        return _find_absent_index(self.resident)
 
     @property
     def u(self) -> str:
@@ -78,27 +78,27 @@ class Algorithm:
     @property
     def sums_in_tasks(self) -> bool:
         """Whether a task of the parallel loop computes complete sums, in all passes over C."""
-        return self.resident == "C" and not self.published
+        return self.resident == "C" and not self.uses_published_order
 
-    def order(self, one_pass: bool) -> tuple[str, ...]:
+    def loop_order(self, is_single_pass: bool) -> tuple[str, ...]:
         """Return the loops around the micro-kernel, outermost first.
 
         The loops ic, jc and pc are over blocks; ir, jr and pr are over micro-panels. If C is resident, s is p. In the
         authors' programs, GEMM Flavours (Universitat Politècnica de València, 2021), the order is jc, pc, ic for B3A2C0
         and for B3C2A0: s is inside x if C is resident, and outside x otherwise. By default, however, s is also inside
         the loop over blocks of y if C is resident, so that one task computes the complete sum, and inside x otherwise,
-        so that each block of Z is packed once. If C is resident, and all of k is ``one_pass``, s is innermost.
+        so that each block of Z is packed once. If C is resident, and all of k is ``is_single_pass``, s is innermost.
         """
         x, s, y, panels = f"{self.x}c", f"{self.s}c", f"{self.y}c", (f"{self.x}r", f"{self.y}r")
         if self.resident != "C":
-            return (s, x, y, *panels) if self.published else (x, s, y, *panels)
-        if one_pass:
+            return (s, x, y, *panels) if self.uses_published_order else (x, s, y, *panels)
+        if is_single_pass:
             return x, y, *panels, s
-        return (x, s, y, *panels) if self.published else (x, y, s, *panels)
+        return (x, s, y, *panels) if self.uses_published_order else (x, y, s, *panels)
 
 
-def _absent(operand: str) -> str:
-    return next(dim for dim in "ijp" if dim not in DIMS[operand])
+def _find_absent_index(operand: str) -> str:
+    return next(index for index in "ijp" if index not in OPERAND_INDICES[operand])
 
 
 AlgorithmName = Literal["B3A2C0", "A3B2C0", "C3A2B0", "A3C2B0", "C3B2A0", "B3C2A0"]

@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING
 
 from searchlab.workload import Gemm
 
-from .words import DOT, OFFSET, bits, elements, has_offset, row_sums, to_unsigned, word
+from .words import (
+    DOT_FUNCTION,
+    UNSIGNED_OFFSET,
+    compute_row_sums,
+    elements_per_word,
+    has_offset,
+    make_word,
+    reinterpret_bits,
+    to_unsigned,
+)
 
 if TYPE_CHECKING:
     import tvm
 
-VIEWS = {"A_words": "A"}
+SHARED_ARGUMENTS = {"A_words": "A"}
 """The module's arguments that share the memory of others."""
 
 
@@ -37,12 +46,12 @@ class Words:
     @property
     def k(self) -> int:
         """The number of words in a row of A; the last one may be padded with zeros."""
-        return -(-self.workload.k // elements(self.workload.dtype))
+        return -(-self.workload.k // elements_per_word(self.workload.dtype))
 
     @property
     def a_is_words(self) -> bool:
         """Whether the rows of A consist of complete words, so that A can be read in place."""
-        return self.workload.k % elements(self.workload.dtype) == 0
+        return self.workload.k % elements_per_word(self.workload.dtype) == 0
 
     @property
     def dtype(self) -> str:
@@ -68,23 +77,25 @@ class Words:
             args.append(a_words := te.placeholder((w.m, self.k), name="A_words", dtype="int32"))
         else:
             a_words = te.compute(
-                (w.m, self.k), lambda i, q: word(lambda p: bits(a[i, p], w.dtype), w.dtype, q, w.k), name="A_words"
+                (w.m, self.k),
+                lambda i, q: make_word(lambda p: reinterpret_bits(a[i, p], w.dtype), w.dtype, q, w.k),
+                name="A_words",
             )
         b_words = te.compute(
             (self.k, w.n),
             lambda q, j: to_unsigned(
-                word(lambda p: bits(b[j, p] if w.nt else b[p, j], w.dtype), w.dtype, q, w.k), w.dtype
+                make_word(lambda p: reinterpret_bits(b[j, p] if w.nt else b[p, j], w.dtype), w.dtype, q, w.k), w.dtype
             ),
             name="B_words",
         )
         q = te.reduce_axis((0, self.k), "q")
         result = te.compute(
             (w.m, w.n),
-            lambda i, j: te.sum(call_pure_extern(w.out_dtype, DOT, a_words[i, q], b_words[q, j]), q),
+            lambda i, j: te.sum(call_pure_extern(w.out_dtype, DOT_FUNCTION, a_words[i, q], b_words[q, j]), q),
             name="gemm",
         )
         if has_offset(w.dtype):
             products, read = result, te.placeholder((w.m,), name="sums_read", dtype="int32")
-            args += [row_sums(a), read]
-            result = te.compute((w.m, w.n), lambda i, j: products[i, j] - read[i] * OFFSET, name="signed")
+            args += [compute_row_sums(a), read]
+            result = te.compute((w.m, w.n), lambda i, j: products[i, j] - read[i] * UNSIGNED_OFFSET, name="signed")
         return tvm.IRModule({"main": w.epilogue(args, result).with_attr("global_symbol", "main")})

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV, SBlockRV
     from tvm.tirx import PrimExpr
 
-OFFSET = 128
+UNSIGNED_OFFSET = 128
 """The offset that makes a signed byte unsigned."""
 
-DOT = "searchlab_dot"
+DOT_FUNCTION = "searchlab_dot"
 """The operation on two words: an external function that need not exist, because every call is tensorized."""
 
 
@@ -56,7 +56,7 @@ INSTRUCTIONS = {
 }
 """The instruction for each element dtype."""
 
-_INTRINSIC = """\
+_INTRINSIC_TEMPLATE = """\
 # from tvm.script import tirx as T
 @T.prim_func(s_tir=True)
 def main(A: T.Buffer((1,), "int32", offset_factor=1), B: T.Buffer(({lanes},), "int32", offset_factor=1),
@@ -66,16 +66,16 @@ def main(A: T.Buffer((1,), "int32", offset_factor=1), B: T.Buffer(({lanes},), "i
         T.writes(C[0:{lanes}])
 {body}
 """
-_DESCRIPTION = """\
+_DESCRIPTION_TEMPLATE = """\
         for j in T.serial(0, {lanes}):
             with T.sblock("dot"):
                 vj = T.axis.remap("S", [j])
                 C[vj] = C[vj] + T.call_pure_extern("{sum}", "{dot}", A[0], B[vj])"""
-_IMPLEMENTATION = """\
+_IMPLEMENTATION_TEMPLATE = """\
         C[T.ramp(0, 1, {lanes})] = T.call_pure_extern(
             "{sum}x{lanes}", "{name}", C.vload([0], "{sum}x{lanes}"), B.vload([0], "int32x{lanes}"),
             T.broadcast(A[0], {lanes}))"""
-_FUNCTION = """\
+_FUNCTION_TEMPLATE = """\
 declare <{lanes} x {ctype}> @{intrinsic}(<{lanes} x {ctype}>, <{count} x {element}>, <{count} x {element}>)
 define <{lanes} x {ctype}> @{name}(<{lanes} x {ctype}> %c, <{lanes} x i32> %b, <{lanes} x i32> %a) alwaysinline {{
   %elements_b = bitcast <{lanes} x i32> %b to <{count} x {element}>
@@ -87,7 +87,7 @@ define <{lanes} x {ctype}> @{name}(<{lanes} x {ctype}> %c, <{lanes} x i32> %b, <
 """
 
 
-def missing_instruction(dtype: str, target: Target) -> str:
+def explain_missing_instruction(dtype: str, target: Target) -> str:
     """Return why no instruction supports ``dtype`` and the target's vector width, or "" if one does."""
     from tvm.target.codegen import target_has_features
 
@@ -100,7 +100,7 @@ def missing_instruction(dtype: str, target: Target) -> str:
     return f"the target's CPU has no {instruction.title}"
 
 
-def elements(dtype: str) -> int:
+def elements_per_word(dtype: str) -> int:
     """Return the number of elements in a word."""
     return 4 // np.dtype(dtype).itemsize
 
@@ -110,36 +110,38 @@ def has_offset(dtype: str) -> bool:
     return dtype == "int8"
 
 
-def bits(element: PrimExpr, dtype: str) -> PrimExpr:
+def reinterpret_bits(element: PrimExpr, dtype: str) -> PrimExpr:
     """Return an element's bits as an unsigned integer (TVM would convert bfloat16 values to float32)."""
     from tvm.tirx import reinterpret
 
-    return reinterpret(f"uint{32 // elements(dtype)}", element)
+    return reinterpret(f"uint{32 // elements_per_word(dtype)}", element)
 
 
-def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: int) -> PrimExpr:
-    """Return word ``q`` of a row of ``k`` elements; the first is in the lowest bits, and those from ``k`` on are 0."""
+def make_word(element: Callable[[PrimExpr], PrimExpr], dtype: str, word_index: PrimExpr, k: int) -> PrimExpr:
+    """Return a word of a row of ``k`` elements; the first is in the lowest bits, and those from ``k`` on are 0."""
     from tvm.tirx import const, if_then_else
 
-    count = elements(dtype)
-    width = 32 // count
+    count = elements_per_word(dtype)
+    bit_width = 32 // count
     packed_word = None
     for index in range(count):
-        p = q * count + index
+        p = word_index * count + index
         value = element(p).astype("int32")
         if k % count:
             value = if_then_else(p < k, value, const(0, "int32"))
-        value = value << const(width * index, "int32") if index else value
+        value = value << const(bit_width * index, "int32") if index else value
         packed_word = value if packed_word is None else packed_word | value
     return packed_word
 
 
-def to_unsigned(word: PrimExpr, dtype: str) -> PrimExpr:
+def to_unsigned(packed_word: PrimExpr, dtype: str) -> PrimExpr:
     """Convert a word of the operand that the instruction treats as unsigned to unsigned elements."""
-    return word ^ int.from_bytes([OFFSET] * 4, "little", signed=True) if has_offset(dtype) else word
+    return (
+        packed_word ^ int.from_bytes([UNSIGNED_OFFSET] * 4, "little", signed=True) if has_offset(dtype) else packed_word
+    )
 
 
-def row_sums(a: te.Tensor) -> te.Tensor:
+def compute_row_sums(a: te.Tensor) -> te.Tensor:
     """Return the row sums of ``a``: the block ``part`` adds the vectors of a row, and ``sums`` adds their elements."""
     from tvm import te
 
@@ -150,7 +152,7 @@ def row_sums(a: te.Tensor) -> te.Tensor:
     return te.compute((m,), lambda i: te.sum(part[i, lane], lane), name="sums")
 
 
-def _intrinsic(dtype: str, lanes: int, unsigned: str) -> tuple[str, str]:
+def _register_intrinsic(dtype: str, lanes: int, unsigned: str) -> tuple[str, str]:
     """Register the tensor intrinsic for vectors of ``lanes`` words, and return its name and its function in LLVM IR.
 
     Args:
@@ -161,39 +163,39 @@ def _intrinsic(dtype: str, lanes: int, unsigned: str) -> tuple[str, str]:
     from tvm.s_tir import TensorIntrin
     from tvm.script import from_source
 
-    instruction, name = INSTRUCTIONS[dtype], f"{DOT}_{dtype}x{lanes}_{unsigned}"
-    sums = ACCUMULATED_IN[dtype]
-    names = {
+    instruction, name = INSTRUCTIONS[dtype], f"{DOT_FUNCTION}_{dtype}x{lanes}_{unsigned}"
+    sum_dtype = ACCUMULATED_IN[dtype]
+    fields = {
         "lanes": lanes,
-        "count": lanes * elements(dtype),
+        "count": lanes * elements_per_word(dtype),
         "name": name,
-        "dot": DOT,
-        "sum": sums,
-        "ctype": {"int32": "i32", "float32": "float"}[sums],
+        "dot": DOT_FUNCTION,
+        "sum": sum_dtype,
+        "ctype": {"int32": "i32", "float32": "float"}[sum_dtype],
         "element": instruction.element,
         "intrinsic": f"{instruction.intrinsic}.{32 * lanes}",
         "unsigned": unsigned,
         "signed": {"a": "b", "b": "a"}[unsigned],
     }
     if TensorIntrin.get(name, allow_missing=True) is None:
-        desc, impl = (
-            from_source(_INTRINSIC.format(**names, body=body.format(**names)))
-            for body in (_DESCRIPTION, _IMPLEMENTATION)
+        description, implementation = (
+            from_source(_INTRINSIC_TEMPLATE.format(**fields, body=body.format(**fields)))
+            for body in (_DESCRIPTION_TEMPLATE, _IMPLEMENTATION_TEMPLATE)
         )
-        TensorIntrin.register(name, desc, impl)
-    return name, _FUNCTION.format(**names)
+        TensorIntrin.register(name, description, implementation)
+    return name, _FUNCTION_TEMPLATE.format(**fields)
 
 
-def vectorize_block(sch: Schedule, block: SBlockRV, at: int, lanes: int) -> SBlockRV:
-    """Split loop ``at`` of ``block``, and return a block for one vector and one step, as the intrinsic expects."""
+def vectorize_block(sch: Schedule, block: SBlockRV, position: int, lanes: int) -> SBlockRV:
+    """Split a loop of ``block``, and return a block for one vector and one step, as the intrinsic expects."""
     loops = sch.get_loops(block)
-    vector, lane = sch.split(loops[at], [None, lanes])
-    sch.reorder(*loops[:at], vector, *loops[at + 1 :], lane)
+    vector, lane = sch.split(loops[position], [None, lanes])
+    sch.reorder(*loops[:position], vector, *loops[position + 1 :], lane)
     return sch.blockize(lane)
 
 
 def sum_rows(sch: Schedule, parallel: bool) -> None:
-    """Schedule :func:`row_sums` in vectors; it runs before everything else."""
+    """Schedule :func:`compute_row_sums` in vectors; it runs before everything else."""
     row, summed = sch.get_loops("sums")
     sch.unroll(summed)
     sch.compute_at("part", row, preserve_unit_loops=True)
@@ -235,11 +237,11 @@ def tensorize(
     from tvm.s_tir import SBlock, SBlockRealize, Schedule
     from tvm.tirx import DeclBuffer, PrimFunc, SeqStmt
 
-    name, function = _intrinsic(dtype, lanes, unsigned)
-    init = sch.get(block).name_hint + "_init"
-    sch.vectorize(sch.get_loops(init)[-1])
+    name, llvm_function = _register_intrinsic(dtype, lanes, unsigned)
+    init_block = sch.get(block).name_hint + "_init"
+    sch.vectorize(sch.get_loops(init_block)[-1])
     sch.tensorize(sch.get_loops(block)[-1], name)
-    sch.annotate(outermost, "pragma_import_llvm", function)
+    sch.annotate(outermost, "pragma_import_llvm", llvm_function)
 
     func = sch.mod["main"]
     parameters = {buffer.name: buffer for buffer in func.params}
@@ -248,10 +250,12 @@ def tensorize(
     buffers = {buffer.name: buffer for buffer in func.params}
     root, sums = func.body.block, buffers.pop("sums", None)
     view_declarations = [
-        DeclBuffer(buffers.pop(view), data=buffers[of].data) for view, of in views.items() if view in buffers
+        DeclBuffer(buffers.pop(view), data=buffers[shared_name].data)
+        for view, shared_name in views.items()
+        if view in buffers
     ]
     body = SeqStmt([*view_declarations, root.body]) if view_declarations else root.body
-    allocated = [] if sums is None else [sums]
-    root_block = SBlock([], [], [], "root", body, alloc_buffers=[*allocated, *root.alloc_buffers])
+    sum_buffers = [] if sums is None else [sums]
+    root_block = SBlock([], [], [], "root", body, alloc_buffers=[*sum_buffers, *root.alloc_buffers])
     main = PrimFunc([*buffers.values()], SBlockRealize([], True, root_block), func.ret_type, func.attrs)
     return Schedule(tvm.IRModule({"main": main}))

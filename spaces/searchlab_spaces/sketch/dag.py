@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import tvm
 
-INFIX = {
+INFIX_OPERATORS = {
     "Add": "+",
     "Sub": "-",
     "Mul": "*",
@@ -32,7 +32,7 @@ INFIX = {
     "And": " && ",
     "Or": " || ",
 }
-PREFIX = {"Max": "max", "Min": "min"}
+PREFIX_OPERATORS = {"Max": "max", "Min": "min"}
 
 
 def print_dag(func: tvm.tirx.PrimFunc) -> str:
@@ -52,43 +52,45 @@ def print_dag(func: tvm.tirx.PrimFunc) -> str:
         return WalkResult.ADVANCE
 
     structural_walk(func.body, (SBlock, visit))
-    stages = {str(block.body.buffer.name) for block in blocks}
-    placeholders = [param for param in func.params if str(param.name) not in stages]
-    lines = [f"{param.name} = PLACEHOLDER [{', '.join(_text(n) for n in param.shape)}]" for param in placeholders]
-    return "\n".join([*lines, *(_stage(block) for block in blocks)])
+    stage_names = {str(block.body.buffer.name) for block in blocks}
+    placeholders = [param for param in func.params if str(param.name) not in stage_names]
+    lines = [
+        f"{param.name} = PLACEHOLDER [{', '.join(_print_expression(n) for n in param.shape)}]" for param in placeholders
+    ]
+    return "\n".join([*lines, *(_print_stage(block) for block in blocks)])
 
 
-def _stage(block: Any) -> str:
+def _print_stage(block: Any) -> str:
     store = block.body
-    name, value, combine = str(store.buffer.name), store.value, ""
+    name, value, operator = str(store.buffer.name), store.value, ""
     if block.init is not None:
         # A reduction stores combine(current value, next term).
-        kind, value = type(value).__name__, value.b
-        combine = INFIX.get(kind) or PREFIX[kind]
-    return f"{name}({_list(store.indices)}) {combine}= {_text(value)}"
+        operator_name, value = type(value).__name__, value.b
+        operator = INFIX_OPERATORS.get(operator_name) or PREFIX_OPERATORS[operator_name]
+    return f"{name}({_print_list(store.indices)}) {operator}= {_print_expression(value)}"
 
 
-def _list(parts: Sequence[Any]) -> str:
-    return ", ".join(_text(part) for part in parts)
+def _print_list(expressions: Sequence[Any]) -> str:
+    return ", ".join(_print_expression(expression) for expression in expressions)
 
 
-def _text(node: Any) -> str:
+def _print_expression(node: Any) -> str:
     """Return an expression in Ansor's notation; other nodes are printed by TVM."""
-    kind = type(node).__name__
-    if kind in INFIX:
-        return f"({_text(node.a)}{INFIX[kind]}{_text(node.b)})"
-    if kind in PREFIX:
-        return f"{PREFIX[kind]}({_text(node.a)}, {_text(node.b)})"
-    if kind == "TensorLoad":
-        return f"{node.source.name}[{_list(node.indices)}]"
-    if kind == "Var":
+    node_type = type(node).__name__
+    if node_type in INFIX_OPERATORS:
+        return f"({_print_expression(node.a)}{INFIX_OPERATORS[node_type]}{_print_expression(node.b)})"
+    if node_type in PREFIX_OPERATORS:
+        return f"{PREFIX_OPERATORS[node_type]}({_print_expression(node.a)}, {_print_expression(node.b)})"
+    if node_type == "TensorLoad":
+        return f"{node.source.name}[{_print_list(node.indices)}]"
+    if node_type == "Var":
         return str(node.name).removeprefix("v_")
-    if kind == "IntImm":
+    if node_type == "IntImm":
         return str(int(node.value))
-    if kind == "FloatImm":
+    if node_type == "FloatImm":
         return f"{float(node.value):g}f"
-    if kind == "Cast":
-        return f"{node.ty.dtype}({_text(node.value)})"
-    if kind == "Call":
-        return f"{str(node.op.name).rpartition('.')[2]}({_list(node.args)})"
+    if node_type == "Cast":
+        return f"{node.ty.dtype}({_print_expression(node.value)})"
+    if node_type == "Call":
+        return f"{str(node.op.name).rpartition('.')[2]}({_print_list(node.args)})"
     return str(node)

@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
-from ..tiles import Tile, factors, powers_of_two
+from ..tiles import Tile, list_divisors, list_powers_of_two
 
 SPLIT_POLICIES: dict[str, Callable[[int], list[int]]] = {
-    "factors": factors,
-    "power2": powers_of_two,
+    "factors": list_divisors,
+    "power2": list_powers_of_two,
     # AutoTVM iterates over a set, whose order is undefined; here, the order is ascending.
-    "verbose": lambda extent: sorted({*factors(extent), *powers_of_two(extent)}),
+    "verbose": lambda extent: sorted({*list_divisors(extent), *list_powers_of_two(extent)}),
 }
 """The values of each part of a tile except the outermost, by policy; ``"candidate"`` lists complete tiles instead."""
 
@@ -32,7 +32,7 @@ MARKS = ("none", "unroll", "vec")
 """The words from which the other annotate policies are composed, joined by ``_``; ``try`` is a synonym of ``none``."""
 
 
-def splits(
+def list_splits(
     extent: int,
     num_outputs: int,
     policy: str = "factors",
@@ -52,12 +52,14 @@ def splits(
         no_tail: Whether the parts must divide the loop; by default, only for ``"factors"``. Otherwise, a tile may
             extend past the end of the loop, where the schedule guards it.
     """
-    exact = policy == "factors" if no_tail is None else no_tail
-    return list(_splits(extent, num_outputs, policy, max_factor, exact))
+    must_divide = policy == "factors" if no_tail is None else no_tail
+    return list(_list_splits(extent, num_outputs, policy, max_factor, must_divide))
 
 
 @lru_cache(1024)  # a template defines the same splits for every config
-def _splits(extent: int, num_outputs: int, policy: str, max_factor: int | None, exact: bool) -> tuple[Tile, ...]:
+def _list_splits(
+    extent: int, num_outputs: int, policy: str, max_factor: int | None, must_divide: bool
+) -> tuple[Tile, ...]:
     candidates = [f for f in SPLIT_POLICIES[policy](extent) if max_factor is None or f <= max_factor]
 
     def grow(inner: Tile, size: int) -> Iterator[Tile]:
@@ -65,13 +67,13 @@ def _splits(extent: int, num_outputs: int, policy: str, max_factor: int | None, 
             yield (math.ceil(extent / size), *inner)
             return
         for factor in candidates:
-            if (extent % (size * factor) == 0) if exact else (size * factor <= extent):
+            if (extent % (size * factor) == 0) if must_divide else (size * factor <= extent):
                 yield from grow((factor, *inner), size * factor)
 
     return tuple(grow((), 1))
 
 
-def intervals(count: int, begin: int, end: int) -> list[Tile]:
+def list_interval_orders(count: int, begin: int, end: int) -> list[Tile]:
     """Return all orders of ``count`` loops that permute only the positions from ``begin`` up to ``end``."""
     before, after = tuple(range(begin)), tuple(range(end, count))
     return [(*before, *inner, *after) for inner in itertools.permutations(range(begin, end))]
@@ -84,8 +86,8 @@ def interleave(spatial: Sequence[Tile], reduce: Sequence[Tile], *, cuda: bool) -
     chains of reduction loops or, for ``"interleave_cuda"``, follow them.
     """
     outer = merge([chain[:-1] for chain in spatial])
-    last = [chain[-1:] for chain in spatial]
-    inner = (*merge(reduce), *itertools.chain(*last)) if cuda else merge([*last, *reduce])
+    last_loops = [chain[-1:] for chain in spatial]
+    inner = (*merge(reduce), *itertools.chain(*last_loops)) if cuda else merge([*last_loops, *reduce])
     return (*outer, *inner)
 
 
@@ -98,14 +100,14 @@ def merge(chains: Sequence[Tile]) -> Tile:
     return tuple(order)
 
 
-def gpu_binding(count: int, policy: str) -> list[str]:
+def list_gpu_bindings(count: int, policy: str) -> list[str]:
     """Return the bindings of ``count`` loops, outermost first: up to three per level, x innermost; others are fused."""
     levels = GPU_LEVELS[policy]
     axes = "zyx"[-min(3, count // len(levels)) :] if count >= len(levels) else ""
-    words = [level if level == "vthread" else f"{level}.{axis}" for level in levels for axis in axes]
-    return ["fuse"] * (count - len(words)) + words
+    bindings = [level if level == "vthread" else f"{level}.{axis}" for level in levels for axis in axes]
+    return ["fuse"] * (count - len(bindings)) + bindings
 
 
-def annotation_choices(count: int, words: Sequence[str]) -> list[tuple[str, ...]]:
+def list_annotations(count: int, words: Sequence[str]) -> list[tuple[str, ...]]:
     """Return all assignments of ``words`` to ``count`` loops in which at most one loop is vectorised."""
     return [marks for marks in itertools.product(words, repeat=count) if marks.count("vec") <= 1]

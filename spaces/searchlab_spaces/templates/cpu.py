@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from searchlab.target import Target
 
-from ..operands import blocks_after, is_transposed, panels
+from ..operands import find_blocks_after, is_transposed, make_panel_map
 from .knobs import TemplateConfig
 from .registry import template
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import LoopRV, SBlockRV
 
-UNROLLED = 16
+MAX_UNROLLED = 16
 """The maximum number of unrolled rows or pixels: more would not fit in registers."""
 
-VECTORISED = 64
+MAX_VECTORISED = 64
 """The maximum number of vectorised columns or channels: four vectors of sixteen floats."""
 
 
@@ -41,8 +41,8 @@ def batch_matmul(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
 def _schedule_product(cfg: TemplateConfig, sch: Schedule, target: Target, name: str) -> None:
     block = sch.get_sblock(name)
     *batch, i, j, k = sch.get_loops(block)
-    cfg.define_split("tile_i", i, 3, filter=lambda split: split.size[2] <= UNROLLED)
-    cfg.define_split("tile_j", j, 3, filter=lambda split: split.size[2] <= VECTORISED)
+    cfg.define_split("tile_i", i, 3, filter=lambda split: split.size[2] <= MAX_UNROLLED)
+    cfg.define_split("tile_j", j, 3, filter=lambda split: split.size[2] <= MAX_VECTORISED)
     cfg.define_split("tile_k", k, 2)
     nt = is_transposed(sch, block)
     cfg.define_knob("pack_b", [1] if nt else [0, 1])
@@ -54,17 +54,17 @@ def _schedule_product(cfg: TemplateConfig, sch: Schedule, target: Target, name: 
     if cfg["pack_b"].val:
         width = cfg["tile_j"].size[2]
         packed = sch.cache_read(block, 1, "global")
-        sch.transform_layout(packed, ("write", 0), panels(width, nt))
+        sch.transform_layout(packed, ("write", 0), make_panel_map(width, nt))
         *copies, first, second = sch.get_loops(packed)
         columns, rows = (first, second) if nt else (second, first)
         outer, inner = sch.split(columns, [None, width])
         sch.reorder(outer, rows, inner)
         sch.vectorize(inner)
-        _parallel(sch, target, *copies, outer)
+        _parallelize(sch, target, *copies, outer)
     sch.unroll(i2)
     sch.vectorize(j2)
-    _parallel(sch, target, *batch, i0, j0)
-    _epilogue(sch, target, blocks_after(sch, name))
+    _parallelize(sch, target, *batch, i0, j0)
+    _schedule_epilogue(sch, target, find_blocks_after(sch, name))
     sch.decompose_reduction(block, k0)
 
 
@@ -78,9 +78,9 @@ def conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     """
     block = sch.get_sblock("conv2d")
     n, c, y, x, rc, ry, rx = sch.get_loops(block)
-    cfg.define_split("tile_co", c, 2, max_factor=VECTORISED)
-    cfg.define_split("tile_oh", y, 2, max_factor=UNROLLED)
-    cfg.define_split("tile_ow", x, 3, filter=lambda split: split.size[2] <= UNROLLED)
+    cfg.define_split("tile_co", c, 2, max_factor=MAX_VECTORISED)
+    cfg.define_split("tile_oh", y, 2, max_factor=MAX_UNROLLED)
+    cfg.define_split("tile_ow", x, 3, filter=lambda split: split.size[2] <= MAX_UNROLLED)
     cfg.define_split("tile_ci", rc, 2)
     cfg.define_knob("unroll_kw", [0, 1])
 
@@ -100,18 +100,18 @@ def conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     sch.unroll(x_inner)
     if cfg["unroll_kw"].val:
         sch.unroll(rx)
-    _parallel(sch, target, n, c_outer, y_outer)
-    _parallel(sch, target, sch.get_loops(weights)[0])
-    _, *epilogue = blocks_after(sch, "conv2d")  # without the block that unpacks the result
+    _parallelize(sch, target, n, c_outer, y_outer)
+    _parallelize(sch, target, sch.get_loops(weights)[0])
+    _, *epilogue = find_blocks_after(sch, "conv2d")  # without the block that unpacks the result
     if epilogue:
         sch.compute_inline(result)
     else:
-        _parallel(sch, target, *sch.get_loops(result)[:2])
-    if "pad" in _blocks(sch):
+        _parallelize(sch, target, *sch.get_loops(result)[:2])
+    if "pad" in _list_block_names(sch):
         loops = sch.get_loops(sch.get_sblock("pad"))
         sch.vectorize(loops[-1])
-        _parallel(sch, target, *loops[:2])
-    _epilogue(sch, target, epilogue)
+        _parallelize(sch, target, *loops[:2])
+    _schedule_epilogue(sch, target, epilogue)
     sch.decompose_reduction(block, rc_outer)
 
 
@@ -124,12 +124,12 @@ def grouped_conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     """
     block = sch.get_sblock("conv2d")
     n, c, y, x, rc, ry, rx = sch.get_loops(block)
-    cfg.define_split("tile_oh", y, 2, max_factor=UNROLLED)
-    cfg.define_split("tile_ow", x, 2, max_factor=VECTORISED)
+    cfg.define_split("tile_oh", y, 2, max_factor=MAX_UNROLLED)
+    cfg.define_split("tile_ow", x, 2, max_factor=MAX_VECTORISED)
     cfg.define_knob("unroll_kernel", [0, 1])
-    cfg.define_knob("pad_place", [0, 1] if "pad" in _blocks(sch) else [0])
+    cfg.define_knob("pad_place", [0, 1] if "pad" in _list_block_names(sch) else [0])
 
-    *inlined, end = blocks_after(sch, "conv2d") or [sch.cache_write(block, 0, "global")]
+    *inlined, end = find_blocks_after(sch, "conv2d") or [sch.cache_write(block, 0, "global")]
     y_outer, y_inner = cfg["tile_oh"].apply(sch, y)
     x_outer, x_inner = cfg["tile_ow"].apply(sch, x)
     sch.reorder(n, c, y_outer, x_outer, rc, ry, rx, y_inner, x_inner)
@@ -142,33 +142,33 @@ def grouped_conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
         sch.compute_inline(before)
     sch.reverse_compute_at(end, x_outer, preserve_unit_loops=True)
     sch.vectorize(sch.get_loops(end)[-1])
-    if "pad" in _blocks(sch):
+    if "pad" in _list_block_names(sch):
         pad = sch.get_sblock("pad")
         if cfg["pad_place"].val:
             sch.compute_at(pad, y_outer, preserve_unit_loops=True)
         else:
-            _parallel(sch, target, *sch.get_loops(pad)[:2])
-    _parallel(sch, target, n, c, y_outer)
+            _parallelize(sch, target, *sch.get_loops(pad)[:2])
+    _parallelize(sch, target, n, c, y_outer)
     sch.decompose_reduction(block, rc)
 
 
-def _blocks(sch: Schedule) -> list[str]:
+def _list_block_names(sch: Schedule) -> list[str]:
     """Return the names of the blocks of ``main``, in order."""
     root = sch.get_sblock("root")
     return [str(sch.get(block).name_hint) for block in sch.get_child_blocks(root)]
 
 
-def _epilogue(sch: Schedule, target: Target, blocks: Sequence[SBlockRV]) -> None:
+def _schedule_epilogue(sch: Schedule, target: Target, blocks: Sequence[SBlockRV]) -> None:
     """Apply the epilogue in one pass over the result, with rows in parallel."""
     for block in blocks[:-1]:
         sch.compute_inline(block)
     if blocks:
         loops = sch.get_loops(blocks[-1])
         sch.vectorize(sch.split(loops[-1], [None, min(16, int(sch.get(loops[-1]).extent))])[1])
-        _parallel(sch, target, *loops[: -1 if len(loops) == 2 else 2])
+        _parallelize(sch, target, *loops[: -1 if len(loops) == 2 else 2])
 
 
-def _parallel(sch: Schedule, target: Target, *loops: LoopRV) -> None:
+def _parallelize(sch: Schedule, target: Target, *loops: LoopRV) -> None:
     """Run the loop nest ``loops`` in parallel if the target has more than one core."""
     if target.cores > 1:
         sch.parallel(sch.fuse(*loops) if len(loops) > 1 else loops[0])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from searchlab.target import Target
 
-from ..cuda_tiling import tile
+from ..cuda_tiling import tile_reduction
 from .knobs import TemplateConfig
 from .registry import template
 
@@ -23,7 +23,7 @@ def conv2d_no_batching(cfg: TemplateConfig, sch: Schedule, target: Target) -> No
 
     The images of a batch are not tiled: each image has its own blocks.
     """
-    _conv2d(cfg, sch)
+    _schedule_conv2d(cfg, sch)
 
 
 @template("tutorial/conv2d_no_batching", op="conv2d", target="cuda")
@@ -33,16 +33,16 @@ def published_conv2d_no_batching(cfg: TemplateConfig, sch: Schedule, target: Tar
     The tutorial applies ``tile_rx`` to the rows of the kernel and ``tile_ry`` to its columns. AutoTVM logs of this task
     are imported into this template.
     """
-    _conv2d(cfg, sch, rows="tile_rx", columns="tile_ry")
+    _schedule_conv2d(cfg, sch, rows="tile_rx", columns="tile_ry")
 
 
 @template("grouped_conv2d_cuda", op="grouped-conv2d", target="cuda")
 def grouped_conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     """Grouped and depthwise convolution, tiled like ``conv2d_no_batching``."""
-    _conv2d(cfg, sch)
+    _schedule_conv2d(cfg, sch)
 
 
-def _conv2d(cfg: TemplateConfig, sch: Schedule, rows: str = "tile_ry", columns: str = "tile_rx") -> None:
+def _schedule_conv2d(cfg: TemplateConfig, sch: Schedule, rows: str = "tile_ry", columns: str = "tile_rx") -> None:
     """Schedule direct convolution; the knobs ``rows`` and ``columns`` tile those of the kernel."""
     conv = sch.get_sblock("conv2d")
     n, f, y, x, rc, ry, rx = sch.get_loops(conv)
@@ -56,7 +56,7 @@ def _conv2d(cfg: TemplateConfig, sch: Schedule, rows: str = "tile_ry", columns: 
     spatial = [cfg["tile_f"].apply(sch, f), cfg["tile_y"].apply(sch, y), cfg["tile_x"].apply(sch, x)]
     kernel = [sch.split(loop, [None, *cfg[knob].size[1:]]) for loop, knob in ((ry, rows), (rx, columns))]
     reduced = [cfg["tile_rc"].apply(sch, rc), *kernel]
-    tile(sch, conv, [n], spatial, reduced, cfg["auto_unroll_max_step"].val, cfg["unroll_explicit"].val)
+    tile_reduction(sch, conv, [n], spatial, reduced, cfg["auto_unroll_max_step"].val, cfg["unroll_explicit"].val)
 
 
 @template("gemm_cuda", op="gemm", target="cuda")
@@ -70,7 +70,7 @@ def gemm_cuda(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     _define_unroll(cfg)
     spatial = [cfg["tile_i"].apply(sch, i), cfg["tile_j"].apply(sch, j)]
     reduced = [cfg["tile_k"].apply(sch, k)]
-    tile(sch, gemm, [], spatial, reduced, cfg["auto_unroll_max_step"].val, cfg["unroll_explicit"].val)
+    tile_reduction(sch, gemm, [], spatial, reduced, cfg["auto_unroll_max_step"].val, cfg["unroll_explicit"].val)
 
 
 def _define_unroll(cfg: TemplateConfig) -> None:

@@ -89,24 +89,24 @@ class Annotate:
             InvalidConfig: If a loop's extent is not allowed.
         """
         loops = list(loops)
-        if source is not None or any(isinstance(at, int) for at in self.anns):
-            if source is None or any(isinstance(at, str) for at in self.anns):
+        if source is not None or any(isinstance(position, int) for position in self.anns):
+            if source is None or any(isinstance(position, str) for position in self.anns):
                 raise SearchlabError(
                     "'source' must be passed with policy 'locate_cache', and only with that policy; the annotations "
                     f"are {self.anns}"
                 )
-            for blocks, at in zip(source, cast(Tile, self.anns), strict=False):
+            for blocks, position in zip(source, cast(Tile, self.anns), strict=False):
                 for block in blocks:
-                    sch.compute_at(block, loops[at], preserve_unit_loops=True)
+                    sch.compute_at(block, loops[position], preserve_unit_loops=True)
             return loops
         if len(loops) != len(self.anns):
             raise SearchlabError(f"the annotations {list(self.anns)} do not match {len(loops)} loops")
         # AutoTVM's virtual threads have no axis, and each is distinct; here, the innermost is x.
-        virtual = iter("zyx"[-list(self.anns).count("vthread") :])
-        for at, word in enumerate(self.anns):
-            loop, extent = loops[at], int(sch.get(loops[at]).extent)
+        vthread_axes = iter("zyx"[-list(self.anns).count("vthread") :])
+        for position, word in enumerate(self.anns):
+            loop, extent = loops[position], int(sch.get(loops[position]).extent)
             if word == "fuse":
-                loops[at + 1] = sch.fuse(loop, loops[at + 1])
+                loops[position + 1] = sch.fuse(loop, loops[position + 1])
             elif word == "unroll":
                 if max_unroll is not None and extent > max_unroll:
                     raise InvalidConfig(
@@ -120,7 +120,7 @@ class Annotate:
                     )
                 sch.vectorize(loop)
             elif word != "none":
-                sch.bind(loop, f"vthread.{next(virtual)}" if word == "vthread" else str(word))
+                sch.bind(loop, f"vthread.{next(vthread_axes)}" if word == "vthread" else str(word))
         return loops
 
 

@@ -22,11 +22,11 @@ from .choices import (
     MARKS,
     REORDER_POLICIES,
     SPLIT_POLICIES,
-    annotation_choices,
-    gpu_binding,
     interleave,
-    intervals,
-    splits,
+    list_annotations,
+    list_gpu_bindings,
+    list_interval_orders,
+    list_splits,
 )
 from .entities import Annotate, Entity, Option, Reorder, Split
 
@@ -39,7 +39,7 @@ LOCATE_CACHE = "locate_cache"
 COMMON_MARKS = ("none", "unroll", "vec", "try_unroll", "try_vec", "try_unroll_vec")
 """The marks that are suggested for a misspelled policy, although any combination of MARKS is allowed."""
 
-INDEPENDENT = "knobs must not depend on choices: define them from the loops of the workload"
+INDEPENDENCE_REQUIREMENT = "knobs must not depend on choices: define them from the loops of the workload"
 
 
 # --- knobs ------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class TemplateConfig:
         self.knobs: dict[str, TemplateKnob] = {}
         self.filter: Callable[[Mapping[str, Any]], bool] | None = None
         self._schedule = schedule
-        self._choices = choices
+        self._values_by_knob = choices
 
     def axis(self, loop: LoopRV | int) -> Axis:
         """Return an axis of the same length as ``loop``, for which knobs can be defined."""
@@ -221,7 +221,7 @@ class TemplateConfig:
         """
         extent = axis.length if isinstance(axis, Axis) else self.axis(axis).length
         if extent is None:
-            raise SearchlabError(f"knob {name!r} splits the result of another knob; {INDEPENDENT}")
+            raise SearchlabError(f"knob {name!r} splits the result of another knob; {INDEPENDENCE_REQUIREMENT}")
         if not isinstance(num_outputs, int) or num_outputs < 1:
             raise SearchlabError(
                 f"knob {name!r}: num_outputs is {num_outputs!r}; it must be a whole number of at least 1 (pass "
@@ -233,14 +233,14 @@ class TemplateConfig:
             tiles = list(dict.fromkeys(cover(extent, tuple(tile)) for tile in candidate))
         else:
             _check_policy("split", name, policy, (*SPLIT_POLICIES, "candidate"))
-            tiles = splits(extent, num_outputs, policy, max_factor=max_factor, no_tail=no_tail)
-        legal = [tile for tile in tiles if filter is None or filter(Split(tile))]
-        self._define(SplitKnob(name, legal, policy, extent, num_outputs))
+            tiles = list_splits(extent, num_outputs, policy, max_factor=max_factor, no_tail=no_tail)
+        legal_tiles = [tile for tile in tiles if filter is None or filter(Split(tile))]
+        self._add_knob(SplitKnob(name, legal_tiles, policy, extent, num_outputs))
         return [Axis() for _ in range(num_outputs)]
 
     def define_knob(self, name: str, candidate: Sequence[Value]) -> None:
         """Define a knob whose choices are ``candidate``."""
-        self._define(OptionKnob(name, list(candidate)))
+        self._add_knob(OptionKnob(name, list(candidate)))
 
     def define_reorder(
         self,
@@ -276,7 +276,7 @@ class TemplateConfig:
         _check_policy("reorder", name, policy, REORDER_POLICIES)
         axes = list(axes)
         try:
-            listed, tiled, reduced = (
+            candidate_orders, spatial_chains, reduction_chains = (
                 [tuple(axes.index(axis) for axis in chain) for chain in chains]
                 for chains in (candidate, spatial, reduce)
             )
@@ -292,14 +292,14 @@ class TemplateConfig:
                     f"knob {name!r}: the interval {interval} must have the form (begin, end) and lie within the knob's "
                     "loops"
                 )
-            orders = intervals(len(axes), *interval)
+            orders = list_interval_orders(len(axes), *interval)
         elif policy == "candidate":
-            orders = listed
+            orders = candidate_orders
         else:
-            orders = [interleave(tiled, reduced, cuda=policy == "interleave_cuda")]
+            orders = [interleave(spatial_chains, reduction_chains, cuda=policy == "interleave_cuda")]
         if any(not order or len(set(order)) < len(order) for order in orders):
             raise SearchlabError(f"knob {name!r}: the orders for policy {policy!r} must not repeat a loop: {orders}")
-        self._define(ReorderKnob(name, list(dict.fromkeys(orders)), policy))
+        self._add_knob(ReorderKnob(name, list(dict.fromkeys(orders)), policy))
         return [Axis() for _ in axes]
 
     def define_annotate(
@@ -327,17 +327,17 @@ class TemplateConfig:
                 raise SearchlabError(f"knob {name!r}: policy {policy!r} requires num_anchor, the number of loops")
             choices: list[Value] = list(itertools.combinations(range(len(axes)), num_anchor))
         elif policy in GPU_LEVELS:
-            if len(axes) < (least := len(GPU_LEVELS[policy])):
+            if len(axes) < (min_loops := len(GPU_LEVELS[policy])):
                 raise SearchlabError(
-                    f"knob {name!r}: policy {policy!r} requires at least {least} loops, not {len(axes)}"
+                    f"knob {name!r}: policy {policy!r} requires at least {min_loops} loops, not {len(axes)}"
                 )
-            choices = [",".join(gpu_binding(len(axes), policy))]
+            choices = [",".join(list_gpu_bindings(len(axes), policy))]
         else:
-            words = list(dict.fromkeys(policy.replace("try", "none").split("_")))
-            if not set(words) <= set(MARKS):
+            marks_allowed = list(dict.fromkeys(policy.replace("try", "none").split("_")))
+            if not set(marks_allowed) <= set(MARKS):
                 _check_policy("annotate", name, policy, (*COMMON_MARKS, *GPU_LEVELS, LOCATE_CACHE))
-            choices = [",".join(marks) for marks in annotation_choices(len(axes), words)]
-        self._define(AnnotateKnob(name, choices, policy))
+            choices = [",".join(marks) for marks in list_annotations(len(axes), marks_allowed)]
+        self._add_knob(AnnotateKnob(name, choices, policy))
         return [Axis() for _ in axes]
 
     def multi_filter(self, filter: Callable[[Mapping[str, Any]], bool]) -> None:
@@ -349,11 +349,13 @@ class TemplateConfig:
         """
         self.filter = filter
 
-    def _define(self, knob: TemplateKnob) -> None:
+    def _add_knob(self, knob: TemplateKnob) -> None:
         if knob.name in self.knobs:
             raise SearchlabError(f"the template defines knob {knob.name!r} twice")
-        if self._choices is not None and knob.name not in self._choices:
-            raise SearchlabError(f"the template defines knob {knob.name!r} only for some choices; {INDEPENDENT}")
+        if self._values_by_knob is not None and knob.name not in self._values_by_knob:
+            raise SearchlabError(
+                f"the template defines knob {knob.name!r} only for some choices; {INDEPENDENCE_REQUIREMENT}"
+            )
         self.knobs[knob.name] = knob
 
     def __getitem__(self, name: str) -> Any:
@@ -363,9 +365,9 @@ class TemplateConfig:
                 f"the template uses knob {name!r}, which it does not define{did_you_mean(name, self.knobs)}"
             )
         knob = self.knobs[name]
-        return knob.entity_for(knob.choices[0] if self._choices is None else self._choices[name])
+        return knob.entity_for(knob.choices[0] if self._values_by_knob is None else self._values_by_knob[name])
 
 
-def _check_policy(kind: str, name: str, policy: str, policies: Sequence[str]) -> None:
+def _check_policy(knob_type: str, name: str, policy: str, policies: Sequence[str]) -> None:
     if policy not in policies:
-        raise SearchlabError(f"knob {name!r}: unknown {kind} policy {policy!r}{did_you_mean(policy, policies)}")
+        raise SearchlabError(f"knob {name!r}: unknown {knob_type} policy {policy!r}{did_you_mean(policy, policies)}")

@@ -17,7 +17,7 @@ from searchlab.space import Choose, Config, Knob, ProductSpace, Space, Value
 from .entities import Entity
 from .knobs import TemplateKnob
 
-MOST = 1 << 25
+MAX_COMBINATIONS = 1 << 25
 """The maximum number of combinations for which to evaluate a condition; evaluating this many takes a minute."""
 
 Condition = Callable[[Mapping[str, Entity]], bool]
@@ -82,98 +82,111 @@ class FilteredProduct(ProductSpace):
 class MultiFilter:
     """The combinations of choices that satisfy a condition.
 
-    For the i-th knob that the condition reads, ``ways`` contains an array with i + 1 dimensions. For each combination
-    of choices up to this knob, it counts the combinations of later choices that satisfy the condition. A choice is
-    offered only if this count is positive.
+    For the i-th knob that the condition reads, ``way_counts`` contains an array with i + 1 dimensions. For each
+    combination of choices up to this knob, it counts the combinations of later choices that satisfy the condition. A
+    choice is offered only if this count is positive.
     """
 
     def __init__(self, knobs: Sequence[TemplateKnob], condition: Condition) -> None:
-        mask, names = _mask({knob.name: [knob.entity_for(v) for v in knob.choices] for knob in knobs}, condition)
-        self.ways = {
-            name: mask.sum(axis=tuple(range(i + 1, mask.ndim)), dtype=np.int64) for i, name in enumerate(names)
+        is_satisfied, read_names = _evaluate_condition(
+            {knob.name: [knob.entity_for(v) for v in knob.choices] for knob in knobs}, condition
+        )
+        self.way_counts = {
+            name: is_satisfied.sum(axis=tuple(range(i + 1, is_satisfied.ndim)), dtype=np.int64)
+            for i, name in enumerate(read_names)
         }
-        self.positions = {k.name: {v: i for i, v in enumerate(k.choices)} for k in knobs if k.name in self.ways}
-        self.size = int(mask.sum()) * math.prod(len(knob.choices) for knob in knobs if knob.name not in self.ways)
+        self.positions_by_knob = {
+            k.name: {v: i for i, v in enumerate(k.choices)} for k in knobs if k.name in self.way_counts
+        }
+        self.size = int(is_satisfied.sum()) * math.prod(
+            len(knob.choices) for knob in knobs if knob.name not in self.way_counts
+        )
         if not self.size:
             raise UnsupportedWorkload("multi_filter excludes all configs: no combination of choices satisfies it")
 
     def accepts(self, config: Mapping[str, Value]) -> bool:
         """Return whether ``config``, a member of the product, satisfies the condition."""
-        at = tuple(position[config[name]] for name, position in self.positions.items())
-        return not at or bool(self.ways[next(reversed(self.ways))][at])
+        prefix = tuple(position[config[name]] for name, position in self.positions_by_knob.items())
+        return not prefix or bool(self.way_counts[next(reversed(self.way_counts))][prefix])
 
     def decide(self, knobs: Sequence[Knob], choose: Choose) -> Config:
         """Ask for each knob, and offer only choices with which the condition can still be satisfied."""
 
-        def among(knob: Knob, ways: Ints) -> Value:
-            return choose(replace(knob, choices=[v for v, n in zip(knob.choices, ways.tolist(), strict=True) if n]))
+        def choose_among(knob: Knob, way_counts: Ints) -> Value:
+            return choose(
+                replace(knob, choices=[v for v, n in zip(knob.choices, way_counts.tolist(), strict=True) if n])
+            )
 
-        return self._walk(knobs, choose, among)
+        return self._choose_each(knobs, choose, choose_among)
 
     def sample(self, knobs: Sequence[Knob], rng: np.random.Generator) -> Config:
         """Draw a config uniformly: make each choice in proportion to the number of ways to continue after it."""
 
-        def any_of(knob: Knob) -> Value:
+        def choose_any(knob: Knob) -> Value:
             return knob.choices[int(rng.integers(len(knob.choices)))]
 
-        def among(knob: Knob, ways: Ints) -> Value:
-            return knob.choices[int(np.searchsorted(np.cumsum(ways), rng.integers(ways.sum()), side="right"))]
+        def choose_among(knob: Knob, way_counts: Ints) -> Value:
+            return knob.choices[
+                int(np.searchsorted(np.cumsum(way_counts), rng.integers(way_counts.sum()), side="right"))
+            ]
 
-        return self._walk(knobs, any_of, among)
+        return self._choose_each(knobs, choose_any, choose_among)
 
-    def _walk(self, knobs: Sequence[Knob], free: Choose, among: Callable[[Knob, Ints], Value]) -> Config:
+    def _choose_each(
+        self, knobs: Sequence[Knob], choose_free: Choose, choose_among: Callable[[Knob, Ints], Value]
+    ) -> Config:
         config: dict[str, Value] = {}
-        at: tuple[int, ...] = ()
+        prefix: tuple[int, ...] = ()
         for knob in knobs:
-            if knob.name in self.ways:
-                config[knob.name] = value = among(knob, self.ways[knob.name][at])
-                at = (*at, self.positions[knob.name][value])
+            if knob.name in self.way_counts:
+                config[knob.name] = value = choose_among(knob, self.way_counts[knob.name][prefix])
+                prefix = (*prefix, self.positions_by_knob[knob.name][value])
             else:
-                config[knob.name] = free(knob)
+                config[knob.name] = choose_free(knob)
         return Config(config)
 
 
-class _Unlisted(Exception):
+class _UnexpectedRead(Exception):
     """The condition reads a knob that it was not previously known to read."""
 
 
-class _Listed(Mapping[str, Entity]):
+class _ReadEntities(Mapping[str, Entity]):
     """A condition's argument: the entities of the knobs that it is known to read."""
 
-    def __init__(self, names: Collection[str], entities: Mapping[str, Entity]) -> None:
-        self._names, self._entities = names, entities
+    def __init__(self, knob_names: Collection[str], entities: Mapping[str, Entity]) -> None:
+        self._knob_names, self._entities = knob_names, entities
 
     def __getitem__(self, name: str) -> Entity:
         if name in self._entities:
             return self._entities[name]
-        if name in self._names:
-            raise _Unlisted(name)
-        raise SearchlabError(f"multi_filter reads an unknown knob {name!r}{did_you_mean(name, self._names)}")
+        if name in self._knob_names:
+            raise _UnexpectedRead(name)
+        raise SearchlabError(f"multi_filter reads an unknown knob {name!r}{did_you_mean(name, self._knob_names)}")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._knob_names)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._knob_names)
 
 
-def _mask(entities: Mapping[str, Sequence[Entity]], condition: Condition) -> tuple[Any, list[str]]:
+def _evaluate_condition(entities: Mapping[str, Sequence[Entity]], condition: Condition) -> tuple[Any, list[str]]:
     """Evaluate ``condition`` for all combinations of the knobs that it reads. Return the results and these names."""
-    looked_at: set[str] = set()
+    read_names: set[str] = set()
     while True:
-        names = [name for name in entities if name in looked_at]
-        shape = tuple(len(entities[name]) for name in names)
-        if math.prod(shape) > MOST:
+        ordered_names = [name for name in entities if name in read_names]
+        shape = tuple(len(entities[name]) for name in ordered_names)
+        if math.prod(shape) > MAX_COMBINATIONS:
             raise SearchlabError(
-                f"multi_filter reads {', '.join(names)}, which have {math.prod(shape):,} combinations, but at most "
-                f"{MOST:,} are supported; first restrict these knobs with their own filter="
+                f"multi_filter reads {', '.join(ordered_names)}, which have {math.prod(shape):,} combinations, but at "
+                f"most {MAX_COMBINATIONS:,} are supported; first restrict these knobs with their own filter="
             )
-        combinations = itertools.product(*(entities[name] for name in names))
-        answers = (
-            bool(condition(_Listed(entities.keys(), dict(zip(names, combination, strict=True)))))
+        combinations = itertools.product(*(entities[name] for name in ordered_names))
+        results = (
+            bool(condition(_ReadEntities(entities.keys(), dict(zip(ordered_names, combination, strict=True)))))
             for combination in combinations
         )
         try:
-            return np.fromiter(answers, bool, math.prod(shape)).reshape(shape), names
-        except _Unlisted as unlisted:
-            looked_at.add(str(unlisted))
+            return np.fromiter(results, bool, math.prod(shape)).reshape(shape), ordered_names
+        except _UnexpectedRead as unexpected:
+            read_names.add(str(unexpected))

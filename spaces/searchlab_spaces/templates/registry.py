@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
 from searchlab.errors import SearchlabError, UnsupportedWorkload, did_you_mean
-from searchlab.plugins import entry_points_of, load_attribute
+from searchlab.plugins import list_entry_points, load_attribute, make_reference
 from searchlab.target import Target
 from searchlab.workload import Workload
 
@@ -18,10 +18,10 @@ from .knobs import TemplateConfig
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-GROUP = "searchlab.templates"
+ENTRY_POINT_GROUP = "searchlab.templates"
 """The entry-point group of templates: ``name = "module:function"``."""
 
-Function = Callable[[TemplateConfig, "Schedule", Target], None]
+TemplateFunction = Callable[[TemplateConfig, "Schedule", Target], None]
 """A template: a function ``template(config, schedule, target)`` that returns nothing.
 
 It defines its knobs on the config, as in ``config.define_split("tile_i", i, num_outputs=2)``. It applies their values
@@ -39,7 +39,7 @@ class Template:
     """
 
     name: str
-    function: Function
+    function: TemplateFunction
     op: str = ""
     target: str = ""
 
@@ -52,16 +52,16 @@ class Template:
             )
 
 
-_decorated: dict[str, Template] = {}
+_decorated_templates: dict[str, Template] = {}
 # Templates registered by scripts and notebooks.
 
 
-def template(name: str, *, op: str = "", target: str = "") -> Callable[[Function], Function]:
+def template(name: str, *, op: str = "", target: str = "") -> Callable[[TemplateFunction], TemplateFunction]:
     """Return a decorator that registers a function as a template.
 
-    The function is called as ``function(config, schedule, target)``; see :data:`Function`. Its name can then be passed
-    as ``knob-template``'s option ``template``. Registering a redefinition of the same function, as in a notebook,
-    replaces it.
+    The function is called as ``function(config, schedule, target)``; see :data:`TemplateFunction`. Its name can then
+    be passed as ``knob-template``'s option ``template``. Registering a redefinition of the same function, as in a
+    notebook, replaces it.
 
     Args:
         name: The name of the template.
@@ -72,14 +72,14 @@ def template(name: str, *, op: str = "", target: str = "") -> Callable[[Function
         SearchlabError: If a different function is already registered under this name.
     """
 
-    def register(function: Function) -> Function:
-        existing = _decorated.get(name)
-        if existing is not None and _reference(existing.function) != _reference(function):
+    def register(function: TemplateFunction) -> TemplateFunction:
+        existing = _decorated_templates.get(name)
+        if existing is not None and make_reference(existing.function) != make_reference(function):
             raise SearchlabError(
-                f"{_reference(function)} cannot be registered as template {name!r}: {_reference(existing.function)} "
-                f"is already registered under this name; rename one of them"
+                f"{make_reference(function)} cannot be registered as template {name!r}: "
+                f"{make_reference(existing.function)} is already registered under this name; rename one of them"
             )
-        _decorated[name] = Template(name, function, op, target)
+        _decorated_templates[name] = Template(name, function, op, target)
         return function
 
     return register
@@ -87,10 +87,10 @@ def template(name: str, *, op: str = "", target: str = "") -> Callable[[Function
 
 def installed_templates() -> dict[str, EntryPoint]:
     """Return the installed packages' templates by name, without importing anything."""
-    return {point.name: point for point in entry_points_of(GROUP)}
+    return {point.name: point for point in list_entry_points(ENTRY_POINT_GROUP)}
 
 
-def find_template(name: str | Function) -> Template:
+def find_template(name: str | TemplateFunction) -> Template:
     """Return the template called ``name``.
 
     Args:
@@ -101,32 +101,32 @@ def find_template(name: str | Function) -> Template:
             accept a template's arguments.
     """
     if not isinstance(name, str):
-        return _template_of(_reference(name) if callable(name) else repr(name), name)
+        return _make_template(make_reference(name) if callable(name) else repr(name), name)
     points = installed_templates()
     if name in points:
-        installed = _load(name, points[name].value)
-        if name in _decorated and _decorated[name].function is not installed.function:
+        installed = _load_template(name, points[name].value)
+        if name in _decorated_templates and _decorated_templates[name].function is not installed.function:
             raise SearchlabError(
                 f"two templates are called {name!r}: the installed {points[name].value}, and "
-                f"{_reference(_decorated[name].function)}; rename yours"
+                f"{make_reference(_decorated_templates[name].function)}; rename yours"
             )
         return installed
-    if name in _decorated:
-        return _decorated[name]
+    if name in _decorated_templates:
+        return _decorated_templates[name]
     if ":" not in name:
         raise SearchlabError(
-            f"unknown template {name!r}{did_you_mean(name, {*points, *_decorated})}; templates from other packages "
-            f'must be registered in the group {GROUP!r} or passed as "module:function"; a template registered by a '
-            f"script is known only in that script"
+            f"unknown template {name!r}{did_you_mean(name, {*points, *_decorated_templates})}; templates from other "
+            f'packages must be registered in the group {ENTRY_POINT_GROUP!r} or passed as "module:function"; a '
+            f"template registered by a script is known only in that script"
         )
-    return _load(name, name)
+    return _load_template(name, name)
 
 
-def _load(name: str, reference: str) -> Template:
-    return _template_of(name, load_attribute(reference, f"template {name!r}"))
+def _load_template(name: str, reference: str) -> Template:
+    return _make_template(name, load_attribute(reference, f"template {name!r}"))
 
 
-def _template_of(name: str, function: Any) -> Template:
+def _make_template(name: str, function: Any) -> Template:
     if not callable(function):
         raise SearchlabError(f"template {name!r} must be a function, not {function!r:.200}")
     try:
@@ -136,9 +136,5 @@ def _template_of(name: str, function: Any) -> Template:
             f"template {name!r} cannot be called as template(config, schedule, target): its signature is "
             f"{inspect.signature(function)}; see the docstring of searchlab_spaces.templates.template"
         ) from None
-    decorated = (template for template in _decorated.values() if template.function is function)
+    decorated = (template for template in _decorated_templates.values() if template.function is function)
     return next(decorated, Template(name, function))
-
-
-def _reference(function: Function) -> str:
-    return f"{function.__module__}:{function.__qualname__}"

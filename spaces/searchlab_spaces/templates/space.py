@@ -11,14 +11,14 @@ from searchlab.target import Target
 from searchlab.workload import Workload
 
 from ..gpu_check import check_gpu
-from .knobs import INDEPENDENT, TemplateConfig, TemplateKnob
+from .knobs import INDEPENDENCE_REQUIREMENT, TemplateConfig, TemplateKnob
 from .multi_filter import FilteredProduct, MultiFilter
-from .registry import Function, find_template
+from .registry import TemplateFunction, find_template
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-DEFAULTS = {
+DEFAULT_TEMPLATES = {
     ("gemm", "llvm"): "gemm_cpu",
     ("batch-matmul", "llvm"): "batch_matmul_cpu",
     ("conv2d", "llvm"): "conv2d_cpu",
@@ -45,30 +45,30 @@ class KnobTemplate(FilteredProduct):
 
     axes: tuple[TemplateKnob, ...]
 
-    def __init__(self, workload: Workload, target: Target, *, template: str | Function = "") -> None:
-        if not template and (workload.op, target.kind) not in DEFAULTS:
-            supported = ", ".join(f"{op} on {kind}" for op, kind in DEFAULTS)
+    def __init__(self, workload: Workload, target: Target, *, template: str | TemplateFunction = "") -> None:
+        if not template and (workload.op, target.kind) not in DEFAULT_TEMPLATES:
+            supported = ", ".join(f"{op} on {kind}" for op, kind in DEFAULT_TEMPLATES)
             raise UnsupportedWorkload(
                 f"knob-template has no built-in template for {workload.op} on {target.kind} (only for {supported}); "
                 f'pass your own with the option template = "module:function"'
             )
-        self.template = find_template(template or DEFAULTS[workload.op, target.kind])
+        self.template = find_template(template or DEFAULT_TEMPLATES[workload.op, target.kind])
         self.template.check(workload, target)
         super().__init__(workload, target, ())
         try:
-            knobs, _ = self._instantiate(None)
+            config, _ = self._instantiate(None)
         except InvalidConfig as error:
             raise SearchlabError(
                 f"template {self.template.name!r} must be valid with every knob at its first choice: {error}"
             ) from None
-        self.axes = tuple(knobs.knobs.values())
-        self.filter = MultiFilter(self.axes, knobs.filter) if knobs.filter else None
+        self.axes = tuple(config.knobs.values())
+        self.filter = MultiFilter(self.axes, config.filter) if config.filter else None
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
-        knobs, schedule = self._instantiate(config)
-        if tuple(knobs.knobs.values()) != self.axes:
-            raise SearchlabError(f"template {self.template.name!r}: {INDEPENDENT}")
+        template_config, schedule = self._instantiate(config)
+        if tuple(template_config.knobs.values()) != self.axes:
+            raise SearchlabError(f"template {self.template.name!r}: {INDEPENDENCE_REQUIREMENT}")
         if "gpu" in self.target.tvm.keys:
             check_gpu(schedule.mod, self.target)
         return schedule
@@ -112,12 +112,12 @@ class KnobTemplate(FilteredProduct):
         Raises:
             InvalidConfig: If the config is not in this space.
         """
-        knobs = {knob.name: knob for knob in self.axes}
+        knobs_by_name = {knob.name: knob for knob in self.axes}
         values = {}
         for name, code, value in entity["entity"]:
-            if name not in knobs or knobs[name].code != code:
+            if name not in knobs_by_name or knobs_by_name[name].code != code:
                 raise InvalidConfig(f"the entity sets knob {name!r} ({code}), which this space does not have")
-            values[name] = knobs[name].from_entity(value)
+            values[name] = knobs_by_name[name].from_entity(value)
         config = Config(values)
         self.knobs(config)
         return config

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..operands import blocks_after, is_transposed, panels
+from ..operands import find_blocks_after, is_transposed, make_panel_map
 from .space import last_sample
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import LoopRV
 
-PIXELS = 16
+MAX_TILE_PIXELS = 16
 """The maximum number of pixels in a register tile, each with all of its channels: more would not fit in registers."""
 
-ROWS, COLUMNS, ELEMENTS = 12, 64, 256
+MAX_TILE_ROWS, MAX_TILE_COLUMNS, MAX_TILE_ELEMENTS = 12, 64, 256
 """The maximum numbers of rows, columns and elements in a GEMM's register tile."""
 
-STEPS = 16
+MAX_UNROLLED_STEPS = 16
 """The maximum number of reduction steps to unroll."""
 
-CHANNELS = 64
+MAX_TILE_CHANNELS = 64
 """The maximum number of channels in a register tile: four vectors of sixteen floats."""
 
 
@@ -60,11 +60,13 @@ def _schedule_product(sch: Schedule, name: str) -> None:
     block = sch.get_sblock(name)
     *batch, i, j, k = sch.get_loops(block)
     loop_order = _pick(sch, 3)
-    rows = sch.sample_perfect_tile(i, n=2, max_innermost_factor=ROWS)
-    columns = sch.sample_perfect_tile(j, n=2, max_innermost_factor=min(COLUMNS, ELEMENTS // int(sch.get(rows[1]))))
+    rows = sch.sample_perfect_tile(i, n=2, max_innermost_factor=MAX_TILE_ROWS)
+    columns = sch.sample_perfect_tile(
+        j, n=2, max_innermost_factor=min(MAX_TILE_COLUMNS, MAX_TILE_ELEMENTS // int(sch.get(rows[1])))
+    )
     extent = int(sch.get(k).extent)
-    depth = sch.sample_perfect_tile(k, n=2, max_innermost_factor=extent if loop_order else STEPS)
-    unroll = not loop_order or (1 < sch.get(depth[1]) <= STEPS and _pick(sch, 2))
+    depth = sch.sample_perfect_tile(k, n=2, max_innermost_factor=extent if loop_order else MAX_UNROLLED_STEPS)
+    unroll = not loop_order or (1 < sch.get(depth[1]) <= MAX_UNROLLED_STEPS and _pick(sch, 2))
     nt = is_transposed(sch, block)
     pack = nt or _pick(sch, 2)
     last_sample(sch)
@@ -72,8 +74,8 @@ def _schedule_product(sch: Schedule, name: str) -> None:
     v = sch.get(columns[1])
     if pack:
         packed = sch.cache_read(block, 1, "global")
-        sch.transform_layout(packed, ("write", 0), panels(v, nt))
-    ends = blocks_after(sch, name)
+        sch.transform_layout(packed, ("write", 0), make_panel_map(v, nt))
+    ends = find_blocks_after(sch, name)
     if loop_order < 2 and not ends:
         ends = [sch.cache_write(block, 0, "global")]
     for before in ends[:-1]:
@@ -92,11 +94,11 @@ def _schedule_product(sch: Schedule, name: str) -> None:
         if loop_order < 2:
             sch.reverse_compute_at(end, [j0, i0][loop_order], preserve_unit_loops=True)
         else:
-            _parallel(sch, sch.get_loops(end)[0])
+            _parallelize(sch, sch.get_loops(end)[0])
         _vectorize(sch, sch.get_loops(end)[-1])
     if pack:
-        _parallel(sch, sch.get_loops(packed)[0])
-    _parallel(sch, *batch, *[(i0, j0), (i0,), (j0,)][loop_order])
+        _parallelize(sch, sch.get_loops(packed)[0])
+    _parallelize(sch, *batch, *[(i0, j0), (i0,), (j0,)][loop_order])
     sch.decompose_reduction(block, k0)
 
 
@@ -109,12 +111,12 @@ def stochastic_schedule_conv2d(sch: Schedule) -> None:
     """
     block = sch.get_sblock("conv2d")
     _, c, y, x, rc, _, rx = sch.get_loops(block)
-    channels = sch.sample_perfect_tile(c, n=2, max_innermost_factor=CHANNELS)
-    rows = sch.sample_perfect_tile(y, n=2, max_innermost_factor=PIXELS)
-    columns = sch.sample_perfect_tile(x, n=3, max_innermost_factor=PIXELS // sch.get(rows[1]))
+    channels = sch.sample_perfect_tile(c, n=2, max_innermost_factor=MAX_TILE_CHANNELS)
+    rows = sch.sample_perfect_tile(y, n=2, max_innermost_factor=MAX_TILE_PIXELS)
+    columns = sch.sample_perfect_tile(x, n=3, max_innermost_factor=MAX_TILE_PIXELS // sch.get(rows[1]))
     depth = sch.sample_perfect_tile(rc, n=2, max_innermost_factor=64)
-    unroll_rx = _extent(sch, rx) > 1 and _pick(sch, 2)
-    blocks = _blocks(sch)
+    unroll_rx = _get_extent(sch, rx) > 1 and _pick(sch, 2)
+    blocks = _list_block_names(sch)
     pad_place = _pick(sch, 4) if "pad" in blocks else 0
     end_place = _pick(sch, 3)
     last_sample(sch)
@@ -141,18 +143,18 @@ def stochastic_schedule_conv2d(sch: Schedule) -> None:
         if pad_place:
             sch.compute_at(pad, [y0, x0, rc0][pad_place - 1], preserve_unit_loops=True)
         else:
-            _parallel(sch, *sch.get_loops(pad)[:2])
+            _parallelize(sch, *sch.get_loops(pad)[:2])
         _vectorize(sch, sch.get_loops(pad)[-1])
-    *before, end = blocks_after(sch, "conv2d")  # the first one unpacks the result
+    *before, end = find_blocks_after(sch, "conv2d")  # the first one unpacks the result
     for inlined in before:
         sch.compute_inline(inlined)
     if end_place:
         sch.reverse_compute_at(end, [y0, x0][end_place - 1], preserve_unit_loops=True)
     else:
-        _parallel(sch, *sch.get_loops(end)[:2])
+        _parallelize(sch, *sch.get_loops(end)[:2])
     _vectorize(sch, sch.get_loops(end)[-1])
-    _parallel(sch, sch.get_loops(weights)[0])
-    _parallel(sch, n, c0, y0)
+    _parallelize(sch, sch.get_loops(weights)[0])
+    _parallelize(sch, n, c0, y0)
     sch.decompose_reduction(block, rc0)
 
 
@@ -164,14 +166,14 @@ def stochastic_schedule_grouped_conv2d(sch: Schedule) -> None:
     """
     block = sch.get_sblock("conv2d")
     n, c, y, x, rc, ry, rx = sch.get_loops(block)
-    rows = sch.sample_perfect_tile(y, n=2, max_innermost_factor=PIXELS)
-    columns = sch.sample_perfect_tile(x, n=2, max_innermost_factor=CHANNELS)
+    rows = sch.sample_perfect_tile(y, n=2, max_innermost_factor=MAX_TILE_PIXELS)
+    columns = sch.sample_perfect_tile(x, n=2, max_innermost_factor=MAX_TILE_CHANNELS)
     unroll_kernel = _pick(sch, 2)
-    blocks = _blocks(sch)
+    blocks = _list_block_names(sch)
     pad_place = _pick(sch, 2) if "pad" in blocks else 0
     last_sample(sch)
 
-    ends = blocks_after(sch, "conv2d") or [sch.cache_write(block, 0, "global")]
+    ends = find_blocks_after(sch, "conv2d") or [sch.cache_write(block, 0, "global")]
     y0, y1 = sch.split(y, rows)
     x0, x1 = sch.split(x, columns)
     sch.reorder(n, c, y0, x0, rc, ry, rx, y1, x1)
@@ -189,8 +191,8 @@ def stochastic_schedule_grouped_conv2d(sch: Schedule) -> None:
         if pad_place:
             sch.compute_at(pad, y0, preserve_unit_loops=True)
         else:
-            _parallel(sch, *sch.get_loops(pad)[:2])
-    _parallel(sch, n, c, y0)
+            _parallelize(sch, *sch.get_loops(pad)[:2])
+    _parallelize(sch, n, c, y0)
     sch.decompose_reduction(block, rc)
 
 
@@ -199,22 +201,22 @@ def _pick(sch: Schedule, count: int) -> int:
     return int(sch.get(sch.sample_categorical(list(range(count)), [1 / count] * count)))
 
 
-def _extent(sch: Schedule, loop: LoopRV) -> int:
+def _get_extent(sch: Schedule, loop: LoopRV) -> int:
     return int(sch.get(loop).extent)
 
 
-def _blocks(sch: Schedule) -> list[str]:
+def _list_block_names(sch: Schedule) -> list[str]:
     return [str(sch.get(block).name_hint) for block in sch.get_child_blocks(sch.get_sblock("root"))]
 
 
 def _vectorize(sch: Schedule, loop: LoopRV) -> None:
     """Vectorise ``loop`` by the largest divisor of its extent up to CHANNELS."""
-    extent = _extent(sch, loop)
-    width = max(size for size in range(1, CHANNELS + 1) if extent % size == 0)
+    extent = _get_extent(sch, loop)
+    width = max(size for size in range(1, MAX_TILE_CHANNELS + 1) if extent % size == 0)
     sch.vectorize(sch.split(loop, [None, width])[1])
 
 
-def _parallel(sch: Schedule, *loops: LoopRV) -> None:
+def _parallelize(sch: Schedule, *loops: LoopRV) -> None:
     """Run the loop nest ``loops`` in parallel if there is more than one core."""
     from tvm.target import Target
 

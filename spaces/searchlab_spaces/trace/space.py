@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TraceFunction = Callable[["Schedule"], None]
 """Schedules the workload's function ``main`` for ``tvm.target.Target.current()``."""
 
-FUNCTIONS = {
+DEFAULT_FUNCTIONS = {
     ("gemm", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_gemm",
     ("batch-matmul", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_batch_matmul",
     ("conv2d", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_conv2d",
@@ -43,7 +43,7 @@ FUNCTIONS = {
     ("grouped-conv2d", "cuda"): "searchlab_spaces.trace.cuda:stochastic_schedule_conv2d_cuda",
 }
 
-TRIES = 32
+MAX_TRIES = 32
 """The number of random programs to try at the start to check that the function supports the workload."""
 
 
@@ -52,7 +52,7 @@ def _shared_choice_tree(function: TraceFunction, workload: Workload, target: Tar
     return ChoiceTree()
 
 
-def _choice_tree(function: TraceFunction, workload: Workload, target: Target) -> ChoiceTree:
+def _find_choice_tree(function: TraceFunction, workload: Workload, target: Target) -> ChoiceTree:
     """Return the memory that all spaces in this process with the same function, workload and target share."""
     return _shared_choice_tree(function, workload, target) if isinstance(function, Hashable) else ChoiceTree()
 
@@ -91,32 +91,32 @@ class Trace(Space):
 
     def __init__(self, workload: Workload, target: Target, *, function: str | TraceFunction = "") -> None:
         super().__init__(workload, target)
-        if not function and (workload.op, target.kind) not in FUNCTIONS:
-            supported = ", ".join(f"{op} on {kind}" for op, kind in FUNCTIONS)
+        if not function and (workload.op, target.kind) not in DEFAULT_FUNCTIONS:
+            supported = ", ".join(f"{op} on {kind}" for op, kind in DEFAULT_FUNCTIONS)
             raise UnsupportedWorkload(
                 f"trace has no built-in function for {workload.op} on {target.kind} (only for {supported}); "
                 f'pass your own with the option function = "module:function"'
             )
-        self.function = function or FUNCTIONS[workload.op, target.kind]
-        loaded: Any = self.function
-        if isinstance(loaded, str):
-            if not all(loaded.partition(":")):
-                raise SearchlabError(f'trace function {loaded!r} must have the form "module:function"')
-            loaded = load_attribute(loaded, f"trace function {loaded!r}")
-        if not callable(loaded):
+        self.function = function or DEFAULT_FUNCTIONS[workload.op, target.kind]
+        loaded_function: Any = self.function
+        if isinstance(loaded_function, str):
+            if not all(loaded_function.partition(":")):
+                raise SearchlabError(f'trace function {loaded_function!r} must have the form "module:function"')
+            loaded_function = load_attribute(loaded_function, f"trace function {loaded_function!r}")
+        if not callable(loaded_function):
             raise SearchlabError(f"trace function {self.function!r} must be a function that accepts a schedule")
-        self._run_function: TraceFunction = loaded
-        self._choice_tree = _choice_tree(self._run_function, workload, target)
-        self._check_fit()
+        self._run_function: TraceFunction = loaded_function
+        self._choice_tree = _find_choice_tree(self._run_function, workload, target)
+        self._check_support()
 
     def decide(self, choose: Choose) -> Config:
-        return self._choice_tree.config(choose, self._ask, f"trace function {self._name!r}")
+        return self._choice_tree.choose_config(choose, self._ask_for_knobs, f"trace function {self._function_name!r}")
 
-    def _ask(self, choose: Choose) -> None:
-        from .chooser import Sampled
+    def _ask_for_knobs(self, choose: Choose) -> None:
+        from .chooser import AllSamplesDrawn
 
         # If the function fails, the choices made so far are still a config; `schedule` reports why it is invalid.
-        with suppress(_Failed, Sampled):
+        with suppress(_FunctionFailed, AllSamplesDrawn):
             self._run(lambda knob, _: choose(knob), samples_only=True)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
@@ -127,8 +127,8 @@ class Trace(Space):
         self.knobs(config)
         try:
             schedule = self._run(lambda knob, _: config[knob.name])
-        except _Failed as failure:
-            raise InvalidConfig(f"{self._name} fails: {failure}") from None
+        except _FunctionFailed as failure:
+            raise InvalidConfig(f"{self._function_name} fails: {failure}") from None
         return self._check_limits(schedule)
 
     def canonical(self, config: Mapping[str, Value]) -> Config:
@@ -137,12 +137,14 @@ class Trace(Space):
         return Config(config)
 
     def draw(self, seed: int) -> Schedule:
-        from .chooser import Drawing
+        from .chooser import RandomSchedule
 
         try:
-            schedule = self._apply(Drawing(self.workload.module, seed=seed, error_render_level="fast")).copy()
+            schedule = self._apply_function(
+                RandomSchedule(self.workload.module, seed=seed, error_render_level="fast")
+            ).copy()
         except (RuntimeError, ValueError) as error:
-            raise InvalidConfig(f"{self._name} fails: {first_line(error)}") from None
+            raise InvalidConfig(f"{self._function_name} fails: {first_line(error)}") from None
         return self._check_limits(schedule)
 
     def config_of(self, schedule: Schedule) -> Config:
@@ -152,32 +154,32 @@ class Trace(Space):
         TVM's primitives. A trace whose decisions were changed keeps the steps that followed from the old decisions.
         """
         trace = schedule.trace
-        samples = [inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING]
-        values = [decisions.as_value(inst.kind.name, inst.attrs, trace.get_decision(inst)) for inst in samples]
-        pairs: list[tuple[str, Value]] = []
+        samples = [inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING_INSTRUCTIONS]
+        values = [decisions.to_value(inst.kind.name, inst.attrs, trace.get_decision(inst)) for inst in samples]
+        items: list[tuple[str, Value]] = []
 
         def read(knob: Knob, position: int) -> Value:
             value = values[position] if position < len(values) else None
             if value is None or value not in knob.choices:
                 raise InvalidConfig(f"knob {knob.name!r} cannot be {value!r} after the earlier choices")
-            pairs.append((knob.name, value))
+            items.append((knob.name, value))
             return value
 
         try:
             self._run(read)
-        except _Failed as failure:
-            raise InvalidConfig(f"{self._name} fails: {failure}") from None
-        return Config(pairs)
+        except _FunctionFailed as failure:
+            raise InvalidConfig(f"{self._function_name} fails: {failure}") from None
+        return Config(items)
 
     def postprocessing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
         return self.target.tvm, ()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._choice_tree = _choice_tree(self._run_function, self.workload, self.target)
+        self._choice_tree = _find_choice_tree(self._run_function, self.workload, self.target)
 
     @property
-    def _name(self) -> str:
+    def _function_name(self) -> str:
         name = self.function
         return name if isinstance(name, str) else f"{name.__module__}:{getattr(name, '__qualname__', name)}"
 
@@ -190,7 +192,7 @@ class Trace(Space):
 
         is_choosing = False
 
-        def ask(knob: Knob, position: int) -> Value:
+        def record_choosing(knob: Knob, position: int) -> Value:
             nonlocal is_choosing
             is_choosing = True
             value = choose(knob, position)
@@ -198,13 +200,15 @@ class Trace(Space):
             return value
 
         try:
-            return self._apply(Chooser(self.workload.module, ask, samples_only=samples_only)).copy()  # plain
+            return self._apply_function(
+                Chooser(self.workload.module, record_choosing, samples_only=samples_only)
+            ).copy()  # plain
         except (RuntimeError, ValueError) as error:  # TVM's ScheduleError is a RuntimeError; failed checks are either
             if is_choosing:  # the caller's `choose` failed, not the function
                 raise
-            raise _Failed(first_line(error)) from None
+            raise _FunctionFailed(first_line(error)) from None
 
-    def _apply(self, sch: Schedule) -> Schedule:
+    def _apply_function(self, sch: Schedule) -> Schedule:
         with self.target.tvm:
             self._run_function(sch)
         return sch
@@ -215,7 +219,7 @@ class Trace(Space):
             check_gpu(schedule.mod, self.target)
         return schedule
 
-    def _check_fit(self) -> None:
+    def _check_support(self) -> None:
         """Raise UnsupportedWorkload if neither the first choices nor random ones lead to a program."""
         rng = np.random.default_rng(0)
 
@@ -225,16 +229,17 @@ class Trace(Space):
         def draw(knob: Knob, _: int) -> Value:
             return knob.choices[int(rng.integers(len(knob.choices)))]
 
-        for choose in [first] + [draw] * TRIES:
+        for choose in [first] + [draw] * MAX_TRIES:
             try:
                 self._run(choose)
                 return
-            except _Failed as failure:
+            except _FunctionFailed as failure:
                 reason = str(failure)
         raise UnsupportedWorkload(
-            f"trace function {self._name!r} yields no program for {self.workload} on {self.target.kind}: {reason}"
+            f"trace function {self._function_name!r} yields no program for {self.workload} on {self.target.kind}: "
+            f"{reason}"
         )
 
 
-class _Failed(Exception):
+class _FunctionFailed(Exception):
     """A trace function cannot continue; the message says why."""

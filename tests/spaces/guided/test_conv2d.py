@@ -21,9 +21,9 @@ from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config
 from searchlab.target import Cache, Target, resolve_target
 from searchlab.workload import conv2d, gemm, parse_workload, preset_names
-from searchlab_spaces.guided.common import registers
+from searchlab_spaces.guided.common import count_registers
 from searchlab_spaces.guided.conv2d import GuidedConv2d
-from searchlab_spaces.guided.conv2d_common import accumulators, even_shares
+from searchlab_spaces.guided.conv2d_common import accumulator_range, choose_even_shares
 from searchlab_spaces.guided.packed import Weights
 from tests.support.spaces.targets import UNOPTIMIZED
 
@@ -208,9 +208,9 @@ def test_searched_blocks_make_a_space_that_can_be_measured_whole(cpu: str, spell
     assert 800 <= len(set(configs)) == len(configs) <= 5000
     lanes = target.simd_bytes // 4
     sums = [math.prod(int(c[name]) for name in ("channels", "width", "height", "pixels") if name in c) for c in configs]  # type: ignore[arg-type]
-    computed, open_tiles = (accumulators(target, wide) for wide in (False, True))
+    computed, open_tiles = (accumulator_range(target, wide) for wide in (False, True))
     assert {elements // lanes for elements in sums} <= set(open_tiles)
-    assert min(sums) // lanes < computed.start and max(sums) // lanes > registers(target) > computed[-1]
+    assert min(sums) // lanes < computed.start and max(sums) // lanes > count_registers(target) > computed[-1]
 
 
 def test_configs_of_searched_blocks_are_different_programs() -> None:
@@ -234,12 +234,12 @@ def test_space_is_small_and_its_tiles_fit_the_registers(name: str) -> None:
     assert len(set(configs)) == len(configs) < 100
     for config in configs:
         _, first, *rest = config.values()
-        assert int(np.prod([int(first) // 16, *map(int, rest)])) in accumulators(target)  # type: ignore[arg-type]
+        assert int(np.prod([int(first) // 16, *map(int, rest)])) in accumulator_range(target)  # type: ignore[arg-type]
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 128))
 def test_shares_divide_a_task_and_use_the_cores_no_worse(tasks: int, tiles: int, cores: int) -> None:
-    parts = even_shares(tasks, tiles, cores)
+    parts = choose_even_shares(tasks, tiles, cores)
     assert tiles % parts == 0
     rounds = -(-tasks * parts // cores)
     assert rounds * tiles // parts <= -(-tasks // cores) * tiles

@@ -14,7 +14,7 @@ from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
-from searchlab_spaces.guided.common import registers
+from searchlab_spaces.guided.common import count_registers
 from searchlab_spaces.guided.conv2d import GuidedConv2d
 from tests.support.spaces.targets import UNOPTIMIZED
 
@@ -88,7 +88,7 @@ def test_tiles_fit_the_registers() -> None:
     for config in configs:
         lanes = 16 if int(config["width"]) % 16 == 0 else 8  # type: ignore[arg-type]
         vectors = int(config["width"]) // lanes * int(config["height"])  # type: ignore[arg-type]
-        assert vectors <= registers(target) * 3 // 4
+        assert vectors <= count_registers(target) * 3 // 4
 
 
 @pytest.mark.parametrize(

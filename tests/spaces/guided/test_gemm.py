@@ -22,10 +22,10 @@ from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config
 from searchlab.target import CPU_CACHES, GENERIC_CACHES, Cache, Target, resolve_target
 from searchlab.workload import Gemm, Workload, gemm, parse_workload
-from searchlab_spaces.guided.blis_model import KC, Blocking, balance, compute_blocking, kc_for, mc_for, nc_for
-from searchlab_spaces.guided.common import FORK, UNROLLED
+from searchlab_spaces.guided.blis_model import KC, Blocking, balance_blocks, compute_blocking, kc_for, mc_for, nc_for
+from searchlab_spaces.guided.common import MIN_PARALLEL_FLOPS, UNROLLED_STEPS
 from searchlab_spaces.guided.gemm import GuidedGemm
-from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, extents
+from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, get_extents
 from tests.support.spaces.targets import UNOPTIMIZED
 
 
@@ -40,7 +40,7 @@ def tile(space: GuidedGemm, mr: int, vectors: int) -> Config:
 def cut_up(workload: Workload, target: Target, mr: int, nr: int, kc: str = "whole") -> Blocking:
     assert isinstance(workload, Gemm)
     return compute_blocking(
-        workload, target, ALGORITHMS["B3A2C0"], {"i": mr, "j": nr, "p": UNROLLED}, target.cores, kc=kc
+        workload, target, ALGORITHMS["B3A2C0"], {"i": mr, "j": nr, "p": UNROLLED_STEPS}, target.cores, kc=kc
     )
 
 
@@ -91,7 +91,7 @@ def test_result_matches_the_reference(spelling: str, mr: int, vectors: int) -> N
 def test_result_is_right_on_two_threads(spelling: str) -> None:
     workload, target = parse_workload(spelling), native(2)
     space = GuidedGemm(workload, target)
-    assert workload.flops >= FORK
+    assert workload.flops >= MIN_PARALLEL_FLOPS
     assert "T.parallel" in space.schedule(tile(space, 4, 2)).mod.script()
     assert_right(workload, target, 4, 2)
 
@@ -124,7 +124,7 @@ def test_micro_kernel_is_vector_multiply_adds_on_registers(cpu: str, dtype: str,
     target = resolve_target({"kind": "llvm", "mcpu": cpu, "mtriple": "x86_64-unknown-linux-gnu"})
     space = GuidedGemm(gemm(64, 64, 64, dtype), target)
     assembly = tvm.compile(space.schedule(tile(space, 4, 2)).mod, target=target.tvm).mod.inspect_source("asm")
-    assert len(re.findall(fused, assembly)) >= 4 * 2 * UNROLLED
+    assert len(re.findall(fused, assembly)) >= 4 * 2 * UNROLLED_STEPS
     assert not re.search(r"vfn?madd\d+s[sd]\s", assembly)  # no scalar left-overs
 
 
@@ -275,7 +275,7 @@ def test_result_is_right_with_the_paper_s_kc(spelling: str, cores: int) -> None:
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4))
 def test_even_blocks_cover_the_total_within_the_limit(total: int, limit: int) -> None:
-    size = balance(total, limit)
+    size = balance_blocks(total, limit)
     count = -(-total // limit)
     assert size <= limit
     assert (count - 1) * size < total <= count * size or count * (size - 1) < total <= count * size
@@ -294,12 +294,12 @@ def test_blocks_cover_any_problem(m: int, n: int, k: int, mr: int, vectors: int,
         blocking.mc % mr == 0
         and blocking.share % nr == 0
         and blocking.nc % blocking.share == 0
-        and blocking.kc % UNROLLED == 0
+        and blocking.kc % UNROLLED_STEPS == 0
     )
     assert blocking.mc < m + mr
     passes = -(-k // blocking.kc)
-    assert passes * blocking.kc - k < UNROLLED * passes  # next to nothing is padded
-    micro_panels = (mr + nr) * (blocking.kc - UNROLLED) * (8 if double else 4)
+    assert passes * blocking.kc - k < UNROLLED_STEPS * passes  # next to nothing is padded
+    micro_panels = (mr + nr) * (blocking.kc - UNROLLED_STEPS) * (8 if double else 4)
     assert micro_panels <= GENERIC_CACHES[1].size
     assert -(-m // blocking.mc) * (blocking.nc // blocking.share) <= -(-m // mr) * -(-n // nr)
 
@@ -311,20 +311,22 @@ def test_blocks_of_every_algorithm_fit_their_caches(
     name: str, m: int, n: int, k: int, scalars: int, vectors: int, dealt: str
 ) -> None:
     algorithm, workload, cores = ALGORITHMS[name], gemm(m, n, k, "int8"), 4
-    tile = {algorithm.s: UNROLLED, algorithm.u: scalars, algorithm.v: vectors * 8}
+    tile = {algorithm.s: UNROLLED_STEPS, algorithm.u: scalars, algorithm.v: vectors * 8}
     blocking = compute_blocking(
         workload, Target({"kind": "llvm"}, GENERIC_CACHES), algorithm, tile, cores, dealt.strip()
     )
-    extent = extents(workload)
+    extent = get_extents(workload)
     for dim in "ijp":
-        assert blocking.of(dim) % tile[dim] == 0
+        assert blocking.size_of(dim) % tile[dim] == 0
         # Rounding up wastes no block, but that a block of x is whole tasks.
-        assert blocking.of(dim) < extent[dim] + tile[dim] + (cores * blocking.share if dim == algorithm.x else 0)
+        assert blocking.size_of(dim) < extent[dim] + tile[dim] + (cores * blocking.share if dim == algorithm.x else 0)
     if dealt != " " and extent[dealt] >= cores**2 * tile[dealt]:
-        assert -(-extent[dealt] // blocking.of(dealt)) >= cores - 1
+        assert -(-extent[dealt] // blocking.size_of(dealt)) >= cores - 1
     size = {"A": 1, "B": 1, "C": 4}
     for operand, dim, cache in zip(
         algorithm.operands, (algorithm.x, algorithm.y), reversed(GENERIC_CACHES), strict=False
     ):
-        block, panel = (size[operand] * blocking.of(algorithm.s) * width for width in (blocking.of(dim), tile[dim]))
-        assert block <= cache.size or blocking.of(dim) == tile[dim] or panel > cache.size
+        block, panel = (
+            size[operand] * blocking.size_of(algorithm.s) * width for width in (blocking.size_of(dim), tile[dim])
+        )
+        assert block <= cache.size or blocking.size_of(dim) == tile[dim] or panel > cache.size

@@ -17,9 +17,9 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.space import Config
 from searchlab.target import Cache, Target, resolve_target
 from searchlab.workload import gemm, parse_workload
-from searchlab_spaces.guided.common import UNROLLED, registers
+from searchlab_spaces.guided.common import UNROLLED_STEPS, count_registers
 from searchlab_spaces.guided.gemm import GuidedGemm, Variant
-from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, DIMS, AlgorithmName
+from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, OPERAND_INDICES, AlgorithmName
 from tests.support.spaces.targets import UNOPTIMIZED
 
 SMALL = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(16 << 10, 8))
@@ -61,7 +61,7 @@ def assert_right(measurer: LocalMeasurer, space: GuidedGemm, count: int = 1) -> 
 def test_the_names_say_who_is_resident_and_which_loops_there_are() -> None:
     assert set(ALGORITHMS) == {"B3A2C0", "A3B2C0", "C3B2A0", "B3C2A0", "C3A2B0", "A3C2B0"}
     for algorithm in ALGORITHMS.values():
-        x, y, z = (set(DIMS[name]) for name in algorithm.operands)
+        x, y, z = (set(OPERAND_INDICES[name]) for name in algorithm.operands)
         assert x & z == {algorithm.x} and y & z == {algorithm.y} and x & y == {algorithm.s}
         assert {algorithm.u, algorithm.v} == z
     loops = {name: (a.x, a.s, a.y) for name, a in ALGORITHMS.items()}
@@ -325,12 +325,12 @@ def test_micro_kernels_are_vector_multiply_adds_elsewhere(
     algorithm: str, options: dict[str, Any], spec: dict[str, str], count: int, fused: str, scalar: str
 ) -> None:
     target = resolve_target(spec)
-    assert registers(target) == count
+    assert count_registers(target) == count
     space = GuidedGemm(gemm(61, 67, 71), target, algorithm=algorithm, **options)
     scalars, vectors = space.axes
     config = Config({scalars.name: 4, vectors.name: 2 * space.lanes})
     assembly = tvm.compile(space.schedule(config).mod, target=target.tvm).mod.inspect_source("asm")
-    assert len(re.findall(fused, assembly)) >= 4 * 2 * UNROLLED
+    assert len(re.findall(fused, assembly)) >= 4 * 2 * UNROLLED_STEPS
     assert not re.search(scalar, assembly)
 
 
@@ -347,7 +347,7 @@ def test_integers_are_widened_in_vectors(spec: dict[str, str], dtype: str, instr
     space = GuidedGemm(gemm(64, 64, 64, dtype), resolve_target(spec))
     config = Config({"mr": 4, "nr": 2 * space.lanes})
     assembly = tvm.compile(space.schedule(config).mod, target=space.target.tvm).mod.inspect_source("asm")
-    assert len(re.findall(instruction, assembly)) >= 4 * 2 * UNROLLED
+    assert len(re.findall(instruction, assembly)) >= 4 * 2 * UNROLLED_STEPS
 
 
 @pytest.mark.parametrize(
@@ -359,10 +359,10 @@ def test_microcontrollers_multiply_and_add_in_registers(
     spec: dict[str, str], lanes: int, count: int, instruction: str
 ) -> None:
     space = GuidedGemm(gemm(61, 67, 71), resolve_target(spec))
-    assert (space.lanes, registers(space.target)) == (lanes, count)
+    assert (space.lanes, count_registers(space.target)) == (lanes, count)
     config = Config({"mr": 2, "nr": 2 * lanes})
     assembly = tvm.compile(space.schedule(config).mod, target=space.target.tvm).mod.inspect_source("asm")
-    assert len(re.findall(instruction, assembly)) >= 2 * 2 * UNROLLED
+    assert len(re.findall(instruction, assembly)) >= 2 * 2 * UNROLLED_STEPS
 
 
 @pytest.mark.parametrize(("n", "lanes"), [(1000, 8), (1024, 16), (1001, 16)])

@@ -17,7 +17,7 @@ from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
 from searchlab_spaces.guided.conv2d import GuidedConv2d
-from searchlab_spaces.guided.conv2d_winograd import ERROR, transforms
+from searchlab_spaces.guided.conv2d_winograd import ERROR_FACTOR, make_transforms
 from tests.support.spaces.programs import assert_right
 from tests.support.spaces.targets import UNOPTIMIZED
 
@@ -41,7 +41,7 @@ def program(space: GuidedConv2d) -> Config:
     arrays.arrays(np.int64, (3, 3), elements=st.integers(-99, 99)),
 )
 def test_the_transforms_give_a_convolution(image: np.ndarray, kernel: np.ndarray) -> None:
-    of_image, of_kernel, of_result = transforms()
+    of_image, of_kernel, of_result = make_transforms()
     computed = of_result @ ((of_kernel @ kernel @ of_kernel.T) * (of_image @ image @ of_image.T)) @ of_result.T
     right = sum(kernel[i, j] * image[i : i + 4, j : j + 4] for i in range(3) for j in range(3))
     assert np.abs(computed - right).max() < 1e-9
@@ -78,7 +78,7 @@ def test_winograd_is_offered_where_requested_and_possible() -> None:
     def lowerings(spelling: str, **options: bool) -> set[object]:
         space = GuidedConv2d(parse_workload(spelling), native(), **options)
         offered = {config["lowering"] for config in space.enumerate()}
-        assert space.error_factor == (ERROR if "winograd" in offered else 1)
+        assert space.error_factor == (ERROR_FACTOR if "winograd" in offered else 1)
         return offered
 
     assert lowerings("conv2d:1x8x8x16x8x3x3:p1") == {"direct", "im2row"}

@@ -15,10 +15,10 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.space import Config, Space
 from searchlab.target import Cache, Target, resolve_target
 from searchlab.workload import gemm, parse_workload
-from searchlab_spaces.guided.common import UNROLLED
+from searchlab_spaces.guided.common import UNROLLED_STEPS
 from searchlab_spaces.guided.conv2d import GuidedConv2d
 from searchlab_spaces.guided.gemm import GuidedGemm
-from searchlab_spaces.guided.words import missing_instruction
+from searchlab_spaces.guided.words import explain_missing_instruction
 
 CACHES = (Cache(32 << 10, 8), Cache(1 << 20, 16), Cache(32 << 20, 16))
 SMALL = (Cache(32 << 10, 8), Cache(64 << 10, 8), Cache(1 << 20, 8))
@@ -26,7 +26,7 @@ X86 = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 1}
 
 
 def skip_unless_supported(target: Target, dtype: str) -> Target:
-    if why := missing_instruction(dtype, target):
+    if why := explain_missing_instruction(dtype, target):
         pytest.skip(why)
     return target
 
@@ -127,7 +127,7 @@ def test_sums_stay_in_registers(dtype: str, name: str, caches: tuple[Cache, ...]
     assembly = tvm.compile(schedule.mod, target=target.tvm).mod.inspect_source("asm")
     dot, store = rf"{name}\s.*%{register}", rf"vmov\w+\s+%{register}\d+, .*\("
     kernel = max(re.split(r"\n\.LBB\w+:|\n\tj", assembly), key=lambda part: len(re.findall(dot, part)))
-    assert len(re.findall(dot, kernel)) >= 8 * 2 * UNROLLED
+    assert len(re.findall(dot, kernel)) >= 8 * 2 * UNROLLED_STEPS
     assert len(re.findall(store, kernel)) <= 8 * 2  # after a trip at most, not after each step
 
 
@@ -167,7 +167,7 @@ def test_a_convolution_uses_dot_products_where_requested(choices: dict[str, Any]
         for dot in (False, True):
             schedule = GuidedConv2d(workload, target, dot=dot).schedule(Config(choices))
             assembly = tvm.compile(schedule.mod, target=target.tvm).mod.inspect_source("asm")
-            assert (len(re.findall(rf"{name}\s.*%zmm", assembly)) >= 12 * UNROLLED) == dot
+            assert (len(re.findall(rf"{name}\s.*%zmm", assembly)) >= 12 * UNROLLED_STEPS) == dot
 
 
 def test_a_convolution_refuses_impossible_dot_products() -> None:

@@ -182,7 +182,7 @@ def test_the_shared_memory_of_tiles_is_that_of_the_program(spelling: str) -> Non
     for config in (unlimited.sample(rng) for _ in range(25)):
         offered = config in space
         try:
-            space._postprocess(space._apply(config))
+            space._postprocess(space._apply_sketch(config))
         except InvalidConfig as error:
             if "shared memory" not in str(error):  # TVM cannot pipeline a loop of one iteration, for example
                 continue
@@ -241,12 +241,12 @@ def test_a_target_need_not_say_how_many_cores_it_has() -> None:
 
 
 def test_tiles_are_all_that_tvm_may_draw() -> None:
-    tiles = decisions.perfect_tiles(60, 3, 6)
+    tiles = decisions.list_perfect_tiles(60, 3, 6)
     assert set(tiles) == {(a, b, c) for a in range(1, 61) for b in range(1, 61) for c in range(1, 7) if a * b * c == 60}
     assert (1, 10, 6) in tiles and (1, 6, 10) not in tiles
     assert len(set(tiles)) == len(tiles)
-    assert decisions.partitioned_tiles(12, 2, 1, 3) == ((1, 12), (2, 6), (4, 3))
-    assert not decisions.partitioned_tiles(7, 2, 1, 2)
+    assert decisions.list_partitioned_tiles(12, 2, 1, 3) == ((1, 12), (2, 6), (4, 3))
+    assert not decisions.list_partitioned_tiles(7, 2, 1, 2)
 
 
 def test_the_spaces_say_what_their_knobs_are_for() -> None:
@@ -270,7 +270,7 @@ def test_a_factor_moves_as_in_tvms_own_mutator() -> None:
     rng = np.random.default_rng(0)
     config = space.repair({"sketch": 0, "tile_j": (4, 1, 2, 16)}, rng)
     knob = next(knob for knob in space.knobs(config) if knob.name == "tile_j")
-    trace, mutator = space._apply(config).trace, MutateTileSize()
+    trace, mutator = space._apply_sketch(config).trace, MutateTileSize()
     tiles = [inst for inst in trace.insts if inst.kind.name == decisions.PERFECT_TILE]
     (tiled,) = [inst for inst in tiles if np.prod(trace.get_decision(inst)) == 128]
     mutants = (_ffi_api.MutatorApply(mutator, trace, seed) for seed in rng.integers(1, 2**31 - 1, size=4000).tolist())

@@ -14,9 +14,9 @@ from tvm.s_tir import Schedule
 
 from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.workload import gemm
-from searchlab_spaces.templates.choices import gpu_binding, intervals, merge, splits
+from searchlab_spaces.templates.choices import list_gpu_bindings, list_interval_orders, list_splits, merge
 from searchlab_spaces.templates.knobs import SplitKnob, TemplateConfig, TemplateKnob
-from searchlab_spaces.tiles import factors
+from searchlab_spaces.tiles import list_divisors
 
 extents = st.integers(1, 600)
 parts = st.integers(1, 4)
@@ -33,43 +33,45 @@ def define_knob(define: Callable[[TemplateConfig, list[Any]], object], m: int = 
 
 @given(extents, parts)
 def test_factors_are_all_the_exact_splits_in_autotvm_s_order(extent: int, num_outputs: int) -> None:
-    tiles = splits(extent, num_outputs)
+    tiles = list_splits(extent, num_outputs)
     assert all(math.prod(tile) == extent for tile in tiles)
     assert len(set(tiles)) == len(tiles)
     # The innermost part varies slowest: reversed, and without the outermost, tiles are in lexicographic order.
     assert tiles == sorted(tiles, key=lambda tile: tile[:0:-1])
     # As many as there are ways to hand out each prime's exponent: stars and bars.
-    primes = [p for p in factors(extent) if len(factors(p)) == 2]
+    primes = [p for p in list_divisors(extent) if len(list_divisors(p)) == 2]
     exponents = [max(e for e in range(1, 11) if extent % p**e == 0) for p in primes]
     assert len(tiles) == math.prod(math.comb(e + num_outputs - 1, num_outputs - 1) for e in exponents)
 
 
 @given(st.integers(1, 100), st.integers(2, 3), st.sampled_from(["power2", "verbose"]), st.integers(1, 64))
 def test_other_policies_waste_less_than_one_iteration(extent: int, num_outputs: int, policy: str, most: int) -> None:
-    tiles = splits(extent, num_outputs, policy, max_factor=most)
+    tiles = list_splits(extent, num_outputs, policy, max_factor=most)
     powers = {1 << i for i in range(10)}
-    allowed = {f for f in (powers if policy == "power2" else powers | set(factors(extent))) if f <= min(most, extent)}
+    allowed = {
+        f for f in (powers if policy == "power2" else powers | set(list_divisors(extent))) if f <= min(most, extent)
+    }
     expected = {i for i in itertools.product(allowed, repeat=num_outputs - 1) if math.prod(i) <= extent}
     assert {tile[1:] for tile in tiles} == expected
     assert len(tiles) == len(expected)
     assert tiles == sorted(tiles, key=lambda tile: tile[:0:-1])
     for tile in tiles:
         assert (tile[0] - 1) * math.prod(tile[1:]) < extent <= math.prod(tile)
-    exact = splits(extent, num_outputs, policy, max_factor=most, no_tail=True)
+    exact = list_splits(extent, num_outputs, policy, max_factor=most, no_tail=True)
     assert exact == [tile for tile in tiles if math.prod(tile) == extent]
 
 
 def test_splits_written_out() -> None:
-    assert splits(4, 3) == [(4, 1, 1), (2, 2, 1), (1, 4, 1), (2, 1, 2), (1, 2, 2), (1, 1, 4)]
-    assert splits(6, 2) == [(6, 1), (3, 2), (2, 3), (1, 6)]
-    assert splits(6, 2, "power2") == [(6, 1), (3, 2), (2, 4)]
-    assert splits(6, 2, "verbose") == [(6, 1), (3, 2), (2, 3), (2, 4), (1, 6)]
-    assert splits(6, 2, max_factor=2) == [(6, 1), (3, 2)]
-    assert splits(7, 1) == [(7,)]
-    assert len(splits(512, 4)) == 220
+    assert list_splits(4, 3) == [(4, 1, 1), (2, 2, 1), (1, 4, 1), (2, 1, 2), (1, 2, 2), (1, 1, 4)]
+    assert list_splits(6, 2) == [(6, 1), (3, 2), (2, 3), (1, 6)]
+    assert list_splits(6, 2, "power2") == [(6, 1), (3, 2), (2, 4)]
+    assert list_splits(6, 2, "verbose") == [(6, 1), (3, 2), (2, 3), (2, 4), (1, 6)]
+    assert list_splits(6, 2, max_factor=2) == [(6, 1), (3, 2)]
+    assert list_splits(7, 1) == [(7,)]
+    assert len(list_splits(512, 4)) == 220
     # Factors of 6 whose products do not divide it: AutoTVM's no_tail=False.
-    exact = splits(6, 3)
-    loose = splits(6, 3, no_tail=False)
+    exact = list_splits(6, 3)
+    loose = list_splits(6, 3, no_tail=False)
     assert [tile for tile in loose if tile not in exact] == [(2, 2, 2)]
 
 
@@ -191,7 +193,7 @@ def test_intervals_are_the_orders_that_keep_the_rest(count: int, data: st.DataOb
     begin = data.draw(st.integers(0, count))
     end = data.draw(st.integers(begin, count))
     orders = itertools.permutations(range(count))
-    assert intervals(count, begin, end) == [
+    assert list_interval_orders(count, begin, end) == [
         o for o in orders if all(o[i] == i for i in {*range(begin), *range(end, count)})
     ]
 
@@ -214,7 +216,7 @@ def test_intervals_are_the_orders_that_keep_the_rest(count: int, data: st.DataOb
     ],
 )
 def test_gpu_bindings_are_the_choices(policy: str, count: int, words: str) -> None:
-    assert gpu_binding(count, policy) == words.split()
+    assert list_gpu_bindings(count, policy) == words.split()
     knob = define_knob(lambda cfg, loops: cfg.define_annotate("a", list(range(count)), policy))
     assert [knob.to_entity(choice) for choice in knob.choices] == [words.split()]
 
@@ -248,7 +250,7 @@ def test_annotations_of_loops_are_choices(policy: str, count: int, choices: list
 
 @given(extents, parts, st.data())
 def test_entities_read_back(extent: int, num_outputs: int, data: st.DataObject) -> None:
-    knob = SplitKnob("t", splits(extent, num_outputs), "factors", extent, num_outputs)
+    knob = SplitKnob("t", list_splits(extent, num_outputs), "factors", extent, num_outputs)
     tile = data.draw(st.sampled_from(knob.choices))
     entity = knob.to_entity(tile)
     assert entity[0] == -1

@@ -201,7 +201,7 @@ def test_knobs_that_the_filter_does_not_look_at_cost_nothing(native: Target, mon
         calls += 1
         return bool(cfg["tile_2"].size[0] > 1 and cfg["tile_2"].size[3] == 2)
 
-    monkeypatch.setattr(rooms, "MOST", 30)
+    monkeypatch.setattr(rooms, "MAX_COMBINATIONS", 30)
     monkeypatch.setitem(globals(), "few", template_with(condition))
     space = make_template_space("few", native)
     assert space.range_length == 286 * 286 * 20
@@ -219,7 +219,7 @@ def test_knobs_that_the_filter_does_not_look_at_cost_nothing(native: Target, mon
 def test_filters_that_cannot_be_are_refused(
     native: Target, monkeypatch: pytest.MonkeyPatch, condition: Callable[[Mapping[str, Any]], bool], reason: str
 ) -> None:
-    monkeypatch.setattr(rooms, "MOST", 10**6)
+    monkeypatch.setattr(rooms, "MAX_COMBINATIONS", 10**6)
     monkeypatch.setitem(globals(), "refused", template_with(condition))
     with pytest.raises(SearchlabError, match=reason):
         make_template_space("refused", native)

@@ -26,7 +26,7 @@ from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate, TemplateConfig, registry
 from searchlab_spaces.templates.registry import find_template, installed_templates, template
-from searchlab_spaces.templates.space import DEFAULTS
+from searchlab_spaces.templates.space import DEFAULT_TEMPLATES
 
 CUDA = Target({"kind": "cuda", "arch": "sm_90"})
 PAIRS = json.loads((Path(__file__).parent / "data/autotvm_conv2d_pairs.json").read_text())["pairs"]
@@ -45,8 +45,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """Unregister the templates of a test at its end, but not those of installed packages."""
     for name in installed_templates():
         find_template(name)
-    monkeypatch.setattr(registry, "_decorated", dict(registry._decorated))
-    yield registry._decorated
+    monkeypatch.setattr(registry, "_decorated_templates", dict(registry._decorated_templates))
+    yield registry._decorated_templates
 
 
 def ordered(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
@@ -238,8 +238,8 @@ def test_template_must_run_through_once(native: Target) -> None:
 
 
 def test_built_in_templates_are_registered_as_anybody_s_are() -> None:
-    assert set(DEFAULTS.values()) <= set(installed_templates())
-    for (op, kind), name in DEFAULTS.items():
+    assert set(DEFAULT_TEMPLATES.values()) <= set(installed_templates())
+    for (op, kind), name in DEFAULT_TEMPLATES.items():
         loaded = find_template(name)
         assert (loaded.name, loaded.op, loaded.target) == (name, op, kind)
 
@@ -251,7 +251,7 @@ def test_templates_are_listed_without_importing_them() -> None:
         "assert not {'tvm', 'searchlab_spaces.templates.cpu', 'searchlab_spaces.templates.cuda'} & set(sys.modules)"
     )
     listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert set(DEFAULTS.values()) <= set(listed)
+    assert set(DEFAULT_TEMPLATES.values()) <= set(listed)
 
 
 def test_decorated_template_is_found_by_name(native: Target, registered: dict[str, Any]) -> None:
@@ -280,8 +280,8 @@ def test_name_of_an_installed_template_cannot_be_taken(native: Target, registere
 
 
 def test_template_of_another_package_is_found_by_name(native: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("theirs", f"{__name__}:ordered", registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points_of", lambda group: [point])
+    point = EntryPoint("theirs", f"{__name__}:ordered", registry.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(registry, "list_entry_points", lambda group: [point])
     assert len(KnobTemplate(parse_workload("gemm:12x20x18"), native, template="theirs")) > 1
 
 

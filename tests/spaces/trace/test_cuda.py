@@ -17,7 +17,7 @@ from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.trace import Trace
-from searchlab_spaces.trace.cuda import ACCUMULATORS, VTHREADS
+from searchlab_spaces.trace.cuda import MAX_ACCUMULATORS, MAX_TOTAL_VTHREADS
 from tests.support.spaces.cuda_on_cpu import result_on_cpu
 from tests.support.spaces.programs import replay_trace, valid_configs
 
@@ -80,10 +80,10 @@ def test_draws_leave_room_for_those_after_them() -> None:
     rng = np.random.default_rng(2)
     crowded = 0
     for config in (space.sample(rng) for _ in range(60)):
-        assert count_inner_iterations(config, "tile_f", "tile_y", "tile_x") <= ACCUMULATORS
+        assert count_inner_iterations(config, "tile_f", "tile_y", "tile_x") <= MAX_ACCUMULATORS
         assert count_inner_iterations(config, "tile_f_0", "tile_y_0", "tile_x_0") <= 1024
         assert count_inner_iterations(config, "tile_f_0") <= 64  # threadIdx.z
-        assert count_inner_iterations(config, "tile_f_0_0", "tile_y_0_0", "tile_x_0_0") <= VTHREADS
+        assert count_inner_iterations(config, "tile_f_0_0", "tile_y_0_0", "tile_x_0_0") <= MAX_TOTAL_VTHREADS
         crowded += count_inner_iterations(config, "tile_f_0") == 64
     assert crowded  # the limit is reached
     full = space.repair({"tile_f": (8, 64)}, rng)

@@ -365,7 +365,7 @@ def test_a_function_defined_anywhere_travels_to_workers(native: Target) -> None:
         ("stochastic_schedule_mm", 'must have the form "module:function"'),
         ("no_such_module:f", "cannot be loaded: No module named 'no_such_module'"),
         ("searchlab_spaces.trace.cpu:stochastic_schedule_nn", "did you mean 'stochastic_schedule_mm'"),
-        ("searchlab_spaces.trace.cpu:PIXELS", "must be a function that accepts a schedule"),
+        ("searchlab_spaces.trace.cpu:MAX_TILE_PIXELS", "must be a function that accepts a schedule"),
         ("__main__:mine", "defined in a script or a notebook"),
         (7, "must be a function that accepts a schedule"),
     ],
