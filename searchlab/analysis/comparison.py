@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
 from ..files import real_path, write_csv, write_file
-from ..log.columns import Columns, Texts
+from ..log.columns import Columns, ConfigTexts
 from ..log.frames import study_frame
 from ..log.plan import Claim
 from ..log.result import Result
@@ -73,7 +73,7 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
     if len(what) == 1 and isinstance(what[0], str | Path):
         return Comparison(read_runs(Path(what[0]), by=by), planned_claims(Path(what[0])))
     logs: dict[Path, tuple[str | None, Columns]] = {}
-    texts: Texts = {}
+    texts: ConfigTexts = {}
     for argument in what:
         labelled = argument.items() if isinstance(argument, Mapping) else [(None, argument)]
         for label, source in labelled:
@@ -90,7 +90,7 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
     return Comparison(group_runs(((log, encodable(log.path.as_posix())) for _, log in logs.values()), by=by))
 
 
-def _logs(source: Any, texts: Texts) -> Iterator[Columns]:
+def _logs(source: Any, texts: ConfigTexts) -> Iterator[Columns]:
     if isinstance(source, Result):
         yield Columns.from_log(source.log, texts)
     elif isinstance(source, str | Path):

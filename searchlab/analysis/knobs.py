@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats
-from ..log.columns import objects
+from ..log.columns import make_object_array
 from ..stats.curves import gflops, quartiles
 
 TOP = 0.1  # the fraction of all configs in which important knobs have other values than elsewhere
@@ -109,7 +109,7 @@ def measured_spaces(costs: Mapping[tuple[str, bytes], Sequence[float]], flops: i
     for space, configs in sorted(by_space.items()):
         throughput = gflops(np.array([cost for _, cost in configs]), flops)
         names = {name: None for config, _ in configs for name in config}
-        knobs = {name: objects([knob_text(config, name) for config, _ in configs]) for name in names}
+        knobs = {name: make_object_array([knob_text(config, name) for config, _ in configs]) for name in names}
         if throughput.any():
             spaces.append(MeasuredSpace(space, knobs, throughput))
     return spaces

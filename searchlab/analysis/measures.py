@@ -98,7 +98,7 @@ def _finite(value: float | None) -> float | None:
 
 
 class ChargedSeconds(msgspec.Struct, frozen=True):
-    """The seconds charged to the runs, summed over seeds; see :attr:`searchlab.log.format.Log.charged`.
+    """The seconds charged to the runs, summed over seeds; see :attr:`searchlab.log.format.Log.charged_seconds`.
 
     The total is the sum of proposing, training, building and running. Features are a part of the first two, and
     checking is a part of the last. Each number is None if there are no seconds, as where they were not recorded.
@@ -114,9 +114,8 @@ class ChargedSeconds(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_runs(cls, runs: StrategyRuns) -> Self:
-        charged, parts = (
-            np.concatenate([getattr(run.log, name) for run in runs.runs]).T for name in ("charged", "parts")
-        )
+        charged = np.concatenate([run.log.charged_seconds for run in runs.runs]).T
+        parts = np.concatenate([run.log.part_seconds for run in runs.runs]).T
         sums = map(math.fsum, (charged.ravel().tolist(), *charged.tolist(), *parts.tolist()))
         return cls(*(seconds or None for seconds in sums))
 
@@ -150,7 +149,10 @@ def measure_seconds_to_target(runs: StrategyRuns) -> TargetTimes:
 
 
 def _has_all_trials(runs: StrategyRuns) -> bool:
-    return all(run.log.trials == runs.trials or (run.end_reason and run.log.trials < runs.trials) for run in runs.runs)
+    return all(
+        run.log.trial_count == runs.trials or (run.end_reason and run.log.trial_count < runs.trials)
+        for run in runs.runs
+    )
 
 
 def _count_failures(runs: StrategyRuns) -> dict[str, int]:

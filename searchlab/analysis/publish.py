@@ -23,7 +23,7 @@ from rich import filesize
 
 from ..errors import SearchlabError
 from ..files import copy_file, find_files, read_bytes, read_text, real_path, write_file
-from ..log.columns import CACHE
+from ..log.columns import CACHE_FILE_NAME
 from ..log.plan import JSON, PLAN, TOML
 from ..log.read import find_logs, make_no_logs_error
 from ..schema import UNREADABLE
@@ -143,7 +143,7 @@ def _write(folder: Path, result: Publication) -> Path:
     if runs is None:
         assert result.directory is not None
         runs = read_runs(_copy_logs(result.directory, folder / LOGS))  # so that the page links to the copies
-        (folder / LOGS / CACHE).unlink(missing_ok=True)
+        (folder / LOGS / CACHE_FILE_NAME).unlink(missing_ok=True)
     for path in result.files:
         copy_file(path, folder / path.name, under=path.parent)
     comparison = Comparison(runs)

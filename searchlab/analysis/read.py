@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import SearchlabError, encodable, warn
 from ..files import find_files
 from ..log.budget import UNLIMITED, Budget
-from ..log.columns import Columns, Texts, read_logs
+from ..log.columns import Columns, ConfigTexts, read_logs
 from ..log.format import Log, workload_name
 from ..log.lease import is_locked
 from ..log.plan import PLAN, Claim, read_plan
@@ -104,7 +104,7 @@ def group_runs(
     Raises:
         SearchlabError: If the logs are not comparable; see :func:`read_runs`.
     """
-    texts: Texts = {}
+    texts: ConfigTexts = {}
     columns = ((Columns.from_log(log, texts) if isinstance(log, Log) else log, file) for log, file in named_logs)
     logs = [(_workload_label(log), log, file) for log, file in columns]
     if by is None:

@@ -113,7 +113,7 @@ class LoggedRun:
     @property
     def elapsed(self) -> Floats:
         """The seconds charged up to the end of each trial: shape (trials,)."""
-        return self.log.elapsed
+        return self.log.elapsed_seconds
 
     @property
     def end_reason(self) -> str:
@@ -145,7 +145,7 @@ class LoggedRun:
 
     def reaches(self, trials: int) -> bool:
         """Return whether the run has at least this many trials, or has ended and so keeps its best."""
-        return self.log.trials >= trials or bool(self.end_reason)
+        return self.log.trial_count >= trials or bool(self.end_reason)
 
 
 class BudgetParts(NamedTuple):
@@ -191,7 +191,7 @@ class StrategyRuns:
     @property
     def lengths(self) -> list[int]:
         """The number of trials in each run."""
-        return [run.log.trials for run in self.runs]
+        return [run.log.trial_count for run in self.runs]
 
     @cached_property
     def trials(self) -> int:
@@ -300,7 +300,7 @@ def common_trials(runs: Sequence[LoggedRun]) -> int:
 
     A few interrupted runs therefore do not shorten the comparison. The result is 0 if all runs have ended.
     """
-    return _reached_by_half([run.log.trials for run in runs if not run.end_reason])
+    return _reached_by_half([run.log.trial_count for run in runs if not run.end_reason])
 
 
 def _reached_by_half(counts: Collection[int]) -> int:
@@ -344,12 +344,12 @@ class WorkloadRuns:
     @cached_property
     def empty_runs(self) -> list[LoggedRun]:
         """The runs that have no trials yet."""
-        return [run for run in self.runs if not run.log.trials]
+        return [run for run in self.runs if not run.log.trial_count]
 
     @cached_property
     def strategies(self) -> dict[str, StrategyRuns]:
         """The strategies that have trials, each with its runs that have trials."""
-        non_empty = {name: [run for run in runs if run.log.trials] for name, runs in self.by_strategy.items()}
+        non_empty = {name: [run for run in runs if run.log.trial_count] for name, runs in self.by_strategy.items()}
         return {name: StrategyRuns(runs, self) for name, runs in non_empty.items() if runs}
 
     @property
@@ -373,7 +373,7 @@ class WorkloadRuns:
         If all runs of all strategies ended early, it is the length of the longest run. So it is if strategies are
         compared over seconds and have all spent them in at least one run, because their trials take different times.
         """
-        longest = max((run.log.trials for run in self.runs), default=0)
+        longest = max((run.log.trial_count for run in self.runs), default=0)
         if self.by == "seconds" and all(any(run.end_reason for run in runs) for runs in self.by_strategy.values()):
             return longest
         reached = [trials for group in self.strategies.values() if (trials := common_trials(group.runs))]
@@ -437,7 +437,7 @@ class WorkloadRuns:
         """
         if self.best_known:
             return self.best_known
-        succeeded = [run for run in self.runs if run.log.trials and run.curve[-1] > 0]
+        succeeded = [run for run in self.runs if run.log.trial_count and run.curve[-1] > 0]
         fastest = min((float(run.lowest[-1]) for run in succeeded), default=math.inf)
         optimum = least_optimum(self.runs)
         if any(run.log.header.measure.get("noise") for run in self.runs):
@@ -494,7 +494,10 @@ class WorkloadRuns:
             groups = self._by_space[space]
             runs = [run for group in groups for run in group.runs]
             is_exact = any(run.log.header.random for run in runs)
-            if not is_exact and sum(run.log.trials for run in runs if run.is_random) < DRAWS_PER_TRIAL * self.horizon:
+            if (
+                not is_exact
+                and sum(run.log.trial_count for run in runs if run.is_random) < DRAWS_PER_TRIAL * self.horizon
+            ):
                 continue
             best = min(*(float(run.lowest[-1]) for run in runs), least_optimum(runs))
             start = _reached_by_half(_shares(groups).values())

@@ -156,7 +156,7 @@ def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[RunRow]:
                     space=run.space,
                     strategy=name,
                     seed=run.seed,
-                    trials=log.trials,
+                    trials=log.trial_count,
                     compared=position is not None,
                     area=_number_at(position, row.area.by_seed),
                     area_by_seconds=_number_at(position, by_seconds),

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean
-from ..log.columns import Columns, Texts
+from ..log.columns import Columns, ConfigTexts
 from ..log.format import Log
 from ..log.frames import study_frame
 from ..log.read import read_log, read_logs_in
@@ -82,7 +82,7 @@ def _write_parquet(logs: Sequence[Log], out: Path) -> None:
     """Write the frame of :meth:`.Results.to_frame`. The values of a knob of mixed types are written as JSON."""
     import pyarrow as pa
 
-    texts: Texts = {}
+    texts: ConfigTexts = {}
     frame = study_frame([Columns.from_log(log, texts) for log in logs])
     for name, column in frame.select_dtypes("object").items():
         try:

@@ -73,7 +73,7 @@ def _write(folder: Path, strategy: str, number: int, function: str, by_dimension
 
 def _data(log: Log) -> str:
     """Return every evaluation: its number, starting at 1, its cost, and the time charged up to its end, in seconds."""
-    rows = enumerate(zip(log.costs.tolist(), log.elapsed.tolist(), strict=True), 1)
+    rows = enumerate(zip(log.costs.tolist(), log.elapsed_seconds.tolist(), strict=True), 1)
     return "evaluations raw_y elapsed\n" + "".join(f"{index} {cost!r} {at:.7g}\n" for index, (cost, at) in rows)
 
 

@@ -23,7 +23,7 @@ class RunStatus:
     """How much of a planned run is done.
 
     Attributes:
-        charged: The charged seconds so far, the last value of ``Log.elapsed``.
+        charged: The charged seconds so far, the last value of ``Log.elapsed_seconds``.
         trial_seconds: Wall-clock time spent on trials, in seconds.
         waits: The number of trials on which this time was spent.
     """
@@ -42,7 +42,7 @@ class RunStatus:
             return cls(run)
         times = [log.header.created, *(record.time for record in log.records)]
         waits = [wait for wait in np.diff(times).tolist() if 0 <= wait < PAUSE]
-        charged = float(log.elapsed[-1]) if log.records else 0.0
+        charged = float(log.elapsed_seconds[-1]) if log.records else 0.0
         return cls(run, len(log.records), charged, math.fsum(waits), len(waits), run.budget.is_complete(log))
 
     @property

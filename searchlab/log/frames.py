@@ -14,7 +14,7 @@ import numpy as np
 from ..arrays import Array, Floats, Ints
 from ..records import FAILURES
 from ..units import convert_throughput
-from .columns import Columns, objects
+from .columns import Columns, make_object_array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ def study_frame(logs: Sequence[Columns], **labels: list[str | None]) -> pd.DataF
 
     if not logs:
         return pd.DataFrame()
-    at = np.repeat(np.arange(len(logs)), [log.trials for log in logs])
+    at = np.repeat(np.arange(len(logs)), [log.trial_count for log in logs])
     headers = [log.header for log in logs]
     names: dict[str, list[str | None]] = {
         "workload": [header.workload for header in headers],
@@ -49,7 +49,7 @@ def trial_frame(log: Columns) -> pd.DataFrame:
     """Return the data frame that :meth:`Result.to_frame` describes."""
     import pandas as pd
 
-    return pd.DataFrame(_trial_columns([log], np.zeros(log.trials, np.int64), None))
+    return pd.DataFrame(_trial_columns([log], np.zeros(log.trial_count, np.int64), None))
 
 
 def _trial_columns(logs: Sequence[Columns], at: Array, missing: float | None) -> dict[str, Any]:
@@ -64,14 +64,14 @@ def _trial_columns(logs: Sequence[Columns], at: Array, missing: float | None) ->
     units = [log.unit for log in logs]
     gflops = [log.flops / log.costs / 1e9 for log in logs]
     columns: dict[str, Any] = {
-        "trial": np.concatenate([np.arange(log.trials) for log in logs]),
+        "trial": np.concatenate([np.arange(log.trial_count) for log in logs]),
         "cost": np.concatenate([log.costs for log in logs]),
         "gflops": np.concatenate(list(map(convert_throughput, gflops, units))),
         "best_gflops": np.concatenate(list(map(convert_throughput, map(np.maximum.accumulate, gflops), units))),
         "gflops_retimed": np.concatenate([_retimed_throughput(log) for log in logs]),
         "unit": pd.Series(units, dtype="category").array.take(at),
         "repeats": _repeats(logs),
-        "elapsed": np.concatenate([log.elapsed for log in logs]),
+        "elapsed": np.concatenate([log.elapsed_seconds for log in logs]),
         "failure": pd.Categorical.from_codes(failures, pd.Index(kinds)),
         "reused": np.concatenate([log.reused for log in logs]),
     }
@@ -91,15 +91,15 @@ def _repeats(logs: Sequence[Columns]) -> Array:
     repeats = []
     for log in logs:
         readings = log.readings.tolist()
-        ends = np.cumsum([0, *log.counts.tolist()]).tolist()
+        ends = np.cumsum([0, *log.reading_counts.tolist()]).tolist()
         repeats_of_trials = (tuple(readings[start:end]) for start, end in pairwise(ends))
         repeats += [distinct.setdefault(times, times) for times in repeats_of_trials]
-    return objects(repeats)
+    return make_object_array(repeats)
 
 
 def _retimed_throughput(log: Columns) -> Floats:
     """Return each trial's throughput when it was timed again, or NaN if it is not a finalist."""
-    retimed = np.full(log.trials, np.nan)
+    retimed = np.full(log.trial_count, np.nan)
     for finalist in log.final.finalists if log.final else ():
         retimed[finalist.index] = log.flops / statistics.median(finalist.seconds) / 1e9
     return retimed

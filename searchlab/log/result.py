@@ -18,7 +18,7 @@ from ..space import SPACES, Config, Space
 from ..target import resolve_target
 from ..units import value_of_cost
 from ..workload import Workload
-from .columns import Columns, Texts
+from .columns import Columns, ConfigTexts
 from .format import Log, workload_of
 from .frames import study_frame, trial_frame
 from .programs import check_program, check_sample, recorded_program
@@ -206,7 +206,7 @@ class Result:
             "seed": header.seed,
             "trials": f"{trials}, {failures} failed" if failures else trials,
             "best": "no success yet",
-            "seconds charged": f"{log.elapsed[-1]:.1f}" if log.records else "",
+            "seconds charged": f"{log.elapsed_seconds[-1]:.1f}" if log.records else "",
             "log": log.path,
         }
         if np.isfinite(log.costs).any():
@@ -234,7 +234,7 @@ class Results(list[Result]):
         :meth:`Result.to_frame`. All identifying columns except ``batch`` and ``seed`` are categorical: before pandas 3,
         pass ``observed=True`` to ``groupby`` if you group by several of them. Knobs that a space does not have are NaN.
         """
-        texts: Texts = {}
+        texts: ConfigTexts = {}
         return study_frame([Columns.from_log(result.log, texts) for result in self])
 
     def _repr_html_(self) -> str:

@@ -336,7 +336,7 @@ class Dispatch:
         if pending_run.on_trial is not None:
             for record in new_records:
                 replayed = record.index < pending_run.replayed_trial_count
-                pending_run.on_trial(record.trial, replayed, float(log.elapsed[record.index]))
+                pending_run.on_trial(record.trial, replayed, float(log.elapsed_seconds[record.index]))
 
 
 def _is_broken(error: BaseException | None) -> bool:

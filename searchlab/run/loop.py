@@ -206,7 +206,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             warn(f"all {count} trials of {self._log.path} failed: {failures}")
 
     def _add_replayed(self, trial: Trial) -> None:
-        self._charged_seconds = float(self._replayed_log.elapsed[trial.index])
+        self._charged_seconds = float(self._replayed_log.elapsed_seconds[trial.index])
         self._add(trial, True)
 
     def _add(self, trial: Trial, is_replayed: bool) -> None:

@@ -26,7 +26,7 @@ def test_no_trial_is_lost_if_a_log_is_cut_while_it_grows(resumed: bool, tmp_path
     original = read_log(write_unfinished(tmp_path / "whole.jsonl"))
     path = tmp_path / "a.jsonl"
     if resumed:
-        write_log(path, original.head(2))
+        write_log(path, original.truncate(2))
     with (
         pytest.raises(LogCut, match=r"all 3 trials are in .*a\.saved-1\.jsonl"),
         LogWriter(path, original.header) as log,

@@ -188,4 +188,4 @@ def test_info_names_the_versions_before_and_after_a_change(tmp_path: Path) -> No
     assert TableInfo(log).to_json()["changes"][0] == {"trials": change.trials, "versions": changed.versions}
     first, second = versions_text(log).split(f", then from trial {change.trials} on ")
     assert (first, second) == (named_values(before), named_values(changed.versions)) and "numpy 9.9" in second
-    assert versions_text(log.head(change.trials - 1)) == first
+    assert versions_text(log.truncate(change.trials - 1)) == first
