@@ -28,7 +28,7 @@ from .format import (
     Record,
     computation_of,
 )
-from .lease import LeasedFile, LogBusy, LogCut, is_locked
+from .lease import LeasedFile, LogBusy, LogTruncated, is_locked
 from .read import (
     LINE_KINDS,
     WRITABLE_SUFFIX,
@@ -163,11 +163,11 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         """Save all trials in another log if this one has been cut."""
         try:
             yield
-        except LogCut as error:
+        except LogTruncated as error:
             self._lines = []
             copy = find_unused_path(self.path, ".saved", WRITABLE_SUFFIX)
             write_log(copy, self.log)
-            raise LogCut(
+            raise LogTruncated(
                 f"{error}; all {len(self.log.records):,} trials are in {copy}: rename it to continue"
             ) from None
 

@@ -23,17 +23,17 @@ SILENT_SECONDS = 2.0
 POLL_SECONDS = 0.25
 """The interval at which a waiting process tries to get the lock, in seconds."""
 
-VARIABLE = "SEARCHLAB_LOCK"
+LOCK_PATH_VARIABLE = "SEARCHLAB_LOCK"
 """The environment variable with the path of the lock's file, for users who share a machine."""
 
-MAX_FACTS = 500
+MAX_HOLDER_LENGTH = 500
 """The maximum number of characters that describe the lock's holder."""
 
 
-def _unusable(path: Path, problem: str) -> SearchlabError:
+def _make_unusable_error(path: Path, problem: str) -> SearchlabError:
     return SearchlabError(
-        f"cannot use {path} to keep other processes from measuring at the same time: {problem}; set {VARIABLE} to the "
-        f"path of a file that all users of this machine may write"
+        f"cannot use {path} to keep other processes from measuring at the same time: {problem}; set "
+        f"{LOCK_PATH_VARIABLE} to the path of a file that all users of this machine may write"
     )
 
 
@@ -43,7 +43,7 @@ def lock_path() -> Path:
     The default does not depend on TMPDIR or XDG_RUNTIME_DIR, which differ between the sessions of a user. Raises
     SearchlabError if the directory of the default belongs to another user.
     """
-    if path := os.environ.get(VARIABLE):
+    if path := os.environ.get(LOCK_PATH_VARIABLE):
         return Path(path)
     folder = Path(f"/tmp/searchlab-{os.getuid()}")
     try:
@@ -54,7 +54,7 @@ def lock_path() -> Path:
     except OSError as error:
         problem = str(error.strerror)
     if problem:
-        raise _unusable(folder, problem)
+        raise _make_unusable_error(folder, problem)
     return folder / "measuring.lock"
 
 
@@ -74,9 +74,9 @@ class MachineLock:
         self._reset()
 
     def _reset(self) -> None:
-        self._changing = threading.Lock()
-        self._holds = 0
-        self._file = -1
+        self._guard = threading.Lock()
+        self._hold_count = 0
+        self._descriptor = -1
 
     def acquire(self, say: Callable[[str], None] = warn) -> Callable[[], None]:
         """Wait until no other process holds the lock, and return a function that releases this hold.
@@ -87,10 +87,10 @@ class MachineLock:
         Raises:
             SearchlabError: If the lock's file cannot be used.
         """
-        with self._changing:
-            if not self._holds:
-                self._file = _lock(self.path(), say)
-            self._holds += 1
+        with self._guard:
+            if not self._hold_count:
+                self._descriptor = _wait_for_lock(self.path(), say)
+            self._hold_count += 1
         process, released = os.getpid(), False
 
         def release() -> None:
@@ -98,17 +98,17 @@ class MachineLock:
             if released or os.getpid() != process:
                 return
             released = True
-            with self._changing:
-                self._holds -= 1
-                if not self._holds:
-                    os.close(self._file)
+            with self._guard:
+                self._hold_count -= 1
+                if not self._hold_count:
+                    os.close(self._descriptor)
 
         return release
 
     def forget(self) -> None:
         """Reset this object in a forked process, which does not hold its parent's lock."""
-        if self._holds:
-            os.close(self._file)
+        if self._hold_count:
+            os.close(self._descriptor)
         self._reset()
 
 
@@ -126,34 +126,34 @@ def machine_alone(exclusive: bool = True, say: Callable[[str], None] = warn) -> 
         release()
 
 
-def _lock(path: Path, say: Callable[[str], None]) -> int:
-    deadline, is_reported = time.monotonic() + SILENT_SECONDS, False
+def _wait_for_lock(path: Path, say: Callable[[str], None]) -> int:
+    deadline, is_announced = time.monotonic() + SILENT_SECONDS, False
     while True:
         try:
-            file = _open(path)
-            if _is_locked(file, path):
-                _describe(file)
-                return file
+            descriptor = _open(path)
+            if _try_lock(descriptor, path):
+                _write_holder(descriptor)
+                return descriptor
         except OSError as error:
-            raise _unusable(path, str(error.strerror)) from None
+            raise _make_unusable_error(path, str(error.strerror)) from None
         try:
-            if not is_reported and time.monotonic() >= deadline:
-                is_reported = True
-                say(f"waiting for {_holder(file)}, which measures this machine")
+            if not is_announced and time.monotonic() >= deadline:
+                is_announced = True
+                say(f"waiting for {_read_holder(descriptor)}, which measures this machine")
         finally:
-            os.close(file)
+            os.close(descriptor)
         time.sleep(POLL_SECONDS)
 
 
-def _is_locked(file: int, path: Path) -> bool:
-    """Try to lock ``file``, and return whether it is now locked and still the file at ``path``."""
+def _try_lock(descriptor: int, path: Path) -> bool:
+    """Try to lock an open file, and return whether it is now locked and still the file at ``path``."""
     try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(file), os.stat(path))
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except (BlockingIOError, PermissionError, FileNotFoundError):  # POSIX permits EACCES for a lock that is held
         return False
     except BaseException:
-        os.close(file)
+        os.close(descriptor)
         raise
 
 
@@ -162,20 +162,22 @@ def _open(path: Path) -> int:
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     while True:
         try:
-            file = os.open(path, flags)
+            descriptor = os.open(path, flags)
         except FileNotFoundError:
             try:  # in a sticky directory, Linux may refuse to open another user's file with O_CREAT
-                file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600 if VARIABLE not in os.environ else 0o666)
+                descriptor = os.open(
+                    path, flags | os.O_CREAT | os.O_EXCL, 0o600 if LOCK_PATH_VARIABLE not in os.environ else 0o666
+                )
             except FileExistsError:
                 continue
-        status = os.fstat(file)
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            os.close(file)
-            raise _unusable(path, "it is not a regular file with a single name")
-        return file
+            os.close(descriptor)
+            raise _make_unusable_error(path, "it is not a regular file with a single name")
+        return descriptor
 
 
-def _describe(file: int) -> None:
+def _write_holder(descriptor: int) -> None:
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -183,9 +185,12 @@ def _describe(file: int) -> None:
     command = shlex.join([os.path.basename(sys.argv[0] or sys.executable), *sys.argv[1:]])
     text = f"process {os.getpid()} of {user} (since {time.strftime('%F %T')}: {command})"
     with suppress(OSError):  # the description is only a courtesy, and the disk may be full
-        os.ftruncate(file, 0)
-        os.pwrite(file, text[:MAX_FACTS].encode(errors="replace"), 0)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text[:MAX_HOLDER_LENGTH].encode(errors="replace"), 0)
 
 
-def _holder(file: int) -> str:
-    return one_line(os.pread(file, 4 * MAX_FACTS, 0).decode(errors="replace"))[:MAX_FACTS] or "another process"
+def _read_holder(descriptor: int) -> str:
+    return (
+        one_line(os.pread(descriptor, 4 * MAX_HOLDER_LENGTH, 0).decode(errors="replace"))[:MAX_HOLDER_LENGTH]
+        or "another process"
+    )

@@ -16,7 +16,7 @@ import pytest
 import searchlab
 from searchlab.errors import SearchlabError
 from searchlab.machine import lock
-from searchlab.machine.lock import VARIABLE, MachineLock, lock_path, machine_alone
+from searchlab.machine.lock import LOCK_PATH_VARIABLE, MachineLock, lock_path, machine_alone
 
 HOLDER = """
 import sys
@@ -29,7 +29,7 @@ with machine_alone():
 
 @pytest.fixture(autouse=True)
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "lock"))
+    monkeypatch.setenv(LOCK_PATH_VARIABLE, str(tmp_path / "lock"))
     monkeypatch.setattr(lock, "MACHINE", MachineLock())
     monkeypatch.setattr("searchlab.measure.contract.MACHINE", lock.MACHINE)
     monkeypatch.setattr(lock, "SILENT_SECONDS", 0.2)
@@ -114,14 +114,14 @@ def test_only_a_regular_file_can_be_the_lock(path: Path, kind: str, tmp_path: Pa
         case "two names":
             path.hardlink_to(target)
         case "no directory":
-            os.environ[VARIABLE] = str(tmp_path / "missing" / "lock")
+            os.environ[LOCK_PATH_VARIABLE] = str(tmp_path / "missing" / "lock")
     with pytest.raises(SearchlabError, match="cannot use .*lock"), machine_alone():
         pass
     assert target.read_text() == "content"
 
 
 def test_by_default_each_user_has_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv(LOCK_PATH_VARIABLE)
     assert str(os.getuid()) in str(lock_path()) and lock_path().parent.stat().st_mode & 0o77 == 0
     monkeypatch.setattr(os, "getuid", lambda: 12345678901)
     with pytest.raises(SearchlabError, match="another user"):
