@@ -189,7 +189,7 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
         problems = [[{"line": line.number, "text": line.problem} for line in result.problems] for result in checks]
         say_json(
             [
-                {"file": str(result.path), "trials": result.trials, "problems": lines}
+                {"file": str(result.path), "trials": result.trial_count, "problems": lines}
                 for result, lines in zip(checks, problems, strict=True)
             ]
         )
@@ -198,12 +198,13 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
             for line in result.problems:
                 say(f"{result.path}, line {line.number}: {line.problem}")
             if not result.problems:
-                say(f"{result.path} is intact: {result.trials:,} trials")
-            for note in result.notes:
-                say(f"{result.path} has a newer format than this version of searchlab: {note} is ignored")
-            if result.damaged and result.intact:
-                keep = f"head -n {result.intact} {result.path} > NEW.jsonl"
-                say(f"to resume the run from the {result.trials:,} trials before the damage, keep only these: {keep}")
+                say(f"{result.path} is intact: {result.trial_count:,} trials")
+            for feature in result.newer_features:
+                say(f"{result.path} has a newer format than this version of searchlab: {feature} is ignored")
+            if result.is_damaged and result.intact_line_count:
+                keep = f"head -n {result.intact_line_count} {result.path} > NEW.jsonl"
+                trials = f"{result.trial_count:,} trials"
+                say(f"to resume the run from the {trials} before the damage, keep only these: {keep}")
     if caught_warnings or any(result.problems for result in checks):
         raise typer.Exit(1)
 

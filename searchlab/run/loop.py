@@ -76,7 +76,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         header = run.header(measurer.workers, measurer.all_costs(run.space))
         self._run = run
         self._measurer = measurer
-        self._log = LogWriter(run.log, header, durable=not measurer.repeatable, existing=run.existing_log)
+        self._log = LogWriter(run.log, header, durable=not measurer.repeatable, existing_log=run.existing_log)
         self._on_trial = on_trial or (lambda trial, replayed, charged: None)
         self._charged_seconds = 0.0
         self._replayed_log = self._log.log

@@ -20,7 +20,7 @@ from ..log.budget import Budget
 from ..log.format import TABLE_LABEL, Log, Record
 from ..log.read import LOG_SUFFIXES, WRITABLE_SUFFIX, read_log
 from ..log.result import Result
-from ..log.writer import check_identity, compress, write_log
+from ..log.writer import check_identity, compress_log, write_log
 from ..measure.settings import LocalSettings, Settings, add_kind
 from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
@@ -265,7 +265,7 @@ def build_tables(
             if table.passes:
                 write_log(table.path, _with_times(table, study.base, log, on_block))
             else:
-                compress(table.run.log, table.path)
+                compress_log(table.run.log, table.path)
             shutil.rmtree(table.run.log.parent)
 
 

@@ -13,7 +13,7 @@ from searchlab.analysis import read_runs, summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.budget import UNLIMITED, Budget
 from searchlab.log.plan import PLAN, PlannedRun, read_plan, write_plan
-from searchlab.log.writer import LogWriter, compress
+from searchlab.log.writer import LogWriter, compress_log
 from tests.support.analysis.logs import WORKLOAD, header, write
 from tests.support.cli import searchlab
 from tests.support.logs import write_table
@@ -66,7 +66,7 @@ def test_only_the_policies_seeds_and_trials_of_the_plan_count(
 def test_compressed_logs_stay_part_of_the_study(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
     write_plan(tmp_path, [plan_of(path, tmp_path, *key, trials=4) for key, path in study.items() if key[0] == "a"])
     for path in study.values():
-        compress(path, path.with_name(f"{path.name}.gz"))
+        compress_log(path, path.with_name(f"{path.name}.gz"))
     with pytest.warns(SearchlabWarning, match="no longer part|more trials"):
         (item,) = summarize(read_runs(tmp_path)).workloads
     assert {row.strategy: row.trials_by_seed for row in item.strategies} == {"a": [4, 4]}

@@ -108,7 +108,7 @@ def test_a_damaged_cache_is_rebuilt(logs: Path, read: list[str], how: str) -> No
 
 def test_a_cache_of_another_version_is_rebuilt(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     check(logs, read)
-    monkeypatch.setattr(cache, "_CONFIGS", "configs-next")
+    monkeypatch.setattr(cache, "_CONFIGS_KEY", "configs-next")
     assert len(check(logs, read)) == 9 and check(logs, read) == []
 
 

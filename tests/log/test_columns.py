@@ -85,7 +85,17 @@ def test_columns_equal_those_of_the_records(
     assert quick.trials == len(rows) and [quick.config(index) for index in range(quick.trials)] == [
         record.config for record in rows
     ]
-    for name in ("costs", "charged", "elapsed", "sentinels", "starts", "flops", "unit", "final", "ended"):
+    for name in (
+        "costs",
+        "charged_seconds",
+        "elapsed_seconds",
+        "sentinels",
+        "batch_starts",
+        "flops",
+        "unit",
+        "final",
+        "ended",
+    ):
         np.testing.assert_array_equal(getattr(quick, name), getattr(log, name))
     assert measure_drift(quick) == measure_drift(log)
     kinds = [FAILURES[kind] if kind >= 0 else None for kind in quick.failures]
