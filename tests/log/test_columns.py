@@ -82,7 +82,7 @@ def test_columns_equal_those_of_the_records(
     log.path.write_bytes(lines(log) + b'{"index":')  # its last line is torn
     quick = read_columns(log.path, {})
     assert are_equal(quick, Columns.from_log(log, {}))
-    assert quick.trials == len(rows) and [quick.config(index) for index in range(quick.trials)] == [
+    assert quick.trial_count == len(rows) and [quick.config(index) for index in range(quick.trial_count)] == [
         record.config for record in rows
     ]
     for name in (
