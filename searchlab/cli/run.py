@@ -25,7 +25,7 @@ from ..machine.host import available_cores
 from ..options import Jobs, Seed, Trials
 from ..plugins import unregistered_code
 from ..run.open import open_runs
-from ..run.plan import DEFAULT_POLICY, SPACES_TRIED, Run, parse_shard, select_shard
+from ..run.plan import DEFAULT_POLICY, DEFAULT_SPACES, Run, parse_shard, select_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
@@ -178,14 +178,14 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
         refusals.append(str(error))
 
     own_runs, all_runs = (
-        [replace(run, log=directory / run.log) for run in group] for group in (runs, study.plan().runs)
+        [replace(run, log_path=directory / run.log_path) for run in group] for group in (runs, study.plan().runs)
     )
     opened_runs = open_runs(own_runs, all_runs, on_this_machine, refuse)
     logs = [(run, run.existing_log) for run in opened_runs]
     changes = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]
     runs_by_log = {run.log: run for run in study.planned_runs()}
     statuses = [
-        RunStatus.from_log(runs_by_log[run.log.as_posix()], log) for run, (_, log) in zip(runs, logs, strict=True)
+        RunStatus.from_log(runs_by_log[run.log_path.as_posix()], log) for run, (_, log) in zip(runs, logs, strict=True)
     ]
     notes = err if as_json else out
     if refusals:
@@ -201,7 +201,7 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
     if as_json:
         say_json(forecasts)
         return
-    _say_work_left(runs, forecasts, directory, sum(is_locked(run.log) for run in own_runs))
+    _say_work_left(runs, forecasts, directory, sum(is_locked(run.log_path) for run in own_runs))
     if pairs := [" against ".join(pair) for pair in study.spec.contrasts]:
         say(
             f"to be tested: {', '.join(pairs)}. A significant difference on one workload needs at least "
@@ -245,7 +245,7 @@ def tune(
     log: Annotated[Path, Option(help="The log of the run. If it exists, the run resumes.", metavar="FILE.jsonl")],
     space: Annotated[
         str | None,
-        Option(help=f"{SPACE} [default: the first of {', '.join(SPACES_TRIED)} that has programs for the workload]."),
+        Option(help=f"{SPACE} [default: the first of {', '.join(DEFAULT_SPACES)} that has programs for the workload]."),
     ] = None,
     policy: Annotated[
         str, Option(help="A policy from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")

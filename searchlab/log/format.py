@@ -117,7 +117,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         contrasts: The pairs of strategies, by name, that the study registered for comparison before the run began.
         effective: Options that the policy could not use as specified (or by default), with the values that it used
             instead.
-        code: The digests of the source code that decides the run, by role; see :func:`~searchlab.run.plan.code_of`.
+        code: The digests of the source code that decides the run, by role; see :func:`~searchlab.run.plan.digest_code`.
         defaults: The values of the options that were not specified, by role.
         passes: How the log was timed, if it is a table that was timed in passes.
         computation: The facts about the workload, or None for the kinds of workloads in BUILTIN_WORKLOAD_KINDS.

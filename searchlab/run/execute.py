@@ -66,11 +66,11 @@ def execute(
             outcomes = Dispatch(executor, runs, base_dir, measurers.measurements, on_run).execute_runs()
         for run, outcome in outcomes:
             if isinstance(outcome, SearchlabError):
-                failures[run.log] = outcome
+                failures[run.log_path] = outcome
             else:
-                logs[run.log] = outcome
+                logs[run.log_path] = outcome
     if failures:
-        reasons = {run.log: str(failures[run.log]) for run in runs if run.log in failures}
+        reasons = {run.log_path: str(failures[run.log_path]) for run in runs if run.log_path in failures}
         raise RunsFailed(reasons, len(runs)) from next(iter(failures.values()))
     return logs
 
@@ -78,7 +78,7 @@ def execute(
 def execute_run(run: Run, base_dir: Path, on_run: OnChargedRun) -> Log:
     """Execute ``run`` in this process and return its log. If the run fails, its SearchlabError is raised."""
     try:
-        return execute([run], base_dir=base_dir, on_run=on_run)[run.log]
+        return execute([run], base_dir=base_dir, on_run=on_run)[run.log_path]
     except RunsFailed as runs_failed:
         assert runs_failed.__cause__ is not None
         error = runs_failed.__cause__
@@ -112,8 +112,8 @@ def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
 
     No trials are removed from the logs.
     """
-    budgets = {run.log: len(run.budget.truncate(logs[run.log]).records) for run in runs}  # in trials
-    paths = [run.log for run in runs if budgets[run.log] < len(logs[run.log].records)]
+    budgets = {run.log_path: len(run.budget.truncate(logs[run.log_path]).records) for run in runs}  # in trials
+    paths = [run.log_path for run in runs if budgets[run.log_path] < len(logs[run.log_path].records)]
     if paths:
         path = paths[0]
         more = f" (and so do {len(paths) - 1} other logs)" if len(paths) > 1 else ""

@@ -36,7 +36,7 @@ from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_results
 from .objects import UserObjects, names_for_objects
-from .plan import OnRun, Plan, Run, plan_run, select_shard, space_spec
+from .plan import OnRun, Plan, Run, make_space_spec, plan_run, select_shard
 from .progress import show_progress
 from .spec import SUITE_KEYS, PluginEntry, PolicyEntry, StudySpec, budget_of
 from .strategy import SpaceChoice, Strategy
@@ -134,7 +134,7 @@ class Study:
             names = [name for name in workloads if isinstance(name, str)]
             data = {**data, "measure": add_kind(data["measure"], names)}
         if isinstance(spaces := data.get("spaces"), list | tuple):
-            data = {**data, "spaces": [space_spec(space) if _maps_knobs(space) else space for space in spaces]}
+            data = {**data, "spaces": [make_space_spec(space) if _maps_knobs(space) else space for space in spaces]}
         if "suite" not in data:
             return cls(convert(data, StudySpec, source), base)
         for name in SUITE_KEYS:
@@ -182,7 +182,7 @@ class Study:
                     warm_starts[sources].append(run.warm_start)
                 skipped += skipped_strategies
             runs += [
-                replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl")
+                replace(run, seed=seed, log_path=run.log_path / f"seed{seed}.jsonl")
                 for seed in spec.seed_list
                 for run in first_seed_runs
             ]
@@ -225,7 +225,7 @@ class Study:
             try:
                 runs.append((sources, plan_run(run, earlier_runs[sources], self.base)))
             except UnsupportedSpace as error:
-                skipped.append(f"{run.log} is not searched: {error}")
+                skipped.append(f"{run.log_path} is not searched: {error}")
         return runs, skipped
 
     def _warm_start_sources(self, entry: PolicyEntry) -> Sources:
@@ -305,7 +305,9 @@ class Study:
         spec = self.spec
         spaces_by_workload = self.objects.spaces.get(entry.title)
         if spaces_by_workload is None:
-            return SpaceChoice.from_spec(entry, workload, target, entry.label, settings=spec.measure, base=self.base)
+            return SpaceChoice.from_spec(
+                entry, workload, target, entry.label, settings=spec.measure, base_dir=self.base
+            )
         if str(workload) not in spaces_by_workload:
             raise UnsupportedWorkload(f"this space is for {', '.join(spaces_by_workload)}")
         space = spaces_by_workload[str(workload)]
@@ -338,8 +340,8 @@ class Study:
         """Return the runs for the plan file that is stored next to the logs."""
         return [
             PlannedRun(
-                log=run.log.as_posix(),
-                workload=run.log.parts[0] if self.suite else run.workload,
+                log=run.log_path.as_posix(),
+                workload=run.log_path.parts[0] if self.suite else run.workload_name,
                 space=run.space_choice.name,
                 strategy=run.strategy.name,
                 seed=run.seed,
@@ -395,11 +397,11 @@ class Study:
             RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
         planned_runs = self.plan().runs
-        all_runs = [replace(run, log=Path(out) / run.log, discard=discard) for run in planned_runs]
-        logs_in_shard = {Path(out) / run.log for run in select_shard(planned_runs, *shard)}
-        runs = [run for run in all_runs if run.log in logs_in_shard]
+        all_runs = [replace(run, log_path=Path(out) / run.log_path, discard=discard) for run in planned_runs]
+        logs_in_shard = {Path(out) / run.log_path for run in select_shard(planned_runs, *shard)}
+        runs = [run for run in all_runs if run.log_path in logs_in_shard]
         for run in runs:
-            resolve_inside(run.log, Path(out))
+            resolve_inside(run.log_path, Path(out))
 
         def write_files() -> None:
             write_plan(Path(out), self.planned_runs(), self.spec.claims)
@@ -429,7 +431,7 @@ class Study:
                     study_runs=all_runs,
                 )
         warn_of_results(runs, logs)
-        return Results(Result(logs[run.log], run.space) for run in runs)
+        return Results(Result(logs[run.log_path], run.space) for run in runs)
 
     def _repr_html_(self) -> str:
         def names(entries: Iterable[PluginEntry]) -> str:

@@ -223,8 +223,8 @@ class EarlierRuns:
     default: bool = False
 
     @classmethod
-    def from_sources(cls, sources: Sequence[Source], statistic: Statistic, base: Path = Path()) -> EarlierRuns:
-        """Read the logs in ``sources``, whose paths are relative to ``base``.
+    def from_sources(cls, sources: Sequence[Source], statistic: Statistic, base_dir: Path = Path()) -> EarlierRuns:
+        """Read the logs in ``sources``, whose paths are relative to ``base_dir``.
 
         Raises SearchlabError if a log is damaged, has no trials or is specified twice.
         """
@@ -234,7 +234,7 @@ class EarlierRuns:
             if source == DEFAULT_CONFIG:
                 continue
             if isinstance(source, str) and source.startswith("suite:"):
-                suite = find_suite(source.removeprefix("suite:"), base)
+                suite = find_suite(source.removeprefix("suite:"), base_dir)
                 runs += (_read_table(table, statistic) for table in suite.tables)
                 continue
             if isinstance(source, Result):
@@ -244,7 +244,7 @@ class EarlierRuns:
                     f"a warm start must be a log, a directory of logs, a result, a suite or {DEFAULT_CONFIG!r}, not "
                     f"{source!r:.200}"
                 )
-            path = base / source
+            path = base_dir / source
             if path.is_dir():
                 directory_runs = _read_directory(path, statistic)
                 if not directory_runs:

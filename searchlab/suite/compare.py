@@ -161,7 +161,7 @@ def study_runs(study: Study, out: Path) -> ComparedRuns:
     Raises SearchlabError if the logs cannot be read or compared.
     """
     assert study.suite is not None
-    logs = [out / run.log for run in study.plan().runs]
+    logs = [out / run.log_path for run in study.plan().runs]
     new = collect(study.suite, [log for log in logs if log.exists()])
     baseline_runs = baselines(study.suite, study.baselines)
     check_baselines(study.suite, baseline_runs)

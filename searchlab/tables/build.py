@@ -26,7 +26,7 @@ from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
 from ..records import first_of_each_program
 from ..run.execute import execute_run
-from ..run.plan import OnChargedRun, Run, space_spec
+from ..run.plan import OnChargedRun, Run, make_space_spec
 from ..run.progress import show_progress
 from ..run.spec import PolicyEntry
 from ..run.study import Study
@@ -119,7 +119,7 @@ def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes
     if passes and not repeatable:
         raise SearchlabError("only programs on this machine can be timed again without rebuilding; set passes to 0")
     if out is None or not out.name.endswith(LOG_SUFFIXES):
-        return [_table_run(run, (out or default) / run.log, passes) for run in runs]
+        return [_table_run(run, (out or default) / run.log_path, passes) for run in runs]
     if len(runs) > 1:
         raise SearchlabError(f"cannot write {len(runs)} tables to one file, {out}; pass a directory as --out")
     return [_table_run(runs[0], out, passes)]
@@ -131,14 +131,14 @@ def _table_run(run: Run, path: Path, passes: int) -> TableRun:
     Without passes, a table that is a plain log needs none.
     """
     if not passes and path.name.endswith(WRITABLE_SUFFIX):
-        return TableRun(replace(run, log=path), path)
+        return TableRun(replace(run, log_path=path), path)
     ending = next(ending for ending in LOG_SUFFIXES if path.name.endswith(ending))
     folder = path.with_name(path.name.removesuffix(ending) + WORK_SUFFIX)
     settings = run.settings
     if passes:
         assert isinstance(settings, LocalSettings)
         settings = msgspec.structs.replace(settings, programs=str(folder / "programs"), sentinel=0, finalists=0)
-    return TableRun(replace(run, log=folder / "built.jsonl", settings=settings), path, passes)
+    return TableRun(replace(run, log_path=folder / "built.jsonl", settings=settings), path, passes)
 
 
 @checks_arguments
@@ -191,7 +191,7 @@ def build_table(
     """
     if not str(path).endswith(LOG_SUFFIXES):
         raise SearchlabError(f"the name of a table must end in .parquet or .jsonl, unlike {str(path)!r}")
-    entry = space_spec(space, restrictions, schedule)
+    entry = make_space_spec(space, restrictions, schedule)
     study_keys = {"workloads": [workload], "spaces": [entry], "policies": ["random"], "target": target}
     if measure is not None:
         study_keys["measure"] = measure
@@ -238,12 +238,14 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
         size = run.space.size(limit) if limit and run.space.builds_programs else run.space.size()
         if size is None and limit is None:
             raise SearchlabError(
-                f"{run.space_choice.name} has too many configs to count for {run.workload}; set --limit to the "
+                f"{run.space_choice.name} has too many configs to count for {run.workload_name}; set --limit to the "
                 f"number of configs to measure"
             )
         trials = min(number for number in (size, limit) if number is not None)
-        log = Path(f"{run.log.parent.parent}.jsonl")
-        runs.append(replace(run, space_choice=replace(run.space_choice, size=size), budget=Budget(trials), log=log))
+        log_path = Path(f"{run.log_path.parent.parent}.jsonl")
+        runs.append(
+            replace(run, space_choice=replace(run.space_choice, size=size), budget=Budget(trials), log_path=log_path)
+        )
     return runs, left_out
 
 
@@ -260,13 +262,13 @@ def build_tables(
     for table in tables:
         if not _complete(table):
             log = execute_run(table.run, study.base, on_run)
-            if table.path == table.run.log:
+            if table.path == table.run.log_path:
                 continue
             if table.passes:
                 write_log(table.path, _with_times(table, study.base, log, on_block))
             else:
-                compress_log(table.run.log, table.path)
-            shutil.rmtree(table.run.log.parent)
+                compress_log(table.run.log_path, table.path)
+            shutil.rmtree(table.run.log_path.parent)
 
 
 def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
@@ -276,7 +278,12 @@ def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log
     if not trials:
         return log
     passes = PassTimer(
-        table.run.space, trials, table.passes, settings.repeat, table.run.seed, table.run.log.with_name("passes.jsonl")
+        table.run.space,
+        trials,
+        table.passes,
+        settings.repeat,
+        table.run.seed,
+        table.run.log_path.with_name("passes.jsonl"),
     )
     with settings.make(table.run.space.target, {}, base) as measurer:
         passes.time(measurer, on_block)
@@ -298,7 +305,7 @@ def _with_readings(record: Record, readings: ProgramReadings | None) -> Record:
 def _complete(table: TableRun) -> bool:
     """Return whether the table is complete. Raises SearchlabError if it is a different table or has fewer configs."""
     path, run = table.path, table.run
-    if path == run.log or not path.exists():
+    if path == run.log_path or not path.exists():
         return False
     log = read_log(path)
     check_identity(path, log.header, run.header())

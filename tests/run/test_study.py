@@ -416,7 +416,7 @@ def test_a_study_takes_classes_and_objects(base: dict[str, Any], tmp_path: Path)
 def test_a_space_that_is_given_brings_its_workload(base: dict[str, Any], tmp_path: Path) -> None:
     settings = {key: value for key, value in base.items() if key not in ("workloads", "target")}
     runs, _ = Study.from_dict({**settings, "spaces": [toys.Small()], "policies": ["random"]}, tmp_path).plan()
-    assert {run.workload for run in runs} == {str(toys.WORKLOAD)} and runs[0].space.target == toys.TARGET
+    assert {run.workload_name for run in runs} == {str(toys.WORKLOAD)} and runs[0].space.target == toys.TARGET
     two_workloads = {
         **base,
         "workloads": [str(toys.WORKLOAD), "gemm:8x8x8"],
