@@ -413,7 +413,7 @@ class PolicyDriver:
         self.batch_size = 0
         self._run = run
         self._proposed_configs: set[Config] = set()
-        if not run.warm_start.default:
+        if not run.warm_start.includes_default_config:
             self._warm_start(())
 
     def _warm_start(self, trials: Sequence[Trial]) -> None:
@@ -428,7 +428,7 @@ class PolicyDriver:
 
         Raises SearchlabError if the policy breaks its contract.
         """
-        if self._run.warm_start.default and not self.batch_count:
+        if self._run.warm_start.includes_default_config and not self.batch_count:
             space = self._run.space
             with SPACES.convert_errors(type(space), "default_config"):
                 return self._begin_batch([space.default_config()])
@@ -447,7 +447,7 @@ class PolicyDriver:
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Learn from a batch if it is complete. If a run ends within a batch, the resumed run first completes it."""
-        if self._run.warm_start.default and self.batch_count == 1:
+        if self._run.warm_start.includes_default_config and self.batch_count == 1:
             self._warm_start(trials)
         elif len(trials) == self.batch_size:
             with self.cpu_account.charge_training(), POLICIES.convert_errors(type(self.policy), "tell"):

@@ -287,7 +287,7 @@ def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base_dir: Path =
         strategy = replace(strategy, features=strategy.without_programs)
     earlier_runs = earlier_runs or EarlierRuns()
     machine = settings.machine(space.target, base_dir) if earlier_runs.directories else ""
-    warm_start = earlier_runs.warm_start(run.space_choice, strategy, machine)
+    warm_start = earlier_runs.make_warm_start(run.space_choice, strategy, machine)
     run = replace(run, strategy=strategy, warm_start=warm_start)
     policy, _ = run.start()
     learned_trials = len(warm_start.trials) + (run.trials - 1) // run.batch * run.batch  # before the last batch
