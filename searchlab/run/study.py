@@ -19,7 +19,7 @@ from rich.console import Console
 
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean, shorten_text
-from ..executors.contract import PlainExecutor, RunExecutor, choose_executor, start
+from ..executors.contract import PlainExecutor, RunExecutor, choose_executor, start_executor
 from ..files import MAX_NAME, file_name, read_text, resolve_inside
 from ..log.budget import UNLIMITED
 from ..log.plan import JSON, TOML, PlannedRun, write_plan, write_study_copy
@@ -416,7 +416,7 @@ class Study:
                 run_executor = executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
             elif (plugin := choose_executor(self.spec.executor, executor, jobs)) is not None:
                 exclusive = any(run.settings.exclusive for run in runs)
-                run_executor = stack.enter_context(start(plugin, exclusive, Path(out)))
+                run_executor = stack.enter_context(start_executor(plugin, exclusive, Path(out)))
             on_each_run = stack.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
             if not planned_runs:  # the study's claims are only about the suite's baselines
                 write_files()
