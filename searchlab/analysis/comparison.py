@@ -14,7 +14,7 @@ import msgspec
 from ..errors import SearchlabError, did_you_mean, encodable
 from ..files import real_path, write_csv, write_file
 from ..log.columns import Columns, ConfigTexts
-from ..log.frames import study_frame
+from ..log.frames import make_study_frame
 from ..log.plan import Claim
 from ..log.result import Result
 from ..notebook import html_paragraphs, html_table
@@ -209,7 +209,7 @@ class Comparison:
             "workload": [run.workload for run in runs],
             "strategy": [run.strategy for run in runs],
         }
-        return study_frame([run.log for run in runs], **labels)
+        return make_study_frame([run.log for run in runs], **labels)
 
     def programs_frame(self) -> pd.DataFrame:
         """Return a row for the best program of each run that found one: its GFLOPS, config and log."""

@@ -10,7 +10,7 @@ import msgspec
 from ..errors import SearchlabError, did_you_mean
 from ..log.columns import Columns, ConfigTexts
 from ..log.format import Log
-from ..log.frames import study_frame
+from ..log.frames import make_study_frame
 from ..log.read import read_log, read_logs_in
 from . import ioh, kernel_tuner
 
@@ -83,7 +83,7 @@ def _write_parquet(logs: Sequence[Log], out: Path) -> None:
     import pyarrow as pa
 
     texts: ConfigTexts = {}
-    frame = study_frame([Columns.from_log(log, texts) for log in logs])
+    frame = make_study_frame([Columns.from_log(log, texts) for log in logs])
     for name, column in frame.select_dtypes("object").items():
         try:
             pa.array(column, from_pandas=True)

@@ -65,11 +65,11 @@ class Budget(msgspec.Struct, frozen=True):
                     return log.truncate(end, ended)
         return log if trials <= self.trials else log.truncate(self.trials)
 
-    def _reason_to_end(self, log: Log | Columns, at: int) -> Ended | None:
-        if self.seconds is not None and log.elapsed_seconds[at - 1] >= self.seconds:
-            return Ended(trials=at, seconds=self.seconds)
-        if self.stop_after is not None and at >= self.stop_after:
-            before = np.min(log.costs[: at - self.stop_after], initial=math.inf)
-            if before <= np.min(log.costs[:at]) * (1 + MIN_GAIN):
-                return Ended(trials=at, stop_after=self.stop_after)
+    def _reason_to_end(self, log: Log | Columns, trial_count: int) -> Ended | None:
+        if self.seconds is not None and log.elapsed_seconds[trial_count - 1] >= self.seconds:
+            return Ended(trials=trial_count, seconds=self.seconds)
+        if self.stop_after is not None and trial_count >= self.stop_after:
+            before = np.min(log.costs[: trial_count - self.stop_after], initial=math.inf)
+            if before <= np.min(log.costs[:trial_count]) * (1 + MIN_GAIN):
+                return Ended(trials=trial_count, stop_after=self.stop_after)
         return None

@@ -18,7 +18,7 @@ from ..costmodel import COST_MODELS, BoundCostModel
 from ..errors import SearchlabError, warn
 from ..log.budget import Budget
 from ..log.format import BUILTIN_WORKLOAD_KINDS, FORMAT_VERSION, Computation, Header, Log
-from ..log.programs import version_changes
+from ..log.programs import list_version_changes
 from ..machine.host import host_model, library_versions, machine_facts
 from ..machine.noise import resolution_facts
 from ..measure.contract import Conditions, SpaceCosts, conditions
@@ -142,7 +142,7 @@ class Run:
     def changes_since(self, log: Log) -> str:
         """Return which libraries and code have changed since ``log`` was written, or "" if none has."""
         changed_roles = [role for role, digest in self.code_digests.items() if log.code.get(role, digest) != digest]
-        return ", ".join([*version_changes(log.versions), *(f"the code of the {role}" for role in changed_roles)])
+        return ", ".join([*list_version_changes(log.versions), *(f"the code of the {role}" for role in changed_roles)])
 
     def start(self) -> tuple[Policy, BoundCostModel | None]:
         """Create the policy and, if it uses one, its cost model; see :meth:`Strategy.start`."""
