@@ -459,7 +459,7 @@ def test_the_frame_of_a_study_identifies_each_run(base: dict[str, Any], tmp_path
 def test_progress_is_shown_unless_it_is_hidden(
     base: dict[str, Any], tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.0)
     study = Study.from_dict({**base, "policies": ["random"]}, tmp_path)
     study.run(tmp_path / "a", progress=False)
     assert capfd.readouterr() == ("", "")
