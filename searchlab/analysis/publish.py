@@ -24,7 +24,7 @@ from rich import filesize
 from ..errors import SearchlabError
 from ..files import copy_file, find_files, read_bytes, read_text, real_path, write_file
 from ..log.columns import CACHE_FILE_NAME
-from ..log.plan import JSON, PLAN, TOML
+from ..log.plan import JSON_COPY_NAME, PLAN_FILE_NAME, TOML_COPY_NAME
 from ..log.read import find_logs, make_no_logs_error
 from ..schema import UNREADABLE
 from .comparison import Comparison
@@ -89,8 +89,8 @@ def study_result(directory: Path) -> Publication:
     if not directory.is_dir():
         raise SearchlabError(f"the directory {directory} to publish does not exist; pass one that contains logs")
     commands = [f"searchlab report {LOGS} --out again", f"searchlab log check {LOGS}"]
-    if (directory / TOML).is_file():
-        commands.append(f"searchlab run {LOGS}/{TOML} --out repeated")
+    if (directory / TOML_COPY_NAME).is_file():
+        commands.append(f"searchlab run {LOGS}/{TOML_COPY_NAME} --out repeated")
     return Publication(real_path(directory).name, commands, directory=directory)
 
 
@@ -186,9 +186,9 @@ def _copy_logs(directory: Path, to: Path) -> Path:
         relative_path = log.relative_to(directory)
         if REPORT not in relative_path.parts[:-1]:
             copy_file(log, to / relative_path, under=directory)
-    for path in find_files(directory, (PLAN, TOML, JSON)):
+    for path in find_files(directory, (PLAN_FILE_NAME, TOML_COPY_NAME, JSON_COPY_NAME)):
         copy = to / path.relative_to(directory)
-        if path.name in (PLAN, TOML, JSON) and copy.parent.is_dir():
+        if path.name in (PLAN_FILE_NAME, TOML_COPY_NAME, JSON_COPY_NAME) and copy.parent.is_dir():
             copy_file(path, copy, under=directory)
     return to
 

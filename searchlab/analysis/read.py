@@ -13,7 +13,7 @@ from ..log.budget import UNLIMITED, Budget
 from ..log.columns import Columns, ConfigTexts, read_logs
 from ..log.format import Log, workload_name
 from ..log.lease import is_locked
-from ..log.plan import PLAN, Claim, read_plan
+from ..log.plan import PLAN_FILE_NAME, Claim, read_plan
 from ..log.read import LOG_SUFFIXES, find_logs
 from .notes import MEASUREMENT, describe_measurement_difference, find_header_difference
 from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
@@ -82,7 +82,10 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True, by:
 def planned_claims(*where: Path) -> list[Claim]:
     """Return the claims of all studies whose plans are in the directories in ``where``."""
     plans = (
-        read_plan(path.parent) for directory in where if directory.is_dir() for path in find_files(directory, (PLAN,))
+        read_plan(path.parent)
+        for directory in where
+        if directory.is_dir()
+        for path in find_files(directory, (PLAN_FILE_NAME,))
     )
     return [claim for plan in plans if plan for claim in plan.claims]
 
@@ -160,7 +163,11 @@ def _find_study_logs(root: Path, paths: Sequence[Path]) -> tuple[list[tuple[Path
 
     Also returns the number of planned runs that have no log.
     """
-    plans = {path.parent: plan.by_log for path in find_files(root, (PLAN,)) if (plan := read_plan(path.parent))}
+    plans = {
+        path.parent: plan.runs_by_log
+        for path in find_files(root, (PLAN_FILE_NAME,))
+        if (plan := read_plan(path.parent))
+    }
     logs: list[tuple[Path, Budget]] = []
     started: set[tuple[Path, str]] = set()
     left_out: list[Path] = []

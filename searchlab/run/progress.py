@@ -45,8 +45,8 @@ class RunProgress:
 
     In a study, a run's bar is replaced with the bar of the next run in the same job. All bars disappear if a
     SearchlabError is raised. If ``console`` cannot draw bars, a line is printed after ``PATIENCE`` seconds, then every
-    ``LINE_INTERVAL_SECONDS``, and at the end. A bar counts trials or, if only seconds limit a run, seconds; that of a study
-    with such runs counts runs.
+    ``LINE_INTERVAL_SECONDS``, and at the end. A bar counts trials or, if only seconds limit a run, seconds; that of a
+    study with such runs counts runs.
     """
 
     def __init__(self, console: Console, runs: Sequence[Run] = ()) -> None:

@@ -22,7 +22,7 @@ from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_
 from ..executors.contract import PlainExecutor, RunExecutor, choose_executor, start_executor
 from ..files import MAX_NAME, file_name, read_text, resolve_inside
 from ..log.budget import UNLIMITED
-from ..log.plan import JSON, TOML, PlannedRun, write_plan, write_study_copy
+from ..log.plan import JSON_COPY_NAME, TOML_COPY_NAME, PlannedRun, write_plan, write_study_copy
 from ..log.result import Result, Results
 from ..measure.contract import SpaceCosts
 from ..measure.settings import LocalSettings, Settings, add_kind, settings_for
@@ -97,7 +97,7 @@ class Study:
         """Load a study file (TOML). Raises SearchlabError if it is invalid, naming the key and the valid values."""
         path = Path(path)
         text = read_text(path, kind="the study")
-        return replace(cls._from_data(parse_toml(text, path), path.parent, str(path)), copy=(TOML, text))
+        return replace(cls._from_data(parse_toml(text, path), path.parent, str(path)), copy=(TOML_COPY_NAME, text))
 
     @classmethod
     @checks_arguments
@@ -126,7 +126,7 @@ class Study:
             raise SearchlabError(
                 f"the study contains {text}, which UTF-8 cannot encode; remove lone surrogates"
             ) from None
-        return replace(study, objects=objects, copy=(JSON, text))
+        return replace(study, objects=objects, copy=(JSON_COPY_NAME, text))
 
     @classmethod
     def _from_data(cls, data: dict[str, Any], base: Path, source: str) -> Study:
