@@ -263,14 +263,14 @@ class HyperPlan:
             for hold_out, study in zip(self.hold_outs, studies, strict=True):
                 best = self._find_best_trial(study, self._select_visible_problems(hold_out), replays, on_trial)
                 options = self._resolve_options(best.params)
-                pairs = [self._score_options(problem, options, replays) for problem in self.problems]
-                searches.append(self._describe_search(study, hold_out, best, options, pairs))
-                for problem, pair in zip(self.problems, pairs, strict=True):
+                score_pairs = [self._score_options(problem, options, replays) for problem in self.problems]
+                searches.append(self._describe_search(study, hold_out, best, options, score_pairs))
+                for problem, pair in zip(self.problems, score_pairs, strict=True):
                     if problem.run.workload_name in hold_out:
                         held_out_pairs.append(pair)
                     elif hold_out or len(self.hold_outs) == 1:
                         training_pairs.setdefault(str(problem), []).append(pair)
-        training = compare_scores([np.mean(pairs, axis=0) for pairs in training_pairs.values()])
+        training = compare_scores([np.mean(problem_pairs, axis=0) for problem_pairs in training_pairs.values()])
         held_out = compare_scores(held_out_pairs) if held_out_pairs else None
         return HypertuneResult(
             policy=self.problems[0].run.strategy.policy.name,
@@ -289,9 +289,14 @@ class HyperPlan:
         )
 
     def _describe_search(
-        self, study: optuna.Study, hold_out: HoldOut, best: FrozenTrial, options: dict[str, Any], pairs: list[Floats]
+        self,
+        study: optuna.Study,
+        hold_out: HoldOut,
+        best: FrozenTrial,
+        options: dict[str, Any],
+        score_pairs: list[Floats],
     ) -> Search:
-        """Return the result of a search, whose best options have the scores ``pairs`` on the problems."""
+        """Return the result of a search, whose best options have the scores ``score_pairs`` on the problems."""
         trials = _finished_trials(study)[: self.trial_count]
         return Search(
             name=study.study_name,
@@ -308,7 +313,7 @@ class HyperPlan:
                     trials=problem.random_search.last,
                     **msgspec.structs.asdict(compare_scores([pair])),
                 )
-                for problem, pair in zip(self.problems, pairs, strict=True)
+                for problem, pair in zip(self.problems, score_pairs, strict=True)
             ],
         )
 
@@ -380,7 +385,7 @@ class HyperPlan:
         name = f"without {', '.join(hold_out)}" if hold_out else "on all workloads"
         study = optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)
         identity = {
-            "options": {name: list_range_values(values) for name, values in self.ranges.items()},
+            "options": {name: list_range_values(option_range) for name, option_range in self.ranges.items()},
             "seed": self.seed,
             "seeds": self.seed_count,
         }
@@ -397,7 +402,7 @@ class HyperPlan:
             study.set_user_attr("identity", identity)
         elif changed:
             key = changed[0]
-            old, new = (shorten_text(str(values.get(key)), 200) for values in (stored, identity))
+            old, new = (shorten_text(str(identities.get(key)), 200) for identities in (stored, identity))
             raise SearchlabError(
                 f"this directory contains a different search {name!r}, with {key} = {old} "
                 f"instead of {new}; choose a different --out, or restore the search's "
@@ -410,13 +415,18 @@ def _finished_trials(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
 
 
-def compare_scores(pairs: Sequence[Floats]) -> ScoreComparison:
+def compare_scores(score_pairs: Sequence[Floats]) -> ScoreComparison:
     """Average the scores over problems. The intervals reflect only variation by seed, for exactly these problems.
 
     Args:
-        pairs: For each problem, the scores with the default options and with the options found, of shape (2, seeds).
+        score_pairs: For each problem, the scores with the default options and with the options found, of shape
+            (2, seeds).
     """
-    columns = [pair[0] for pair in pairs], [pair[1] for pair in pairs], [pair[1] - pair[0] for pair in pairs]
+    columns = (
+        [pair[0] for pair in score_pairs],
+        [pair[1] for pair in score_pairs],
+        [pair[1] - pair[0] for pair in score_pairs],
+    )
     return ScoreComparison(*map(mean_of_means_interval, columns))
 
 
@@ -589,8 +599,8 @@ def _find_entry(study: Study, policy: str) -> PolicyEntry:
     return matches[0] if matches else PolicyEntry(policy)
 
 
-def _choose_hold_outs(workloads: Sequence[str], names: Sequence[str]) -> list[HoldOut]:
-    hold_out = tuple(dict.fromkeys(str(parse_workload(text)) for text in names))
+def _choose_hold_outs(workloads: Sequence[str], workload_names: Sequence[str]) -> list[HoldOut]:
+    hold_out = tuple(dict.fromkeys(str(parse_workload(text)) for text in workload_names))
     for workload in hold_out:
         if workload not in workloads:
             raise SearchlabError(

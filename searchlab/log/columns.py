@@ -90,10 +90,12 @@ class Columns(LoggedTrials):
     changes: tuple[Changed, ...] = ()
 
     @classmethod
-    def from_log(cls, log: Log, texts: ConfigTexts) -> Self:
-        """Return the columns of ``log``, and add its configs to ``texts``."""
+    def from_log(cls, log: Log, config_texts: ConfigTexts) -> Self:
+        """Return the columns of ``log``, and add its configs to ``config_texts``."""
         records = log.records
-        configs = [texts.setdefault(text, text) for text in (msgspec.json.encode(record.config) for record in records)]
+        configs = [
+            config_texts.setdefault(text, text) for text in (msgspec.json.encode(record.config) for record in records)
+        ]
         count = len(records)
         seconds = [record.seconds for record in records]
         reading_counts = np.fromiter(map(len, seconds), np.int32, count)
@@ -161,12 +163,12 @@ def make_object_array(values: Sequence[Any]) -> Array:
     return array
 
 
-def read_columns(path: Path, texts: ConfigTexts) -> Columns:
-    """Read the log at ``path``, ignoring an incomplete last line, and add its configs to ``texts``.
+def read_columns(path: Path, config_texts: ConfigTexts) -> Columns:
+    """Read the log at ``path``, ignoring an incomplete last line, and add its configs to ``config_texts``.
 
     Raises SearchlabError in the same cases as :func:`~searchlab.log.read.read_log`.
     """
-    return Columns.from_log(read_log(path), texts)
+    return Columns.from_log(read_log(path), config_texts)
 
 
 CACHE_FILE_NAME = "log-cache.pq"
@@ -226,7 +228,7 @@ class _CacheEntry(msgspec.Struct, frozen=True):
 def read_logs(
     directory: Path | None,
     paths: Sequence[Path],
-    texts: ConfigTexts,
+    config_texts: ConfigTexts,
     needs_readings: bool = True,
     required: Collection[Path] = (),
 ) -> list[Columns]:
@@ -235,33 +237,33 @@ def read_logs(
     Args:
         directory: The logs' common directory, in which the cache is stored, or None for no cache.
         paths: The paths of the logs.
-        texts: The configs of other logs. The logs' configs are added to it.
+        config_texts: The configs of other logs. The logs' configs are added to it.
         needs_readings: Whether ``reading_counts`` and ``readings``, a third of the data, are needed. If not, they may
             be empty.
         required: The logs that the user named and that therefore must be readable.
     """
     if directory is None or len(paths) < MIN_CACHED_LOGS:
-        return read_each(paths, lambda path: read_columns(path, texts), required)
+        return read_each(paths, lambda path: read_columns(path, config_texts), required)
     stamps = {path: _stamp_of(path) for path in paths}  # taken before reading, since logs may grow in the meantime
-    cache = _read_cache(directory, stamps, texts, needs_readings)
+    cache = _read_cache(directory, stamps, config_texts, needs_readings)
     is_stale = len(paths) - len(cache) > MAX_MISSING_FRACTION * len(paths)
     if is_stale and cache and not needs_readings:
-        cache = _read_cache(directory, stamps, texts)  # everything is copied into the new cache
-    logs = read_each(paths, lambda path: cache.get(path) or read_columns(path, texts), required)
+        cache = _read_cache(directory, stamps, config_texts)  # everything is copied into the new cache
+    logs = read_each(paths, lambda path: cache.get(path) or read_columns(path, config_texts), required)
     if is_stale:
         _write_cache(directory, [(stamp, log) for log in logs if (stamp := stamps[log.path])])
     return logs
 
 
 def _read_cache(
-    directory: Path, stamps: Mapping[Path, FileStamp | None], texts: ConfigTexts, needs_readings: bool = True
+    directory: Path, stamps: Mapping[Path, FileStamp | None], config_texts: ConfigTexts, needs_readings: bool = True
 ) -> dict[Path, Columns]:
     """Return those logs in ``stamps`` that are in the cache and have not changed since they were cached."""
     path = directory / CACHE_FILE_NAME
     try:
         with open_file(path, under=directory) as file:
             if os.fstat(file.fileno()).st_uid == os.geteuid():
-                return _decode_cache(path, file.read(), stamps, texts, () if needs_readings else _READING_ARRAYS)
+                return _decode_cache(path, file.read(), stamps, config_texts, () if needs_readings else _READING_ARRAYS)
     except FileMissing:
         pass
     except Exception:  # damage may cause any error
@@ -271,17 +273,17 @@ def _read_cache(
 
 def _decode_cache(
     path: Path,
-    data: bytes,
+    cache_bytes: bytes,
     stamps: Mapping[Path, FileStamp | None],
-    texts: ConfigTexts,
+    config_texts: ConfigTexts,
     omitted_arrays: Collection[str],
 ) -> dict[Path, Columns]:
     metadata, table = decode(
-        path, data, {name: kinds for name, kinds in _CACHE_COLUMN_TYPES.items() if name not in omitted_arrays}
+        path, cache_bytes, {name: types for name, types in _CACHE_COLUMN_TYPES.items() if name not in omitted_arrays}
     )
     if _CONFIGS_KEY not in metadata:
         return {}  # written by a different version
-    configs = make_object_array([texts.setdefault(text, text) for text in metadata[_CONFIGS_KEY].split(b"\n")])
+    configs = make_object_array([config_texts.setdefault(text, text) for text in metadata[_CONFIGS_KEY].split(b"\n")])
     arrays_by_name: dict[str, list[Array]] = {}
     for name in _DTYPES:
         if name in omitted_arrays:
@@ -291,20 +293,20 @@ def _decode_cache(
             arrays_by_name[name] = np.split(column.values.to_numpy(), column.offsets.to_numpy()[1:-1])
     logs = {}
     for row, text in enumerate(table["log"].to_pylist()):
-        entry = msgspec.json.decode(text, type=_CacheEntry)
-        log_path = path.parent / os.fsdecode(entry.path_bytes)
-        if stamps.get(log_path) == entry.stamp:
-            values = {name: array_by_row[row] for name, array_by_row in arrays_by_name.items()}
-            values |= {name: values[name].view(np.bool_) for name in _FLAG_ARRAYS}
-            values |= {name: values[name].reshape(-1, width) for name, width in _ROW_WIDTHS.items()}
-            values["configs"] = configs[values["configs"]]
+        cache_entry = msgspec.json.decode(text, type=_CacheEntry)
+        log_path = path.parent / os.fsdecode(cache_entry.path_bytes)
+        if stamps.get(log_path) == cache_entry.stamp:
+            arrays = {name: array_by_row[row] for name, array_by_row in arrays_by_name.items()}
+            arrays |= {name: arrays[name].view(np.bool_) for name in _FLAG_ARRAYS}
+            arrays |= {name: arrays[name].reshape(-1, width) for name, width in _ROW_WIDTHS.items()}
+            arrays["configs"] = configs[arrays["configs"]]
             logs[log_path] = Columns(
                 path=log_path,
-                header=entry.header,
-                final=entry.final,
-                ended=entry.ended,
-                changes=entry.changes,
-                **values,
+                header=cache_entry.header,
+                final=cache_entry.final,
+                ended=cache_entry.ended,
+                changes=cache_entry.changes,
+                **arrays,
             )
     return logs
 
@@ -313,15 +315,17 @@ def _write_cache(directory: Path, logs: Sequence[tuple[FileStamp, Columns]]) -> 
     """Replace the cache. If the directory is not writable, it is left unchanged."""
     import pyarrow as pa
 
-    texts: dict[bytes, int] = {}
-    entries, indices = [], []
+    config_texts: dict[bytes, int] = {}
+    encoded_entries, indices = [], []
     for stamp, log in logs:
         path_bytes = os.fsencode(log.path.relative_to(directory))
-        entries.append(
+        encoded_entries.append(
             msgspec.json.encode(_CacheEntry(path_bytes, stamp, log.header, log.final, log.ended, log.changes))
         )
-        indices.append(np.array([texts.setdefault(text, len(texts)) for text in log.configs.tolist()], np.int32))
-    columns = {"log": pa.array(entries, "string")}
+        indices.append(
+            np.array([config_texts.setdefault(text, len(config_texts)) for text in log.configs.tolist()], np.int32)
+        )
+    columns = {"log": pa.array(encoded_entries, "string")}
     for name, dtype in _DTYPES.items():
         values = indices if name == "configs" else [getattr(log, name).ravel() for _, log in logs]
         offsets = np.cumsum([0, *map(len, values)])
@@ -329,5 +333,7 @@ def _write_cache(directory: Path, logs: Sequence[tuple[FileStamp, Columns]]) -> 
         columns[name] = pa.ListArray.from_arrays(pa.array(offsets, "int32"), flat)
     with suppress(SearchlabError):
         write_file(
-            directory / CACHE_FILE_NAME, encode(columns, {_CONFIGS_KEY: b"\n".join(texts)}, level=1), under=directory
+            directory / CACHE_FILE_NAME,
+            encode(columns, {_CONFIGS_KEY: b"\n".join(config_texts)}, level=1),
+            under=directory,
         )

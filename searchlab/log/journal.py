@@ -33,17 +33,19 @@ def read_journal(
         lines = read_bytes(path).split(b"\n")[:-1]
     except FileMissing:
         lines = []
-    items: list[Any] = []
+    decoded_lines: list[Any] = []
     ends = [0]
     for number, line in enumerate(lines, 1):
         try:
-            items.append(msgspec.json.decode(line, type=header_type if header_type and number == 1 else entry_type))
+            decoded_lines.append(
+                msgspec.json.decode(line, type=header_type if header_type and number == 1 else entry_type)
+            )
         except UNREADABLE as error:
             raise SearchlabError(f"{path}, line {number} is damaged: {error}; remove the file") from None
         ends.append(ends[-1] + len(line) + 1)
     if header_type is None:
-        return None, items, ends
-    return next(iter(items), None), items[1:], ends[1:] or [0]
+        return None, decoded_lines, ends
+    return next(iter(decoded_lines), None), decoded_lines[1:], ends[1:] or [0]
 
 
 class Journal(Generic[Entry]):
@@ -90,8 +92,8 @@ class Journal(Generic[Entry]):
     def close(self) -> None:
         self._file.close()
 
-    def _write(self, item: msgspec.Struct, start: int) -> int:
-        data = msgspec.json.encode(item) + b"\n"
-        self._file.write(data, start)
-        self._file.sync(start + len(data))
-        return start + len(data)
+    def _write(self, line: msgspec.Struct, position: int) -> int:
+        data = msgspec.json.encode(line) + b"\n"
+        self._file.write(data, position)
+        self._file.sync(position + len(data))
+        return position + len(data)

@@ -98,8 +98,8 @@ class LeasedFile:
             self._descriptor, self._has_created_file = new_descriptor, True
             sync_directory(self._path.parent)
 
-    def write(self, data: bytes, end: int) -> None:
-        """Write ``data`` after the file's first ``end`` bytes, discarding the rest.
+    def write(self, new_bytes: bytes, end_position: int) -> None:
+        """Write ``new_bytes`` after the file's first ``end_position`` bytes, discarding the rest.
 
         The call can be repeated after an interrupt or an error.
 
@@ -108,18 +108,18 @@ class LeasedFile:
             LogBusy, LogTakenOver: See :meth:`take_over`.
         """
         with self._converting_errors():
-            self.take_over(end)
-            self._check_size(end)
-            _write_at(self._descriptor, data, end)
+            self.take_over(end_position)
+            self._check_size(end_position)
+            _write_at(self._descriptor, new_bytes, end_position)
 
-    def sync(self, end: int) -> None:
-        """Force the file to disk. Raises LogTruncated if it has become shorter than ``end`` bytes."""
+    def sync(self, end_position: int) -> None:
+        """Force the file to disk. Raises LogTruncated if it has become shorter than ``end_position`` bytes."""
         with self._converting_errors():
-            self._check_size(end)
+            self._check_size(end_position)
             os.fsync(self._descriptor)
 
-    def _check_size(self, end: int) -> None:
-        if (size := os.fstat(self._descriptor).st_size) < end:
+    def _check_size(self, end_position: int) -> None:
+        if (size := os.fstat(self._descriptor).st_size) < end_position:
             raise LogTruncated(
                 f"the log {self._path} was cut to {size:,} bytes by another process while its run continued"
             )
@@ -149,10 +149,10 @@ class LeasedFile:
         return LogBusy(f"another process is writing {self._path}; wait for it to finish, or choose a different log")
 
 
-def _write_at(descriptor: int, data: bytes, start: int) -> None:
+def _write_at(descriptor: int, data: bytes, position: int) -> None:
     written_size = 0
     while written_size < len(data):
-        written_size += os.pwrite(descriptor, data[written_size:], start + written_size)
+        written_size += os.pwrite(descriptor, data[written_size:], position + written_size)
 
 
 def _copy(source: int, target: int, size: int) -> None:

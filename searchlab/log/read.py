@@ -97,17 +97,17 @@ def is_newer(header: Header) -> bool:
     return (parse_minor_version(header.searchlab_log) or 0) > (parse_minor_version(FORMAT_VERSION) or 0)
 
 
-def scan_lines(path: Path, data: bytes) -> Iterator[Line]:
-    """Yield every line of the log at ``path`` whose bytes are ``data``, with its problem if it has one.
+def scan_lines(path: Path, log_bytes: bytes) -> Iterator[Line]:
+    """Yield every line of the log at ``path`` whose bytes are ``log_bytes``, with its problem if it has one.
 
     Raises SearchlabError if the log is a damaged table.
     """
-    return _scan_table_lines(path, data) if path.suffix == PARQUET else _scan_json_lines(data)
+    return _scan_table_lines(path, log_bytes) if path.suffix == PARQUET else _scan_json_lines(log_bytes)
 
 
-def _scan_table_lines(path: Path, data: bytes) -> Iterator[Line]:
+def _scan_table_lines(path: Path, log_bytes: bytes) -> Iterator[Line]:
     try:
-        header_bytes, other_lines, trials = decode_table(path, data)
+        header_bytes, other_lines, trials = decode_table(path, log_bytes)
         header_line, batch_number = decode_header_line(header_bytes), -1
         yield header_line
         records = msgspec.convert(trials, list[Record])
@@ -125,14 +125,14 @@ def _scan_table_lines(path: Path, data: bytes) -> Iterator[Line]:
         raise SearchlabError(f"cannot read the table {path}: it is damaged ({error}); download it again") from None
 
 
-def _scan_json_lines(data: bytes) -> Iterator[Line]:
-    *lines, incomplete_line = data.split(b"\n")
+def _scan_json_lines(log_bytes: bytes) -> Iterator[Line]:
+    *lines, incomplete_line = log_bytes.split(b"\n")
     next_trial = 0
     damaged_count = 0  # the number of damaged lines since the last trial, each of which may be a trial
     batch_number = minor = -1
-    for number, line in enumerate(lines, 1):
+    for number, line_bytes in enumerate(lines, 1):
         if number == 1:
-            header_line = decode_header_line(line)
+            header_line = decode_header_line(line_bytes)
             if isinstance(header_line.content, Header):
                 minor = parse_minor_version(header_line.content.searchlab_log) or 0
             yield header_line
@@ -140,17 +140,17 @@ def _scan_json_lines(data: bytes) -> Iterator[Line]:
         ignored_fields: tuple[str, ...] = ()
         try:
             try:
-                content: Record | Final | Ended | Changed | UnknownLine = _LINE_DECODER.decode(line)
+                content: Record | Final | Ended | Changed | UnknownLine = _LINE_DECODER.decode(line_bytes)
             except msgspec.ValidationError:
-                content, ignored_fields = _decode_known_fields(line, _LineAfterHeader, minor)
+                content, ignored_fields = _decode_known_fields(line_bytes, _LineAfterHeader, minor)
             if not isinstance(content, Record):
                 if not isinstance(content, UnknownLine):
                     _check_follows(content, next_trial)
-                yield Line(number, line, content, ignored_fields=ignored_fields)
+                yield Line(number, line_bytes, content, ignored_fields=ignored_fields)
                 continue
         except UNREADABLE as error:
             damaged_count += 1
-            yield Line(number, line, None, f"it is damaged: {error}")
+            yield Line(number, line_bytes, None, f"it is damaged: {error}")
             continue
         problem = _find_problem(content, batch_number)
         if not next_trial <= content.index <= next_trial + damaged_count:
@@ -158,7 +158,7 @@ def _scan_json_lines(data: bytes) -> Iterator[Line]:
         elif problem:
             problem = "; ".join((problem, *ignored_fields))
         next_trial, damaged_count, batch_number = content.index + 1, 0, max(batch_number, content.batch or 0)
-        yield Line(number, line, content, problem, ignored_fields=ignored_fields)
+        yield Line(number, line_bytes, content, problem, ignored_fields=ignored_fields)
     if incomplete_line:
         number = 1 + len(lines)
         remedy = "resuming the run discards it" if number > 1 else "the run rewrites it"
@@ -176,35 +176,37 @@ def _find_problem(record: Record, batch_number: int) -> str:
     return ""
 
 
-def _decode_known_fields(line: bytes, line_type: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
-    """Decode ``line`` as ``line_type``, ignoring unknown fields, for each of which a clause is returned.
+def _decode_known_fields(line_bytes: bytes, line_type: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
+    """Decode ``line_bytes`` as ``line_type``, ignoring unknown fields, for each of which a clause is returned.
 
     If ``minor``, the minor version of the log's format, is newer, a line may be of an unknown kind. Raises the errors
     in ``UNREADABLE``.
     """
-    data = msgspec.json.decode(line)
-    name = data.get("kind") if isinstance(data, dict) else None
+    fields = msgspec.json.decode(line_bytes)
+    name = fields.get("kind") if isinstance(fields, dict) else None
     if minor > (parse_minor_version(FORMAT_VERSION) or 0) and isinstance(name, str) and name not in LINE_KINDS:
         return UnknownLine(name), ()
-    known_fields, ignored_fields = drop_unknown_keys(data, line_type)
+    known_fields, ignored_fields = drop_unknown_keys(fields, line_type)
     return msgspec.convert(known_fields, line_type), ignored_fields
 
 
-def decode_header_line(line: bytes) -> Line:
-    """Return the first line of a log, whose bytes are ``line``, with its problem if it has one."""
+def decode_header_line(line_bytes: bytes) -> Line:
+    """Return the first line of a log, whose bytes are ``line_bytes``, with its problem if it has one."""
     try:
-        fields = msgspec.json.decode(line)
+        fields = msgspec.json.decode(line_bytes)
         version = fields.get("searchlab_log") if isinstance(fields, dict) else None
         if version is None:
             return Line(
-                1, line, None, "it is not a header: the file is not a searchlab log, or its first line is missing"
+                1, line_bytes, None, "it is not a header: the file is not a searchlab log, or its first line is missing"
             )
         if parse_minor_version(version) is None:
-            return Line(1, line, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x")
+            return Line(
+                1, line_bytes, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x"
+            )
         known_fields, ignored_fields = drop_unknown_keys(fields, Header)
-        return Line(1, line, _check_bounds(msgspec.convert(known_fields, Header)), ignored_fields=ignored_fields)
+        return Line(1, line_bytes, _check_bounds(msgspec.convert(known_fields, Header)), ignored_fields=ignored_fields)
     except UNREADABLE as error:
-        return Line(1, line, None, f"the header is damaged: {error}")
+        return Line(1, line_bytes, None, f"the header is damaged: {error}")
 
 
 def _check_bounds(header: Header) -> Header:
@@ -254,30 +256,30 @@ def read_log_bytes(path: Path, under: Path | None = None) -> bytes:
     Raises SearchlabError if the log cannot be read, is no regular file, is outside ``under``, or has too many lines.
     """
     memory_size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    data = read_bytes(path, under=under, kind="the log", limit=memory_size // 2)
+    log_bytes = read_bytes(path, under=under, kind="the log", limit=memory_size // 2)
     if path.suffix == PARQUET:
-        return data
-    data = decompress_gzip(path, data) if path.suffix == ".gz" else data
-    if (line_count := data.count(b"\n")) > MAX_LINES:
+        return log_bytes
+    log_bytes = decompress_gzip(path, log_bytes) if path.suffix == ".gz" else log_bytes
+    if (line_count := log_bytes.count(b"\n")) > MAX_LINES:
         raise SearchlabError(
             f"cannot read the log {path}: it has {line_count:,} lines, and at most {MAX_LINES:,} are read"
         )
-    return b" " * len(BOM_UTF8) + data[len(BOM_UTF8) :] if data.startswith(BOM_UTF8) else data
+    return b" " * len(BOM_UTF8) + log_bytes[len(BOM_UTF8) :] if log_bytes.startswith(BOM_UTF8) else log_bytes
 
 
-def decompress_gzip(path: Path, data: bytes) -> bytes:
-    """Return the content of the gzip file at ``path``, whose bytes are ``data``.
+def decompress_gzip(path: Path, log_bytes: bytes) -> bytes:
+    """Return the content of the gzip file at ``path``, whose bytes are ``log_bytes``.
 
     Raises SearchlabError if the file is damaged, or too large; see :func:`~searchlab.files.check_unpacked`.
     """
     chunks, size, line_length = [], 0, 0
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        with gzip.GzipFile(fileobj=io.BytesIO(log_bytes)) as file:
             while chunk := file.read(1 << 20):
                 chunks.append(chunk)
                 size += len(chunk)
                 line_length = len(chunk) - chunk.rfind(b"\n") - 1 if b"\n" in chunk else line_length + len(chunk)
-                check_unpacked(path, len(data), size, line_length)
+                check_unpacked(path, len(log_bytes), size, line_length)
     except (OSError, EOFError, zlib.error) as error:
         raise SearchlabError(f"cannot read {path}: the gzip file is damaged ({error}); download it again") from None
     return b"".join(chunks)
@@ -313,10 +315,10 @@ def make_no_logs_error(paths: Iterable[Path]) -> SearchlabError:
 def read_header(path: str | Path) -> Header:
     """Read only a log's header. Raises SearchlabError in the same cases as :func:`read_log`."""
     path = Path(path)
-    data = read_log_bytes(path)
+    log_bytes = read_log_bytes(path)
     if path.suffix == PARQUET:
-        return _collect_lines(path, [decode_header_line(decode_header(path, data))], 0).header
-    header_line, line_end, _ = data.partition(b"\n")
+        return _collect_lines(path, [decode_header_line(decode_header(path, log_bytes))], 0).header
+    header_line, line_end, _ = log_bytes.partition(b"\n")
     return decode_log(path, header_line + line_end).header
 
 
@@ -337,21 +339,25 @@ def read_existing_log(path: Path) -> Log | None:
     """
     if path.suffix in (".gz", PARQUET) or not path.is_file():
         return None
-    data = read_log_bytes(path)
-    if b"\n" not in data and (data.startswith(HEADER_START) or HEADER_START.startswith(data)):
+    log_bytes = read_log_bytes(path)
+    if b"\n" not in log_bytes and (log_bytes.startswith(HEADER_START) or HEADER_START.startswith(log_bytes)):
         return None
-    return decode_log(path, data)
+    return decode_log(path, log_bytes)
 
 
-def decode_log(path: Path, data: bytes) -> Log:
-    """Decode the log whose bytes are ``data``. Raises SearchlabError at the first problem."""
+def decode_log(path: Path, log_bytes: bytes) -> Log:
+    """Decode the log whose bytes are ``log_bytes``. Raises SearchlabError at the first problem."""
     is_table = path.suffix == PARQUET
-    if not is_table and b'"searchlab_log"' not in data.partition(b"\n")[0] and not HEADER_START.startswith(data):
+    if (
+        not is_table
+        and b'"searchlab_log"' not in log_bytes.partition(b"\n")[0]
+        and not HEADER_START.startswith(log_bytes)
+    ):
         raise SearchlabError(
             f'{path} is not a searchlab log: its first line has no "searchlab_log"; convert the files of other tuners '
             f"with `searchlab import`"
         )
-    return _collect_lines(path, scan_lines(path, data), len(data) if is_table else data.rfind(b"\n") + 1)
+    return _collect_lines(path, scan_lines(path, log_bytes), len(log_bytes) if is_table else log_bytes.rfind(b"\n") + 1)
 
 
 def _collect_lines(path: Path, lines: Iterable[Line], size: int) -> Log:

@@ -350,24 +350,24 @@ def _read_size(path: Path) -> int:
         return 0
 
 
-def _continues_log(path: Path, data: bytes) -> bool:
-    """Return whether ``data`` begins with the complete lines of the log at ``path``."""
-    log_bytes = read_log_bytes(path)
-    return data.startswith(log_bytes[: log_bytes.rfind(b"\n") + 1])
+def _continues_log(log_path: Path, new_bytes: bytes) -> bool:
+    """Return whether ``new_bytes`` begins with the complete lines of the log at ``log_path``."""
+    log_bytes = read_log_bytes(log_path)
+    return new_bytes.startswith(log_bytes[: log_bytes.rfind(b"\n") + 1])
 
 
-def _replace_log(run: Run, data: bytes) -> None:
-    """Replace the log of ``run`` with ``data``, which continues it unless the run has discarded it."""
+def _replace_log(run: Run, new_bytes: bytes) -> None:
+    """Replace the log of ``run`` with ``new_bytes``, which continues it unless the run has discarded it."""
     path = run.log_path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if run.discard and path.exists() and not _continues_log(path, data):
+        if run.discard and path.exists() and not _continues_log(path, new_bytes):
             move_aside(path)
         with closing(LeasedFile(path)) as file:
-            if not _continues_log(path, data):
+            if not _continues_log(path, new_bytes):
                 raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
-            file.write(data, 0)
-            file.sync(len(data))
+            file.write(new_bytes, 0)
+            file.sync(len(new_bytes))
     except OSError as error:
         raise write_error(path, error) from None
 

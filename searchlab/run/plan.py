@@ -339,16 +339,16 @@ def _list_plugins(run: Run) -> dict[str, tuple[PluginKind[Any], type[Any], Plugi
     return plugins
 
 
-def select_shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:
-    """Return the runs in the ``part``-th (from 1) of ``parts`` shards, in their original order.
+def select_shard(runs: Sequence[Run], shard_number: int, shard_count: int) -> list[Run]:
+    """Return the runs in the ``shard_number``-th (from 1) of ``shard_count`` shards, in their original order.
 
     The sizes of shards differ by at most one run. Runs are assigned by a hash of the paths of their logs, so that slow
     strategies do not accumulate in one shard.
     """
-    if not 1 <= part <= parts:
-        raise SearchlabError(f"the shard must be i/n, where i is between 1 and n, not {part}/{parts}")
+    if not 1 <= shard_number <= shard_count:
+        raise SearchlabError(f"the shard must be i/n, where i is between 1 and n, not {shard_number}/{shard_count}")
     order = sorted(runs, key=lambda run: hashlib.sha256(run.log_path.as_posix().encode()).digest())
-    logs = {run.log_path for run in order[part - 1 :: parts]}
+    logs = {run.log_path for run in order[shard_number - 1 :: shard_count]}
     return [run for run in runs if run.log_path in logs]
 
 

@@ -73,7 +73,7 @@ class RunProgress:
         self._progress.update(self._step_bar, completed=done, description=description, best=best)
         self._print_line(self._step_bar)
 
-    def on_run(self, run: Run, number: int, count: int, job: int) -> OnChargedTrial:
+    def on_run(self, run: Run, run_number: int, run_count: int, job: int) -> OnChargedTrial:
         """Add a bar for a run, and return the function that advances it."""
         if job in self._bars_by_job:
             previous_run, bar = self._bars_by_job.pop(job)
@@ -89,7 +89,7 @@ class RunProgress:
             unit="" if limit is None else " s",
         )
         self._bars_by_job[job] = run, bar
-        self._progress.update(self._study_bar, best=f"run {number} of {count}")
+        self._progress.update(self._study_bar, best=f"run {run_number} of {run_count}")
         self._show_study()
         if not self._is_study:
             self._print_unless_quick(bar)
@@ -211,16 +211,16 @@ def log_trials(run: Run) -> OnTrial:
         if replayed or not LOGGER.isEnabledFor(logging.INFO):
             return
         measurement = trial.measurement
-        result = _format_throughput(workload, trial.cost)
+        result_text = _format_throughput(workload, trial.cost)
         if measurement.failure:
-            result = ": ".join(part for part in (measurement.failure, one_line(measurement.message)[:200]) if part)
+            result_text = ": ".join(part for part in (measurement.failure, one_line(measurement.message)[:200]) if part)
         LOGGER.info(
             "%s, %s, seed %d, trial %d: %s (best %s) with %s",
             workload,
             run.strategy.name,
             run.seed,
             trial.index,
-            result,
+            result_text,
             _format_throughput(workload, best_cost),
             json.dumps(trial.config.to_json()),
         )
@@ -252,9 +252,9 @@ def show_progress(progress: bool | Console, runs: Sequence[Run], on_run: OnRun) 
     """
     with open_progress(progress, runs) as bars:
 
-        def on_each_run(run: Run, number: int, count: int, job: int) -> OnChargedTrial:
-            callbacks = [on_run(run, number, count, job), log_trials(run)]
-            advance = None if bars is None else bars.on_run(run, number, count, job)
+        def on_each_run(run: Run, run_number: int, run_count: int, job: int) -> OnChargedTrial:
+            callbacks = [on_run(run, run_number, run_count, job), log_trials(run)]
+            advance = None if bars is None else bars.on_run(run, run_number, run_count, job)
 
             def on_trial(trial: Trial, replayed: bool, charged: float) -> None:
                 for callback in filter(None, callbacks):

@@ -162,14 +162,18 @@ class Study:
         spec = self.spec
         for model in spec.cost_model_entries:  # including those that no policy uses
             COST_MODELS.check_name(model.name)
-        strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._make_strategies(entry)]
+        strategies = [
+            (policy_entry, strategy)
+            for policy_entry in spec.policy_entries
+            for strategy in self._make_strategies(policy_entry)
+        ]
         _check_distinct("policy", [file_name(strategy.label) for _, strategy in strategies])
         self._check_references(strategies)
         space_groups, skipped = self._plan_spaces()
         statistic = space_groups[0][0].settings.statistic
         earlier_runs = {
             sources: EarlierRuns.from_sources(sources, statistic, self.base)
-            for sources in dict.fromkeys(self._warm_start_sources(entry) for entry, _ in strategies)
+            for sources in dict.fromkeys(self._warm_start_sources(policy_entry) for policy_entry, _ in strategies)
         }
         runs: list[Run] = []
         warm_starts: dict[Sources, list[WarmStart]] = defaultdict(list)
@@ -207,51 +211,54 @@ class Study:
         runs: list[tuple[Sources, Run]] = []
         skipped: list[str] = []
         all_costs = cache(partial(self._read_all_costs, space))
-        for entry, strategy in strategies:
-            if entry.spaces and space.choice.name not in entry.spaces:
+        for policy_entry, strategy in strategies:
+            if policy_entry.spaces and space.choice.name not in policy_entry.spaces:
                 continue
             run = Run(
                 space.choice,
                 strategy,
                 spec.seed_list[0],
-                entry.batch or spec.batch,
-                spec.budget(entry, all_costs),
+                policy_entry.batch or spec.batch,
+                spec.budget(policy_entry, all_costs),
                 space.settings,
                 space.directory / file_name(strategy.label),
                 contrasts=tuple(spec.contrasts),
                 starts=strategy.name if spec.starts == "own" else "",
             )
-            sources = self._warm_start_sources(entry)
+            sources = self._warm_start_sources(policy_entry)
             try:
                 runs.append((sources, plan_run(run, earlier_runs[sources], self.base)))
             except UnsupportedSpace as error:
                 skipped.append(f"{run.log_path} is not searched: {error}")
         return runs, skipped
 
-    def _warm_start_sources(self, entry: PolicyEntry) -> Sources:
-        return tuple(self.spec.warm_start if entry.warm_start is None else entry.warm_start)
+    def _warm_start_sources(self, policy_entry: PolicyEntry) -> Sources:
+        return tuple(self.spec.warm_start if policy_entry.warm_start is None else policy_entry.warm_start)
 
     def _check_references(self, strategies: Sequence[tuple[PolicyEntry, Strategy]]) -> None:
         """Raise SearchlabError if a contrast or claim refers to a strategy that is not in the study."""
         spec = self.spec
-        names = [*(strategy.label for _, strategy in strategies), *(self.suite.baseline_files if self.suite else ())]
-        spaces = [entry.title for entry in spec.space_entries]
+        strategy_names = [
+            *(strategy.label for _, strategy in strategies),
+            *(self.suite.baseline_files if self.suite else ()),
+        ]
+        spaces = [space_entry.title for space_entry in spec.space_entries]
         names_with_space = [  # as in a report on several spaces
             f"{space} / {strategy.label}"
             for space in spaces
-            for entry, strategy in strategies
-            if space in (entry.spaces or spaces)
+            for policy_entry, strategy in strategies
+            if space in (policy_entry.spaces or spaces)
         ]
         in_contrasts = [name for pair in spec.contrasts for name in pair]
         in_claims = [name for claim in spec.claims for name in (claim.strategy, *claim.opponents)]
-        for key, references, choices in (
-            ("contrasts", in_contrasts, names),
-            ("claims", in_claims, names + names_with_space),
+        for study_key, references, choices in (
+            ("contrasts", in_contrasts, strategy_names),
+            ("claims", in_claims, strategy_names + names_with_space),
         ):
             for name in references:
                 if name not in choices:
                     hint = did_you_mean(name, choices)
-                    raise SearchlabError(f"{key} refer to the strategy {name!r}, which is not in the study{hint}")
+                    raise SearchlabError(f"{study_key} refer to the strategy {name!r}, which is not in the study{hint}")
 
     def _read_all_costs(self, space: PlannedSpace) -> SpaceCosts | None:
         if not space.settings.replays:
@@ -273,8 +280,8 @@ class Study:
                 for table in tables
             ], []
         workloads = [self.objects.workloads.get(text) or parse_workload(text) for text in spec.workloads]
-        entries = spec.space_entries
-        _check_distinct("space", [file_name(entry.title) for entry in entries])
+        space_entries = spec.space_entries
+        _check_distinct("space", [file_name(space_entry.title) for space_entry in space_entries])
         _check_distinct("workload", [str(workload) for workload in workloads])
         target = None if spec.target is None else resolve_target(spec.target)
         if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
@@ -283,55 +290,64 @@ class Study:
         spaces: list[PlannedSpace] = []
         skipped: list[str] = []
         for workload in workloads:
-            for entry in entries:
+            for space_entry in space_entries:
                 try:
-                    choice = self._make_space(workload, entry, target)
+                    choice = self._make_space(workload, space_entry, target)
                     if (
                         measurable_spaces is not None
                         and (str(workload), choice.space.fingerprint) not in measurable_spaces
                     ):
                         raise UnsupportedWorkload("no table contains it for this target")
                 except UnsupportedWorkload as error:
-                    skipped.append(f"{workload} is not searched in {entry.title}: {error}")
+                    skipped.append(f"{workload} is not searched in {space_entry.title}: {error}")
                     continue
-                directory = Path(file_name(str(workload)), file_name(entry.title))
+                directory = Path(file_name(str(workload)), file_name(space_entry.title))
                 spaces.append(PlannedSpace(directory, choice, settings_for(workload, spec.measure)))
         if not spaces:
             raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(skipped))
         return [spaces], skipped
 
-    def _make_space(self, workload: Workload, entry: PluginEntry, target: Target | None) -> SpaceChoice:
+    def _make_space(self, workload: Workload, space_entry: PluginEntry, target: Target | None) -> SpaceChoice:
         """Create the space of an entry. Raises UnsupportedWorkload if it has no programs for the workload."""
         spec = self.spec
-        spaces_by_workload = self.objects.spaces.get(entry.title)
+        spaces_by_workload = self.objects.spaces.get(space_entry.title)
         if spaces_by_workload is None:
             return SpaceChoice.from_spec(
-                entry, workload, target, entry.label, settings=spec.measure, base_dir=self.base
+                space_entry, workload, target, space_entry.label, settings=spec.measure, base_dir=self.base
             )
         if str(workload) not in spaces_by_workload:
             raise UnsupportedWorkload(f"this space is for {', '.join(spaces_by_workload)}")
         space = spaces_by_workload[str(workload)]
-        return SpaceChoice.from_spec(space, workload, target if spec.target is not None else None, entry.label)
+        return SpaceChoice.from_spec(space, workload, target if spec.target is not None else None, space_entry.label)
 
-    def _make_strategies(self, entry: PolicyEntry) -> Iterator[Strategy]:
+    def _make_strategies(self, policy_entry: PolicyEntry) -> Iterator[Strategy]:
         """Yield a policy's labelled strategies, one for each cost model that the policy is to use."""
-        policy = {"name": self.objects.policies.get(entry.name, entry.name), "options": entry.options}
+        policy = {
+            "name": self.objects.policies.get(policy_entry.name, policy_entry.name),
+            "options": policy_entry.options,
+        }
         cls = POLICIES.resolve(policy)[1]
-        POLICIES.check_class(entry.name, cls)
-        if not cls.traits.takes_cost_model or entry.cost_model or cls.traits.own_model:
-            yield Strategy.from_specs(policy, entry.cost_model, entry.features, entry.title)
+        POLICIES.check_class(policy_entry.name, cls)
+        if not cls.traits.takes_cost_model or policy_entry.cost_model or cls.traits.own_model:
+            yield Strategy.from_specs(policy, policy_entry.cost_model, policy_entry.features, policy_entry.title)
             return
         models = self.spec.cost_model_entries
         for model in models:
             suffix = f"+{model.title}" if len(models) > 1 else ""
-            yield Strategy.from_specs(policy, model, entry.features or model.features, entry.title + suffix)
+            yield Strategy.from_specs(
+                policy, model, policy_entry.features or model.features, policy_entry.title + suffix
+            )
 
     @property
     def baselines(self) -> list[str]:
         """The names of the suite's baselines to which the study refers, sorted."""
         if self.suite is None:
             return []
-        labels = {strategy.label for entry in self.spec.policy_entries for strategy in self._make_strategies(entry)}
+        labels = {
+            strategy.label
+            for policy_entry in self.spec.policy_entries
+            for strategy in self._make_strategies(policy_entry)
+        }
         names = {name for pair in self.spec.contrasts for name in pair}
         names |= {name for claim in self.spec.claims for name in (claim.strategy, *claim.opponents)}
         return sorted(names & self.suite.baseline_files.keys() - labels)

@@ -105,9 +105,9 @@ class EarlierRun:
 
 def read_earlier_run(path: Path, statistic: Statistic, directory: Path | None = None) -> EarlierRun:
     """Read the log at ``path``. Its digest is that of its complete lines, uncompressed."""
-    data = read_log_bytes(path)
-    log = decode_log(path, data)
-    return EarlierRun(log, hashlib.sha256(data[: log.size]).hexdigest()[:32], statistic, directory)
+    log_bytes = read_log_bytes(path)
+    log = decode_log(path, log_bytes)
+    return EarlierRun(log, hashlib.sha256(log_bytes[: log.size]).hexdigest()[:32], statistic, directory)
 
 
 def _read_directory(directory: Path, statistic: Statistic) -> list[EarlierRun]:
@@ -341,13 +341,13 @@ def find_earlier_run(directories: Sequence[Path], digest: str, statistic: Statis
     """
     for directory in directories:
         for path in find_logs(directory):
-            data = read_log_bytes(path)
+            log_bytes = read_log_bytes(path)
             hasher, size = hashlib.sha256(), 0
-            for line in data.splitlines(keepends=True):
+            for line in log_bytes.splitlines(keepends=True):
                 hasher.update(line)
                 size += len(line)
                 if hasher.hexdigest().startswith(digest):
-                    return EarlierRun(decode_log(path, data[:size]), digest, statistic, directory)
+                    return EarlierRun(decode_log(path, log_bytes[:size]), digest, statistic, directory)
     raise SearchlabError(
         f"a run in {log_path.parent} started from a log that {', '.join(map(str, directories))} does not contain "
         f"(digest {digest}); restore that log, or choose a different path for this run's log"
