@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, first_line
-from ..log.format import Header, Record
-from ..log.read import parse_minor_version
+from ..log.format import Header, Record, parse_minor_version
 from ..metaschedule import TracedSpace
 from ..schema import UNREADABLE, drop_unknown_keys
 from ..space import Config, Space

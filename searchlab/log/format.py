@@ -8,6 +8,7 @@ lines. :mod:`searchlab.log.read` reads logs, and :class:`~searchlab.log.writer.L
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -59,6 +60,12 @@ Message = Annotated[str, msgspec.Meta(max_length=6 * MAX_TEXT)]
 
 Moment = Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
 """A time of day, in seconds since 1970, from a clock that may be wrong."""
+
+
+def parse_minor_version(version: Any) -> int | None:
+    """Return N if ``version`` is ``"1.N"``, or None if it cannot be read."""
+    match = re.fullmatch(r"1\.(0|[1-9][0-9]{0,8})", version) if isinstance(version, str) else None
+    return int(match[1]) if match else None
 
 
 class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -162,6 +169,11 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def space_name(self) -> str:
         """The space's name in figures and tables."""
         return one_line(self.space_label or self.space.title)
+
+    @property
+    def has_newer_format(self) -> bool:
+        """Whether the log's format is newer than this version's, so that it may contain unknown fields and lines."""
+        return (parse_minor_version(self.searchlab_log) or 0) > (parse_minor_version(FORMAT_VERSION) or 0)
 
     @property
     def is_table(self) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import re
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +23,7 @@ from ..errors import MAX_TEXT, SearchlabError, warn
 from ..files import check_unpacked, find_files, read_bytes, read_each
 from ..parquet import PARQUET
 from ..schema import UNREADABLE, drop_unknown_keys
-from .format import FORMAT_VERSION, Changed, Ended, Final, Header, Log, Record
+from .format import FORMAT_VERSION, Changed, Ended, Final, Header, Log, Record, parse_minor_version
 from .table import decode_header, decode_table
 
 T = TypeVar("T")
@@ -84,17 +83,6 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     problem: str = ""
     is_torn: bool = False
     ignored_fields: tuple[str, ...] = ()
-
-
-def parse_minor_version(version: Any) -> int | None:
-    """Return N if ``version`` is ``"1.N"``, or None if it cannot be read."""
-    match = re.fullmatch(r"1\.(0|[1-9][0-9]{0,8})", version) if isinstance(version, str) else None
-    return int(match[1]) if match else None
-
-
-def is_newer(header: Header) -> bool:
-    """Return whether the log's format is newer than this version's, so that it may contain unknown fields and lines."""
-    return (parse_minor_version(header.searchlab_log) or 0) > (parse_minor_version(FORMAT_VERSION) or 0)
 
 
 def scan_lines(path: Path, log_bytes: bytes) -> Iterator[Line]:
@@ -380,7 +368,7 @@ def _collect_lines(path: Path, lines: Iterable[Line], size: int) -> Log:
     if Header not in latest_by_type:
         raise SearchlabError(f"{path} has no header yet, so it cannot be read")
     header = latest_by_type[Header]
-    if unknown_fields and not is_newer(header):
+    if unknown_fields and not header.has_newer_format:
         more = f" (and {len(unknown_fields) - 1} more)" if len(unknown_fields) > 1 else ""
         warn(f"{path}, {unknown_fields[0]}; it is ignored{more}")
     final, ended = latest_by_type.get(Final), latest_by_type.get(Ended)

@@ -35,7 +35,6 @@ from .read import (
     Line,
     UnknownLine,
     decode_header_line,
-    is_newer,
     read_existing_log,
     read_log,
     read_log_bytes,
@@ -274,7 +273,7 @@ def describe_remedies(header: Header) -> str:
 
 def check_identity(path: Path, old_header: Header, new_header: Header) -> None:
     """Raise OtherRun if the log at ``path`` with ``old_header`` does not belong to the run with ``new_header``."""
-    if is_newer(old_header):
+    if old_header.has_newer_format:
         raise OtherRun(
             f"{path} has the log format {old_header.searchlab_log}, which is read-only here: this version of searchlab "
             f"writes format {FORMAT_VERSION}",
@@ -342,7 +341,7 @@ def check_log(path: Path) -> LogCheck:
     has_newer_format = is_damaged = False
     for line in scan_lines(path, read_log_bytes(path)):
         if isinstance(line.content, Header):
-            has_newer_format = is_newer(line.content)
+            has_newer_format = line.content.has_newer_format
             try:
                 computation_of(line.content)
             except SearchlabError as error:
