@@ -227,7 +227,7 @@ def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path,
         with refused, RunLoop(edited, measurers.for_run(run)) as stopped:
             assert [len(stopped.step(most)) for most in (6, 2)] == [4, 2]
             stopped.finish()
-            assert len(stopped.log.records) == 10 and stopped.log.code == edited.code
+            assert len(stopped.log.records) == 10 and stopped.log.code == edited.code_digests
 
 
 def test_discard_moves_the_old_log_aside(acme: Path, log: bytes, tmp_path: Path) -> None:
