@@ -23,7 +23,7 @@ from searchlab.costmodel.features import FEATURES
 from searchlab.executors.contract import EXECUTORS
 from searchlab.log.plan import Claim
 from searchlab.measure.settings import FunctionSettings, LocalSettings, RpcSettings, TableSettings
-from searchlab.measure.suite import installed_suites
+from searchlab.measure.suite import find_installed_suites
 from searchlab.model import SCHEDULERS
 from searchlab.options import describe_values
 from searchlab.plugins import Plugin, PluginKind
@@ -85,7 +85,7 @@ def write_leaderboards() -> None:
     if not index.exists() or index.stat().st_mtime < max(path.stat().st_mtime for path in [*code, *data]):
         shutil.rmtree(site, ignore_errors=True)
         results = [leaderboard.bundle_result(path) for path in sorted(submissions.glob("*.zip"))]
-        publish(site, results, lambda out: leaderboard.write_leaderboards(out, installed_suites()))
+        publish(site, results, lambda out: leaderboard.write_leaderboards(out, find_installed_suites()))
 
 
 def write(path: Path, text: str) -> None:

@@ -28,24 +28,24 @@ from .errors import SearchlabError, warn
 
 T = TypeVar("T")
 
-MAX_BYTES = 256 << 20
+MAX_FILE_BYTES = 256 << 20
 """The default maximum size of a file, in bytes. No file but logs and tables ever comes near it."""
 
-UNPACK = "SEARCHLAB_UNPACK_MB"
+UNPACK_VARIABLE = "SEARCHLAB_UNPACK_MB"
 """The environment variable that limits the size of unpacked files, in MB."""
 
-MAX_NAME = 100
+MAX_NAME_BYTES = 100
 """The maximum length of a name made by :func:`file_name`, in bytes. File systems allow 255, including endings."""
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """The characters with which a formula in a spreadsheet may begin, including their full-width variants."""
 
-RESERVED = "report"
+RESERVED_NAME = "report"
 
 RESERVED_ENDINGS = (".json", ".jsonl", ".toml", ".npz", ".gz", ".parquet", ".log")
 """Names, and endings of names, that :func:`file_name` avoids, because searchlab's own files are found by them."""
 
-SHOWN = 5
+MAX_SHOWN_FILES = 5
 """The maximum number of files that are named in warnings."""
 
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
@@ -67,38 +67,40 @@ def open_file(path: str | Path, *, under: Path | None = None, kind: str = "") ->
         FileMissing: If there is no such file.
         SearchlabError: If the file cannot be opened, is not a regular file, or is outside ``under``.
     """
-    name = f"{kind} {path}".lstrip()
+    description = f"{kind} {path}".lstrip()
     try:
-        target = Path(path) if under is None else resolve_inside(path, under)
-        check_regular(os.stat(target), f"read {name}")  # opening a device may have effects
-        follow = 0 if under is None else os.O_NOFOLLOW
-        file = os.fdopen(os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow), "rb")
-        check_regular(os.fstat(file.fileno()), f"read {name}")
+        resolved_path = Path(path) if under is None else resolve_inside(path, under)
+        check_regular(os.stat(resolved_path), f"read {description}")  # opening a device may have effects
+        no_follow = 0 if under is None else os.O_NOFOLLOW
+        file = os.fdopen(os.open(resolved_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | no_follow), "rb")
+        check_regular(os.fstat(file.fileno()), f"read {description}")
         return file
     except (OSError, ValueError) as error:  # a ValueError is raised for a name with a null byte
         reason = getattr(error, "strerror", None) or str(error)
         if isinstance(error, FileNotFoundError) and not os.path.islink(path):
-            raise FileMissing(f"cannot read {name}: {reason}") from None
+            raise FileMissing(f"cannot read {description}: {reason}") from None
         if isinstance(error, FileNotFoundError):
             reason = f"it is a link to {os.readlink(path)}, which does not exist"
-        raise SearchlabError(f"cannot read {name}: {reason}") from None
+        raise SearchlabError(f"cannot read {description}: {reason}") from None
 
 
-def read_bytes(path: str | Path, *, under: Path | None = None, kind: str = "", limit: int = MAX_BYTES) -> bytes:
+def read_bytes(path: str | Path, *, under: Path | None = None, kind: str = "", limit: int = MAX_FILE_BYTES) -> bytes:
     """Return the content of a regular file of at most ``limit`` bytes; see :func:`open_file`."""
     with open_file(path, under=under, kind=kind) as file:
-        size = os.fstat(file.fileno()).st_size
-        name = f"{kind} {path}".lstrip()
-        if size > limit:
+        byte_count = os.fstat(file.fileno()).st_size
+        description = f"{kind} {path}".lstrip()
+        if byte_count > limit:
             raise SearchlabError(
-                f"cannot read {name}: its size is {size >> 20:,} MB, and at most {limit >> 20:,} MB are read"
+                f"cannot read {description}: its size is {byte_count >> 20:,} MB, and at most {limit >> 20:,} MB are "
+                f"read"
             )
         try:
-            return file.read(size or 1 << 20)  # the files of /proc have a size of 0
+            return file.read(byte_count or 1 << 20)  # the files of /proc have a size of 0
         except OSError as error:
-            raise SearchlabError(f"cannot read {name}: {error.strerror}") from None
+            raise SearchlabError(f"cannot read {description}: {error.strerror}") from None
         except MemoryError:
-            raise SearchlabError(f"cannot read {name}: its {size >> 20:,} MB do not fit into memory") from None
+            megabytes = byte_count >> 20
+            raise SearchlabError(f"cannot read {description}: its {megabytes:,} MB do not fit into memory") from None
 
 
 def read_text(path: str | Path, *, under: Path | None = None, kind: str = "") -> str:
@@ -106,9 +108,9 @@ def read_text(path: str | Path, *, under: Path | None = None, kind: str = "") ->
 
     Raises the errors of :func:`read_bytes`, and SearchlabError if the file is not text in UTF-8.
     """
-    data = read_bytes(path, under=under, kind=kind)
+    text_bytes = read_bytes(path, under=under, kind=kind)
     try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
+        return text_bytes.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise SearchlabError(
             f"cannot read {f'{kind} {path}'.lstrip()}: it is not text in UTF-8 ({error.reason} at byte {error.start:,})"
@@ -117,39 +119,39 @@ def read_text(path: str | Path, *, under: Path | None = None, kind: str = "") ->
 
 def unpack_limit() -> int:
     """Return the maximum size of an unpacked file, in bytes. Raises SearchlabError if the user's setting is invalid."""
-    setting = os.environ.get(UNPACK, "")
-    if setting and not setting.isdecimal():
-        raise SearchlabError(f"{UNPACK} must be a number of megabytes, not {setting!r}")
-    return int(setting or 1024) << 20
+    megabytes_text = os.environ.get(UNPACK_VARIABLE, "")
+    if megabytes_text and not megabytes_text.isdecimal():
+        raise SearchlabError(f"{UNPACK_VARIABLE} must be a number of megabytes, not {megabytes_text!r}")
+    return int(megabytes_text or 1024) << 20
 
 
-def check_unpacked(path: str | Path, size: int, unpacked: int, line: int = 0) -> None:
+def check_unpacked(path: str | Path, file_bytes: int, unpacked_bytes: int, line_bytes: int = 0) -> None:
     """Raise SearchlabError if a file is larger than :func:`unpack_limit`, or one line than a sixteenth of it.
 
     Args:
         path: The path of the file, for the message.
-        size: The size of the file, in bytes.
-        unpacked: Its unpacked size, or that of the part that has been unpacked, in bytes.
-        line: The size of its longest line, in bytes.
+        file_bytes: The size of the file, in bytes.
+        unpacked_bytes: Its unpacked size, or that of the part that has been unpacked, in bytes.
+        line_bytes: The size of its longest line, in bytes.
     """
     limit = unpack_limit()
-    if unpacked > limit or line > limit // 16:
-        excess = f"to more than {limit >> 20} MB" if unpacked > limit else f"to a line of {line >> 20} MB"
+    if unpacked_bytes > limit or line_bytes > limit // 16:
+        excess = f"to more than {limit >> 20} MB" if unpacked_bytes > limit else f"to a line of {line_bytes >> 20} MB"
         raise SearchlabError(
-            f"{path} is {size >> 10} kB in size and unpacks {excess}, more than any searchlab file should; if you "
-            f"trust the file, set the environment variable {UNPACK} to a larger number of megabytes"
+            f"{path} is {file_bytes >> 10} kB in size and unpacks {excess}, more than any searchlab file should; if "
+            f"you trust the file, set the environment variable {UNPACK_VARIABLE} to a larger number of megabytes"
         )
 
 
 def resolve_inside(path: str | Path, under: Path) -> Path:
     """Return ``path`` with all links resolved. Raises SearchlabError if it is outside the directory ``under``."""
-    target = real_path(path)
-    if not target.is_relative_to(real_path(under)):
+    target_path = real_path(path)
+    if not target_path.is_relative_to(real_path(under)):
         raise SearchlabError(
-            f"{path} leads to {target}, outside {under}, so it is neither read nor written; if you trust it, replace "
-            f"the link with the file itself"
+            f"{path} leads to {target_path}, outside {under}, so it is neither read nor written; if you trust it, "
+            f"replace the link with the file itself"
         )
-    return target
+    return target_path
 
 
 def real_path(path: str | Path) -> Path:
@@ -172,9 +174,9 @@ def find_files(directory: Path, endings: tuple[str, ...]) -> list[Path]:
     SearchlabWarning.
     """
     files: list[Path] = []
-    problems: dict[Path, str] = {}
-    for folder, folders, names in os.walk(directory):
-        for path in [Path(folder, name) for name in (*names, *folders) if name.endswith(endings)]:
+    problem_by_path: dict[Path, str] = {}
+    for current_folder, folder_names, file_names in os.walk(directory):
+        for path in [Path(current_folder, name) for name in (*file_names, *folder_names) if name.endswith(endings)]:
             try:
                 status = os.lstat(path)
                 if stat.S_ISDIR(status.st_mode):
@@ -184,10 +186,10 @@ def find_files(directory: Path, endings: tuple[str, ...]) -> list[Path]:
                 check_regular(status, f"read {path}")
                 files.append(path)
             except OSError as error:
-                problems[path] = f"cannot read {path}: {error.strerror}"
+                problem_by_path[path] = f"cannot read {path}: {error.strerror}"
             except SearchlabError as error:
-                problems[path] = str(error)
-    _warn_skipped([problems[path] for path in sorted(problems)])
+                problem_by_path[path] = str(error)
+    _warn_skipped([problem_by_path[path] for path in sorted(problem_by_path)])
     return sorted(files)
 
 
@@ -204,30 +206,30 @@ def read_each(paths: Iterable[Path], read: Callable[[Path], T], required: Collec
     Raises:
         SearchlabError: If one of the ``required`` files cannot be read, or none of the files can be read.
     """
-    values: list[T] = []
+    results: list[T] = []
     problems: list[SearchlabError] = []
     for path in paths:
         try:
-            values.append(read(path))
+            results.append(read(path))
         except SearchlabError as error:
             if path in required:
                 raise
             problems.append(error)
-    if problems and not values:
+    if problems and not results:
         raise problems[0]
     _warn_skipped([str(error) for error in problems])
-    return values
+    return results
 
 
 def _warn_skipped(problems: list[str]) -> None:
-    for problem in problems[:SHOWN]:
+    for problem in problems[:MAX_SHOWN_FILES]:
         warn(f"skipped: {problem}")
-    if len(problems) > SHOWN:
-        more = len(problems) - SHOWN
-        warn(f"skipped: {more:,} more files that cannot be read")
+    if len(problems) > MAX_SHOWN_FILES:
+        unshown_count = len(problems) - MAX_SHOWN_FILES
+        warn(f"skipped: {unshown_count:,} more files that cannot be read")
 
 
-def part_of(path: Path) -> Path:
+def temporary_path_of(path: Path) -> Path:
     """Return a new path for the content that will replace ``path``. Directory listings and searches hide it."""
     return path.with_name(f".{uuid.uuid4().hex}.part")
 
@@ -248,7 +250,7 @@ def replace_file(path: str | Path, *, under: Path | None = None, durable: bool =
         SearchlabError: If the file cannot be written, for example because the disk is full.
     """
     path = Path(path)
-    part = part_of(path)
+    temporary_path = temporary_path_of(path)
     try:
         if under is not None:
             resolve_inside(path.parent, under)
@@ -256,26 +258,26 @@ def replace_file(path: str | Path, *, under: Path | None = None, durable: bool =
         with suppress(FileNotFoundError):
             check_regular(os.stat(path), f"write {path}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(part, flags, 0o666), "wb") as file:
+        with os.fdopen(os.open(temporary_path, flags, 0o666), "wb") as file:
             try:
                 yield file
                 file.flush()
                 if durable:
                     os.fsync(file.fileno())
-                os.replace(part, path)
+                os.replace(temporary_path, path)
             except BaseException:
-                part.unlink(missing_ok=True)
+                temporary_path.unlink(missing_ok=True)
                 raise
         if durable:
             sync_directory(path.parent)
     except (OSError, ValueError) as error:
-        raise write_error(path, error) from None
+        raise make_write_error(path, error) from None
 
 
-def write_error(path: str | Path, error: OSError | ValueError) -> SearchlabError:
+def make_write_error(path: str | Path, error: OSError | ValueError) -> SearchlabError:
     """Return the error to raise if ``path`` could not be written because of ``error``."""
-    is_of_disk = getattr(error, "errno", None) in _DISK_ERRORS
-    remedy = "; free some space or check the disk, then run the command again" if is_of_disk else ""
+    is_disk_error = getattr(error, "errno", None) in _DISK_ERRORS
+    remedy = "; free some space or check the disk, then run the command again" if is_disk_error else ""
     return SearchlabError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}{remedy}")
 
 
@@ -287,9 +289,9 @@ def write_file(path: str | Path, data: bytes | str, *, under: Path | None = None
 
 def copy_file(source: Path, path: Path, *, under: Path) -> None:
     """Copy the regular file ``source``, which must be within ``under``, to ``path``."""
-    with open_file(source, under=under) as file, replace_file(path) as copy:
-        while piece := file.read(1 << 20):
-            copy.write(piece)
+    with open_file(source, under=under) as source_file, replace_file(path) as new_file:
+        while chunk := source_file.read(1 << 20):
+            new_file.write(chunk)
 
 
 def write_csv(
@@ -301,18 +303,22 @@ def write_csv(
     Text that a spreadsheet would execute as a formula gets a ``'`` in front, as OWASP recommends ("CSV Injection").
     """
     with replace_file(path, under=under) as file, ExitStack() as stack:
-        binary: Any = file
-        if str(path).endswith(".gz"):
-            binary = stack.enter_context(gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0))  # equal bytes
-        text = io.TextIOWrapper(binary, encoding="utf-8", newline="", write_through=True)
+        binary_file: Any = file
+        if str(path).endswith(".gz"):  # without a name and a time, so that equal tables are equal files
+            binary_file = stack.enter_context(gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0))
+        text_file = io.TextIOWrapper(binary_file, encoding="utf-8", newline="", write_through=True)
         # The writer quotes text that contains \r only if its own lines end with \r.
-        writer = csv.writer(_Lines(text))
+        writer = csv.writer(_LineFeedFile(text_file))
         for row in chain([columns], rows):
-            writer.writerow([f"'{v}" if isinstance(v, str) and v.startswith(FORMULA) else v for v in row])
-        text.detach()
+            writer.writerow([_escape_formula(value) for value in row])
+        text_file.detach()
 
 
-class _Lines(NamedTuple):
+def _escape_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_PREFIXES) else value
+
+
+class _LineFeedFile(NamedTuple):
     """A file for :mod:`csv` whose lines end with \\n instead of \\r\\n."""
 
     file: IO[str]
@@ -323,11 +329,11 @@ class _Lines(NamedTuple):
 
 def sync_directory(directory: Path) -> None:
     """Force the names in ``directory`` to disk, so that a new file's name survives a crash of the system."""
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        os.fsync(directory_fd)
     finally:
-        os.close(folder)
+        os.close(directory_fd)
 
 
 def file_name(text: str) -> str:
@@ -336,9 +342,9 @@ def file_name(text: str) -> str:
     Names in which searchlab looks for files of its own, such as ``plan.json`` and ``report``, get a ``_`` at the end.
     """
     name = re.sub(r"[^\w.+-]+", "_", text) or "_"
-    if len(encoded := name.encode()) > MAX_NAME:
+    if len(encoded_name := name.encode()) > MAX_NAME_BYTES:
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
-        name = f"{encoded[: MAX_NAME - 13].decode('utf-8', 'ignore')}-{digest}"
+        name = f"{encoded_name[: MAX_NAME_BYTES - 13].decode('utf-8', 'ignore')}-{digest}"
     if name.startswith("."):
         name = f"_{name.lstrip('.')}"  # neither hidden nor ".."
-    return f"{name}_" if name == RESERVED or name.endswith(RESERVED_ENDINGS) else name
+    return f"{name}_" if name == RESERVED_NAME or name.endswith(RESERVED_ENDINGS) else name

@@ -36,28 +36,33 @@ class Cache:
 RECORDED = "recorded"
 """The target kind of tables from other tuners. Nothing is built for it; the workload names the device."""
 
-OFTEN_MEANT = {"gpu": "cuda", "nvidia": "cuda", "cpu": "native", "host": "native", "local": "native"}
+TARGET_NAMES_BY_WORD = {"gpu": "cuda", "nvidia": "cuda", "cpu": "native", "host": "native", "local": "native"}
 """A mapping from words that users often type to the name of the target that they probably mean."""
 
-COMMON_TRIPLES = ("x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu", "armv7-linux-gnueabihf")
+SUGGESTED_TRIPLES = ("x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu", "armv7-linux-gnueabihf")
 """The triples that an error message suggests for a CPU of another architecture."""
 
-MAX_ATTRIBUTES = {"num-cores": 1024, "vector-width": 1 << 14, "max_num_threads": 1 << 16, "thread_warp_size": 1 << 10}
+MAX_VALUES_BY_ATTRIBUTE = {
+    "num-cores": 1024,
+    "vector-width": 1 << 14,
+    "max_num_threads": 1 << 16,
+    "thread_warp_size": 1 << 10,
+}
 """The largest values of a target's numbers, all of which are at least 1."""
 
-MAX_CACHE = 1 << 40
+MAX_CACHE_BYTES = 1 << 40
 """The largest size of a cache, in bytes."""
 
-INSTRUCTIONS = re.compile(
+INSTRUCTION_FEATURES = re.compile(
     r"(avx|sse|ssse|fma|f16c|bmi|lzcnt|popcnt|movbe|xop|tbm|gfni|vaes|vpclmul|amx|neon|sve|sme|dotprod|i8mm|bf16|"
     r"fullfp16|fp16fml|lse|rcpc|v\b)"
 )
 """LLVM's names of the features for which it generates instructions. Others, such as pku, concern the system alone."""
 
-MAX_NAME = 100
+MAX_NAME_LENGTH = 100
 """The maximum length of the name of a CPU, triple or feature, in characters."""
 
-SHOWN = 4
+MAX_SHOWN_FEATURES = 4
 """The maximum number of missing features that a message lists."""
 
 GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
@@ -137,7 +142,7 @@ class Target:
 
     @cached_property
     def _features(self) -> set[str]:
-        return _features(self.spec)
+        return _list_features(self.spec)
 
     @cached_property
     def is_foreign(self) -> bool:
@@ -160,9 +165,9 @@ class Target:
         if "sse2" in features:
             register_bytes = {"avx512f": 64, "avx": 32}
             return next((width for name, width in register_bytes.items() if name in features), 16)
-        if widths := [int(match[1]) for name in features if (match := re.fullmatch(r"zvl(\d+)b", name))]:
-            return max(widths) // 8
-        is_riscv = architecture(str(self.spec.get("mtriple"))).startswith("riscv")
+        if vector_bits := [int(match[1]) for name in features if (match := re.fullmatch(r"zvl(\d+)b", name))]:
+            return max(vector_bits) // 8
+        is_riscv = architecture_of(str(self.spec.get("mtriple"))).startswith("riscv")
         if is_riscv or ("mclass" in features and "mve" not in features):
             return 4
         return int(codegen.llvm_get_vector_width(self.tvm)) // 8
@@ -180,23 +185,23 @@ class Target:
         return Target, (self.spec, self.caches)
 
 
-def native_caches(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cache, ...]:
+def native_caches(cache_dir: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cache, ...]:
     """Return the local machine's data caches as reported by Linux, or :data:`GENERIC_CACHES` if unavailable."""
-    caches: dict[int, Cache] = {}
-    for index in sorted(Path(root).glob("index*")):
+    caches_by_level: dict[int, Cache] = {}
+    for index_dir in sorted(Path(cache_dir).glob("index*")):
         try:
-            if (index / "type").read_text().strip() not in ("Data", "Unified"):
+            if (index_dir / "type").read_text().strip() not in ("Data", "Unified"):
                 continue
-            size = (index / "size").read_text().strip()
-            caches[int((index / "level").read_text())] = Cache(
-                int(size[:-1]) << {"K": 10, "M": 20, "G": 30}[size[-1]],
-                int((index / "ways_of_associativity").read_text()),
-                int((index / "coherency_line_size").read_text()),
+            size_text = (index_dir / "size").read_text().strip()
+            caches_by_level[int((index_dir / "level").read_text())] = Cache(
+                int(size_text[:-1]) << {"K": 10, "M": 20, "G": 30}[size_text[-1]],
+                int((index_dir / "ways_of_associativity").read_text()),
+                int((index_dir / "coherency_line_size").read_text()),
             )
         except (OSError, ValueError, KeyError):
             continue
-    levels = [caches[level] for level in sorted(caches) if caches[level].ways > 0]
-    return tuple(levels) if len(levels) >= 2 else GENERIC_CACHES
+    caches = [caches_by_level[level] for level in sorted(caches_by_level) if caches_by_level[level].ways > 0]
+    return tuple(caches) if len(caches) >= 2 else GENERIC_CACHES
 
 
 def native_fields() -> dict[str, Any]:
@@ -229,23 +234,7 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     """
     if isinstance(spec, Target):
         return spec
-    from tvm.target import Target as TvmTarget
-
-    if isinstance(spec, Mapping):
-        fields = dict(spec)
-    elif (text := spec.strip()).startswith("{"):
-        try:
-            fields = dict(json.loads(text))
-        except json.JSONDecodeError as error:
-            raise SearchlabError(f"target {text!r} is not valid JSON: {error}") from None
-    elif text in TvmTarget.list_kinds() or text in ("native", RECORDED):
-        fields = {"kind": text}
-    elif " " in text:
-        fields = parse_options(text)
-    else:
-        fields = {"kind": "llvm", "mcpu": text}
-    if not isinstance(fields, dict):
-        raise SearchlabError(f"a target must be a name or a JSON object, not {text}")
+    fields = dict(spec) if isinstance(spec, Mapping) else _parse_text(spec.strip())
     if "kind" not in fields:
         raise SearchlabError(f'target {json.dumps(fields)} has no "kind"; add one, for example {{"kind": "llvm"}}')
     caches = _parse_caches(fields.pop("caches", None))
@@ -261,8 +250,24 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
         fields["arch"] = arch
     if fields["kind"] == RECORDED:
         return Target(fields, caches)
-    _check(fields)
+    _check_spec(fields)
     return Target(fields, caches or CPU_CACHES.get(str(fields.get("mcpu")), GENERIC_CACHES))
+
+
+def _parse_text(text: str) -> dict[str, Any]:
+    """Return the target that ``text`` specifies, a name, options or JSON, in TVM's JSON form."""
+    from tvm.target import Target as TvmTarget
+
+    if text.startswith("{"):
+        try:
+            return dict(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise SearchlabError(f"target {text!r} is not valid JSON: {error}") from None
+    if text in TvmTarget.list_kinds() or text in ("native", RECORDED):
+        return {"kind": text}
+    if " " in text:
+        return parse_options(text)
+    return {"kind": "llvm", "mcpu": text}
 
 
 def parse_options(text: str) -> dict[str, Any]:
@@ -277,16 +282,16 @@ def parse_options(text: str) -> dict[str, Any]:
     target: dict[str, Any] = {"kind": kind}
     while words:
         option = words.pop(0)
-        name, equals, value = option.lstrip("-").partition("=")
+        name, equals_sign, value = option.lstrip("-").partition("=")
         if not option.startswith("-") or not name:
             raise SearchlabError(
                 f'target {text!r}: {option!r} is not an option; use the form {{"kind": "llvm", "mcpu": "znver4"}}'
             )
-        if not equals and words and not words[0].startswith("-"):
-            equals, value = "=", words.pop(0)
+        if not equals_sign and words and not words[0].startswith("-"):
+            equals_sign, value = "=", words.pop(0)
         if name in ("keys", "libs", "mattr"):
             target[name] = value.split(",")
-        elif not equals:
+        elif not equals_sign:
             target[name] = True
         else:
             target[name] = int(value) if value.isdecimal() and value.isascii() else value
@@ -298,29 +303,30 @@ def _parse_caches(levels: Any) -> tuple[Cache, ...]:
         caches = tuple(Cache(*(int(number) for number in level)) for level in levels or ())
     except (TypeError, ValueError, OverflowError):
         caches = ()
-    if levels and (len(caches) < 2 or any(min(sizes) < 1 or max(sizes) > MAX_CACHE for sizes in map(astuple, caches))):
+    is_valid = len(caches) >= 2 and all(1 <= size <= MAX_CACHE_BYTES for cache in caches for size in astuple(cache))
+    if levels and not is_valid:
         raise SearchlabError(f'target: "caches" must be [[bytes, ways], ...] for L1, L2, etc., not {levels!r}')
     return caches
 
 
-def _check(spec: dict[str, Any]) -> None:
+def _check_spec(spec: dict[str, Any]) -> None:
     """Raise SearchlabError if TVM does not recognise ``spec`` or has no code generator for it."""
     import tvm
     from tvm.target import Target as TvmTarget
 
     kind = str(spec["kind"])
-    kinds = [str(k) for k in TvmTarget.list_kinds()]
-    if kind not in kinds:
-        raise SearchlabError(f"unknown target {kind!r}{did_you_mean(kind, ['native', *kinds])}")
+    valid_kinds = [str(name) for name in TvmTarget.list_kinds()]
+    if kind not in valid_kinds:
+        raise SearchlabError(f"unknown target {kind!r}{did_you_mean(kind, ['native', *valid_kinds])}")
     if tvm.get_global_func(f"target.build.{kind}", allow_missing=True) is None:
         raise SearchlabError(f"the installed TVM cannot build for target {kind!r}: its wheel lacks that code generator")
-    for name, most in MAX_ATTRIBUTES.items():
-        if name in spec and not (type(spec[name]) is int and 1 <= spec[name] <= most):
-            raise SearchlabError(f"target: {name} must be a whole number from 1 to {most}, not {spec[name]!r}")
+    for name, max_value in MAX_VALUES_BY_ATTRIBUTE.items():
+        if name in spec and not (type(spec[name]) is int and 1 <= spec[name] <= max_value):
+            raise SearchlabError(f"target: {name} must be a whole number from 1 to {max_value}, not {spec[name]!r}")
     if kind == "llvm":
         _check_cpu(spec)
     if spec.get("host") is not None:
-        _check(_parse_host(spec["host"]))
+        _check_spec(_parse_host(spec["host"]))
     try:
         TvmTarget(spec)
     except Exception as error:  # TVM may raise anything
@@ -341,9 +347,9 @@ def _check_cpu(spec: Mapping[str, Any]) -> None:
     from tvm_ffi import get_global_func
 
     for name in ("mtriple", "mcpu"):
-        if name in spec and not _is_name(spec[name]):
-            value = shorten_text(repr(spec[name]), MAX_NAME)
-            raise SearchlabError(f"target: {name} must be a name of 1 to {MAX_NAME} characters, not {value}")
+        if name in spec and not _is_valid_name(spec[name]):
+            value = shorten_text(repr(spec[name]), MAX_NAME_LENGTH)
+            raise SearchlabError(f"target: {name} must be a name of 1 to {MAX_NAME_LENGTH} characters, not {value}")
     triple = str(spec.get("mtriple") or codegen.llvm_get_system_triple())
     try:
         get_global_func("codegen.llvm_target_enabled")(json.dumps({"kind": "llvm", "mtriple": triple}))
@@ -353,13 +359,13 @@ def _check_cpu(spec: Mapping[str, Any]) -> None:
         raise SearchlabError(f"unknown target triple {triple!r}{hint}") from None
     if "mcpu" in spec:
         _check_mcpu(spec["mcpu"], triple)
-    if architecture(triple) == "x86_64" and "mcpu" in spec and "64bit" not in _features(spec):
+    if architecture_of(triple) == "x86_64" and "mcpu" in spec and "64bit" not in _list_features(spec):
         raise SearchlabError(f"target CPU {spec['mcpu']!r} has no 64-bit instructions, but the triple is {triple!r}")
     _check_features(spec)
 
 
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= MAX_NAME
+def _is_valid_name(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= MAX_NAME_LENGTH
 
 
 def _check_mcpu(cpu: str, triple: str) -> None:
@@ -367,33 +373,36 @@ def _check_mcpu(cpu: str, triple: str) -> None:
     from tvm.target import codegen
 
     if not codegen.llvm_is_valid_cpu(cpu, triple):
-        meant = OFTEN_MEANT.get(cpu.lower())
-        other = next((other for other in COMMON_TRIPLES if codegen.llvm_is_valid_cpu(cpu, other)), None)
-        cpus = [str(name) for name in codegen.llvm_get_cpu_archlist(TvmTarget({"kind": "llvm", "mtriple": triple}))]
-        hint = f"; did you mean {meant!r}?" if meant else did_you_mean(cpu, cpus)
-        hint = f' for {triple}; it is known with "mtriple": "{other}"' if other else hint
+        meant_target = TARGET_NAMES_BY_WORD.get(cpu.lower())
+        valid_triple = next((name for name in SUGGESTED_TRIPLES if codegen.llvm_is_valid_cpu(cpu, name)), None)
+        tvm_target = TvmTarget({"kind": "llvm", "mtriple": triple})
+        cpu_names = [str(name) for name in codegen.llvm_get_cpu_archlist(tvm_target)]
+        hint = f"; did you mean {meant_target!r}?" if meant_target else did_you_mean(cpu, cpu_names)
+        hint = f' for {triple}; it is known with "mtriple": "{valid_triple}"' if valid_triple else hint
         raise SearchlabError(f"unknown target CPU {cpu!r}{hint}")
 
 
 def _check_features(spec: Mapping[str, Any]) -> None:
     """Raise SearchlabError if LLVM would ignore any of the features in ``mattr``."""
     features = spec.get("mattr", [])
-    if not isinstance(features, list) or not all(_is_name(name) and name[0] in "+-" and name[1:] for name in features):
+    is_list = isinstance(features, list)
+    if not is_list or not all(_is_valid_name(name) and name[0] in "+-" and name[1:] for name in features):
         raise SearchlabError(
             'target: mattr must be a list of features such as "+avx512vnni", not '
-            f"{shorten_text(repr(features), MAX_NAME)}"
+            f"{shorten_text(repr(features), MAX_NAME_LENGTH)}"
         )
-    if features and (unknown := {name[1:] for name in features if name.startswith("+")} - _features(spec)):
-        raise SearchlabError(f"target: LLVM knows no feature {min(unknown)!r} of this CPU")
+    added_features = {name[1:] for name in features if name.startswith("+")}
+    if added_features and (unknown_features := added_features - _list_features(spec)):
+        raise SearchlabError(f"target: LLVM knows no feature {min(unknown_features)!r} of this CPU")
 
 
-def architecture(triple: str) -> str:
+def architecture_of(triple: str) -> str:
     """Return the architecture in ``triple``, under the same name for all of its spellings."""
     name = triple.partition("-")[0].lower()
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
-def _features(spec: Mapping[str, Any]) -> set[str]:
+def _list_features(spec: Mapping[str, Any]) -> set[str]:
     """Return LLVM's names of the features of the CPU in ``spec``, including those in ``mattr``."""
     from tvm.target import Target as TvmTarget
     from tvm.target import codegen
@@ -409,18 +418,20 @@ def check_runs_here(target: Target) -> None:
 
     spec, own_triple = target.spec, str(codegen.llvm_get_system_triple())
     target_triple = str(spec.get("mtriple") or own_triple)
-    if architecture(target_triple) != architecture(own_triple) or ("linux" in target_triple) != ("linux" in own_triple):
+    has_same_system = ("linux" in target_triple) == ("linux" in own_triple)
+    if architecture_of(target_triple) != architecture_of(own_triple) or not has_same_system:
         raise SearchlabError(
             f"programs for {target_triple!r} do not run on this machine ({own_triple}); measure on a machine where "
             f"they do, for example through a fleet"
         )
-    features = get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")().items()
-    unsupported = {str(name) for name, is_supported in features if not is_supported}
-    missing_features = sorted(name for name in _features(spec) & unsupported if INSTRUCTIONS.match(name))
+    supported_by_feature = get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")().items()
+    unsupported = {str(name) for name, is_supported in supported_by_feature if not is_supported}
+    missing_features = sorted(name for name in _list_features(spec) & unsupported if INSTRUCTION_FEATURES.match(name))
     if missing_features:
         raise SearchlabError(
             f"programs for the CPU {spec.get('mcpu', 'generic')!r} do not run on this machine, whose CPU has no "
-            f"{', '.join(missing_features[:SHOWN])}; use the target native, or measure on a machine with that CPU"
+            f"{', '.join(missing_features[:MAX_SHOWN_FEATURES])}; use the target native, or measure on a machine with "
+            f"that CPU"
         )
     if target.cores > available_cores():
         raise SearchlabError(

@@ -14,7 +14,7 @@ from hypothesis import settings
 
 import searchlab
 from searchlab.machine.cuda import gpu_name
-from searchlab.machine.lock import LOCK_PATH_VARIABLE, MACHINE
+from searchlab.machine.lock import LOCK_VARIABLE, MACHINE
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.target import Target, native_fields, resolve_target
 from tests.support.language_model import LanguageModel, serve
@@ -44,8 +44,8 @@ def pytest_configure() -> None:
     the measurers that this process shares between tests.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ[LOCK_PATH_VARIABLE] = str(LOCK)
-    MACHINE.path = lambda: OWN_LOCK
+    os.environ[LOCK_VARIABLE] = str(LOCK)
+    MACHINE.get_path = lambda: OWN_LOCK
 
 
 def pytest_collection_finish() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.files import (
-    MAX_NAME,
+    MAX_NAME_BYTES,
     FileMissing,
     copy_file,
     file_name,
@@ -191,7 +191,7 @@ def test_copies_stay_within_both_directories(tmp_path: Path) -> None:
 @given(st.text(st.characters(), max_size=300))
 def test_any_text_becomes_the_name_of_a_file(text: str) -> None:
     name = file_name(text)
-    assert 0 < len(name.encode()) <= MAX_NAME + 1
+    assert 0 < len(name.encode()) <= MAX_NAME_BYTES + 1
     assert not name.startswith(".") and not set(name) & set("/\0\n\\:")
 
 

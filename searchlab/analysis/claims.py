@@ -29,9 +29,9 @@ from .measures import (
     measure_trials_to_target,
 )
 from .model import ClaimVerdict, Comparand
-from .runs import TARGET, ComparedRuns, StrategyRuns, WorkloadRuns
-from .verdict import DIGITS, these_workloads
-from .words import fill, listed
+from .runs import TARGET_FRACTION, ComparedRuns, StrategyRuns, WorkloadRuns
+from .verdict import DIGITS, name_workloads
+from .words import fill_template, listed
 
 _SENTENCE = """
     {{ claim.strategy }} against {{ comparand.against }}
@@ -59,15 +59,22 @@ WORST_FIRST = ("fails", "undecided", "untested", "holds")
 
 
 class _Measure(NamedTuple):
-    """A measure that claims are about."""
+    """A measure that claims are about.
+
+    Attributes:
+        title: The name in sentences.
+        compute: The function that computes the measure of a strategy.
+        is_ratio: Whether strategies are compared by the ratio of their numbers, and not by the difference.
+        higher_is_better: Whether higher numbers are better.
+    """
 
     title: str
     compute: Callable[[StrategyRuns], SeedMean | Spread | TargetTimes]
-    is_ratio: bool  # whether strategies are compared by the ratio of their numbers, and not by the difference
+    is_ratio: bool
     higher_is_better: bool
 
 
-_GOAL = f"{100 * TARGET:g} % of the best known"
+_GOAL = f"{100 * TARGET_FRACTION:g} % of the best known"
 _MEASURES = {
     AREA: _Measure("area under the curve", measure_area, is_ratio=False, higher_is_better=True),
     "best_gflops": _Measure("throughput of the best program", measure_throughput, is_ratio=True, higher_is_better=True),
@@ -81,6 +88,8 @@ class _ClaimResult:
     """The comparison of a claim's strategy with an opponent, before p-values are corrected.
 
     Attributes:
+        claim: The claim.
+        opponent: The opponent.
         difference: The difference in the measure or, if it has a unit, in its logarithm. Higher is better.
         unreached: The fraction of runs that did not reach the target.
         note: Why there is nothing to compare, or "".
@@ -102,22 +111,22 @@ class _ClaimResult:
     def scope(self) -> str:
         """The workloads that the answer is about."""
         if self.difference.on_others.p is None:
-            return these_workloads(self.difference.workloads)
+            return name_workloads(self.difference.workloads)
         return "these kernels on other devices" if self.difference.clusters else "workloads like these"
 
 
 def judge_claims(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[ClaimVerdict]:
     """Return the verdict on each of ``claims``."""
     results = {
-        (number, opponent): _compare(comparison, claim, opponent)
-        for number, claim in enumerate(claims)
+        (claim_number, opponent): _compare(comparison, claim, opponent)
+        for claim_number, claim in enumerate(claims)
         for opponent in claim.opponents
     }
-    p = correct_family({key: value for key, result in results.items() if (value := result.answer.p) is not None})
+    corrected_p = correct_family({key: p for key, result in results.items() if (p := result.answer.p) is not None})
     verdicts = []
-    for number, claim in enumerate(claims):
-        keys = [(number, opponent) for opponent in claim.opponents]
-        comparands = [_make_comparand(results[key], p.get(key)) for key in keys]
+    for claim_number, claim in enumerate(claims):
+        keys = [(claim_number, opponent) for opponent in claim.opponents]
+        comparands = [_make_comparand(results[key], corrected_p.get(key)) for key in keys]
         decisive = min(
             comparands,
             key=lambda comparand: (
@@ -166,7 +175,7 @@ def _covers(runs: StrategyRuns, claim: Claim) -> bool:
     """Return whether the runs cover the number of trials or seconds that the claim is about."""
     if claim.seconds is not None:
         return all(run.end_reason or run.elapsed[-1] >= claim.seconds for run in runs.runs)
-    return claim.trials is None or all(run.reaches(claim.trials) for run in runs.compared_runs)
+    return claim.trials is None or all(run.has_reached(claim.trials) for run in runs.compared_runs)
 
 
 def _measure_by_seed(runs: StrategyRuns, measure: str) -> dict[int, float]:
@@ -182,22 +191,22 @@ def _pair_numbers(
     numbers: Sequence[dict[int, float]], workload_runs: WorkloadRuns, measure: str
 ) -> tuple[Floats, Floats]:
     """Return the numbers of both strategies for the same seeds, with NaN for missing runs. Higher is better."""
-    rows = pair_by_seed(*numbers)
+    paired = pair_by_seed(*numbers)
     definition = _MEASURES[measure]
     if definition.is_ratio:
         if not definition.higher_is_better:  # a run that did not reach the target counts as using the whole budget
-            rows[np.isinf(rows)] = workload_runs.longest if measure == SECONDS else workload_runs.horizon
+            paired[np.isinf(paired)] = workload_runs.longest_seconds if measure == SECONDS else workload_runs.horizon
         else:  # a run without any working program counts as the slowest of the other runs
-            rows[rows == 0] = np.nanmin(rows[rows > 0], initial=workload_runs.best_gflops)
-        rows = np.log(rows)
-    first, second = rows if definition.higher_is_better else -rows
+            paired[paired == 0] = np.nanmin(paired[paired > 0], initial=workload_runs.best_gflops)
+        paired = np.log(paired)
+    first, second = paired if definition.higher_is_better else -paired
     return first, second
 
 
 def _make_comparand(result: _ClaimResult, p: float | None) -> Comparand:
     """Return the comparison with the opponent, given its corrected p-value."""
     claim, difference, interval = result.claim, result.difference, result.answer.difference
-    value, lower, upper = _in_measure(claim, interval.value, interval.lower, interval.upper)
+    value, lower, upper = _convert_to_measure(claim, interval.value, interval.lower, interval.upper)
     comparand = Comparand(
         against=result.opponent,
         verdict=_judge(claim, difference.value, interval.lower, interval.upper, p),
@@ -232,7 +241,7 @@ def _judge(claim: Claim, value: float, lower: float | None, upper: float | None,
     return "holds" if holds else "fails" if fails else "undecided"
 
 
-def _in_measure(claim: Claim, *numbers: float | None) -> tuple[float, float | None, float | None]:
+def _convert_to_measure(claim: Claim, *numbers: float | None) -> tuple[float, float | None, float | None]:
     """Convert a difference in which higher is better, and its interval, to a difference or ratio of the measure."""
     measure = _MEASURES[claim.measure]
     sign = 1 if measure.higher_is_better else -1
@@ -247,7 +256,7 @@ def _in_measure(claim: Claim, *numbers: float | None) -> tuple[float, float | No
 def _write_sentence(claim: Claim, comparand: Comparand, note: str) -> str:
     """Return the numbers of a comparison as a sentence, which ends with ``note`` if there is no test."""
     measure = _MEASURES[claim.measure]
-    return fill(
+    return fill_template(
         _SENTENCE,
         claim=claim,
         measure=measure,

@@ -1,7 +1,7 @@
 """The columns of the tables of strategies, which the terminal, pages, notebooks, LaTeX and CSV files all show.
 
-:func:`strategy_columns` lists the columns of strategies on one workload, and :data:`OVERALL_COLUMNS` those over all
-workloads.
+:func:`make_strategy_columns` lists the columns of strategies on one workload, and :data:`OVERALL_COLUMNS` lists those
+over all workloads.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..records import FAILURES
 from ..stats.intervals import Interval
 from ..units import VALUES
 from .measures import OverallStrategy, Row, StrategySummary, TargetTimes
-from .runs import TARGET
-from .words import number_text
+from .runs import TARGET_FRACTION
+from .words import format_number
 
 
 class Tables(Flag):
@@ -29,11 +29,11 @@ class Tables(Flag):
     RANKINGS = TERMINAL | PAGE
 
 
-def _no_text(row: Any) -> str:
+def _format_nothing(row: Any) -> str:
     return ""
 
 
-def _no_names(row: Any) -> list[str]:
+def _list_nothing(row: Any) -> list[str]:
     return []
 
 
@@ -69,15 +69,15 @@ class Column(Generic[Row]):
     digits: int | None = None
     higher_is_better: bool = False
     marks_best: bool = False
-    format_suffix: Callable[[Row], str] = _no_text
-    format_detail: Callable[[Row], str] = _no_text
-    list_names: Callable[[Row], Sequence[str]] = _no_names
+    format_suffix: Callable[[Row], str] = _format_nothing
+    format_detail: Callable[[Row], str] = _format_nothing
+    list_names: Callable[[Row], Sequence[str]] = _list_nothing
     none_text: str = "-"
 
     def format(self, row: Row) -> str:
         """Return the row's number as text, or a dash if it has none."""
         value = self.get_value(row)
-        return value if isinstance(value, str) else number_text(value, self.digits)
+        return value if isinstance(value, str) else format_number(value, self.digits)
 
 
 @dataclass(frozen=True)
@@ -134,11 +134,11 @@ def _format_failures(row: StrategySummary) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in row.failures.items() if count) or "none"
 
 
-def _failure_column(kind: str) -> Column[StrategySummary]:
+def _make_failure_column(kind: str) -> Column[StrategySummary]:
     return Column(kind, lambda row: row.failures[kind])
 
 
-def _seconds_column(name: str, part: str, title: str) -> Column[StrategySummary]:
+def _make_seconds_column(name: str, part: str, title: str) -> Column[StrategySummary]:
     """Return a column of charged seconds; ``part`` is an attribute of ChargedSeconds."""
     return Column(
         name,
@@ -150,7 +150,7 @@ def _seconds_column(name: str, part: str, title: str) -> Column[StrategySummary]
     )
 
 
-_GOAL = f"{100 * TARGET:g} %"
+_GOAL = f"{100 * TARGET_FRACTION:g} %"
 
 RUN_COLUMNS: list[Column[StrategySummary]] = [
     Column("batch", lambda row: row.batch),
@@ -244,10 +244,10 @@ SCORE_COLUMNS: list[Column[StrategySummary]] = [
 ]
 
 COST_COLUMNS: list[Column[StrategySummary]] = [
-    _seconds_column("seconds", "total", "seconds"),
-    *(_seconds_column(f"{part}_seconds", part, part) for part in ("propose", "train", "build", "run")),
-    _seconds_column("feature_seconds", "features", "incl.\nfeatures"),
-    _seconds_column("check_seconds", "check", "incl.\ncheck"),
+    _make_seconds_column("seconds", "total", "seconds"),
+    *(_make_seconds_column(f"{part}_seconds", part, part) for part in ("propose", "train", "build", "run")),
+    _make_seconds_column("feature_seconds", "features", "incl.\nfeatures"),
+    _make_seconds_column("check_seconds", "check", "incl.\ncheck"),
     Column(
         "",
         _format_failures,
@@ -255,16 +255,16 @@ COST_COLUMNS: list[Column[StrategySummary]] = [
         meaning="The failed trials of all runs, by kind.",
         tables=Tables.COSTS,
     ),
-    *map(_failure_column, FAILURES),
+    *map(_make_failure_column, FAILURES),
 ]
 
 
-def _throughput_columns(unit: str) -> list[Column[StrategySummary]]:
+def _make_throughput_columns(unit: str) -> list[Column[StrategySummary]]:
     digits = None if unit in VALUES else 1
 
     def format_quartiles(row: StrategySummary) -> str:
         spread = row.best_gflops.in_unit(unit)
-        return f" [{number_text(spread.lower, digits)}, {number_text(spread.upper, digits)}]"
+        return f" [{format_number(spread.lower, digits)}, {format_number(spread.upper, digits)}]"
 
     return [
         Column(
@@ -284,9 +284,9 @@ def _throughput_columns(unit: str) -> list[Column[StrategySummary]]:
     ]
 
 
-def strategy_columns(unit: str = "GFLOPS") -> list[Column[StrategySummary]]:
+def make_strategy_columns(unit: str = "GFLOPS") -> list[Column[StrategySummary]]:
     """Return the columns of strategies on one workload, whose throughput has this unit; see :mod:`searchlab.units`."""
-    return [*RUN_COLUMNS, *_throughput_columns(unit), *TARGET_COLUMNS, *SCORE_COLUMNS, *COST_COLUMNS]
+    return [*RUN_COLUMNS, *_make_throughput_columns(unit), *TARGET_COLUMNS, *SCORE_COLUMNS, *COST_COLUMNS]
 
 
 OVERALL_COLUMNS: list[Column[OverallStrategy]] = [
@@ -322,7 +322,7 @@ OVERALL_COLUMNS: list[Column[OverallStrategy]] = [
 """The columns of strategies over all workloads."""
 
 
-def rank_column(ranks: Mapping[str, float]) -> Column[Any]:
+def make_rank_column(ranks: Mapping[str, float]) -> Column[Any]:
     """Return the column of each strategy's average rank."""
     return Column(
         "rank",

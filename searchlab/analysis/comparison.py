@@ -19,16 +19,16 @@ from ..log.plan import Claim
 from ..log.result import Result
 from ..notebook import html_paragraphs, html_table
 from ..options import checks_arguments
-from .charts.figures import all_charts
-from .charts.vegalite import Chart, Format, Spec, altair_chart, save_charts, titled
+from .charts.figures import make_charts
+from .charts.vegalite import Chart, Format, Spec, add_title, make_altair_chart, save_charts
 from .columns import Tables
 from .measures import AREA
 from .model import Summary, WorkloadSummary
 from .page.render import render_page
-from .read import group_runs, planned_claims, read_runs
-from .runs import By, ComparedRuns, strategy_order
+from .read import group_runs, read_planned_claims, read_runs
+from .runs import By, ComparedRuns, list_strategies
 from .summary import summarize
-from .tables import COMPRESSED, number_tables
+from .tables import COMPRESSED, make_number_tables
 from .words import counted
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ T = TypeVar("T")
 Source = Result | str | Path | Iterable[Result | str | Path]
 """The arguments of :func:`compare`: a result, a log, a directory of logs, or several of these, such as Results."""
 
-_MOST = 12  # the number of workloads that a notebook shows by default
+MAX_WORKLOADS = 12  # the number of workloads that a notebook shows by default
 
 
 @checks_arguments
@@ -71,52 +71,55 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
         True
     """
     if len(what) == 1 and isinstance(what[0], str | Path):
-        return Comparison(read_runs(Path(what[0]), by=by), planned_claims(Path(what[0])))
-    logs: dict[Path, tuple[str | None, Columns]] = {}
+        return Comparison(read_runs(Path(what[0]), by=by), read_planned_claims(Path(what[0])))
+    labelled_logs: dict[Path, tuple[str | None, Columns]] = {}
     texts: ConfigTexts = {}
     for argument in what:
-        labelled = argument.items() if isinstance(argument, Mapping) else [(None, argument)]
-        for label, source in labelled:
-            group = {real_path(log.path): log for log in _logs(source, texts)}
-            for path, log in (group if label is None else _relabel(label, group)).items():
-                earlier_label, _ = logs.setdefault(path, (label, log))
+        labelled_sources = argument.items() if isinstance(argument, Mapping) else [(None, argument)]
+        for label, source in labelled_sources:
+            logs = list(_read_logs(source, texts))
+            for log in logs if label is None else _relabel(label, logs):
+                earlier_label, _ = labelled_logs.setdefault(real_path(log.path), (label, log))
                 if earlier_label != label:
                     labels = " and ".join(
-                        "no label" if text is None else f"the label {text!r}" for text in (earlier_label, label)
+                        "no label" if name is None else f"the label {name!r}" for name in (earlier_label, label)
                     )
                     raise SearchlabError(f"{log.path} is passed twice, with {labels}; pass it only once")
-    if not logs:
+    if not labelled_logs:
         raise SearchlabError("nothing to compare: pass results, logs, or directories of logs")
-    return Comparison(group_runs(((log, encodable(log.path.as_posix())) for _, log in logs.values()), by=by))
+    named_logs = ((log, encodable(log.path.as_posix())) for _, log in labelled_logs.values())
+    return Comparison(group_runs(named_logs, by=by))
 
 
-def _logs(source: Any, texts: ConfigTexts) -> Iterator[Columns]:
+def _read_logs(source: Any, texts: ConfigTexts) -> Iterator[Columns]:
     if isinstance(source, Result):
         yield Columns.from_log(source.log, texts)
     elif isinstance(source, str | Path):
-        yield from (run.log for item in read_runs(Path(source)).values() for run in item.runs)
+        yield from (run.log for workload_runs in read_runs(Path(source)).values() for run in workload_runs.runs)
     elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
-        for part in source:
-            yield from _logs(part, texts)
+        for element in source:
+            yield from _read_logs(element, texts)
     else:
         raise SearchlabError(
             f"compare accepts results, logs, directories of logs, and lists of these, not {type(source).__name__}"
         )
 
 
-def _relabel(label: Any, group: Mapping[Path, Columns]) -> dict[Path, Columns]:
-    """Rename the strategies in the logs of ``group`` and in their contrasts."""
+def _relabel(label: Any, logs: Sequence[Columns]) -> list[Columns]:
+    """Return logs with their strategies renamed, also in their contrasts."""
     if not isinstance(label, str) or not label.strip():
         raise SearchlabError(f"a label must be a non-empty string, not {label!r}")
-    names = {log.header.name for log in group.values()}
+    names = {log.header.name for log in logs}
     labels = {name: label if len(names) == 1 else f"{label}: {name}" for name in names}
 
     def rename(log: Columns) -> Columns:
-        contrasts = tuple((labels.get(a, a), labels.get(b, b)) for a, b in log.header.contrasts)
+        contrasts = tuple(
+            (labels.get(first, first), labels.get(second, second)) for first, second in log.header.contrasts
+        )
         header = msgspec.structs.replace(log.header, label=labels[log.header.name], contrasts=contrasts)
         return replace(log, header=header)
 
-    return {path: rename(log) for path, log in group.items()}
+    return [rename(log) for log in logs]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -149,7 +152,7 @@ class Comparison:
     @cached_property
     def charts(self) -> dict[str, dict[str, Chart]]:
         """All charts, by workload and key. The workload of charts over all workloads is ""."""
-        return all_charts(self.summary, self.runs)
+        return make_charts(self.summary, self.runs)
 
     @property
     def workloads(self) -> list[str]:
@@ -158,53 +161,55 @@ class Comparison:
     @property
     def strategies(self) -> list[str]:
         """The strategies in alphabetical order."""
-        return strategy_order(self.runs)
+        return list_strategies(self.runs)
 
     @property
     def verdicts(self) -> dict[str, str]:
         """For each workload, which strategy converges fastest and whether the difference is more than noise."""
-        return {item.workload: item.verdict for item in self.summary.workloads}
+        return {workload_summary.workload: workload_summary.verdict for workload_summary in self.summary.workloads}
 
     @property
     def verdict(self) -> str:
         """All verdicts: on published claims, on registered contrasts, over all workloads, and on each workload."""
-        if self.summary.overall is None and len(set(self.verdicts.values())) == 1:
-            sentences = list(self.verdicts.values())[:1]
-        else:
-            sentences = [f"{workload}: {texts}" for workload, texts in self.verdicts.items()]
-        over_all = [self.summary.overall.verdict] if self.summary.overall else []
-        texts = [
+        verdicts = [
             f"{claim_verdict.verdict}: {claim_verdict.claim.text} {claim_verdict.sentence}"
             for claim_verdict in self.summary.claims
         ]
-        return "\n".join([*texts, *(answer.sentence for answer in self.summary.answers), *over_all, *sentences])
+        verdicts += [answer.sentence for answer in self.summary.answers]
+        if self.summary.overall:
+            verdicts.append(self.summary.overall.verdict)
+        if self.summary.overall is None and len(set(self.verdicts.values())) == 1:
+            verdicts += list(self.verdicts.values())[:1]
+        else:
+            verdicts += [f"{workload}: {verdict}" for workload, verdict in self.verdicts.items()]
+        return "\n".join(verdicts)
 
     def strategies_frame(self) -> pd.DataFrame:
         """Return a row for each strategy on each workload, with the columns of ``summary.csv``."""
-        return self._frame("summary")
+        return self._make_frame("summary")
 
     def runs_frame(self) -> pd.DataFrame:
         """Return a row for each run: its area, score, best GFLOPS, times to the target and failures."""
-        return self._frame("runs")
+        return self._make_frame("runs")
 
     def overall_frame(self) -> pd.DataFrame:
         """Return a row for each strategy over all workloads: rank, area and score. Empty for a single workload."""
-        return self._frame("overall")
+        return self._make_frame("overall")
 
     def contrasts_frame(self) -> pd.DataFrame:
         """Return a row for each pair of strategies. ``workload`` is empty in rows over all workloads."""
-        return self._frame("contrasts")
+        return self._make_frame("contrasts")
 
     def published_claims_frame(self) -> pd.DataFrame:
         """Return a row for each published claim and opponent: the verdict, the effect and its interval."""
-        return self._frame("published_claims")
+        return self._make_frame("published_claims")
 
     def trials_frame(self) -> pd.DataFrame:
         """Return a row for each trial in each run, as :meth:`searchlab.log.result.Results.to_frame` does.
 
         Workloads and strategies are named as in the other frames.
         """
-        runs = [run for item in self.runs.values() for run in item.runs]
+        runs = [run for workload_runs in self.runs.values() for run in workload_runs.runs]
         labels: dict[str, list[str | None]] = {
             "workload": [run.workload for run in runs],
             "strategy": [run.strategy for run in runs],
@@ -213,17 +218,17 @@ class Comparison:
 
     def programs_frame(self) -> pd.DataFrame:
         """Return a row for the best program of each run that found one: its GFLOPS, config and log."""
-        return self._frame("programs")
+        return self._make_frame("programs")
 
     def importances_frame(self) -> pd.DataFrame:
         """Return a row for each knob on each workload: its importance, and its value in the fastest config.
 
         See :attr:`searchlab.analysis.knobs.MeasuredSpace.importances`.
         """
-        return self._frame("importances")
+        return self._make_frame("importances")
 
-    def _frame(self, name: str) -> pd.DataFrame:
-        return number_tables(self.summary, self.runs)[name].frame()
+    def _make_frame(self, name: str) -> pd.DataFrame:
+        return make_number_tables(self.summary, self.runs)[name].to_frame()
 
     def plot_convergence(self, workload: object = None, *, by: str = "trials") -> alt.LayerChart | alt.ConcatChart:
         """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds.
@@ -231,7 +236,7 @@ class Comparison:
         Without a workload, all workloads are plotted, each in a small chart.
         """
         if workload is not None or len(self.runs) == 1:
-            return self._plot(self._item(workload).workload, "convergence", by)
+            return self._plot(self._find_workload(workload).workload, "convergence", by)
         import altair as alt
 
         charts = [
@@ -243,22 +248,22 @@ class Comparison:
 
     def plot_importances(self, workload: object = None, *, space: str = "") -> alt.LayerChart:
         """Plot how much each knob matters. ``space`` is the name of the space if there are several."""
-        return self._plot(self._item(workload).workload, "importances", space)
+        return self._plot(self._find_workload(workload).workload, "importances", space)
 
     def plot_values(self, workload: object = None, *, knob: str = "") -> alt.LayerChart:
         """Plot the throughput of all measured configs by the value of a knob, by default the most important one.
 
         If there are several spaces, the names of knobs are ``"SPACE: KNOB"``.
         """
-        return self._plot(self._item(workload).workload, "values", knob)
+        return self._plot(self._find_workload(workload).workload, "values", knob)
 
     def plot_pairs(self, workload: object = None, *, space: str = "") -> alt.LayerChart:
         """Plot the throughput of the fastest config with each pair of values of the two most important knobs."""
-        return self._plot(self._item(workload).workload, "pairs", space)
+        return self._plot(self._find_workload(workload).workload, "pairs", space)
 
     def plot_models(self, workload: object = None, *, metric: str = "pairwise_accuracy") -> alt.LayerChart:
         """Plot how well cost models predicted each batch before they were trained on it."""
-        return self._plot(self._item(workload).workload, "models", metric)
+        return self._plot(self._find_workload(workload).workload, "models", metric)
 
     def plot_differences(self, reference: str | None = None) -> alt.LayerChart:
         """Plot each strategy's area under the curve minus that of a reference, over all workloads.
@@ -285,14 +290,14 @@ class Comparison:
         Without a workload, the areas are means over all workloads, if there are several. ``reference`` is as in
         :meth:`plot_differences`.
         """
-        return self._plot(self._item_or_all(workload), "budget", AREA, reference=reference)
+        return self._plot(self._find_workload_name(workload), "budget", AREA, reference=reference)
 
     def plot_trials(self, workload: object = None, *, share: str = "near the best") -> alt.LayerChart:
         """Plot the share of trials that were "near the best", "slow", "failed" or "random fill-ins" in each eighth.
 
         Without a workload, the shares are means over all workloads, if there are several.
         """
-        return self._plot(self._item_or_all(workload), "trials", share)
+        return self._plot(self._find_workload_name(workload), "trials", share)
 
     def save(self, out: str | Path, *, figures: Format | None = None) -> Path:
         """Write the report to the directory ``out`` and return the path of its page.
@@ -301,51 +306,54 @@ class Comparison:
         """
         out = Path(out)
         write_file(out / "summary.json", msgspec.json.encode(self.summary.to_json()) + b"\n", under=out)
-        for name, (columns, generated) in number_tables(self.summary, self.runs).items():
-            if rows := list(generated):
-                write_csv(out / f"{name}.csv{'.gz' if name in COMPRESSED else ''}", columns, rows, under=out)
+        for name, table in make_number_tables(self.summary, self.runs).items():
+            if rows := list(table.rows):
+                write_csv(out / f"{name}.csv{'.gz' if name in COMPRESSED else ''}", table.columns, rows, under=out)
         if figures:
             save_charts(out, self.charts, figures)
-        page = out / "report.html"
-        write_file(page, render_page(self.summary, self.runs, self.charts), under=out)
-        return page
+        page_path = out / "report.html"
+        write_file(page_path, render_page(self.summary, self.runs, self.charts), under=out)
+        return page_path
 
     def __repr__(self) -> str:
-        runs = sum(len(item.runs) for item in self.runs.values())
-        sizes = counted(len(self.strategies), "strategy"), counted(len(self.runs), "workload"), counted(runs, "run")
-        return "<Comparison of {} on {}, {}>".format(*sizes)
+        strategies, workloads = counted(len(self.strategies), "strategy"), counted(len(self.runs), "workload")
+        run_count = sum(len(workload_runs.runs) for workload_runs in self.runs.values())
+        return f"<Comparison of {strategies} on {workloads}, {counted(run_count, 'run')}>"
 
     def _repr_html_(self) -> str:
-        workloads = self.summary.workloads[:_MOST]
-        overall = self.summary.overall
-        texts = [answer.sentence for answer in self.summary.answers]
-        text = html_paragraphs([*texts, overall.verdict] if overall else texts)
-        for item in workloads:
-            headings, rows = item.make_table(Tables.TERMINAL).texts
-            text += html_table(headings, rows, caption=item.workload) + html_paragraphs([item.verdict])
-        hidden = len(self.summary.workloads) - len(workloads)
-        return text + html_paragraphs([f"{hidden} more workloads are in strategies_frame()"] * bool(hidden))
+        workloads = self.summary.workloads[:MAX_WORKLOADS]
+        sentences = [answer.sentence for answer in self.summary.answers]
+        if self.summary.overall:
+            sentences.append(self.summary.overall.verdict)
+        html = html_paragraphs(sentences)
+        for workload_summary in workloads:
+            headings, rows = workload_summary.make_table(Tables.TERMINAL).texts
+            html += html_table(headings, rows, caption=workload_summary.workload)
+            html += html_paragraphs([workload_summary.verdict])
+        if hidden_count := len(self.summary.workloads) - len(workloads):
+            html += html_paragraphs([f"{hidden_count} more workloads are in strategies_frame()"])
+        return html
 
-    def _item(self, workload: object) -> WorkloadSummary:
-        items = {item.workload: item for item in self.summary.workloads}
-        if workload is None and len(items) != 1:
-            raise SearchlabError(f"there are {len(items)} workloads; specify one: {', '.join(items)}")
-        return _pick(items, next(iter(items)) if workload is None else str(workload), "workload")
+    def _find_workload(self, workload: object) -> WorkloadSummary:
+        summaries = {workload_summary.workload: workload_summary for workload_summary in self.summary.workloads}
+        if workload is None and len(summaries) != 1:
+            raise SearchlabError(f"there are {len(summaries)} workloads; specify one: {', '.join(summaries)}")
+        return _pick(summaries, next(iter(summaries)) if workload is None else str(workload), "workload")
 
-    def _item_or_all(self, workload: object) -> str:
-        return "" if workload is None and self.summary.overall else self._item(workload).workload
+    def _find_workload_name(self, workload: object) -> str:
+        return "" if workload is None and self.summary.overall else self._find_workload(workload).workload
 
     def _plot(self, workload: str, key: str, view: str = "", **selected: str | None) -> alt.LayerChart:
         """Return a chart. ``selected`` contains the values that its parameters have at first, None for the default."""
-        spec = self._spec(workload, key, view)
+        spec = self._find_spec(workload, key, view)
         params = []
         for param in spec.get("params", ()):
             options = {option: option for option in param["bind"]["options"]}
             value = _pick(options, selected.get(param["name"]) or param["value"], "strategy")
             params.append(param | {"value": value})
-        return altair_chart(spec | {"params": params})
+        return make_altair_chart(spec | {"params": params})
 
-    def _spec(self, workload: str, key: str, view: str = "") -> Spec:
+    def _find_spec(self, workload: str, key: str, view: str = "") -> Spec:
         chart = self.charts.get(workload, {}).get(key)
         if chart is None:
             raise SearchlabError(
@@ -355,10 +363,10 @@ class Comparison:
         view = view or next(iter(chart.views))
         if view not in chart.views:
             raise SearchlabError(f"{chart.title.lower()} cannot be drawn by {view!r}{did_you_mean(view, chart.views)}")
-        return titled(chart.views[view], workload, chart, view)
+        return add_title(chart.views[view], workload, chart, view)
 
 
-def _pick(items: Mapping[str, T], name: str, kind: str) -> T:
-    if name not in items:
-        raise SearchlabError(f"this comparison contains no {kind} {name!r}{did_you_mean(name, items)}")
-    return items[name]
+def _pick(options: Mapping[str, T], name: str, noun: str) -> T:
+    if name not in options:
+        raise SearchlabError(f"this comparison contains no {noun} {name!r}{did_you_mean(name, options)}")
+    return options[name]

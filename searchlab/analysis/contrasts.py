@@ -18,18 +18,25 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, count
 from math import comb
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from ..arrays import Floats
-from ..stats.inference import no_answer, paired_difference
-from ..stats.intervals import improvement
-from ..stats.ranks import ALPHA, holm, rank_sum_test, round_to_largest, signed_rank
+from ..stats.inference import Answer, paired_difference
+from ..stats.intervals import probability_of_improvement
+from ..stats.ranks import (
+    ALPHA,
+    holm,
+    rank_biserial_correlation,
+    rank_sum_test,
+    round_to_largest,
+    signed_rank_test,
+)
 from .model import Contrast, Family, TestKind
 from .runs import ComparedRuns
-from .words import fill, listed
+from .words import fill_template, listed
 
 Runs = Mapping[int, float]
 """The numbers of a strategy's runs, by seed. Higher is better."""
@@ -55,6 +62,15 @@ _FAMILY = """
 """
 
 
+class RankTest(NamedTuple):
+    """A rank test of two strategies, or why there is none; see :class:`Contrast`."""
+
+    test: TestKind
+    runs: int
+    effect: float = 0.0
+    p: float | None = None
+
+
 def compare_pairs(
     runs: Mapping[str, Runs],
     reasons_for_no_test: Mapping[tuple[str, str], TestKind | None],
@@ -69,33 +85,36 @@ def compare_pairs(
         compute_level: See :meth:`ReportTests.compute_level`.
         workload: The name of the workload.
     """
-    values = np.array([value for by_seed in runs.values() for value in by_seed.values()])
-    rounded_values = iter(round_to_largest(values).tolist())
-    runs = {name: {seed: next(rounded_values) for seed in by_seed} for name, by_seed in runs.items()}
+    numbers = np.array([number for strategy_runs in runs.values() for number in strategy_runs.values()])
+    rounded_numbers = iter(round_to_largest(numbers).tolist())
+    runs = {name: {seed: next(rounded_numbers) for seed in strategy_runs} for name, strategy_runs in runs.items()}
     contrasts = []
     for first, second in combinations(runs, 2):
         difference = paired_difference(*pair_by_seed(runs[first], runs[second])[:, np.newaxis])
         if reason := reasons_for_no_test.get((first, second)):
-            difference = replace(difference, on_these=no_answer(difference.value, reason))
-            result: dict[str, Any] = {"test": reason, "runs": min(len(runs[first]), len(runs[second]))}
+            difference = replace(difference, on_these=Answer.without_test(difference.value, reason))
+            result = RankTest(reason, min(len(runs[first]), len(runs[second])))
         else:
             result = compare_ranks(runs[first], runs[second], compute_level(first, second))
-        contrasts.append(Contrast(workload=workload, first=first, second=second, difference=difference, **result))
+        contrasts.append(
+            Contrast(workload=workload, first=first, second=second, difference=difference, **result._asdict())
+        )
     return contrasts
 
 
-def compare_ranks(first: Runs, second: Runs, level: float) -> dict[str, Any]:
-    """Return the name of the rank test for two strategies, its number of runs, the effect and the p-value.
+def compare_ranks(first: Runs, second: Runs, level: float) -> RankTest:
+    """Compare two strategies by ranks.
 
-    It is the signed-rank test or, if the strategies share too few seeds for ``level``, the rank-sum test.
+    The test is the signed-rank test or, if the strategies share too few seeds for ``level``, the rank-sum test.
     """
-    common = sorted(first.keys() & second.keys())
-    if 2.0 ** (2 - len(common)) <= level:
-        effect, p = signed_rank(*(np.array([runs[seed] for seed in common]) for runs in (first, second)))
-        return {"test": TestKind.SIGNED_RANK, "runs": len(common), "effect": effect, "p": p}
+    common_seeds = sorted(first.keys() & second.keys())
+    if 2.0 ** (2 - len(common_seeds)) <= level:
+        pairs = [np.array([runs[seed] for seed in common_seeds]) for runs in (first, second)]
+        effect, p = rank_biserial_correlation(*pairs), signed_rank_test(*pairs)
+        return RankTest(TestKind.SIGNED_RANK, len(common_seeds), effect, p)
     samples = [np.array([runs[seed] for seed in sorted(runs)]) for runs in (first, second)]
-    effect, p = 2 * improvement(*samples) - 1, rank_sum_test(*samples)
-    return {"test": TestKind.RANK_SUM, "runs": min(map(len, samples)), "effect": effect, "p": p}
+    effect, p = 2 * probability_of_improvement(*samples) - 1, rank_sum_test(*samples)
+    return RankTest(TestKind.RANK_SUM, min(map(len, samples)), effect, p)
 
 
 def pair_by_seed(first: Runs, second: Runs) -> Floats:
@@ -133,17 +152,17 @@ class ReportTests:
     @cached_property
     def _test_counts(self) -> dict[bool, int]:
         """The number of tests that a test on one workload is corrected for, by whether its contrast is registered."""
-        groups = {
+        pairs = {
             is_registered: [
-                [pair for pair in pairs if self.is_registered(*pair) == is_registered]
-                for pairs in (self.on_workloads, self.over_all)
+                [pair for pair in tested_pairs if self.is_registered(*pair) == is_registered]
+                for tested_pairs in (self.on_workloads, self.over_all)
             ]
             for is_registered in (True, False)
         }
-        on_workloads, over_all = groups[True]
+        on_workloads, over_all = pairs[True]
         # If there are tests on other workloads, they have half of the level.
         family_count = 2 if len(over_all) > len(set(over_all)) else 1
-        return {True: family_count * len(on_workloads), False: sum(map(len, groups[False]))}
+        return {True: family_count * len(on_workloads), False: sum(map(len, pairs[False]))}
 
     def count_tests(self, first: str, second: str) -> int:
         """Return the number of tests that a test of this pair on one workload is corrected for, if all others fail."""
@@ -189,7 +208,7 @@ class ReportTests:
             late_pairs: The contrasts that were added after runs had begun, which do not count as registered.
             area: The name of the area by which strategies are compared.
         """
-        description = fill(
+        description = fill_template(
             _FAMILY,
             test_count=test_count,
             registered_pairs=_format_pairs(self.registered_pairs),

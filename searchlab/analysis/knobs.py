@@ -15,9 +15,9 @@ import numpy as np
 
 from ..arrays import Array, Floats
 from ..log.columns import make_object_array
-from ..stats.curves import gflops, quartiles
+from ..stats.curves import compute_gflops, quartiles
 
-TOP = 0.1  # the fraction of all configs in which important knobs have other values than elsewhere
+TOP_FRACTION = 0.1  # the fraction of all configs in which important knobs have other values than elsewhere
 MAX_VALUES = 16  # maximum number of values of a knob that are shown: those with the fastest programs
 
 
@@ -43,86 +43,91 @@ class MeasuredSpace:
         importance in arbitrary subspaces", IJCAI 2023) for the fastest tenth of all configs, as Optuna computes them
         for categorical parameters.
         """
-        limit = np.sort(self.throughput)[-math.ceil(TOP * len(self.throughput))]
-        fastest = self.throughput >= limit
+        limit = np.sort(self.throughput)[-math.ceil(TOP_FRACTION * len(self.throughput))]
+        is_fastest = self.throughput >= limit
         divergences = {}
         for knob, values in self.knobs.items():
             _, indices = np.unique(values, return_inverse=True)
-            all_configs, top = (
-                density(np.bincount(group, minlength=indices.max() + 1)) for group in (indices, indices[fastest])
+            density, fastest_density = (
+                estimate_density(np.bincount(value_indices, minlength=indices.max() + 1))
+                for value_indices in (indices, indices[is_fastest])
             )
-            if len(all_configs) > 1:
-                divergences[knob] = float(all_configs @ (top / all_configs - 1) ** 2)
+            if len(density) > 1:
+                divergences[knob] = float(density @ (fastest_density / density - 1) ** 2)
         total = math.fsum(divergences.values())
-        names = sorted(divergences, key=lambda knob: (-divergences[knob], knob))
-        return {knob: divergences[knob] / total for knob in names} if total else {}
+        knobs = sorted(divergences, key=lambda knob: (-divergences[knob], knob))
+        return {knob: divergences[knob] / total for knob in knobs} if total else {}
 
-    def values(self, *knobs: str) -> list[dict[str, Any]]:
+    def summarize_values(self, *knobs: str) -> list[dict[str, Any]]:
         """Return a row for each combination of values of ``knobs``: the throughput of the working configs with it.
 
         Only the values of each knob with the fastest programs have rows, in ascending order.
         """
-        columns = [self.knobs[knob] for knob in knobs]
-        groups: dict[tuple[str, ...], list[float]] = {
-            key: [] for key in product(*(self.best_values(knob) for knob in knobs))
+        throughputs_by_values: dict[tuple[str, ...], list[float]] = {
+            values: [] for values in product(*(self.find_best_values(knob) for knob in knobs))
         }
-        for *values, throughput in zip(*columns, self.throughput, strict=True):
-            if (key := tuple(values)) in groups:
-                groups[key].append(throughput)
-        rows = []
-        for key, throughputs in groups.items():
+        for *config_values, throughput in zip(*(self.knobs[knob] for knob in knobs), self.throughput, strict=True):
+            if (values := tuple(config_values)) in throughputs_by_values:
+                throughputs_by_values[values].append(throughput)
+        rows: list[dict[str, Any]] = []
+        for values, throughputs in throughputs_by_values.items():
             successes = np.array([throughput for throughput in throughputs if throughput > 0])
             if len(successes):
-                ends = *quartiles(successes).tolist(), float(successes.max()), float(successes.min())
-                row: dict[str, Any] = dict(zip(("value", "other"), key, strict=False))
-                row |= {"configs": len(throughputs), "failed": len(throughputs) - len(successes)}
-                rows.append(row | dict(zip(("lower", "median", "upper", "best", "worst"), ends, strict=True)))
+                lower, median, upper = quartiles(successes).tolist()
+                rows.append(
+                    dict(zip(("value", "other"), values, strict=False))
+                    | {"configs": len(throughputs), "failed": len(throughputs) - len(successes)}
+                    | {"lower": lower, "median": median, "upper": upper}
+                    | {"best": float(successes.max()), "worst": float(successes.min())}
+                )
         return rows
 
-    def best_values(self, knob: str) -> list[str]:
+    def find_best_values(self, knob: str) -> list[str]:
         """Return the values of ``knob`` with the fastest programs, in ascending order."""
-        best: dict[str, float] = {}
+        best_throughputs: dict[str, float] = {}
         for value, throughput in zip(self.knobs[knob], self.throughput, strict=True):
-            best[value] = max(throughput, best.get(value, 0.0))
-        fastest = sorted(best, key=lambda value: -best[value])[:MAX_VALUES]
-        return sorted(fastest, key=_order)
+            best_throughputs[value] = max(throughput, best_throughputs.get(value, 0.0))
+        best_values = sorted(best_throughputs, key=lambda value: -best_throughputs[value])[:MAX_VALUES]
+        return sorted(best_values, key=_get_sort_key)
 
 
-def density(counts: Array) -> Floats:
+def estimate_density(counts: Array) -> Floats:
     """Return Optuna's estimate of the probabilities of a categorical parameter's choices, given their ``counts``."""
-    number, kernels = counts.sum(), np.count_nonzero(counts) + 1
-    smoothed = (counts + number / kernels) / (1 + len(counts) / kernels)
-    return np.asarray((smoothed + 1 / len(counts)) / (number + 1))
+    total, kernel_count = counts.sum(), np.count_nonzero(counts) + 1
+    smoothed_counts = (counts + total / kernel_count) / (1 + len(counts) / kernel_count)
+    return np.asarray((smoothed_counts + 1 / len(counts)) / (total + 1))
 
 
-def measured_spaces(costs: Mapping[tuple[str, bytes], Sequence[float]], flops: int) -> list[MeasuredSpace]:
+def find_measured_spaces(costs: Mapping[tuple[str, bytes], Sequence[float]], flops: int) -> list[MeasuredSpace]:
     """Return the spaces in which at least one config works, by name.
 
     Args:
-        costs: The costs in seconds of each config in each space; see :func:`~searchlab.analysis.runs.by_config`.
+        costs: The costs in seconds of each config in each space; see
+            :func:`~searchlab.analysis.runs.group_costs_by_config`.
         flops: The FLOPs of the workload.
     """
-    by_space: dict[str, list[tuple[dict[str, Any], float]]] = {}
-    for (space, config), config_costs in costs.items():
-        by_space.setdefault(space, []).append((msgspec.json.decode(config), float(np.median(config_costs))))
+    configs_by_space: dict[str, list[tuple[dict[str, Any], float]]] = {}
+    for (space, config_json), config_costs in costs.items():
+        median_cost = float(np.median(config_costs))
+        configs_by_space.setdefault(space, []).append((msgspec.json.decode(config_json), median_cost))
     spaces = []
-    for space, configs in sorted(by_space.items()):
-        throughput = gflops(np.array([cost for _, cost in configs]), flops)
-        names = {name: None for config, _ in configs for name in config}
-        knobs = {name: make_object_array([knob_text(config, name) for config, _ in configs]) for name in names}
+    for space, configs in sorted(configs_by_space.items()):
+        throughput = compute_gflops(np.array([cost for _, cost in configs]), flops)
+        knob_names = dict.fromkeys(knob for config, _ in configs for knob in config)
+        knobs = {knob: make_object_array([format_knob(config, knob) for config, _ in configs]) for knob in knob_names}
         if throughput.any():
             spaces.append(MeasuredSpace(space, knobs, throughput))
     return spaces
 
 
-def knob_text(config: Mapping[str, Any], knob: str) -> str:
+def format_knob(config: Mapping[str, Any], knob: str) -> str:
     if knob not in config:
         return "-"
     value = config[knob]
     return value if isinstance(value, str) else msgspec.json.encode(value).decode().replace(",", ", ")
 
 
-def _order(value: str) -> tuple[bool, list[float], str]:
+def _get_sort_key(value: str) -> tuple[bool, list[float], str]:
     """Return the key by which values are sorted: by their numbers, and then as texts."""
     numbers = []
     for number in value.strip("[]").split(", "):

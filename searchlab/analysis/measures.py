@@ -19,9 +19,9 @@ from ..records import FAILURES
 from ..stats.curves import (
     area_over_seconds,
     area_under_curve,
-    hitting_times,
+    convert_hits_to_seconds,
+    find_hitting_times,
     quartiles,
-    seconds_of_hits,
 )
 from ..stats.intervals import DECIMALS, Interval, mean_interval, mean_of_means_interval, median_interval
 from ..units import VALUES, convert_throughput
@@ -114,15 +114,16 @@ class ChargedSeconds(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_runs(cls, runs: StrategyRuns) -> Self:
-        charged = np.concatenate([run.log.charged_seconds for run in runs.runs]).T
-        parts = np.concatenate([run.log.part_seconds for run in runs.runs]).T
+        charged, parts = (
+            np.concatenate([getattr(run.log, name) for run in runs.runs]).T for name in ("charged", "parts")
+        )
         sums = map(math.fsum, (charged.ravel().tolist(), *charged.tolist(), *parts.tolist()))
         return cls(*(seconds or None for seconds in sums))
 
 
 def measure_area(runs: StrategyRuns) -> SeedMean:
     """Return the area over the trials or seconds by which strategies are compared."""
-    by_seconds = measure_area_by_seconds(runs) if runs.workload.by_seconds else None
+    by_seconds = measure_area_by_seconds(runs) if runs.workload.is_by_seconds else None
     return by_seconds or SeedMean.from_values(area_under_curve(runs.curves, runs.workload.best_gflops))
 
 
@@ -139,13 +140,13 @@ def measure_throughput(runs: StrategyRuns) -> Spread:
 
 def measure_trials_to_target(runs: StrategyRuns) -> TargetTimes:
     """Return the trials that the runs needed to reach the target."""
-    return TargetTimes.from_values(hitting_times(runs.curves, runs.workload.target))
+    return TargetTimes.from_values(find_hitting_times(runs.curves, runs.workload.target_gflops))
 
 
 def measure_seconds_to_target(runs: StrategyRuns) -> TargetTimes:
     """Return the charged seconds that the runs needed to reach the target."""
-    hits = hitting_times(runs.curves, runs.workload.target)
-    return TargetTimes.from_values(seconds_of_hits(hits, runs.elapsed))
+    hits = find_hitting_times(runs.curves, runs.workload.target_gflops)
+    return TargetTimes.from_values(convert_hits_to_seconds(hits, runs.elapsed))
 
 
 def _has_all_trials(runs: StrategyRuns) -> bool:
@@ -228,7 +229,7 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
             interrupted=[run.seed for run in runs.interrupted_runs],
             one_run=runs.is_deterministic,
             trials=runs.trials,
-            trials_by_seed=runs.lengths,
+            trials_by_seed=runs.trial_counts,
             complete=_has_all_trials(runs),
             ended=sum(bool(run.end_reason) for run in runs.runs),
             area=measure_area(runs),

@@ -11,7 +11,7 @@ import msgspec
 from ..log.plan import Claim
 from ..stats.inference import Difference
 from ..stats.ranks import ALPHA
-from .columns import OVERALL_COLUMNS, Table, Tables, make_table, strategy_columns
+from .columns import OVERALL_COLUMNS, Table, Tables, make_strategy_columns, make_table
 from .measures import OverallStrategy, StrategySummary
 from .runs import BestKnown, By
 from .words import counted
@@ -205,7 +205,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     def make_table(self, tables: Tables) -> Table[StrategySummary]:
         """Return the table of strategies that ``tables`` selects."""
-        return make_table(self.strategies, strategy_columns(self.unit), tables)
+        return make_table(self.strategies, make_strategy_columns(self.unit), tables)
 
     @property
     def by_strategy(self) -> dict[str, StrategySummary]:
@@ -334,7 +334,7 @@ class Summary(msgspec.Struct, frozen=True):
     by: By = "trials"
 
     def __repr__(self) -> str:
-        strategies = {row.strategy for item in self.workloads for row in item.strategies}
+        strategies = {row.strategy for workload_summary in self.workloads for row in workload_summary.strategies}
         return f"<Summary of {counted(len(strategies), 'strategy')} on {counted(len(self.workloads), 'workload')}>"
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 from ..arrays import Array
 from ..log.reliability import find_largest_drift
 from .runs import LoggedRun, StrategyRuns, WorkloadRuns
-from .words import counted, fill, listed, number_text
+from .words import counted, fill_template, format_number, listed
 
 MAX_DRIFT = 0.1  # a report mentions runs during which the sentinel's time changed by more than this fraction
 
@@ -65,7 +65,7 @@ def _note_unfinished_runs(workload_runs: WorkloadRuns) -> Iterator[str]:
 def _note_early_ends(workload_runs: WorkloadRuns, ranked_strategies: Sequence[StrategyRuns]) -> Iterator[str]:
     for strategy_runs in ranked_strategies:
         lengths_by_reason: dict[str, list[int]] = {}
-        for run in workload_runs.by_strategy[strategy_runs.strategy]:
+        for run in workload_runs.runs_by_strategy[strategy_runs.strategy]:
             has_spent_seconds = run.log.ended and run.log.ended.seconds is not None and workload_runs.by == "seconds"
             if run.end_reason and not has_spent_seconds and run.log.trial_count < workload_runs.horizon:
                 lengths_by_reason.setdefault(run.end_reason, []).append(run.log.trial_count)
@@ -118,7 +118,7 @@ def _note_different_seeds(workload_runs: WorkloadRuns, ranked_strategies: Sequen
             f"All are compared over the {counted(len(workload_runs.seeds), 'seed')} that every strategy has completed: "
             f"{listed(more)}. To compare more, run the others with these seeds."
         )
-    if fewer := workload_runs.fewer_seeds:
+    if fewer := workload_runs.labels_of_fewer_seeds:
         yield (
             f"Compared over fewer seeds than others: {listed([*fewer.values()])}. Means are over all of these, and "
             "differences over the seeds that both strategies have."
@@ -200,7 +200,7 @@ def _note_drift(runs: Sequence[LoggedRun]) -> Iterator[str]:
     drifts = [(ratio, run) for run in runs if (ratio := find_largest_drift(run.log)) is not None]
     if large_drifts := [(ratio, run) for ratio, run in drifts if abs(ratio - 1) > MAX_DRIFT]:
         ratio, run = max(large_drifts, key=lambda drift: abs(math.log(drift[0])))
-        yield fill(_DRIFT, run_count=len(large_drifts), total=len(drifts), log_name=run.log_name, ratio=ratio)
+        yield fill_template(_DRIFT, run_count=len(large_drifts), total=len(drifts), log_name=run.log_name, ratio=ratio)
 
 
 def _note_resolution(runs: Sequence[LoggedRun]) -> Iterator[str]:
@@ -214,7 +214,7 @@ def _note_resolution(runs: Sequence[LoggedRun]) -> Iterator[str]:
     resolution = max((value for value in resolutions if isinstance(value, float)), default=0.0)
     if close := [strategy for strategy, cost in medians.items() if 1 < cost / medians[fastest] < 1 + resolution]:
         yield (
-            f"Two measurements of the same program may differ by {number_text(100 * resolution)} % on this machine. "
+            f"Two measurements of the same program may differ by {format_number(100 * resolution)} % on this machine. "
             f"The best times of {listed(close)} (medians over the runs) differ from that of {fastest} by less."
         )
 

@@ -26,43 +26,67 @@ from .measures import StrategySummary
 from .model import Summary
 
 MAX_RUNS = 100_000  # maximum number of seeds or workloads to consider, more than anyone would use
-NEW = "a new policy"
+NEW_POLICY = "a new policy"
 
 
 @dataclass(frozen=True)
 class Variation:
-    """The standard deviations of paired differences, in the measure's unit."""
+    """The standard deviations of paired differences, in the measure's unit.
 
-    seeds: float  # between pairs of runs on the same workload
-    workloads: float | None  # of the true difference between workloads; None for fewer than 2 workloads
+    Attributes:
+        seeds: The deviation between pairs of runs on the same workload.
+        workloads: The deviation of the true difference between workloads; None for fewer than 2 workloads.
+    """
+
+    seeds: float
+    workloads: float | None
 
 
 @dataclass(frozen=True)
 class Need:
-    """The numbers of runs that a pair of strategies needs. None means more than :data:`MAX_RUNS`, or unknown."""
+    """The numbers of runs that a pair of strategies needs. None means more than :data:`MAX_RUNS`, or unknown.
+
+    Attributes:
+        first: The first strategy.
+        second: The second strategy.
+        variation: The variation of their differences.
+        seeds_alone: The number of seeds on one workload, for a claim about it.
+        seeds_together: The number of seeds on each of the workloads, for a claim about these.
+        workloads: The number of workloads with the current number of seeds, for a claim about workloads like these.
+    """
 
     first: str
     second: str
     variation: Variation
-    seeds_alone: int | None  # on one workload, for a claim about it
-    seeds_together: int | None  # on each of the workloads, for a claim about these
-    workloads: int | None  # with the current number of seeds, for a claim about workloads like these
+    seeds_alone: int | None
+    seeds_together: int | None
+    workloads: int | None
 
 
 @dataclass(frozen=True)
 class PowerPlan:
-    """The numbers of runs that each pair of strategies needs to detect a difference."""
+    """The numbers of runs that each pair of strategies needs to detect a difference.
+
+    Attributes:
+        difference: The difference in area to detect.
+        power: The probability of detecting it.
+        tests: The number of tests for which p-values are corrected.
+        registered: Whether these are registered contrasts, each tested over all workloads.
+        workloads: The number of workloads.
+        seeds: The largest number of seeds of any strategy on any workload.
+        needs: The pairs with the least variation by seed first, after the pair of a new policy, if any.
+    """
 
     difference: float
     power: float
-    tests: int  # number of tests for which p-values are corrected
-    registered: bool  # whether these are registered contrasts, each tested over all workloads
+    tests: int
+    registered: bool
     workloads: int
-    seeds: int  # largest number of seeds of any strategy on any workload
-    needs: list[Need]  # pairs with the least variation by seed first, after the pair of a new policy, if any
+    seeds: int
+    needs: list[Need]
 
 
-def power_plan(
+def plan_power(
     summary: Summary,
     difference: float,
     power: float,
@@ -93,46 +117,59 @@ def power_plan(
     for name, value in (("difference", difference), ("power", power)):
         if not isinstance(value, int | float) or not 0 < value < 1:  # also rejects NaN
             raise SearchlabError(f"{name} must be between 0 and 1, not {value!r}; areas are between 0 and 1")
-    names = sorted({row.strategy for item in summary.workloads for row in item.strategies})
+    rankings = [workload_summary.by_strategy for workload_summary in summary.workloads]
+    names = sorted({name for ranking in rankings for name in ranking})
     if strategy and strategy not in names:
         raise SearchlabError(f"no runs of the strategy {strategy!r}{did_you_mean(strategy, names)}")
     all_pairs = list(combinations(names, 2))
     pairs = [pair for pair in all_pairs if not strategy or strategy in pair]
     tests = registered or tests or max(1, summary.family.test_count * len(pairs) // max(1, len(all_pairs)))
-    rows = [item.by_strategy for item in summary.workloads]
-    seeds = max((len(row.seeds) for by_strategy in rows for row in by_strategy.values()), default=0)
+    seeds = max((len(row.seeds) for ranking in rankings for row in ranking.values()), default=0)
     alpha = ALPHA / tests
 
-    def need(first: str, second: str, varies: Variation, count: int) -> Need:
-        seeds_alone, seeds_together = (
-            seeds_for(varies, difference, workloads, power=power, alpha=alpha) for workloads in (1, count)
+    def compute_need(first: str, second: str, variation: Variation, workload_count: int) -> Need:
+        return Need(
+            first,
+            second,
+            variation,
+            seeds_alone=find_seed_count(variation, difference, 1, power=power, alpha=alpha),
+            seeds_together=find_seed_count(variation, difference, workload_count, power=power, alpha=alpha),
+            # A contrast is tested on workloads like these at half of the level; the rest is for single workloads.
+            workloads=find_workload_count(
+                variation, difference, seeds, power=power, alpha=alpha / 2 if registered else alpha
+            ),
         )
-        # A contrast is tested on workloads like these at half of the level; the other half is for single workloads.
-        workloads = workloads_for(varies, difference, seeds, power=power, alpha=alpha / 2 if registered else alpha)
-        return Need(first, second, varies, seeds_alone, seeds_together, workloads)
 
     needs = []
     for first, second in pairs:
-        differences = [_differences(row[first], row[second]) for row in rows if first in row and second in row]
-        if varies := variation(differences):
-            needs.append(need(first, second, varies, len(differences)))
-    needs.sort(key=lambda pair_need: (pair_need.variation.seeds, pair_need.first, pair_need.second))
+        differences = [
+            _subtract_areas(ranking[first], ranking[second])
+            for ranking in rankings
+            if first in ranking and second in ranking
+        ]
+        if variation := estimate_variation(differences):
+            needs.append(compute_need(first, second, variation, len(differences)))
+    needs.sort(key=lambda need: (need.variation.seeds, need.first, need.second))
     if new and needs:
-        by_seed = median(pair_need.variation.seeds for pair_need in needs)
-        by_workload = [deviation for pair_need in needs if (deviation := pair_need.variation.workloads) is not None]
-        typical = Variation(by_seed, median(by_workload) if by_workload else None)
-        needs.insert(0, need(NEW, strategy, typical, len(rows)))
-    return PowerPlan(difference, power, tests, registered is not None, len(rows), seeds, needs)
+        needs.insert(0, compute_need(NEW_POLICY, strategy, _find_median_variation(needs), len(rankings)))
+    return PowerPlan(difference, power, tests, registered is not None, len(rankings), seeds, needs)
 
 
-def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
+def _find_median_variation(needs: Sequence[Need]) -> Variation:
+    by_workload = [deviation for need in needs if (deviation := need.variation.workloads) is not None]
+    return Variation(
+        seeds=median(need.variation.seeds for need in needs), workloads=median(by_workload) if by_workload else None
+    )
+
+
+def _subtract_areas(first: StrategySummary, second: StrategySummary) -> Floats:
     """Return the differences in area for the seeds that both strategies have."""
     minuends, subtrahends = pair_by_seed(first.area_by_seed, second.area_by_seed)
     differences = minuends - subtrahends
     return np.asarray(differences[~np.isnan(differences)])
 
 
-def variation(differences: Sequence[Floats]) -> Variation | None:
+def estimate_variation(differences: Sequence[Floats]) -> Variation | None:
     """Return the variance components of paired differences (one array per workload).
 
     Returns None if no workload has at least two distinct differences. The estimates are those of the analysis of
@@ -142,8 +179,8 @@ def variation(differences: Sequence[Floats]) -> Variation | None:
     samples = [sample for sample in differences if len(sample) > 1]
     if not samples:
         return None
-    freedom = sum(len(sample) - 1 for sample in samples)
-    variance = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in samples) / freedom
+    df = sum(len(sample) - 1 for sample in samples)
+    variance = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in samples) / df
     if not round(variance, 2 * DECIMALS):
         return None
     means = np.array([sample.mean() for sample in differences if len(sample)])
@@ -153,7 +190,7 @@ def variation(differences: Sequence[Floats]) -> Variation | None:
     return Variation(math.sqrt(variance), math.sqrt(max(0.0, float(means.var(ddof=1)) - due_to_seeds)))
 
 
-def t_power(difference: float, error: float, df: float, alpha: float) -> float:
+def compute_t_power(difference: float, error: float, df: float, alpha: float) -> float:
     """Return the probability that a two-sided t test at ``alpha`` detects ``difference`` and its direction.
 
     It is computed from the noncentral t distribution (Cohen, "Statistical power analysis for the behavioral sciences",
@@ -164,17 +201,21 @@ def t_power(difference: float, error: float, df: float, alpha: float) -> float:
     return float(nct.sf(stdtrit(df, 1 - alpha / 2), df, difference / error))
 
 
-def seeds_for(variation: Variation, difference: float, workloads: int, *, power: float, alpha: float) -> int | None:
+def find_seed_count(
+    variation: Variation, difference: float, workloads: int, *, power: float, alpha: float
+) -> int | None:
     """Return the number of seeds per workload that is needed to detect ``difference``, or None if it is too large."""
 
     def is_enough(seeds: int) -> bool:
         error = variation.seeds / math.sqrt(workloads * seeds)
-        return t_power(difference, error, workloads * (seeds - 1), alpha) >= power
+        return compute_t_power(difference, error, workloads * (seeds - 1), alpha) >= power
 
-    return _smallest(2, is_enough)
+    return _find_smallest(2, is_enough)
 
 
-def workloads_for(variation: Variation, difference: float, seeds: int, *, power: float, alpha: float) -> int | None:
+def find_workload_count(
+    variation: Variation, difference: float, seeds: int, *, power: float, alpha: float
+) -> int | None:
     """Return the number of workloads, with ``seeds`` each, needed to detect ``difference`` on workloads like these.
 
     It is at least MIN_WORKLOADS, or None if it would exceed MAX_RUNS or if the variation between workloads is unknown.
@@ -184,12 +225,12 @@ def workloads_for(variation: Variation, difference: float, seeds: int, *, power:
     deviation = math.hypot(variation.workloads, variation.seeds / math.sqrt(seeds))
 
     def is_enough(workloads: int) -> bool:
-        return t_power(difference, deviation / math.sqrt(workloads), workloads - 1, alpha) >= power
+        return compute_t_power(difference, deviation / math.sqrt(workloads), workloads - 1, alpha) >= power
 
-    return _smallest(MIN_WORKLOADS, is_enough)
+    return _find_smallest(MIN_WORKLOADS, is_enough)
 
 
-def _smallest(start: int, is_enough: Callable[[int], bool]) -> int | None:
+def _find_smallest(start: int, is_enough: Callable[[int], bool]) -> int | None:
     """Return the smallest number, from ``start``, that is enough, assuming that all larger numbers also are."""
     step = start
     while not is_enough(step):

@@ -28,27 +28,36 @@ from ..log.plan import JSON_COPY_NAME, PLAN_FILE_NAME, TOML_COPY_NAME
 from ..log.read import find_logs, make_no_logs_error
 from ..schema import UNREADABLE
 from .comparison import Comparison
-from .page.render import environment, facts, page_assets
-from .read import REPORT, read_runs
+from .page.render import describe_measurement, make_environment, make_page_assets
+from .read import REPORT_DIR, read_runs
 from .runs import ComparedRuns
 from .words import counted
 
-LEADERBOARD = "leaderboard-"
+LEADERBOARD_PREFIX = "leaderboard-"
 """The beginning of the names of a site's leaderboards."""
 
-CARD, SUMS, LOGS = "card.json", "SHA256SUMS", "logs"
+CARD_NAME, SUMS_NAME, LOGS_NAME = "card.json", "SHA256SUMS", "logs"
 """Names in a result's folder: the file for its entry in the index, the digests of its files, and the folder of logs."""
 
 
 class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The entry of a result in the index of a site."""
+    """The entry of a result in the index of a site.
+
+    Attributes:
+        title: The name of the result.
+        answers: The answers to the study's questions.
+        date: When the result was published.
+        measured: When its runs were performed, if their logs record this.
+        machine: The machine that performed the runs.
+        size: The numbers of strategies, workloads and runs, in words.
+    """
 
     title: str
     answers: list[str]
-    date: str  # when the result was published
-    measured: str = ""  # when its runs were performed, if their logs record this
+    date: str
+    measured: str = ""
     machine: str = ""
-    size: str = ""  # strategies, workloads and runs, in words
+    size: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,23 +93,27 @@ class Publication:
         return re.sub(r"[^A-Za-z0-9.]+", "-", self.title).strip("-.") or "result"
 
 
-def study_result(directory: Path) -> Publication:
+def make_publication(directory: Path) -> Publication:
     """Return the result of the study or logs in ``directory``. Raises SearchlabError if it does not exist."""
     if not directory.is_dir():
         raise SearchlabError(f"the directory {directory} to publish does not exist; pass one that contains logs")
-    commands = [f"searchlab report {LOGS} --out again", f"searchlab log check {LOGS}"]
+    commands = [f"searchlab report {LOGS_NAME} --out again", f"searchlab log check {LOGS_NAME}"]
     if (directory / TOML_COPY_NAME).is_file():
-        commands.append(f"searchlab run {LOGS}/{TOML_COPY_NAME} --out repeated")
+        commands.append(f"searchlab run {LOGS_NAME}/{TOML_COPY_NAME} --out repeated")
     return Publication(real_path(directory).name, commands, directory=directory)
 
 
 def publish(
-    out: Path, results: Iterable[Publication], write_leaderboards: Callable[[Path], object] = lambda site: None
+    out: Path, publications: Iterable[Publication], write_leaderboards: Callable[[Path], object] = lambda site: None
 ) -> list[IndexEntry]:
-    """Write ``results``, and an index of all results, to the site in the directory ``out``.
+    """Write results, and an index of all results, to a site.
 
-    A result replaces an earlier one with the same title. Other results on the site are kept. ``write_leaderboards``
-    writes the site's leaderboards, once it contains all results.
+    A result replaces an earlier one with the same title. Other results on the site are kept.
+
+    Args:
+        out: The directory of the site.
+        publications: The results.
+        write_leaderboards: A function that writes the leaderboards, once the site contains all results.
 
     Returns:
         The entries of all results on the site, newest first.
@@ -108,107 +121,109 @@ def publish(
     Raises:
         SearchlabError: If a result cannot be read, if two would share a folder, or if ``out`` cannot be used as a site.
     """
-    results = list(results)
-    folders = Counter(result.folder for result in results)
-    if shared := [folder for folder, number in folders.items() if number > 1]:
-        raise SearchlabError(f"two results would be written to {out / shared[0]}; rename one of their directories")
-    is_site = (out / "index.html").is_file() or bool(_entry_files(out))
+    publications = list(publications)
+    folder_counts = Counter(publication.folder for publication in publications)
+    if shared_folders := [folder for folder, count in folder_counts.items() if count > 1]:
+        raise SearchlabError(
+            f"two results would be written to {out / shared_folders[0]}; rename one of their directories"
+        )
+    is_site = (out / "index.html").is_file() or bool(_find_entry_paths(out))
     if out.exists() and not (out.is_dir() and (is_site or not any(out.iterdir()))):
         raise SearchlabError(f"{out} is neither empty nor a site; choose another directory")
     try:
         out.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".", dir=out) as temporary:
-            for folder in [_write(Path(temporary, result.folder), result) for result in results]:
+            new_folders = [_write(Path(temporary, publication.folder), publication) for publication in publications]
+            for folder in new_folders:
                 if (out / folder.name).exists():
                     shutil.rmtree(out / folder.name)  # from an earlier publication
                 folder.replace(out / folder.name)
-        entries = {path.parent.name: _read_entry(path) for path in _entry_files(out)}
-        entries = dict(sorted(entries.items(), key=lambda item: item[1].date, reverse=True))
+        entries = {path.parent.name: _read_entry(path) for path in _find_entry_paths(out)}
+        entries = dict(sorted(entries.items(), key=lambda folder_and_entry: folder_and_entry[1].date, reverse=True))
         write_leaderboards(out)
-        boards = [path.stem for path in sorted(out.glob(f"{LEADERBOARD}*.html"))]
+        boards = [path.stem for path in sorted(out.glob(f"{LEADERBOARD_PREFIX}*.html"))]
         _render(out / "index.html", title="Results", cards=entries, boards=boards)
     except OSError as error:
         raise SearchlabError(f"cannot write the site {out}: {error.strerror}") from None
     return list(entries.values())
 
 
-def _entry_files(out: Path) -> list[Path]:
-    return [path for path in sorted(out.glob(f"*/{CARD}")) if not path.parent.name.startswith(".")]
+def _find_entry_paths(out: Path) -> list[Path]:
+    return [path for path in sorted(out.glob(f"*/{CARD_NAME}")) if not path.parent.name.startswith(".")]
 
 
-def _write(folder: Path, result: Publication) -> Path:
-    """Write ``result`` to the new directory ``folder``, and return it."""
+def _write(folder: Path, publication: Publication) -> Path:
+    """Write a result to the new directory ``folder``, and return it."""
     folder.mkdir()
-    runs = result.runs
+    runs = publication.runs
     if runs is None:
-        assert result.directory is not None
-        runs = read_runs(_copy_logs(result.directory, folder / LOGS))  # so that the page links to the copies
-        (folder / LOGS / CACHE_FILE_NAME).unlink(missing_ok=True)
-    for path in result.files:
+        assert publication.directory is not None
+        runs = read_runs(_copy_logs(publication.directory, folder / LOGS_NAME))  # so that the page links to the copies
+        (folder / LOGS_NAME / CACHE_FILE_NAME).unlink(missing_ok=True)
+    for path in publication.files:
         copy_file(path, folder / path.name, under=path.parent)
     comparison = Comparison(runs)
     comparison.save(folder)
-    entry = _make_entry(result, comparison)
-    write_file(folder / CARD, msgspec.json.encode(entry))
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CARD)
-    sums = {path.relative_to(folder).as_posix(): hashlib.sha256(read_bytes(path)).hexdigest() for path in files}
-    text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
-    write_file(folder / SUMS, text)
-    names = [name for name in sums if not name.startswith(f"{LOGS}/")]
-    rows = [(name, quote(name), filesize.decimal((folder / name).stat().st_size)) for name in names]
+    entry = _make_entry(publication, comparison)
+    write_file(folder / CARD_NAME, msgspec.json.encode(entry))
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CARD_NAME)
+    digests = {path.relative_to(folder).as_posix(): hashlib.sha256(read_bytes(path)).hexdigest() for path in paths}
+    sums_text = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    write_file(folder / SUMS_NAME, sums_text)
+    data_names = [name for name in digests if not name.startswith(f"{LOGS_NAME}/")]
     _render(
         folder / "index.html",
         title=entry.title,
         card=entry,
-        files=rows,
-        logs=len(sums) - len(names),
+        files=[(name, quote(name), filesize.decimal((folder / name).stat().st_size)) for name in data_names],
+        logs=len(digests) - len(data_names),
         commands=[
             f"pip install .  # in a checkout of searchlab {version('searchlab')}",
-            f"sha256sum --check {SUMS}",
-            *result.commands,
+            f"sha256sum --check {SUMS_NAME}",
+            *publication.commands,
         ],
-        cite=result.cite,
-        about=result.about,
-        source=result.source,
-        verified=result.verified,
+        cite=publication.cite,
+        about=publication.about,
+        source=publication.source,
+        verified=publication.verified,
         version=version("searchlab"),
-        digest=hashlib.sha256(text.encode()).hexdigest(),
-        key=f"{result.folder.lower()}-{entry.date[:4]}",
+        digest=hashlib.sha256(sums_text.encode()).hexdigest(),
+        key=f"{publication.folder.lower()}-{entry.date[:4]}",
     )
     return folder
 
 
-def _copy_logs(directory: Path, to: Path) -> Path:
-    """Copy the logs, plans and study files in ``directory``, but no reports."""
+def _copy_logs(directory: Path, target_dir: Path) -> Path:
+    """Copy the logs, plans and study files in ``directory``, but no reports, and return the target."""
     if not (logs := find_logs(directory)):
         raise make_no_logs_error([directory])
     for log in logs:
         relative_path = log.relative_to(directory)
-        if REPORT not in relative_path.parts[:-1]:
-            copy_file(log, to / relative_path, under=directory)
+        if REPORT_DIR not in relative_path.parts[:-1]:
+            copy_file(log, target_dir / relative_path, under=directory)
     for path in find_files(directory, (PLAN_FILE_NAME, TOML_COPY_NAME, JSON_COPY_NAME)):
-        copy = to / path.relative_to(directory)
-        if path.name in (PLAN_FILE_NAME, TOML_COPY_NAME, JSON_COPY_NAME) and copy.parent.is_dir():
-            copy_file(path, copy, under=directory)
-    return to
+        copy_path = target_dir / path.relative_to(directory)
+        if path.name in (PLAN_FILE_NAME, TOML_COPY_NAME, JSON_COPY_NAME) and copy_path.parent.is_dir():
+            copy_file(path, copy_path, under=directory)
+    return target_dir
 
 
-def _make_entry(result: Publication, comparison: Comparison) -> IndexEntry:
+def _make_entry(publication: Publication, comparison: Comparison) -> IndexEntry:
     summary = comparison.summary
-    texts = [answer.sentence for answer in summary.answers]
-    if not texts:
-        texts = [summary.overall.verdict] if summary.overall else [item.verdict for item in summary.workloads]
-    runs = [run for item in comparison.runs.values() for run in item.runs]
-    about = dict(facts(runs))
+    answers = [answer.sentence for answer in summary.answers]
+    if not answers:
+        verdicts = [workload_summary.verdict for workload_summary in summary.workloads]
+        answers = [summary.overall.verdict] if summary.overall else verdicts
+    runs = [run for workload_runs in comparison.runs.values() for run in workload_runs.runs]
+    measurement = dict(describe_measurement(runs))
     workloads = counted(len(comparison.workloads), "workload")
-    sizes = (f"{len(comparison.strategies)} strategies", workloads, counted(len(runs), "run"))
     return IndexEntry(
-        title=result.title,
-        answers=texts[:3],
+        title=publication.title,
+        answers=answers[:3],
         date=time.strftime("%Y-%m-%d"),
-        measured=about.get("made on", ""),
-        machine=result.machine or about.get("host", ""),
-        size=", ".join(sizes),
+        measured=measurement.get("made on", ""),
+        machine=publication.machine or measurement.get("host", ""),
+        size=f"{len(comparison.strategies)} strategies, {workloads}, {counted(len(runs), 'run')}",
     )
 
 
@@ -220,5 +235,5 @@ def _read_entry(path: Path) -> IndexEntry:
 
 
 def _render(path: Path, **fields: Any) -> None:
-    blank: dict[str, Any] = {"card": None, "cards": {}, "boards": []}
-    write_file(path, environment().get_template("site.html.jinja").render(page_assets() | blank | fields))
+    defaults: dict[str, Any] = {"card": None, "cards": {}, "boards": []}
+    write_file(path, make_environment().get_template("site.html.jinja").render(make_page_assets() | defaults | fields))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -19,10 +19,10 @@ from .notes import MEASUREMENT, describe_measurement_difference, find_header_dif
 from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
 from .words import counted
 
-REPORT = "report"
+REPORT_DIR = "report"
 """The name of a report's directory, next to its logs. Logs in such a directory are read only if passed explicitly."""
 
-_STRATEGY = ("space", "fingerprint", "policy", "cost_model", "features", "batch", "warm_start", *MEASUREMENT)
+_STRATEGY_FIELDS = ("space", "fingerprint", "policy", "cost_model", "features", "batch", "warm_start", *MEASUREMENT)
 """The fields of the header that are the same in all runs of a strategy on a workload."""
 
 
@@ -48,38 +48,49 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True, by:
     Warns:
         SearchlabWarning: If strategies were measured in different ways on a workload. They are not tested.
     """
-    paths: dict[str, tuple[Path, Budget]] = {}
-    not_started = 0
+    budget_by_path: dict[Path, Budget] = {}
+    real_paths: set[str] = set()
+    not_started_count = 0
     for source in where:
-        source_logs, source_not_started = _find_logs(source, everything)
-        not_started += source_not_started
+        source_logs, source_not_started_count = _find_logs(source, everything)
+        not_started_count += source_not_started_count
         for path, budget in source_logs:
-            paths.setdefault(os.path.realpath(path), (path, budget))
-    if not paths:
+            if (real_path := os.path.realpath(path)) not in real_paths:
+                real_paths.add(real_path)
+                budget_by_path[path] = budget
+    if not budget_by_path:
         raise SearchlabError("nothing to report on: pass a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
-    running = {path for path, _ in paths.values() if is_locked(path)}  # before reading, as runs may end meanwhile
-    budgets = dict(paths.values())
-    logs = read_logs(directory, list(budgets), {}, readings, required=where)
-    parts = [budgets[log.path].truncate(log) for log in logs]
-    if longer := [log.path for log, part in zip(logs, parts, strict=True) if part is not log]:
-        _warn(longer, "some logs contain more trials than are now part of the study, which are skipped")
-    names = [encodable((log.path.relative_to(directory) if directory else log.path).as_posix()) for log in logs]
-    # Where trials are limited, too, a limit in seconds that no run has reached says nothing about time.
-    unreached = all(budget.trials < UNLIMITED for budget in budgets.values()) and not any(
-        log.ended and log.ended.seconds for log in parts
-    )
-    if by is None and not unreached and all(budget.seconds is not None for budget in budgets.values()):
+    running_paths = {path for path in budget_by_path if is_locked(path)}  # before reading, as runs may end meanwhile
+    logs = read_logs(directory, list(budget_by_path), {}, readings, required=where)
+    planned_logs = [budget_by_path[log.path].truncate(log) for log in logs]
+    longer_paths = [log.path for log, planned_log in zip(logs, planned_logs, strict=True) if planned_log is not log]
+    if longer_paths:
+        _warn_of_skipped(
+            longer_paths, "some logs contain more trials than are now part of the study, which are skipped"
+        )
+    log_names = [encodable((log.path.relative_to(directory) if directory else log.path).as_posix()) for log in logs]
+    if by is None and _is_limited_by_seconds(planned_logs, budget_by_path.values()):
         by = "seconds"
     return group_runs(
-        zip(parts, names, strict=True),
-        {name for log, name in zip(logs, names, strict=True) if log.path in running},
+        zip(planned_logs, log_names, strict=True),
+        {log_name for log, log_name in zip(logs, log_names, strict=True) if log.path in running_paths},
         by,
-        not_started,
+        not_started_count,
     )
 
 
-def planned_claims(*where: Path) -> list[Claim]:
+def _is_limited_by_seconds(logs: Iterable[Columns], budgets: Collection[Budget]) -> bool:
+    """Return whether seconds limit all runs.
+
+    Where trials are limited, too, a limit in seconds that no run has reached says nothing about time.
+    """
+    has_trial_limits = all(budget.trials < UNLIMITED for budget in budgets)
+    has_reached_seconds = any(log.ended and log.ended.seconds for log in logs)
+    return all(budget.seconds is not None for budget in budgets) and (has_reached_seconds or not has_trial_limits)
+
+
+def read_planned_claims(*where: Path) -> list[Claim]:
     """Return the claims of all studies whose plans are in the directories in ``where``."""
     plans = (
         read_plan(path.parent)
@@ -94,7 +105,7 @@ def group_runs(
     named_logs: Iterable[tuple[Columns | Log, str]],
     running: Collection[str] = (),
     by: By | None = None,
-    not_started: int = 0,
+    not_started_count: int = 0,
 ) -> ComparedRuns:
     """Group logs by workload, strategy and seed, as runs to compare.
 
@@ -102,50 +113,64 @@ def group_runs(
         named_logs: The logs, each with its name in reports.
         running: The names of logs whose runs were in progress when the logs were read.
         by: As in :func:`read_runs`.
-        not_started: The number of runs of the study that have not started.
+        not_started_count: The number of runs of the study that have not started.
 
     Raises:
         SearchlabError: If the logs are not comparable; see :func:`read_runs`.
     """
     texts: ConfigTexts = {}
-    columns = ((Columns.from_log(log, texts) if isinstance(log, Log) else log, file) for log, file in named_logs)
-    logs = [(_workload_label(log), log, file) for log, file in columns]
+    labelled_logs = [
+        (_name_workload(log), log, log_name)
+        for log, log_name in (
+            (Columns.from_log(log, texts) if isinstance(log, Log) else log, log_name) for log, log_name in named_logs
+        )
+    ]
     if by is None:
-        limited = [log.ended is not None and log.ended.seconds is not None for _, log, _ in logs]
-        by = "seconds" if limited and all(limited) else "trials"
+        is_limited = [log.ended is not None and log.ended.seconds is not None for _, log, _ in labelled_logs]
+        by = "seconds" if is_limited and all(is_limited) else "trials"
+    name_strategy = _make_strategy_namer([(workload, log) for workload, log, _ in labelled_logs])
+    runs_by_workload: dict[str, dict[str, list[LoggedRun]]] = {}
+    for workload, log, log_name in sorted(
+        labelled_logs, key=lambda labelled: (labelled[0], name_strategy(labelled[1]))
+    ):
+        run = LoggedRun(workload, name_strategy(log), log, log_name, log_name in running)
+        runs_by_workload.setdefault(workload, {}).setdefault(run.strategy, []).append(run)
+    for strategies in runs_by_workload.values():
+        for strategy, runs in strategies.items():
+            _check_strategy(runs)
+            strategies[strategy] = _drop_repeated_seeds(runs)
+        if difference := describe_measurement_difference([run for runs in strategies.values() for run in runs]):
+            warn(difference)
+    return {
+        workload: WorkloadRuns(workload, strategies, by=by, not_started_count=not_started_count)
+        for workload, strategies in runs_by_workload.items()
+    }
+
+
+def _make_strategy_namer(labelled_logs: Sequence[tuple[str, Columns]]) -> Callable[[Columns], str]:
+    """Return a function that names the strategy of a log.
+
+    The name contains the policy if two policies have the same name, and the space if a workload has several spaces.
+    """
     spaces: dict[str, set[str]] = {}
-    for workload, log, _ in logs:
-        spaces.setdefault(workload, set()).add(log.header.space_name)
-    has_several_spaces = any(len(names) > 1 for names in spaces.values())
     policies: dict[str, set[str]] = {}
-    for _, log, _ in logs:
+    for workload, log in labelled_logs:
+        spaces.setdefault(workload, set()).add(log.header.space_name)
         policies.setdefault(log.header.name, set()).add(log.header.policy.name)
+    has_several_spaces = any(len(space_names) > 1 for space_names in spaces.values())
 
     def name_strategy(log: Columns) -> str:
         is_ambiguous = not log.header.label and len(policies[log.header.name]) > 1
         name = log.header.policy.name if is_ambiguous else log.header.name
         return f"{log.header.space_name} / {name}" if has_several_spaces else name
 
-    by_workload: dict[str, dict[str, list[LoggedRun]]] = {}
-    for workload, log, file in sorted(logs, key=lambda item: (item[0], name_strategy(item[1]))):
-        run = LoggedRun(workload, name_strategy(log), log, file, file in running)
-        by_workload.setdefault(workload, {}).setdefault(run.strategy, []).append(run)
-    for strategies in by_workload.values():
-        for strategy, runs in strategies.items():
-            _check_strategy(runs)
-            strategies[strategy] = _one_log_per_seed(runs)
-        if difference := describe_measurement_difference([run for runs in strategies.values() for run in runs]):
-            warn(difference)
-    return {
-        workload: WorkloadRuns(workload, strategies, by=by, not_started=not_started)
-        for workload, strategies in by_workload.items()
-    }
+    return name_strategy
 
 
 def _find_logs(source: Path, everything: bool) -> tuple[list[tuple[Path, Budget]], int]:
     """Return the logs at ``source``, each with its budget, and the number of planned runs that have no log."""
     if source.is_dir():
-        paths = [path for path in find_logs(source) if REPORT not in path.relative_to(source).parts[:-1]]
+        paths = [path for path in find_logs(source) if REPORT_DIR not in path.relative_to(source).parts[:-1]]
         if not paths:
             raise SearchlabError(
                 f"{source} contains no logs (*.jsonl); run a study there first, or pass another directory"
@@ -163,43 +188,43 @@ def _find_study_logs(root: Path, paths: Sequence[Path]) -> tuple[list[tuple[Path
 
     Also returns the number of planned runs that have no log.
     """
-    plans = {
+    plans_by_dir = {
         path.parent: plan.runs_by_log
         for path in find_files(root, (PLAN_FILE_NAME,))
         if (plan := read_plan(path.parent))
     }
     logs: list[tuple[Path, Budget]] = []
-    started: set[tuple[Path, str]] = set()
-    left_out: list[Path] = []
+    started_runs: set[tuple[Path, str]] = set()
+    unplanned_paths: list[Path] = []
 
     @cache
-    def study_of(folder: Path) -> Path | None:
-        return next((directory for directory in (folder, *folder.parents) if directory in plans), None)
+    def find_study(folder: Path) -> Path | None:
+        return next((directory for directory in (folder, *folder.parents) if directory in plans_by_dir), None)
 
     for path in paths:
-        if (home := study_of(path.parent)) is None:
+        if (study_dir := find_study(path.parent)) is None:
             logs.append((path, Budget()))
-        elif run := plans[home].get(path.relative_to(home).as_posix().removesuffix(".gz")):
+        elif run := plans_by_dir[study_dir].get(path.relative_to(study_dir).as_posix().removesuffix(".gz")):
             logs.append((path, run.budget))
-            started.add((home, run.log))
+            started_runs.add((study_dir, run.log))
         else:
-            left_out.append(path)
-    if left_out and not logs:
+            unplanned_paths.append(path)
+    if unplanned_paths and not logs:
         raise SearchlabError(
             f"{root} contains no logs that are currently part of its study; run the study, or report on all logs "
             f"there (--all or, in Python, everything=True)"
         )
-    if left_out:
-        _warn(left_out, "logs of runs that are no longer part of the study are skipped")
-    return logs, sum(map(len, plans.values())) - len(started)
+    if unplanned_paths:
+        _warn_of_skipped(unplanned_paths, "logs of runs that are no longer part of the study are skipped")
+    return logs, sum(map(len, plans_by_dir.values())) - len(started_runs)
 
 
-def _warn(paths: Sequence[Path], what: str) -> None:
+def _warn_of_skipped(paths: Sequence[Path], reason: str) -> None:
     logs = f"{counted(len(paths), 'log')}, such as {paths[0]}"
-    warn(f"{what}: {logs} (use --all to report on everything there)")
+    warn(f"{reason}: {logs} (use --all to report on everything there)")
 
 
-def _workload_label(log: Columns) -> str:
+def _name_workload(log: Columns) -> str:
     """Return the canonical name of the log's workload, or of its suite table."""
     try:
         workload = workload_name(log.header)
@@ -209,7 +234,7 @@ def _workload_label(log: Columns) -> str:
 
 
 def _check_strategy(runs: Sequence[LoggedRun]) -> None:
-    if difference := find_header_difference(runs, _STRATEGY):
+    if difference := find_header_difference(runs, _STRATEGY_FIELDS):
         field, run, first, second = difference
         raise SearchlabError(
             f"{runs[0].log_name} and {run.log_name} are both called {run.strategy!r}, but their {field} differs "
@@ -217,7 +242,7 @@ def _check_strategy(runs: Sequence[LoggedRun]) -> None:
         )
 
 
-def _one_log_per_seed(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
+def _drop_repeated_seeds(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
     """Return ``runs`` in the order of their seeds. Of several logs with the same seed, only the first one counts.
 
     The others are left out with a SearchlabWarning, since a copy in a directory must not take all other logs with it.

@@ -11,10 +11,12 @@ from ..log.read import LOG_SUFFIXES, read_header
 from .charts.vegalite import Format
 from .comparison import Comparison
 from .model import Summary
-from .read import REPORT, planned_claims, read_runs
+from .read import REPORT_DIR, read_planned_claims, read_runs
 from .runs import By
 
-OUT = Path("results") / REPORT  # the default directory for a report on anything other than a single directory
+DEFAULT_DIR = (
+    Path("results") / REPORT_DIR
+)  # the default directory for a report on anything other than a single directory
 
 
 def report(
@@ -56,7 +58,7 @@ def report(
     paths = [Path(path) for path in where]
     directory = report_directory(*paths, out=out)
     runs = read_runs(*paths, everything=everything, readings=False, by=by)
-    comparison = Comparison(runs, planned_claims(*paths))
+    comparison = Comparison(runs, read_planned_claims(*paths))
     comparison.save(directory, figures=figures)
     return comparison.summary
 
@@ -71,15 +73,15 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     if out is not None:
         return Path(out)
     if len(where) != 1 or not Path(where[0]).is_dir():
-        return OUT
+        return DEFAULT_DIR
     directory = Path(where[0])
     for log in directory.iterdir():
         with suppress(SearchlabError):  # unreadable logs have been reported
             if log.name.endswith(LOG_SUFFIXES) and read_header(log).is_table:
                 break
     else:
-        resolve_inside(directory / REPORT, directory)
-        return directory / REPORT
+        resolve_inside(directory / REPORT_DIR, directory)
+        return directory / REPORT_DIR
     raise SearchlabError(
         f"{directory} is a folder of tables, such as {log.name}; specify where to write the report with --out DIR (in "
         f"Python, out=DIR)"

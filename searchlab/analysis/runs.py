@@ -17,11 +17,12 @@ from ..log.budget import Budget
 from ..log.columns import Columns
 from ..log.format import Header
 from ..log.reliability import find_best_trial
-from ..stats.curves import Band, area_over_seconds, band_over_seconds, band_over_trials, gflops
+from ..stats.curves import Band, area_over_seconds, band_over_seconds, band_over_trials, compute_gflops
 from ..stats.random_search import EXACT_GAIN, RandomDraws, RandomSearch
-from .knobs import MeasuredSpace, measured_spaces
+from .knobs import MeasuredSpace, find_measured_spaces
 
-RANDOM = "random"  # the policy relative to which all others are scored
+RANDOM_POLICY = "random"
+"""The policy relative to which all others are scored."""
 
 DRAWS_PER_TRIAL = 4
 """The number of random draws per compared trial from which the score's random search can be estimated.
@@ -34,19 +35,29 @@ MEASURED_GAIN = 0.01
 By = Literal["trials", "seconds"]
 """What strategies are compared over: the area under the curve over trials, or over charged seconds."""
 
-PARTS = 8  # number of parts into which the budget is divided
-NEAR = 1.05  # a trial with at most this many times the lowest cost so far is near the best
-TARGET = 0.95  # the fraction of the best known throughput that counts as converged
+PART_COUNT = 8  # number of parts into which the budget is divided
+NEAR_BEST_RATIO = 1.05  # a trial with at most this many times the lowest cost so far is near the best
+TARGET_FRACTION = 0.95  # the fraction of the best known throughput that counts as converged
 
 
 class BestKnown(msgspec.Struct, frozen=True):
-    """The fastest known program for a workload and the run that found it in the fewest trials, or a table's optimum."""
+    """The fastest known program for a workload and the run that found it in the fewest trials, or a table's optimum.
+
+    Attributes:
+        gflops: The throughput.
+        seconds: The cost.
+        strategy: The strategy of the run; None, like all below, for the optimum of a table.
+        seed: The seed of the run.
+        trial: The index of the trial in the log, from 0.
+        config: The config.
+        log: The name of the log.
+    """
 
     gflops: float
     seconds: float
     strategy: str | None = None
     seed: int | None = None
-    trial: int | None = None  # index in the log, from 0
+    trial: int | None = None
     config: dict[str, Any] | None = None
     log: str | None = None
 
@@ -55,17 +66,30 @@ class BestProgram(msgspec.Struct, frozen=True, kw_only=True):
     """A run's best program, as in :attr:`searchlab.log.result.Result.best`.
 
     It is that of the fastest trial or, if the fastest trials were measured again at the end of the run, of the winner.
+
+    Attributes:
+        workload: The name of the workload.
+        strategy: The strategy of the run.
+        seed: The seed of the run.
+        trial: The index of the trial in the log, from 0.
+        gflops: The throughput according to the last measurement.
+        seconds: The cost according to the last measurement.
+        gflops_as_trial: The throughput according to the measurement as a trial.
+        unit: The unit of both throughputs.
+        tied: The trials that were equally fast when measured again; None if no trials were.
+        config: The config.
+        log: The name of the log.
     """
 
     workload: str
     strategy: str
     seed: int
-    trial: int  # index in the log, from 0
-    gflops: float  # from its last measurement
-    seconds: float  # from its last measurement
-    gflops_as_trial: float  # from its measurement as a trial
-    unit: str  # of the throughputs
-    tied: list[int] | None  # trials that were equally fast when measured again; None if no trials were
+    trial: int
+    gflops: float
+    seconds: float
+    gflops_as_trial: float
+    unit: str
+    tied: list[int] | None
     config: dict[str, Any]
     log: str
 
@@ -98,17 +122,17 @@ class LoggedRun:
 
     @property
     def is_random(self) -> bool:
-        return self.log.header.policy.name == RANDOM
+        return self.log.header.policy.name == RANDOM_POLICY
 
     @cached_property
-    def lowest(self) -> Floats:
+    def lowest_costs(self) -> Floats:
         """The lowest cost in seconds after each trial, infinite until a trial succeeds: shape (trials,)."""
         return np.minimum.accumulate(self.log.costs)
 
     @cached_property
     def curve(self) -> Floats:
         """The best GFLOPS after each trial, 0 until a trial succeeds: shape (trials,)."""
-        return gflops(self.lowest, self.log.flops)
+        return compute_gflops(self.lowest_costs, self.log.flops)
 
     @property
     def elapsed(self) -> Floats:
@@ -123,7 +147,7 @@ class LoggedRun:
         return "the imported file has no more" if self.log.header.measure.get("kind") == "imported" else ""
 
     @cached_property
-    def program(self) -> BestProgram | None:
+    def best_program(self) -> BestProgram | None:
         """The best program, or None if no trial has succeeded."""
         log = self.log
         if not np.isfinite(log.costs).any():
@@ -143,7 +167,7 @@ class LoggedRun:
             log=self.log_name,
         )
 
-    def reaches(self, trials: int) -> bool:
+    def has_reached(self, trials: int) -> bool:
         """Return whether the run has at least this many trials, or has ended and so keeps its best."""
         return self.log.trial_count >= trials or bool(self.end_reason)
 
@@ -152,13 +176,20 @@ class BudgetParts(NamedTuple):
     """What a strategy did in each eighth of the trials, or seconds, that are compared: means over seeds, shape (8,).
 
     Shares are fractions of the trials there. Without trials there, or if the space's median is unknown, they are NaN.
+
+    Attributes:
+        areas: The mean of the best throughput so far, as a fraction of the best known.
+        near_best_shares: The share of trials at most 5 % slower than the fastest trial so far.
+        slow_shares: The share of trials that are slower than the median of the space.
+        failed_shares: The share of failed trials.
+        fill_in_shares: The share of trials whose configs were drawn at random because the policy had proposed too few.
     """
 
-    area: Floats  # mean of the best throughput so far, as a fraction of the best known
-    near: Floats  # share of trials at most 5 % slower than the fastest trial so far
-    slow: Floats  # share of trials that are slower than the median of the space
-    failed: Floats  # share of failed trials
-    filled: Floats  # share of trials whose configs were drawn at random because the policy had proposed too few
+    areas: Floats
+    near_best_shares: Floats
+    slow_shares: Floats
+    failed_shares: Floats
+    fill_in_shares: Floats
 
 
 @dataclass(frozen=True)
@@ -166,6 +197,10 @@ class StrategyRuns:
     """The runs of one strategy on one workload, in the order of seeds: at least one run, each with at least one trial.
 
     A run that ended before the workload's horizon keeps its last values up to the horizon.
+
+    Attributes:
+        runs: The runs.
+        workload: All runs on the workload.
     """
 
     runs: Sequence[LoggedRun]
@@ -189,14 +224,14 @@ class StrategyRuns:
         return self.runs[0].space
 
     @property
-    def lengths(self) -> list[int]:
+    def trial_counts(self) -> list[int]:
         """The number of trials in each run."""
         return [run.log.trial_count for run in self.runs]
 
     @cached_property
     def trials(self) -> int:
-        """The strategy's number of trials; see :func:`common_trials`."""
-        return common_trials(self.runs) or max(self.horizon, _reached_by_half(self.lengths))
+        """The strategy's number of trials; see :func:`count_common_trials`."""
+        return count_common_trials(self.runs) or max(self.horizon, _find_upper_median(self.trial_counts))
 
     @cached_property
     def is_deterministic(self) -> bool:
@@ -207,12 +242,12 @@ class StrategyRuns:
     @cached_property
     def complete_runs(self) -> list[LoggedRun]:
         """The runs that reach the horizon."""
-        return [run for run in self.runs if run.reaches(self.horizon)]
+        return [run for run in self.runs if run.has_reached(self.horizon)]
 
     @cached_property
     def interrupted_runs(self) -> list[LoggedRun]:
         """The runs that were stopped before the horizon."""
-        return [run for run in self.runs if not run.reaches(self.horizon)]
+        return [run for run in self.runs if not run.has_reached(self.horizon)]
 
     @cached_property
     def compared_runs(self) -> list[LoggedRun]:
@@ -220,9 +255,9 @@ class StrategyRuns:
         return [run for run in self.complete_runs if run.seed in self.workload.seeds] or self.complete_runs
 
     @cached_property
-    def lowest(self) -> Floats:
+    def lowest_costs(self) -> Floats:
         """The lowest cost so far, in seconds, of the runs that are compared: shape (runs, horizon)."""
-        return pad_curves([run.lowest for run in self.compared_runs], self.horizon)
+        return pad_curves([run.lowest_costs for run in self.compared_runs], self.horizon)
 
     @cached_property
     def curves(self) -> Floats:
@@ -237,33 +272,33 @@ class StrategyRuns:
     @cached_property
     def scores(self) -> Floats | None:
         """The score of each run that is compared, shape (runs,), or None if runs in the space cannot be scored."""
-        search = self.workload.random_search.get(self.space)
-        return search.scores(self.lowest) if search else None
+        search = self.workload.random_search_by_space.get(self.space)
+        return search.scores(self.lowest_costs) if search else None
 
     @property
     def search(self) -> RandomSearch | None:
         """Random search in the strategy's space, or None if its runs have no scores."""
-        return None if self.scores is None else self.workload.random_search[self.space]
+        return None if self.scores is None else self.workload.random_search_by_space[self.space]
 
     @cached_property
-    def parts(self) -> BudgetParts:
+    def budget_parts(self) -> BudgetParts:
         """What the runs that are compared did in each part of the budget."""
         workload, horizon = self.workload, self.horizon
-        draws = workload.draws.get(self.space)
-        median = math.exp(draws.median) if draws else math.nan
+        draws = workload.draws_by_space.get(self.space)
+        median_cost = math.exp(draws.median) if draws else math.nan
         trials = np.tile(np.arange(float(horizon)), (len(self.compared_runs), 1))
-        spent = self.elapsed if workload.by_seconds else trials
-        ends = workload.budget * np.arange(1, PARTS + 1) / PARTS
+        spent = self.elapsed if workload.is_by_seconds else trials
+        ends = workload.budget * np.arange(1, PART_COUNT + 1) / PART_COUNT
         totals = [end * float(area_over_seconds(self.curves, spent, end, workload.best_gflops).mean()) for end in ends]
-        shares = np.full((4, PARTS, len(self.compared_runs)), np.nan)
+        shares = np.full((4, PART_COUNT, len(self.compared_runs)), np.nan)
         for number, run in enumerate(self.compared_runs):
-            kinds = _kinds_of_trials(run, median)[:, :horizon]
-            parts = np.floor(PARTS * spent[number, : kinds.shape[1]] / workload.budget)
-            for part in range(PARTS):
-                if (is_in_part := parts == part).any():
-                    shares[:, part, number] = kinds[:, is_in_part].mean(axis=1)
-        areas = np.diff(totals, prepend=0.0) * PARTS / workload.budget
-        return BudgetParts(areas, *mean_of_defined(shares, axis=2))
+            is_of_kind = _classify_trials(run, median_cost)[:, :horizon]
+            part_of_trial = np.floor(PART_COUNT * spent[number, : is_of_kind.shape[1]] / workload.budget)
+            for part in range(PART_COUNT):
+                if (is_in_part := part_of_trial == part).any():
+                    shares[:, part, number] = is_of_kind[:, is_in_part].mean(axis=1)
+        areas = np.diff(totals, prepend=0.0) * PART_COUNT / workload.budget
+        return BudgetParts(areas, *average_defined(shares, axis=2))
 
     @cached_property
     def bands(self) -> dict[By, Band]:
@@ -271,75 +306,85 @@ class StrategyRuns:
         return {"trials": band_over_trials(self.curves), "seconds": band_over_seconds(self.curves, self.elapsed)}
 
 
-def _kinds_of_trials(run: LoggedRun, median: float) -> Floats:
+def _classify_trials(run: LoggedRun, median_cost: float) -> Floats:
     """Return 1 or 0 for each share in :class:`BudgetParts` and each trial: shape (4, trials).
 
-    ``median`` is the median cost in the space, or NaN.
+    ``median_cost`` is that of the space, or NaN.
     """
     costs = run.log.costs
     is_failed = np.isinf(costs)
-    is_near = (costs <= NEAR * run.lowest) & ~is_failed
-    is_slow = np.where(is_failed, 0.0, costs > median) if math.isfinite(median) else np.full(len(costs), np.nan)
+    is_near = (costs <= NEAR_BEST_RATIO * run.lowest_costs) & ~is_failed
+    is_slow = (
+        np.where(is_failed, 0.0, costs > median_cost) if math.isfinite(median_cost) else np.full_like(costs, np.nan)
+    )
     return np.array([is_near, is_slow, is_failed, run.log.fill_in], dtype=np.float64)
 
 
-def mean_of_defined(values: Floats, axis: int | tuple[int, ...] | None = None) -> Floats:
+def average_defined(values: Floats, axis: int | tuple[int, ...] | None = None) -> Floats:
     """Return the mean of the numbers that are not NaN, or NaN if there are none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return np.asarray(np.nanmean(values, axis=axis))
 
 
-def pad_curves(values: Sequence[Floats], trials: int) -> Floats:
+def pad_curves(curves: Sequence[Floats], trials: int) -> Floats:
     """Return the first ``trials`` values of each run, repeating the last value as needed: shape (runs, trials)."""
-    return np.array([curve[np.minimum(np.arange(trials), len(curve) - 1)] for curve in values])
+    return np.array([curve[np.minimum(np.arange(trials), len(curve) - 1)] for curve in curves])
 
 
-def common_trials(runs: Sequence[LoggedRun]) -> int:
+def count_common_trials(runs: Sequence[LoggedRun]) -> int:
     """Return the largest number of trials that at least half of the runs have. Runs that have ended do not count.
 
     A few interrupted runs therefore do not shorten the comparison. The result is 0 if all runs have ended.
     """
-    return _reached_by_half([run.log.trial_count for run in runs if not run.end_reason])
+    return _find_upper_median([run.log.trial_count for run in runs if not run.end_reason])
 
 
-def _reached_by_half(counts: Collection[int]) -> int:
+def _find_upper_median(counts: Collection[int]) -> int:
     """Return the largest number that at least half of ``counts`` reach, or 0 if there are none."""
     return sorted(counts, reverse=True)[(len(counts) - 1) // 2] if counts else 0
 
 
-def shared_prefix_length(runs: Sequence[Array]) -> int:
-    """Return the number of initial configs that the runs share, in the same order."""
-    for position, configs in enumerate(zip(*runs, strict=False)):
+def shared_prefix_length(config_lists: Sequence[Array]) -> int:
+    """Return the number of initial configs that runs share, in the same order, given the configs of each run."""
+    for position, configs in enumerate(zip(*config_lists, strict=False)):
         if len(set(configs)) > 1:
             first, *others = map(msgspec.json.decode, configs)
             if any(config != first for config in others):  # and not the same config with its knobs in a different order
                 return position
-    return min(map(len, runs), default=0)
+    return min(map(len, config_lists), default=0)
 
 
 @dataclass(frozen=True)
 class WorkloadRuns:
-    """All runs on one workload, ordered by strategy and seed, including those that have no trials yet."""
+    """All runs on one workload, ordered by strategy and seed, including those that have no trials yet.
+
+    Attributes:
+        workload: The name of the workload.
+        runs_by_strategy: The runs of each strategy.
+        best_known: The best known program of a larger set of runs that includes these.
+        by: Whether strategies are compared over trials or over seconds.
+        not_started_count: The number of runs of the study, on any workload, that have no log.
+    """
 
     workload: str
-    by_strategy: Mapping[str, Sequence[LoggedRun]]
-    best_known: BestKnown | None = None  # the best known program of a larger set of runs that includes these
+    runs_by_strategy: Mapping[str, Sequence[LoggedRun]]
+    best_known: BestKnown | None = None
     by: By = "trials"
-    not_started: int = 0  # the number of runs of the study, on any workload, that have no log
+    not_started_count: int = 0
 
     def truncate(self, budget: Budget, strategies: Collection[str]) -> WorkloadRuns:
         """Return the runs of ``strategies`` up to the end of ``budget``. The best known program stays the same."""
-        by_strategy = {
-            name: [replace(run, log=budget.truncate(run.log)) for run in self.by_strategy[name]]
+        runs_by_strategy = {
+            name: [replace(run, log=budget.truncate(run.log)) for run in self.runs_by_strategy[name]]
             for name in strategies
-            if name in self.by_strategy
+            if name in self.runs_by_strategy
         }
-        return replace(self, by_strategy=by_strategy, best_known=self.best)
+        return replace(self, runs_by_strategy=runs_by_strategy, best_known=self.best)
 
     @cached_property
     def runs(self) -> list[LoggedRun]:
-        return [run for runs in self.by_strategy.values() for run in runs]
+        return [run for runs in self.runs_by_strategy.values() for run in runs]
 
     @cached_property
     def empty_runs(self) -> list[LoggedRun]:
@@ -349,8 +394,10 @@ class WorkloadRuns:
     @cached_property
     def strategies(self) -> dict[str, StrategyRuns]:
         """The strategies that have trials, each with its runs that have trials."""
-        non_empty = {name: [run for run in runs if run.log.trial_count] for name, runs in self.by_strategy.items()}
-        return {name: StrategyRuns(runs, self) for name, runs in non_empty.items() if runs}
+        non_empty_runs = {
+            name: [run for run in runs if run.log.trial_count] for name, runs in self.runs_by_strategy.items()
+        }
+        return {name: StrategyRuns(runs, self) for name, runs in non_empty_runs.items() if runs}
 
     @property
     def flops(self) -> int:
@@ -368,16 +415,16 @@ class WorkloadRuns:
 
     @cached_property
     def horizon(self) -> int:
-        """The number of trials that every strategy has (:func:`common_trials`), and over which strategies are compared.
+        """The number of trials over which strategies are compared: those that all have (:func:`count_common_trials`).
 
         If all runs of all strategies ended early, it is the length of the longest run. So it is if strategies are
         compared over seconds and have all spent them in at least one run, because their trials take different times.
         """
         longest = max((run.log.trial_count for run in self.runs), default=0)
-        if self.by == "seconds" and all(any(run.end_reason for run in runs) for runs in self.by_strategy.values()):
+        if self.by == "seconds" and all(any(run.end_reason for run in runs) for runs in self.runs_by_strategy.values()):
             return longest
-        reached = [trials for group in self.strategies.values() if (trials := common_trials(group.runs))]
-        return min(reached, default=longest)
+        counts = (count_common_trials(strategy_runs.runs) for strategy_runs in self.strategies.values())
+        return min(filter(None, counts), default=longest)
 
     @cached_property
     def seeds(self) -> set[int]:
@@ -386,21 +433,21 @@ class WorkloadRuns:
         A strategy with fewer than half as many complete runs as another does not count, so that it takes no seeds from
         the others.
         """
-        groups = [{run.seed for run in group.complete_runs} for group in self.strategies.values()]
-        most = max(map(len, groups), default=0)
-        return set.intersection(*(seeds for seeds in groups if 2 * len(seeds) >= most)) if groups else set()
+        seed_sets = [{run.seed for run in strategy_runs.complete_runs} for strategy_runs in self.strategies.values()]
+        largest = max(map(len, seed_sets), default=0)
+        return set.intersection(*(seeds for seeds in seed_sets if 2 * len(seeds) >= largest)) if seed_sets else set()
 
     @cached_property
-    def fewer_seeds(self) -> dict[str, str]:
-        """The strategies that are compared over fewer seeds than another, as in "random (1 of 4 seeds)"."""
-        numbers = {name: len(group.compared_runs) for name, group in self.strategies.items()}
-        most = max(numbers.values(), default=0)
-        return {name: f"{name} ({number} of {most} seeds)" for name, number in numbers.items() if number < most}
+    def labels_of_fewer_seeds(self) -> dict[str, str]:
+        """The labels of strategies that are compared over fewer seeds than another, as in "random (1 of 4 seeds)"."""
+        seed_counts = {name: len(strategy_runs.compared_runs) for name, strategy_runs in self.strategies.items()}
+        largest = max(seed_counts.values(), default=0)
+        return {name: f"{name} ({count} of {largest} seeds)" for name, count in seed_counts.items() if count < largest}
 
     @cached_property
-    def longest(self) -> float:
+    def longest_seconds(self) -> float:
         """The largest number of seconds charged to any run up to the horizon."""
-        return max((float(group.elapsed[:, -1].max()) for group in self.strategies.values()), default=0.0)
+        return max((float(runs.elapsed[:, -1].max()) for runs in self.strategies.values()), default=0.0)
 
     @cached_property
     def seconds_horizon(self) -> float:
@@ -409,24 +456,24 @@ class WorkloadRuns:
         If all runs ended, it is their budget in seconds or, without one, the length of the longest run; an ended run
         keeps its best.
         """
-        budgets = [run.log.ended.seconds or 0.0 for run in self.runs if run.log.ended]
-        lengths = [
+        limits = [run.log.ended.seconds or 0.0 for run in self.runs if run.log.ended]
+        run_seconds = [
             float(elapsed[-1])
-            for group in self.strategies.values()
-            for run, elapsed in zip(group.compared_runs, group.elapsed, strict=True)
+            for strategy_runs in self.strategies.values()
+            for run, elapsed in zip(strategy_runs.compared_runs, strategy_runs.elapsed, strict=True)
             if not run.end_reason
         ]
-        return min(lengths, default=max(budgets, default=0.0) or self.longest)
+        return min(run_seconds, default=max(limits, default=0.0) or self.longest_seconds)
 
     @property
-    def by_seconds(self) -> bool:
+    def is_by_seconds(self) -> bool:
         """Whether strategies are compared over seconds, of which some have been charged."""
         return self.by == "seconds" and self.seconds_horizon > 0
 
     @property
     def budget(self) -> float:
         """The trials or seconds over which strategies are compared."""
-        return self.seconds_horizon if self.by_seconds else float(self.horizon)
+        return self.seconds_horizon if self.is_by_seconds else float(self.horizon)
 
     @cached_property
     def best(self) -> BestKnown | None:
@@ -438,10 +485,10 @@ class WorkloadRuns:
         if self.best_known:
             return self.best_known
         succeeded = [run for run in self.runs if run.log.trial_count and run.curve[-1] > 0]
-        fastest = min((float(run.lowest[-1]) for run in succeeded), default=math.inf)
-        optimum = least_optimum(self.runs)
+        fastest = min((float(run.lowest_costs[-1]) for run in succeeded), default=math.inf)
+        optimum = find_least_optimum(self.runs)
         if any(run.log.header.measure.get("noise") for run in self.runs):
-            costs = [float(np.median(config_costs)) for config_costs in by_config(self.runs).values()]
+            costs = [float(np.median(config_costs)) for config_costs in group_costs_by_config(self.runs).values()]
             optimum = optimum if math.isfinite(optimum) else min(costs, default=math.inf)
             fastest = math.inf
         if optimum < fastest:
@@ -466,78 +513,79 @@ class WorkloadRuns:
         return self.best.gflops if self.best else 0.0
 
     @property
-    def target(self) -> float:
+    def target_gflops(self) -> float:
         """The throughput that counts as converged, infinite while nothing has succeeded."""
-        return TARGET * self.best.gflops if self.best else math.inf
+        return TARGET_FRACTION * self.best.gflops if self.best else math.inf
 
     @cached_property
     def spaces(self) -> list[MeasuredSpace]:
         """The configs of each space that were measured."""
-        return measured_spaces(by_config(self.runs), self.flops)
+        return find_measured_spaces(group_costs_by_config(self.runs), self.flops)
 
     @cached_property
-    def draws(self) -> dict[str, RandomDraws]:
+    def draws_by_space(self) -> dict[str, RandomDraws]:
         """The results of random draws in each space that has a complete table or runs of random search."""
-        by_space: dict[str, RandomDraws] = {}
-        for space, groups in self._by_space.items():
-            runs = [run for group in groups for run in group.runs]
+        draws_by_space: dict[str, RandomDraws] = {}
+        for space, strategies in self._strategies_by_space.items():
+            runs = [run for strategy_runs in strategies for run in strategy_runs.runs]
             slowest = max(float(run.log.costs[np.isfinite(run.log.costs)].max(initial=0)) for run in runs)
-            if slowest and (draws := _draws(runs, self.horizon, slowest)):
-                by_space[space] = draws
-        return by_space
+            if slowest and (draws := _estimate_draws(runs, self.horizon, slowest)):
+                draws_by_space[space] = draws
+        return draws_by_space
 
     @cached_property
-    def random_search(self) -> dict[str, RandomSearch]:
+    def random_search_by_space(self) -> dict[str, RandomSearch]:
         """Random search in each space that has a complete table or :data:`DRAWS_PER_TRIAL` random draws per trial."""
         searches: dict[str, RandomSearch] = {}
-        for space, draws in self.draws.items():
-            groups = self._by_space[space]
-            runs = [run for group in groups for run in group.runs]
+        for space, draws in self.draws_by_space.items():
+            strategies = self._strategies_by_space[space]
+            runs = [run for strategy_runs in strategies for run in strategy_runs.runs]
             is_exact = any(run.log.header.random for run in runs)
             if (
                 not is_exact
                 and sum(run.log.trial_count for run in runs if run.is_random) < DRAWS_PER_TRIAL * self.horizon
             ):
                 continue
-            best = min(*(float(run.lowest[-1]) for run in runs), least_optimum(runs))
-            start = _reached_by_half(_shares(groups).values())
+            best = min(*(float(run.lowest_costs[-1]) for run in runs), find_least_optimum(runs))
+            start = _find_upper_median(_count_shared_trials(strategies).values())
             least_gain = EXACT_GAIN if is_exact else MEASURED_GAIN
             searches[space] = RandomSearch.from_draws(draws, best, self.horizon, start, least_gain)
         return searches
 
     @cached_property
-    def shared_start(self) -> tuple[int, list[str]]:
+    def shared_random_start(self) -> tuple[int, list[str]]:
         """The number of initial random trials that strategies share, and the strategies that share them.
 
         At least half of the strategies that begin like random search with the same seed share this number of trials. It
         is 0 if there are no such strategies. If there are several spaces, the smallest number counts.
         """
         starts = []
-        for groups in self._by_space.values():
-            shares = {name: common for name, common in _shares(groups).items() if common}
-            if trials := _reached_by_half(shares.values()):
-                randoms = [group.strategy for group in groups if group.runs[0].is_random]
-                starts.append((trials, [*randoms, *(name for name, common in shares.items() if common >= trials)]))
+        for strategies in self._strategies_by_space.values():
+            trial_counts = {name: count for name, count in _count_shared_trials(strategies).items() if count}
+            if trials := _find_upper_median(trial_counts.values()):
+                names = [strategy_runs.strategy for strategy_runs in strategies if strategy_runs.runs[0].is_random]
+                names += [name for name, count in trial_counts.items() if count >= trials]
+                starts.append((trials, names))
         return min((trials for trials, _ in starts), default=0), sorted(name for _, names in starts for name in names)
 
     @cached_property
-    def _by_space(self) -> dict[str, list[StrategyRuns]]:
-        by_space: dict[str, list[StrategyRuns]] = {}
-        for group in self.strategies.values():
-            by_space.setdefault(group.space, []).append(group)
-        return by_space
+    def _strategies_by_space(self) -> dict[str, list[StrategyRuns]]:
+        strategies_by_space: dict[str, list[StrategyRuns]] = {}
+        for strategy_runs in self.strategies.values():
+            strategies_by_space.setdefault(strategy_runs.space, []).append(strategy_runs)
+        return strategies_by_space
 
 
 ComparedRuns = dict[str, WorkloadRuns]
 """The runs of each workload, in alphabetical order."""
 
 
-def least_optimum(runs: Sequence[LoggedRun]) -> float:
+def find_least_optimum(runs: Sequence[LoggedRun]) -> float:
     """Return the lowest optimum, in seconds, of the complete tables used by ``runs``, or infinity without any."""
     return min((run.log.header.optimum or math.inf for run in runs), default=math.inf)
 
 
-def _draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> RandomDraws | None:
+def _estimate_draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> RandomDraws | None:
     """Return the results of random search, from a complete table or estimated from all draws in the runs.
 
     In the estimate, each config has its median cost, weighted by the number of runs that drew it, because a space whose
@@ -545,7 +593,7 @@ def _draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> RandomDraw
     """
     if draws := [run.log.header.random for run in runs if run.log.header.random]:
         return max(draws, key=lambda random: len(random.expected))
-    costs = list(by_config([run for run in runs if run.is_random]).values())
+    costs = list(group_costs_by_config([run for run in runs if run.is_random]).values())
     sample = np.array([np.median(config_costs) for config_costs in costs])
     if not np.isfinite(sample).any():
         return None
@@ -554,7 +602,7 @@ def _draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> RandomDraw
     )
 
 
-def by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]:
+def group_costs_by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]:
     """Return each config's costs in seconds over all trials in ``runs``, by space and config."""
     costs: dict[tuple[str, bytes], list[float]] = {}
     keys: dict[bytes, bytes] = {}
@@ -566,19 +614,20 @@ def by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]
     return costs
 
 
-def _shares(groups: Sequence[StrategyRuns]) -> dict[str, int]:
+def _count_shared_trials(strategies: Sequence[StrategyRuns]) -> dict[str, int]:
     """Return the number of initial trials that each strategy shares with random search for the same seeds."""
-    randoms = {run.seed: run for group in groups for run in group.compared_runs if run.is_random}
-    shares = {}
-    for group in groups:
-        pairs = [(run, randoms[run.seed]) for run in group.compared_runs if run.seed in randoms]
-        if pairs and not group.runs[0].is_random:
-            shares[group.strategy] = min(
-                shared_prefix_length([run.log.configs, random.log.configs]) for run, random in pairs
+    compared_runs = [run for strategy_runs in strategies for run in strategy_runs.compared_runs]
+    random_runs = {run.seed: run for run in compared_runs if run.is_random}
+    shared_trial_counts = {}
+    for strategy_runs in strategies:
+        pairs = [(run, random_runs[run.seed]) for run in strategy_runs.compared_runs if run.seed in random_runs]
+        if pairs and not strategy_runs.runs[0].is_random:
+            shared_trial_counts[strategy_runs.strategy] = min(
+                shared_prefix_length([run.log.configs, random_run.log.configs]) for run, random_run in pairs
             )
-    return shares
+    return shared_trial_counts
 
 
-def strategy_order(comparison: ComparedRuns) -> list[str]:
+def list_strategies(comparison: ComparedRuns) -> list[str]:
     """Return all strategies in alphabetical order, which determines their appearance in all charts."""
-    return sorted({strategy for item in comparison.values() for strategy in item.by_strategy})
+    return sorted({strategy for workload_runs in comparison.values() for strategy in workload_runs.runs_by_strategy})

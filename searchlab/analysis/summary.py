@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from ..log.plan import Claim
-from ..stats.inference import no_answer, paired_difference
+from ..stats.inference import Answer, paired_difference
 from ..stats.ranks import average_ranks, round_to_largest
 from .claims import judge_claims
 from .contrasts import ReportTests, collect_p_values, compare_pairs, find_registered_pairs, pair_by_seed
@@ -25,10 +25,10 @@ from .model import (
     find_contrast,
 )
 from .notes import MEASUREMENT, write_notes
-from .runs import TARGET, By, ComparedRuns, StrategyRuns, WorkloadRuns
-from .verdict import SO_FAR, compare_leader, judge_contrast, write_answer, write_verdict
+from .runs import TARGET_FRACTION, By, ComparedRuns, StrategyRuns, WorkloadRuns
+from .verdict import UNFINISHED_SENTENCE, compare_leader, judge_contrast, write_answer, write_verdict
 from .why import describe_speedup, explain
-from .words import area_text, counted
+from .words import counted, name_area
 
 Ranking = Mapping[str, StrategySummary]
 """The strategies on a workload by name, largest mean area first."""
@@ -45,16 +45,9 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     rankings = {workload: _rank_strategies(workload_runs) for workload, workload_runs in comparison.items()}
     strategies, overall_contrasts = compare_over_all(comparison, rankings)
     is_registered_by_pair = find_registered_pairs(comparison)
-    tests = ReportTests(
-        on_workloads=[
-            pair
-            for workload, ranking in rankings.items()
-            for pair, reason in _find_reasons_for_no_test(comparison[workload], ranking).items()
-            if reason is None
-        ],
-        over_all=[(first, second) for _, _, first, second in collect_p_values(overall_contrasts)],
-        registered_pairs=[pair for pair, is_registered in is_registered_by_pair.items() if is_registered],
-    )
+    registered_pairs = [pair for pair, is_registered in is_registered_by_pair.items() if is_registered]
+    late_pairs = [pair for pair, is_registered in is_registered_by_pair.items() if not is_registered]
+    tests = _collect_tests(comparison, rankings, overall_contrasts, registered_pairs)
     contrasts = overall_contrasts + [
         contrast
         for workload, ranking in rankings.items()
@@ -70,28 +63,44 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
             ranking,
             contrasts_by_workload[workload],
             tests,
-            so_far=not is_finished[workload],
+            is_unfinished=not is_finished[workload],
             is_only_workload=len(rankings) == 1,
         )
         for workload, ranking in rankings.items()
     ]
-    so_far = not all(is_finished.values())
+    is_unfinished = not all(is_finished.values())
     overall = (
-        _summarize_all(comparison, rankings, strategies, contrasts_by_workload[""], tests, so_far=so_far)
+        _summarize_all(comparison, rankings, strategies, contrasts_by_workload[""], tests, is_unfinished=is_unfinished)
         if strategies
         else None
     )
     main_contrasts = workloads[0].contrasts if len(workloads) == 1 else contrasts_by_workload[""]
-    late_pairs = [pair for pair, is_registered in is_registered_by_pair.items() if not is_registered]
     return Summary(
-        target=TARGET,
+        target=TARGET_FRACTION,
         workloads=workloads,
-        family=tests.describe(len(collect_p_values(contrasts)), late_pairs, area_text(by)),
+        family=tests.describe(len(collect_p_values(contrasts)), late_pairs, name_area(by)),
         overall=overall,
-        answers=answer_registered_contrasts(tests.registered_pairs, main_contrasts, comparison, so_far=so_far),
+        answers=answer_registered_contrasts(registered_pairs, main_contrasts, comparison, is_unfinished=is_unfinished),
         claims=judge_claims(comparison, claims),
         by=by,
     )
+
+
+def _collect_tests(
+    comparison: ComparedRuns,
+    rankings: Mapping[str, Ranking],
+    overall_contrasts: Sequence[Contrast],
+    registered_pairs: Sequence[tuple[str, str]],
+) -> ReportTests:
+    """Return the tests on each workload and over all workloads."""
+    pairs_on_workloads = [
+        pair
+        for workload, ranking in rankings.items()
+        for pair, reason in _find_reasons_for_no_test(comparison[workload], ranking).items()
+        if reason is None
+    ]
+    pairs_over_all = [(first, second) for _, _, first, second in collect_p_values(overall_contrasts)]
+    return ReportTests(pairs_on_workloads, pairs_over_all, registered_pairs)
 
 
 def _rank_strategies(workload_runs: WorkloadRuns) -> Ranking:
@@ -101,7 +110,9 @@ def _rank_strategies(workload_runs: WorkloadRuns) -> Ranking:
 
 def _is_finished(workload_runs: WorkloadRuns, ranking: Ranking) -> bool:
     """Return whether all runs on a workload are complete, and all runs of its study have begun."""
-    return not (workload_runs.empty_runs or workload_runs.not_started) and all(row.complete for row in ranking.values())
+    return not (workload_runs.empty_runs or workload_runs.not_started_count) and all(
+        row.complete for row in ranking.values()
+    )
 
 
 # --- one workload -----------------------------------------------------------------------------------------------------
@@ -139,7 +150,7 @@ def _summarize_workload(
     contrasts: list[Contrast],
     tests: ReportTests,
     *,
-    so_far: bool,
+    is_unfinished: bool,
     is_only_workload: bool,
 ) -> WorkloadSummary:
     """Summarise a workload, given its strategies and their corrected contrasts."""
@@ -153,11 +164,11 @@ def _summarize_workload(
         cluster=workload_runs.cluster,
         horizon=workload_runs.horizon,
         best=workload_runs.best,
-        target_gflops=workload_runs.target if workload_runs.best else None,
+        target_gflops=workload_runs.target_gflops if workload_runs.best else None,
         strategies=rows,
         contrasts=contrasts,
         standing=standing,
-        verdict=write_verdict(rows, standing, area_text(workload_runs.by), so_far=so_far),
+        verdict=write_verdict(rows, standing, name_area(workload_runs.by), is_unfinished=is_unfinished),
         notes=write_notes(workload_runs, [workload_runs.strategies[name] for name in ranking]),
         explanations=_explain_leader(rows[0].strategy, contrasts, tests, [workload_runs]) if has_explanations else [],
     )
@@ -213,7 +224,7 @@ def _compare_two_over_all(
     if difference.workloads < len(rankings):
         reason = TestKind.NO_COMMON_SEED
     if reason:
-        no_test = no_answer(difference.value, NO_ANSWER_NOTES[reason])
+        no_test = Answer.without_test(difference.value, NO_ANSWER_NOTES[reason])
         # Workloads vary even if runs do not.
         on_others = difference.on_others if reason is TestKind.SAME_RUNS else no_test
         difference = replace(difference, on_these=no_test, on_others=on_others)
@@ -237,15 +248,15 @@ def _summarize_all(
     contrasts: list[Contrast],
     tests: ReportTests,
     *,
-    so_far: bool,
+    is_unfinished: bool,
 ) -> Overall:
     """Summarise all workloads, given the strategies that ran on each, in the order of rank, and corrected contrasts."""
-    area = area_text(next(iter(comparison.values())).by)
+    area = name_area(next(iter(comparison.values())).by)
     names = [strategy.strategy for strategy in strategies]
     means = np.array([[rows[name].area.value for name in names] for rows in rankings.values()])
     standing = compare_leader(names[0], contrasts)
     over = f" across {counted(len(comparison), 'workload')}"
-    sentences = [write_verdict(strategies, standing, f"mean {area}", over, so_far=so_far)]
+    sentences = [write_verdict(strategies, standing, f"mean {area}", over, is_unfinished=is_unfinished)]
     if not tests.is_registered(*names[:2]):
         sentences.append(write_answer(contrasts[0], area))
     return Overall(
@@ -284,7 +295,7 @@ def answer_registered_contrasts(
     contrasts: Sequence[Contrast],
     comparison: ComparedRuns,
     *,
-    so_far: bool,
+    is_unfinished: bool,
 ) -> list[ContrastAnswer]:
     """Answer the registered contrasts, in the study's order.
 
@@ -293,19 +304,19 @@ def answer_registered_contrasts(
         contrasts: The corrected contrasts over all workloads, or on the only workload. Registered contrasts that are
             not among them, because a strategy did not run on every workload, are skipped.
         comparison: The runs.
-        so_far: Whether some runs have not begun or ended yet.
+        is_unfinished: Whether some runs have not begun or ended yet.
     """
     all_runs = list(comparison.values())
     answers = []
     for first, second in registered_pairs:
         if contrast := find_contrast(contrasts, first, second):
-            sentence = write_answer(contrast, area_text(all_runs[0].by))
+            sentence = write_answer(contrast, name_area(all_runs[0].by))
             answers.append(
                 ContrastAnswer(
                     first=first,
                     second=second,
                     verdict=judge_contrast(contrast),
-                    sentence=f"{sentence} {SO_FAR}" if so_far else sentence,
+                    sentence=f"{sentence} {UNFINISHED_SENTENCE}" if is_unfinished else sentence,
                     difference=contrast.difference,
                     explanation=_explain(contrast, all_runs),
                 )

@@ -13,12 +13,12 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..console import speed
-from .columns import Column, Table, Tables, rank_column
+from .columns import Column, Table, Tables, make_rank_column
 from .measures import Row
-from .model import ClaimVerdict, Summary
+from .model import ClaimVerdict, Summary, WorkloadSummary
 
 MAX_STRATEGIES = 12  # the maximum number of strategies that the terminal shows by default
-MAX_NOTES = 3  # the maximum number of sentences that it shows below them
+MAX_SENTENCES = 3  # the maximum number of sentences that it shows below them
 CLAIM_STYLES = {"holds": "green", "fails": "red"}
 
 
@@ -30,31 +30,46 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
     strategies converge and the verdict for each workload. If ``full``, they also contain its table of seconds and
     failed trials, and a description of the tests, which is always there if contrasts were added too late.
     """
-    parts: list[RenderableType] = claim_texts(summary.claims)
-    parts += [Text.assemble((answer.sentence, "bold"), f"\n{answer.explanation.size}") for answer in summary.answers]
-    items = summary.workloads if full or summary.overall is None else []
-    is_shared = summary.overall is None and len(items) > 1 and len({item.verdict for item in items}) == 1
-    for item in items:
-        title = f"{item.workload}: nothing known yet"
-        if item.best:
-            finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
-            title = f"{item.workload}: best known {speed(item.best.gflops, item.unit)}, {finder}"
-        parts += _ranking(title, item.make_table(Tables.TERMINAL), summary, full=full)
-        texts = [*([] if is_shared else [item.verdict]), *item.notes]
-        if not full and len(texts) > MAX_NOTES:
-            texts[MAX_NOTES:] = ["More notes are in the report, and shown with --full."]
-        if texts:
-            parts.append(Text(" ".join(texts)))
-        parts += [Text(explanation.size) for explanation in item.explanations[:1]]
-        if full:
-            parts.append(_StrategyTable("", item.make_table(Tables.COSTS), item.strategies))
-    if is_shared:
-        parts.append(Text(items[0].verdict))
-    about_tests = [Text(summary.family.description)] if full or summary.family.late_pairs else []
-    return [*parts, *overall_tables(summary, full=full), *about_tests]
+    renderables: list[RenderableType] = format_claims(summary.claims)
+    renderables += [
+        Text.assemble((answer.sentence, "bold"), f"\n{answer.explanation.size}") for answer in summary.answers
+    ]
+    workloads = summary.workloads if full or summary.overall is None else []
+    verdicts = {workload_summary.verdict for workload_summary in workloads}
+    is_one_verdict = summary.overall is None and len(workloads) > 1 and len(verdicts) == 1
+    for workload_summary in workloads:
+        renderables += _make_workload_tables(workload_summary, summary, full=full, with_verdict=not is_one_verdict)
+    if is_one_verdict:
+        renderables.append(Text(workloads[0].verdict))
+    renderables += make_overall_tables(summary, full=full)
+    if full or summary.family.late_pairs:
+        renderables.append(Text(summary.family.description))
+    return renderables
 
 
-def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
+def _make_workload_tables(
+    workload_summary: WorkloadSummary, summary: Summary, *, full: bool, with_verdict: bool
+) -> list[RenderableType]:
+    """Return the tables and sentences on one workload."""
+    title, best = f"{workload_summary.workload}: nothing known yet", workload_summary.best
+    if best:
+        finder = f"by {best.strategy}" if best.strategy else "which no run found"
+        title = f"{workload_summary.workload}: best known {speed(best.gflops, workload_summary.unit)}, {finder}"
+    renderables = _make_ranking(title, workload_summary.make_table(Tables.TERMINAL), summary, full=full)
+    sentences = [workload_summary.verdict] if with_verdict else []
+    sentences += workload_summary.notes
+    if not full and len(sentences) > MAX_SENTENCES:
+        sentences[MAX_SENTENCES:] = ["More notes are in the report, and shown with --full."]
+    if sentences:
+        renderables.append(Text(" ".join(sentences)))
+    renderables += [Text(explanation.size) for explanation in workload_summary.explanations[:1]]
+    if full:
+        costs = workload_summary.make_table(Tables.COSTS)
+        renderables.append(_StrategyTable("", costs, costs.rows))
+    return renderables
+
+
+def format_claims(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
     """Return a text for each claim: its verdict, its source, the published numbers and the numbers from the runs."""
     return [
         Text.assemble(
@@ -68,24 +83,26 @@ def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
     ]
 
 
-def overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableType]:
+def make_overall_tables(summary: Summary, *, full: bool = True) -> list[RenderableType]:
     """Return the table and verdict over all workloads, or an empty list if there are none."""
     overall = summary.overall
     if overall is None:
         return []
     measures = overall.make_table(Tables.TERMINAL)
-    table = measures.insert(len(measures.columns), [rank_column(overall.ranks)])
+    table = measures.insert(len(measures.columns), [make_rank_column(overall.ranks)])
     title = f"across {len(overall.workloads)} workloads"
     sizes = [Text(explanation.size) for explanation in overall.explanations[:1]]
-    return [*_ranking(title, table, summary, full=full), Text(overall.verdict), *sizes]
+    return [*_make_ranking(title, table, summary, full=full), Text(overall.verdict), *sizes]
 
 
-def _ranking(title: str, table: Table[Row], summary: Summary, *, full: bool) -> list[RenderableType]:
+def _make_ranking(title: str, table: Table[Row], summary: Summary, *, full: bool) -> list[RenderableType]:
     """Return the table of strategies: unless ``full``, of the best and of those in registered contrasts."""
     if full or len(table.rows) <= MAX_STRATEGIES:
         return [_StrategyTable(title, table, table.rows)]
-    registered = {name for answer in summary.answers for name in (answer.first, answer.second)}
-    rows = [row for number, row in enumerate(table.rows) if number < MAX_STRATEGIES or row.strategy in registered]
+    registered_strategies = {name for answer in summary.answers for name in (answer.first, answer.second)}
+    rows = [
+        row for number, row in enumerate(table.rows) if number < MAX_STRATEGIES or row.strategy in registered_strategies
+    ]
     note = f"{len(table.rows) - len(rows)} more strategies are in the report, and shown with --full."
     return [_StrategyTable(title, table, rows), Text(note)]
 

@@ -15,9 +15,9 @@ from ..stats.ranks import ALPHA
 from .contrasts import ReportTests, count_seeds_needed
 from .measures import OverallStrategy, StrategySummary
 from .model import Contrast, Outcome, Standing
-from .words import fill, p_equals, p_text
+from .words import fill_template, format_p, format_p_equation
 
-SO_FAR = "Some runs are not complete, so this may change."
+UNFINISHED_SENTENCE = "Some runs are not complete, so this may change."
 DIGITS = 3  # after the decimal point, for differences of the area under the curve
 WORDS = {
     "better": "better than",
@@ -102,7 +102,7 @@ def write_standing(standing: Standing, area: str, over: str = "") -> str:
         over: A phrase such as " across 3 workloads".
     """
     strategies = {standing.leader, *standing.better, *standing.behind, *standing.undecided, *standing.untested}
-    sentence = fill(
+    sentence = fill_template(
         STANDINGS[standing.outcome],
         area=area,
         over=over,
@@ -116,7 +116,7 @@ def write_standing(standing: Standing, area: str, over: str = "") -> str:
     for name, reason in standing.untested.items():
         opponents_by_reason.setdefault(reason, []).append(name)
     reasons = [
-        fill(_NO_TEST, leader=standing.leader, opponents=opponents, reason=reason)
+        fill_template(_NO_TEST, leader=standing.leader, opponents=opponents, reason=reason)
         for reason, opponents in opponents_by_reason.items()
     ]
     return " ".join([sentence, *reasons])
@@ -126,7 +126,7 @@ def _format_p_values(p: Mapping[str, float], bound: Callable[[Collection[float]]
     """Format the largest or smallest of the corrected p-values."""
     value = bound(p.values()) if p else 1.0
     is_exact = len(set(p.values())) == 1 or value < 0.001
-    return p_equals(value) if is_exact else f"p at {'most' if bound is max else 'least'} {p_text(value)}"
+    return format_p_equation(value) if is_exact else f"p at {'most' if bound is max else 'least'} {format_p(value)}"
 
 
 def write_verdict(
@@ -135,7 +135,7 @@ def write_verdict(
     area: str,
     over: str = "",
     *,
-    so_far: bool,
+    is_unfinished: bool,
 ) -> str:
     """Return the verdict: the leader's standing by area, and the mean areas of the first two strategies.
 
@@ -144,7 +144,7 @@ def write_verdict(
         standing: The leader's standing, or None if there is only one strategy.
         area: The name of the area by which strategies are compared.
         over: A phrase such as " across 3 workloads".
-        so_far: Whether some runs have not begun or ended yet.
+        is_unfinished: Whether some runs have not begun or ended yet.
     """
     if not rows:
         return "No trials have been measured yet."
@@ -154,13 +154,13 @@ def write_verdict(
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
     areas = ", ".join(f"{row.strategy} {row.area.text()}" for row in rows[:2])
     sentences = [write_standing(standing, area, over), f"Mean {area.removeprefix('mean ')}: {areas}."]
-    return " ".join([*sentences, SO_FAR] if so_far else sentences)
+    return " ".join([*sentences, UNFINISHED_SENTENCE] if is_unfinished else sentences)
 
 
-def effect_text(difference: Interval) -> str:
+def format_effect(difference: Interval) -> str:
     """Format a difference in area with its interval: "+0.039, uncorrected 95 % interval 0.033 to 0.045"."""
-    value, lower, upper = signed(difference.value), difference.lower, difference.upper
-    return fill(_EFFECT, value=value, lower=lower, upper=upper, digits=DIGITS)
+    value, lower, upper = format_signed(difference.value), difference.lower, difference.upper
+    return fill_template(_EFFECT, value=value, lower=lower, upper=upper, digits=DIGITS)
 
 
 def judge_contrast(contrast: Contrast) -> str:
@@ -180,25 +180,25 @@ def write_answer(contrast: Contrast, area: str) -> str:
     difference = contrast.difference
     other_scope = "for these kernels on other devices" if difference.clusters else "on workloads like these"
     p_by_scope = {
-        f"on {these_workloads(difference.workloads)}": difference.on_these.p,
+        f"on {name_workloads(difference.workloads)}": difference.on_these.p,
         other_scope: difference.on_others.p,
     }
-    return fill(
+    return fill_template(
         _ANSWER,
         first=contrast.first,
         second=contrast.second,
         words=WORDS[judge_contrast(contrast)],
         difference=difference,
         area=area,
-        effect=effect_text(difference.on_these.difference),
+        effect=format_effect(difference.on_these.difference),
         p_by_scope={scope: p for scope, p in p_by_scope.items() if p is not None},
     )
 
 
-def these_workloads(number: int) -> str:
+def name_workloads(number: int) -> str:
     return "this workload" if number == 1 else f"these {number} workloads"
 
 
-def signed(value: float) -> str:
+def format_signed(value: float) -> str:
     """Format a difference in area with its sign, which is a plus for zero."""
     return f"{value:+z.{DIGITS}f}"

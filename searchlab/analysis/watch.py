@@ -24,8 +24,8 @@ from ..log.lease import is_locked
 from ..log.plan import PlannedRun, StudyPlan, read_plan
 from ..log.read import decode_log, find_logs, read_log_bytes
 from .comparison import Comparison
-from .page.render import render_page, waiting_page
-from .read import planned_claims
+from .page.render import render_page, render_waiting_page
+from .read import read_planned_claims
 from .runs import ComparedRuns
 from .words import counted
 
@@ -35,24 +35,30 @@ HOST = "127.0.0.1"
 POLL_SECONDS = 2.0
 """The time between two looks at the logs."""
 
-REPORT_SECONDS = 15.0
+MIN_REPORT_SECONDS = 15.0
 """The minimum time between two reports, since each of them loads the page again."""
 
-REST = 10.0
+REST_RATIO = 10.0
 """While runs are being measured, the minimum time between two reports, relative to the CPU time that they take."""
 
-PAUSE_SECONDS = 60.0
+MAX_PAUSE_SECONDS = 60.0
 """The longest pause between two runs of a study, after which it counts as stopped."""
 
 State = Literal["finished", "running", "interrupted", "damaged", "not started"]
 
 
 class _LogState(NamedTuple):
-    """The state of a run and its log file when they were last looked at."""
+    """The state of a run and its log file when they were last looked at.
+
+    Attributes:
+        status: The progress of the run.
+        state: The state.
+        stamp: The inode, size and time of modification of the log file.
+    """
 
     status: RunStatus
     state: State = "not started"
-    stamp: tuple[int, ...] = ()  # inode, size and time of modification
+    stamp: tuple[int, ...] = ()
 
 
 class StudyProgress:
@@ -66,9 +72,9 @@ class StudyProgress:
     """
 
     def __init__(self, *paths: Path) -> None:
-        endings = (".jsonl", ".jsonl.gz")
-        files = [path for path in paths if path.exists() and not path.is_dir()]
-        if not_logs := [path for path in files if not (path.is_file() and path.name.endswith(endings))]:
+        suffixes = (".jsonl", ".jsonl.gz")
+        log_paths = [path for path in paths if path.exists() and not path.is_dir()]
+        if not_logs := [path for path in log_paths if not (path.is_file() and path.name.endswith(suffixes))]:
             raise SearchlabError(
                 f"{not_logs[0]} is neither a log (*.jsonl) nor a directory; pass the directory that contains a study's "
                 f"logs, such as results/STUDY, or logs"
@@ -92,7 +98,7 @@ class StudyProgress:
             self.problem = str(error)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchlabWarning)
-            runs = self.plan.runs if self.plan else self._unplanned()
+            runs = self.plan.runs if self.plan else self._list_unplanned_runs()
             self.log_states = {run.log: self._find_state(run) for run in runs}
 
     @property
@@ -113,36 +119,36 @@ class StudyProgress:
         return sum(log.status.trials for log in self.log_states.values())
 
     def __str__(self) -> str:
-        statuses = [log.status for log in self.log_states.values()]
-        states = Counter(log.state for log in self.log_states.values())
-        if not statuses:
+        log_statuses = [log.status for log in self.log_states.values()]
+        state_counts = Counter(log.state for log in self.log_states.values())
+        if not log_statuses:
             if absent := [path for path in self.paths if not path.exists()]:
                 return f"{absent[0]} does not exist yet; the report appears when the study begins."
             return "There are no runs here yet."
-        runs = counted(len(statuses), "log")
+        runs = counted(len(log_statuses), "log")
         listed_states: list[State] = ["running", "damaged"]
         if self.plan:  # otherwise, it is unknown whether a run is complete
-            runs = f"{states['finished']} of {counted(len(statuses), 'run')} finished"
+            runs = f"{state_counts['finished']} of {counted(len(log_statuses), 'run')} finished"
             listed_states = ["running", "interrupted", "damaged", "not started"]
-        text = ", ".join([runs, *(f"{states[state]} {state}" for state in listed_states if states[state])])
+        text = ", ".join([runs, *(f"{state_counts[state]} {state}" for state in listed_states if state_counts[state])])
         text += f"; {counted(self.trials, 'trial')} done"
-        trials, seconds = sum_forecasts(forecast(statuses))
+        trials, seconds = sum_forecasts(forecast(log_statuses))
         if trials:
             text += f", at most {trials:,} left"
-        if seconds and states["running"]:
-            text += f", which take about {format_duration(seconds / states['running'])}"
+        if seconds and state_counts["running"]:
+            text += f", which take about {format_duration(seconds / state_counts['running'])}"
         last_change = max((log.stamp[-1] / 1e9 for log in self.log_states.values() if log.stamp), default=math.inf)
-        is_quiet = not self.is_running and time.time() - last_change > PAUSE_SECONDS
-        if self.plan and is_quiet and states["finished"] < len(statuses):
+        is_quiet = not self.is_running and time.time() - last_change > MAX_PAUSE_SECONDS
+        if self.plan and is_quiet and state_counts["finished"] < len(log_statuses):
             date = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last_change))
             text += f". The study is not running: its logs last changed at {date}. Run it again to continue it."
         return text
 
-    def _unplanned(self) -> list[PlannedRun]:
+    def _list_unplanned_runs(self) -> list[PlannedRun]:
         """Return the runs of all logs, which no plan describes."""
-        paths = (log for path in self.paths for log in find_logs(path))
-        names = (Path(os.path.relpath(path, self.directory)).as_posix() for path in paths)
-        logs = dict.fromkeys(name.removesuffix(".gz") for name in names)
+        log_paths = (log_path for path in self.paths for log_path in find_logs(path))
+        relative_paths = (Path(os.path.relpath(log_path, self.directory)).as_posix() for log_path in log_paths)
+        logs = dict.fromkeys(relative_path.removesuffix(".gz") for relative_path in relative_paths)
         return [
             PlannedRun(log=log, workload="", space="", strategy="", seed=0, budget=Budget())
             for log in logs
@@ -154,24 +160,24 @@ class StudyProgress:
         try:
             if not path.exists():
                 path = path.with_name(f"{path.name}.gz")
-            file = path.stat()
+            stat = path.stat()
         except (OSError, ValueError):  # a plan may contain any name
             return _LogState(RunStatus(run))
-        stamp = file.st_ino, file.st_size, file.st_mtime_ns
+        stamp = stat.st_ino, stat.st_size, stat.st_mtime_ns
         is_current = previous is not None and previous.stamp == stamp and previous.status.run == run
         if previous and is_current and previous.state in ("finished", "damaged"):
             return previous
         is_running = is_locked(path)  # checked before the log is read, since the run may end in between
         try:
-            status = previous.status if previous and is_current else RunStatus.from_log(run, self._read(path))
+            status = previous.status if previous and is_current else RunStatus.from_log(run, self._read_log(path))
         except SearchlabError:
             return _LogState(RunStatus(run), "damaged", stamp)
         state: State = "running" if is_running else "finished" if status.is_complete else "interrupted"
         return _LogState(status, state, stamp)
 
-    def _read(self, path: Path) -> Log | None:
-        data = read_log_bytes(path, self.directory)
-        return decode_log(path, data) if b"\n" in data else None
+    def _read_log(self, path: Path) -> Log | None:
+        log_bytes = read_log_bytes(path, self.directory)
+        return decode_log(path, log_bytes) if b"\n" in log_bytes else None
 
 
 class WatchServer(ThreadingHTTPServer):
@@ -193,7 +199,7 @@ class WatchServer(ThreadingHTTPServer):
     def __init__(self, *paths: Path, read: Callable[..., ComparedRuns], port: int = 0) -> None:
         self.progress = StudyProgress(*paths)
         self.version = "0"
-        self.page = waiting_page(self.version).encode()
+        self.page = render_waiting_page(self.version).encode()
         self.lines = [str(self.progress)]
         self.asked = Event()
         self.asked.set()
@@ -236,7 +242,7 @@ class WatchServer(ThreadingHTTPServer):
                     report = f"{counted(self.progress.trials, 'trial')}, made at {time.strftime('%H:%M:%S')}"
                     self.lines = [str(self.progress), "A report is being prepared."]
                     notes = self._render()
-                    next_time = time.monotonic() + max(REPORT_SECONDS, REST * (time.thread_time() - start))
+                    next_time = time.monotonic() + max(MIN_REPORT_SECONDS, REST_RATIO * (time.thread_time() - start))
                 age = [f"This is the report on {report}."] if report and state != rendered_state else []
                 self.lines = [str(self.progress), *age, *notes]
             self._closed.wait(POLL_SECONDS)
@@ -247,7 +253,7 @@ class WatchServer(ThreadingHTTPServer):
         with warnings.catch_warnings(record=True) as records:
             warnings.simplefilter("always", SearchlabWarning)
             try:
-                comparison = Comparison(self._read(*paths), planned_claims(*paths))
+                comparison = Comparison(self._read(*paths), read_planned_claims(*paths))
                 page = render_page(comparison.summary, comparison.runs, comparison.charts, version)
                 self.page, self.version, problems = page.encode(), version, []
             except Exception as error:  # plug-ins and libraries may raise anything; the last page stays
@@ -272,10 +278,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(server.page, "text/html; charset=utf-8")
 
-    def _answer(self, body: bytes, kind: str) -> None:
+    def _answer(self, body: bytes, content_type: str) -> None:
         self.send_response(200)
         for name, value in {
-            "Content-Type": kind,
+            "Content-Type": content_type,
             "Content-Length": str(len(body)),
             "Cache-Control": "no-store",
         }.items():

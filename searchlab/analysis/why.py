@@ -13,20 +13,20 @@ import numpy as np
 
 from ..arrays import Floats
 from ..units import VALUES
-from .knobs import knob_text
-from .runs import PARTS, BudgetParts, StrategyRuns, WorkloadRuns, mean_of_defined
-from .words import fill
+from .knobs import format_knob
+from .runs import PART_COUNT, BudgetParts, StrategyRuns, WorkloadRuns, average_defined
+from .words import fill_template
 
 MAIN_SHARE = 2 / 3  # the share of a difference that arises in the part of the budget that an explanation names
-LONGEST = PARTS / 2  # a longer part is not named
+LONGEST = PART_COUNT / 2  # a longer part is not named
 LEAST_DIFFERENCE = 0.05  # the smallest difference between two shares of trials that explains anything
 MAX_FACTS = 2  # maximum number of workloads, of kinds of trials, and of knobs to consider
 
 TRIAL_KINDS = {
-    "near": "were near the best so far",
-    "slow": "were slower than the space's median",
-    "failed": "failed",
-    "filled": "were random fill-ins",
+    "near_best_shares": "were near the best so far",
+    "slow_shares": "were slower than the space's median",
+    "failed_shares": "failed",
+    "fill_in_shares": "were random fill-ins",
 }
 """What is true of the trials in each share of :class:`~searchlab.analysis.runs.BudgetParts`."""
 
@@ -83,28 +83,28 @@ def explain(loser: str, winner: str, comparison: Sequence[WorkloadRuns]) -> str:
     if not pairs:
         return ""
     # The axes are workloads, strategies, fields of BudgetParts, and parts of the budget.
-    budget_parts = np.array([[pair.loser_runs.parts, pair.winner_runs.parts] for pair in pairs])
+    budget_parts = np.array([[pair.loser_runs.budget_parts, pair.winner_runs.budget_parts] for pair in pairs])
     lost_areas = budget_parts[:, 1, 0] - budget_parts[:, 0, 0]
     if not lost_areas.sum() > 0:
         return ""
     order = np.argsort(-lost_areas.sum(axis=1))
     worst = [f"{pairs[index].workload_runs.workload} ({-lost_areas[index].mean():+.3f})" for index in order[:MAX_FACTS]]
     start, end = _find_main_part(lost_areas.mean(axis=0))
-    trial_shares = mean_of_defined(budget_parts[:, :, 1:, start:end], axis=(0, 3))
+    trial_shares = average_defined(budget_parts[:, :, 1:, start:end], axis=(0, 3))
     trial_differences = _describe_trials(winner, trial_shares)
     facts = {
         "loser": loser,
         "winner": winner,
-        "is_all": end - start == PARTS,
-        "start": start / PARTS,
-        "end": end / PARTS,
+        "is_all": end - start == PART_COUNT,
+        "start": start / PART_COUNT,
+        "end": end / PART_COUNT,
         "workload_count": len(pairs),
         "worst_workloads": worst,
         "trial_differences": trial_differences,
     }
     sentences = [
-        fill(_LOSS, **facts),
-        fill(_TRIALS, **facts) if trial_differences else "",
+        fill_template(_LOSS, **facts),
+        fill_template(_TRIALS, **facts) if trial_differences else "",
         _describe_knob(winner, pairs[order[0]], len(pairs)),
     ]
     return " ".join(filter(None, sentences))
@@ -112,9 +112,9 @@ def explain(loser: str, winner: str, comparison: Sequence[WorkloadRuns]) -> str:
 
 def _find_main_part(lost_areas: Floats) -> tuple[int, int]:
     """Return the start and the end of the shortest part of the budget in which most of the difference arises."""
-    parts = sorted(combinations(range(PARTS + 1), 2), key=lambda part: part[1] - part[0])
+    parts = sorted(combinations(range(PART_COUNT + 1), 2), key=lambda part: part[1] - part[0])
     start, end = next(part for part in parts if lost_areas[slice(*part)].sum() >= MAIN_SHARE * lost_areas.sum())
-    return (start, end) if end - start <= LONGEST else (0, PARTS)
+    return (start, end) if end - start <= LONGEST else (0, PART_COUNT)
 
 
 def _describe_trials(winner: str, trial_shares: Floats) -> list[str]:
@@ -124,7 +124,7 @@ def _describe_trials(winner: str, trial_shares: Floats) -> list[str]:
         for name, (loser_share, winner_share) in zip(BudgetParts._fields[1:], trial_shares.T.tolist(), strict=True)
     ]
     return [
-        fill(
+        fill_template(
             _TRIAL_DIFFERENCE,
             winner=winner,
             trial_kind=TRIAL_KINDS[name],
@@ -154,7 +154,7 @@ def _describe_knob(winner: str, pair: _Pair, workload_count: int) -> str:
     )
     if winner_share - loser_share < LEAST_DIFFERENCE:
         return ""
-    return fill(
+    return fill_template(
         _KNOB,
         winner=winner,
         workload=workload_runs.workload,
@@ -169,7 +169,7 @@ def _describe_knob(winner: str, pair: _Pair, workload_count: int) -> str:
 def _measure_share_with(runs: StrategyRuns, knob: str, value: str) -> float:
     """Return the share of the trials that are compared in which ``knob`` has this ``value``."""
     counts = Counter(config for run in runs.compared_runs for config in run.log.configs[: runs.horizon].tolist())
-    matches = sum(count for config, count in counts.items() if knob_text(msgspec.json.decode(config), knob) == value)
+    matches = sum(count for config, count in counts.items() if format_knob(msgspec.json.decode(config), knob) == value)
     return matches / counts.total()
 
 
@@ -195,7 +195,7 @@ def describe_speedup(loser: str, winner: str, comparison: Sequence[WorkloadRuns]
     gain = math.exp(np.log(ratios).mean()) - 1
     shares = [_find_budget_share_to_match(pair.loser_runs, pair.winner_runs) for pair in pairs]
     budget_share_to_match = float(np.median(shares))
-    return fill(
+    return fill_template(
         _SPEEDUP,
         winner=winner,
         loser=loser,
@@ -223,7 +223,9 @@ def _find_budget_share_to_match(loser_runs: StrategyRuns, winner_runs: StrategyR
     """Return the share of the budget after which the winner's median is the loser's final one, or infinity."""
     workload_runs = winner_runs.workload
     spent = (
-        np.median(winner_runs.elapsed, axis=0) if workload_runs.by_seconds else np.arange(1.0, winner_runs.horizon + 1)
+        np.median(winner_runs.elapsed, axis=0)
+        if workload_runs.is_by_seconds
+        else np.arange(1.0, winner_runs.horizon + 1)
     )
     is_matched = np.median(winner_runs.curves, axis=0) >= np.median(loser_runs.curves[:, -1])
     return float(spent[is_matched.argmax()]) / workload_runs.budget if is_matched.any() else math.inf

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 
 
-def number_text(value: float | None, digits: int | None = None) -> str:
+def format_number(value: float | None, digits: int | None = None) -> str:
     """Format a number with ``digits`` decimal places, or with three significant digits. None becomes a dash."""
     if value is None:
         return "-"
@@ -21,16 +21,16 @@ def number_text(value: float | None, digits: int | None = None) -> str:
     return f"{value:.3g}" if abs(value) >= 1e-3 else "< 0.001" if value > 0 else "> -0.001"
 
 
-def p_text(value: float) -> str:
+def format_p(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.2g}"
 
 
-def p_equals(value: float) -> str:
+def format_p_equation(value: float) -> str:
     """Format a p-value for use in a sentence: "p < 0.001" or "p = 0.02"."""
-    return f"p {'' if value < 0.001 else '= '}{p_text(value)}"
+    return f"p {'' if value < 0.001 else '= '}{format_p(value)}"
 
 
-def area_text(by: str) -> str:
+def name_area(by: str) -> str:
     """Return the name of the area under the curve over ``by``, which is "trials" or "seconds"."""
     return "area under the curve" if by == "trials" else f"area under the curve over {by}"
 
@@ -49,7 +49,7 @@ def listed(names: Collection[str], most: int | None = 3) -> str:
     return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
 
 
-def number_ranges(numbers: Iterable[int]) -> str:
+def format_ranges(numbers: Iterable[int]) -> str:
     """Format numbers in ascending order, with consecutive ones as ranges: "0 to 4, 7, 42"."""
     ordered = sorted(set(numbers))
     ranges = [
@@ -59,7 +59,7 @@ def number_ranges(numbers: Iterable[int]) -> str:
     return ", ".join(texts)
 
 
-def percent(fraction: float) -> str:
+def format_percent(fraction: float) -> str:
     return f"{100 * fraction:.0f} %"
 
 
@@ -69,13 +69,13 @@ def _compile(template: str) -> Template:
     environment.filters |= {
         "counted": counted,
         "listed": listed,
-        "number": number_text,
-        "p_equals": p_equals,
-        "percent": percent,
+        "number": format_number,
+        "p_equals": format_p_equation,
+        "percent": format_percent,
     }
     return environment.from_string(" ".join(template.split()))
 
 
-def fill(template: str, **values: Any) -> str:
+def fill_template(template: str, **values: Any) -> str:
     """Fill ``values`` into a Jinja template, in which line breaks count as spaces."""
     return _compile(template).render(values).strip()

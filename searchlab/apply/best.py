@@ -12,7 +12,7 @@ from ..errors import SearchlabError, did_you_mean, last_line, warn
 from ..files import write_file
 from ..log.read import find_logs
 from ..log.result import Best, Result, load_log
-from ..machine.cuda import compile_mode
+from ..machine.cuda import choose_compiler
 from ..machine.host import start_tvm_threads
 from ..measure.code import Objects, compile_program, error_text, link, to_objects
 from ..options import checks_arguments
@@ -211,7 +211,8 @@ def _ptx(kernels: str, target: Target) -> str:
 
     try:
         with target.tvm:
-            return bytes(compile_cuda(kernels, "ptx", str(target.tvm.attrs["arch"]), compiler=compile_mode())).decode()
+            arch = str(target.tvm.attrs["arch"])
+            return bytes(compile_cuda(kernels, "ptx", arch, compiler=choose_compiler())).decode()
     except RuntimeError as error:
         raise SearchlabError(f"the kernels do not compile to PTX: {error_text(error)}") from None
 

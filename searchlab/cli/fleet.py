@@ -8,7 +8,7 @@ import typer
 from typer import Option
 
 from ..errors import SearchlabError
-from ..measure.fleet import SERVER_PORTS, Queue, Tracker, is_loopback, registered_devices, run_server, run_tracker
+from ..measure.fleet import SERVER_PORTS, Queue, Tracker, is_loopback, list_registered_devices, run_server, run_tracker
 from .terminal import AsJson, Port, say, say_json, say_table
 
 fleet = typer.Typer(
@@ -45,7 +45,7 @@ def fleet_server(
             f"machines that borrow this device from the tracker at {tracker} cannot reach it at {host}; set --host to "
             f"this machine's address on their network"
         )
-    registered_devices(tracker)  # fails immediately if the address is wrong
+    list_registered_devices(tracker)  # fails immediately if the address is wrong
     ports = SERVER_PORTS if port is None else range(port, port + 1)
     tracker_address = (tracker_host, int(tracker_port))
     run_server(
@@ -61,8 +61,8 @@ def _ready(text: str) -> None:
 def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
     """List the devices that are registered with a tracker."""
     with Tracker(tracker) as client:
-        devices = client.devices()
-        queues = client.summary().queue_info
+        devices = client.list_devices()
+        queues = client.read_summary().queue_info
     if as_json:
         say_json(devices)
     elif not devices:

@@ -86,7 +86,7 @@ def best(
 def show_bests(bests: list[Best], show: Show, as_json: bool, html: bool, *, several: bool) -> None:
     """Print ``bests``. If there may be ``several``, their logs are named, and JSON output is a list."""
     from ..analysis.comparison import compare
-    from ..analysis.words import listed, percent
+    from ..analysis.words import format_percent, listed
     from ..apply import program_text
 
     texts = [""] * len(bests) if show is Show.config else [program_text(best, show.value) for best in bests]
@@ -110,7 +110,7 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, html: bool, *, seve
             [runs] = compare(best.result).runs.values()
             importances = {knob: share for space in runs.spaces for knob, share in space.importances.items()}
             if len(importances) > 1:
-                shares = [f"{knob} {percent(share)}" for knob, share in importances.items()]
+                shares = [f"{knob} {format_percent(share)}" for knob, share in importances.items()]
                 say(f"importance of knobs: {listed(shares)}")
         for sentence in describe_reliability(log):
             say(sentence)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from ..analysis.words import counted, number_text
+from ..analysis.words import counted, format_number
 from ..errors import warn
 from ..machine.host import observe_load
 from ..machine.noise import REPEATS, write_check
@@ -41,8 +41,11 @@ def machine_check(
         return
     columns = ["threads", "spread", "drift", *(counted(count, "repeat") for count in REPEATS)]
     rows = [
-        [noise.threads, *(f"{number_text(100 * value)} %" for value in (noise.spread, noise.drift))]
-        + [f"{number_text(100 * noise.resolution[count])} %" if count in noise.resolution else "-" for count in REPEATS]
+        [noise.threads, *(f"{format_number(100 * value)} %" for value in (noise.spread, noise.drift))]
+        + [
+            f"{format_number(100 * noise.resolution[count])} %" if count in noise.resolution else "-"
+            for count in REPEATS
+        ]
         for noise in check.noise
     ]
     say_table(columns, rows, right=columns, title="Noise, and the smallest difference resolved")

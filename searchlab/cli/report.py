@@ -12,10 +12,10 @@ from typer import Argument, Option
 
 from ..analysis import Comparison, Summary, read_runs, report_directory, summarize, summary_table
 from ..analysis.charts.vegalite import Format
-from ..analysis.latex import REFERENCES, TABLES, write_latex
-from ..analysis.power import PowerPlan, power_plan
-from ..analysis.publish import Publication, publish, study_result
-from ..analysis.read import planned_claims
+from ..analysis.latex import REFERENCES_NAME, TABLES_NAME, write_latex
+from ..analysis.power import PowerPlan, plan_power
+from ..analysis.publish import Publication, make_publication, publish
+from ..analysis.read import read_planned_claims
 from ..analysis.runs import By, ComparedRuns
 from ..analysis.watch import StudyProgress
 from ..analysis.words import counted
@@ -23,7 +23,7 @@ from ..errors import SearchlabError
 from ..log.lease import is_locked
 from ..log.plan import Claim, write_plan
 from ..log.read import RESULT_FILE_NAME, find_logs
-from ..measure.suite import installed_suites
+from ..measure.suite import find_installed_suites
 from ..options import Share, Trials, check_option
 from ..policy import POLICIES, origins
 from ..run.study import Study
@@ -113,7 +113,7 @@ def report(
 
             runs, _ = against_baselines(paths[0], suite)
         else:
-            runs, claims = read_runs(*paths, everything=everything, readings=False, by=by), planned_claims(*paths)
+            runs, claims = read_runs(*paths, everything=everything, readings=False, by=by), read_planned_claims(*paths)
         comparison = Comparison(runs, claims)
         comparison.save(folder, figures=figures)
     summary = comparison.summary
@@ -126,7 +126,7 @@ def report(
     if figures:
         say(f"the charts: {folder}/*.{figures}")
     if latex:
-        say(f"the LaTeX tables: {folder / TABLES}, and what they cite: {folder / REFERENCES}")
+        say(f"the LaTeX tables: {folder / TABLES_NAME}, and what they cite: {folder / REFERENCES_NAME}")
     for path in paths:
         if path.is_dir() and any(map(is_locked, find_logs(path))):
             say(f"{path}: {StudyProgress(path)}")
@@ -136,7 +136,7 @@ def _publish(site: Path, paths: Sequence[Path], suite: str) -> None:
     """Add the results at ``paths`` to a static site. Paths that do not exist may be the names of suites."""
     from ..suite.leaderboard import bundle_result, write_leaderboards  # imported here because reports need no suites
 
-    suite_names = [str(path) for path in paths if not path.exists() and str(path) in installed_suites()]
+    suite_names = [str(path) for path in paths if not path.exists() and str(path) in find_installed_suites()]
     results = [
         bundle_result(path, suite) if path.suffix == ".zip" else _result(path, suite)
         for path in paths
@@ -166,7 +166,7 @@ def _result(directory: Path, suite: str) -> Publication:
 
     file = directory / RESULT_FILE_NAME
     if not file.is_file():
-        return study_result(directory)
+        return make_publication(directory)
     result = read_trajectories(file)
     comparison, strategy = against_baselines(directory, suite)
     trust = f" --policy {result.policy.name}" if ":" in result.policy.name else ""
@@ -248,14 +248,14 @@ def power(
     check_option("power", chance, Share)
     if tests and registered:
         raise SearchlabError("--tests and --registered cannot be combined; pass only one of them")
-    is_suite = len(study) == 1 and not study[0].exists() and study[0].parts[0] in installed_suites()
+    is_suite = len(study) == 1 and not study[0].exists() and study[0].parts[0] in find_installed_suites()
     if is_suite:
         runs = _baseline_runs(study[0], strategy)
         registered = registered or (None if tests else 1)
     else:
         runs, name = _runs_to_compare(study, suite)
         strategy = strategy or name
-    plan = power_plan(summarize(runs), difference, chance, tests, strategy, registered=registered, new=is_suite)
+    plan = plan_power(summarize(runs), difference, chance, tests, strategy, registered=registered, new=is_suite)
     if not plan.needs:
         raise SearchlabError(
             "no two strategies share two seeds with different results on any workload; run more seeds or trials"

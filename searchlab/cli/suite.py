@@ -17,12 +17,12 @@ from rich.text import Text
 from typer import Argument, Option
 
 from ..analysis import Comparison
-from ..analysis.terminal import overall_tables
+from ..analysis.terminal import make_overall_tables
 from ..errors import SearchlabError
 from ..files import real_path, write_file
 from ..log.read import RESULT_FILE_NAME, find_logs
 from ..machine.scratch import ScratchFolder
-from ..measure.suite import SPLITS, Split, Suite, find_suite, installed_suites, read_suite
+from ..measure.suite import SPLITS, Split, Suite, find_installed_suites, find_suite, read_suite
 from ..options import Jobs, SeedCount
 from ..policy import POLICIES
 from ..run.spec import parse_trials
@@ -82,11 +82,11 @@ Seeds = Annotated[int | None, number(SeedCount, help="The number of runs over ea
 def suite_list() -> None:
     """List the installed suites."""
     rows = []
-    for name, directory in installed_suites().items():
+    for name, directory in find_installed_suites().items():
         suite = read_suite(directory)
         spec = suite.spec
         splits = [sum(entry.split == split for entry in spec.tables) for split in SPLITS]
-        baseline_count = len(suite.baseline_files)
+        baseline_count = len(suite.baseline_paths)
         rows.append((name, spec.title, len(spec.tables), *splits, baseline_count))
     if rows:
         say_table(("suite", "title", "tables", "dev", "test", "baselines"), rows)
@@ -224,9 +224,9 @@ def suite_run(
 def _part_to_run(name: str, split: Split | None) -> Suite:
     """Return the part of a suite on which to run a policy: what ``name`` or ``split`` specifies, or the dev split."""
     suite = find_suite(name)
-    if split and (suite.only or suite.split not in (None, split)):
+    if split and (suite.table_name or suite.split not in (None, split)):
         raise SearchlabError(f"{suite.name} is already a single split or table of a suite; omit --split {split}")
-    return suite if suite.split or suite.only else suite.part(split or "dev")
+    return suite if suite.split or suite.table_name else suite.select_split(split or "dev")
 
 
 def _protocol_notes(new: Trajectories, opponents: Sequence[str], directory: Path | None) -> Iterator[str]:
@@ -274,7 +274,7 @@ def suite_report(
     comparison = Comparison(runs)
     comparison.save(directory)
     summary = comparison.summary
-    out.print(*(answer.sentence for answer in summary.answers), *overall_tables(summary), sep="\n")
+    out.print(*(answer.sentence for answer in summary.answers), *make_overall_tables(summary), sep="\n")
     say(f"the report: {directory / 'report.html'}")
 
 
@@ -349,7 +349,7 @@ def suite_verify(
     elif (Path(target_path) / RESULT_FILE_NAME).is_file():
         is_correct = verify_result(Path(target_path), on_step, seconds, policy or (), suite)
     else:
-        is_correct = verify_suite(find_suite(target_path).part(None), on_step, seconds)
+        is_correct = verify_suite(find_suite(target_path).select_split(None), on_step, seconds)
     if not is_correct:
         raise typer.Exit(1)
 
@@ -362,7 +362,7 @@ def suite_build(
     """Build a suite's tables from another tuner's files, as specified in `suite.toml`. Seal the suite afterwards."""
     from ..suite.build import build
 
-    full_suite = find_suite(suite).part(None)
+    full_suite = find_suite(suite).select_split(None)
     build(full_suite, source, lambda table, result: say(f"{table.name}: {result}"))
     say(f"{len(full_suite.tables)} tables are complete; to seal the suite: searchlab suite seal {suite}")
 
@@ -372,7 +372,7 @@ def suite_seal(suite: Directory) -> None:
     """Complete a suite: write its tables' cards, a card and metadata for other tools, and the digests of all files."""
     from ..suite.verify import seal
 
-    manifest = seal(find_suite(suite).part(None), say)
+    manifest = seal(find_suite(suite).select_split(None), say)
     say(f"{len(manifest.files)} files are sealed; to verify them: searchlab suite verify {suite}")
 
 
@@ -388,7 +388,7 @@ def suite_baselines(
     ] = None,
 ) -> None:
     """Create a suite's baselines from the logs of a study over it. Seal the suite afterwards."""
-    full_suite = find_suite(suite).part(None)
+    full_suite = find_suite(suite).select_split(None)
     logs = [path for folder in results for path in find_logs(folder) if "report" not in path.parts]
     if not logs:
         raise SearchlabError(

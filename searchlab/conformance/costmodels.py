@@ -76,7 +76,7 @@ def signature(model: CostModelSubject) -> None:
     check_constructor(model.cls, 0, seeded=True)
 
 
-@rule("see the line above; features have shape (n, d), scores and groups have shape (n,)")
+@rule("accept arrays of these shapes: features (n, d), scores and groups (n,)")
 def learns(model: CostModelSubject) -> None:
     """It learns from a hundred trials of one task and predicts scores."""
     train_and_predict(model, *data(100))

@@ -108,14 +108,14 @@ def signature(policy: PolicySubject) -> None:
         )
 
 
-@rule("see the line above; a space may have only a single config, or even no knobs")
+@rule("handle every space: it may have only a single config, or even no knobs")
 def starts(policy: PolicySubject) -> None:
     """It can be instantiated in every space."""
     for subject in (*policy.spaces.values(), *policy.small.values()):
         policy.start(subject)
 
 
-@rule("see the line above; ask(n) returns a list of configs, and tell(trials) accepts a list of trials", ["starts"])
+@rule("follow the contract: ask(n) returns a list of configs, and tell(trials) accepts a list of trials", ["starts"])
 def runs(policy: PolicySubject) -> None:
     """It proposes and learns, batch after batch."""
     for name, trials in policy.runs.items():

@@ -144,7 +144,7 @@ def unfit_workloads(space: SpaceSubject) -> None:
             raise Breach(f"for {text}, it raises {describe(error)}") from error
 
 
-@rule("see the line above; whatever was chosen, every later knob must have a choice", ["starts"])
+@rule("leave a choice to every later knob, whatever was chosen before", ["starts"])
 def decides(space: SpaceSubject) -> None:
     """decide(choose) returns a Config, whatever choose returns."""
     for config in space.samples:

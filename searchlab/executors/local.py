@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeVar
 from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
 from ..measure.channel import Channel
-from ..measure.isolation import die_with
+from ..measure.isolation import die_with_parent
 from ..measure.process import Environment, Worker, WorkerDied, start_module
 from ..options import Count
 from .contract import RunExecutor, count_jobs
@@ -63,7 +63,7 @@ class LocalExecutor(RunExecutor):
         with self._lock:
             self._is_killed = True
             for worker in self._workers:
-                worker.end()
+                worker.kill()
         self.shutdown()
 
     def _call_in_process(self, call_bytes: bytes) -> Any:
@@ -82,7 +82,7 @@ class LocalExecutor(RunExecutor):
         except BaseException:
             with self._lock:
                 self._workers.remove(worker)
-            worker.kill()
+            worker.close()
             raise
         self._idle_workers.append(worker)
         if error is not None:
@@ -96,8 +96,8 @@ class _LocalWorker(Worker):
 
 
 def main() -> None:
-    channel = Channel(int(sys.argv[1]), Worker.max_length)
-    die_with(int(sys.argv[2]))
+    channel = Channel(int(sys.argv[1]), Worker.max_frame_bytes)
+    die_with_parent(int(sys.argv[2]))
     while True:
         try:
             call_bytes: bytes = pickle.loads(channel.recv())

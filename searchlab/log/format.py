@@ -112,7 +112,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """A log's header: the facts about its run. The facts in ``IDENTITY_FIELDS`` must not change when the run resumes.
 
     Attributes:
-        machine: Facts about the machine; see :func:`searchlab.machine.host.machine_facts`.
+        machine: Facts about the machine; see :func:`searchlab.machine.host.read_machine_facts`.
         starts: The text hashed into the seed so that a strategy draws its own first configs, or "" if strategies share
             them.
         warm_start: Digests of the logs from which the run started, in order. :data:`DEFAULT_CONFIG` comes first if the

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import SearchlabError
-from ..files import check_regular, open_file, part_of, sync_directory, write_error
-from ..machine.scratch import NO_LOCKS
+from ..files import check_regular, make_write_error, open_file, sync_directory
+from ..machine.scratch import NO_LOCK_ERRORS
 
 LOCK_TIMEOUT = 0.5
 """How long to wait for a lock, in seconds, since :func:`is_locked` may hold it briefly."""
@@ -81,7 +81,7 @@ class LeasedFile:
                 return
             if not is_in_place or os.fstat(self._descriptor).st_size != self.size:
                 raise self._busy_error()
-            partial_path = part_of(self._path)
+            partial_path = temporary_path_of(self._path)
             new_descriptor = os.open(
                 partial_path, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._descriptor).st_mode & 0o777
             )
@@ -129,7 +129,7 @@ class LeasedFile:
         try:
             yield
         except OSError as error:
-            raise write_error(self._path, error) from None
+            raise make_write_error(self._path, error) from None
 
     def remove(self) -> None:
         """Remove the log if this process created it and no other process has taken it over."""
@@ -184,7 +184,7 @@ def _lock_if_supported(file: int | IO[bytes]) -> None:
     try:
         lock(file)
     except OSError as error:
-        if error.errno not in NO_LOCKS:
+        if error.errno not in NO_LOCK_ERRORS:
             raise
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, first_line
-from ..files import write_error, write_file
+from ..files import make_write_error, write_file
 from ..parquet import PARQUET
 from .format import (
     FORMAT_VERSION,
@@ -84,7 +84,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise write_error(self.path, error) from None
+            raise make_write_error(self.path, error) from None
         self._file = LeasedFile(self.path)
         try:
             self._open(header, existing_log)

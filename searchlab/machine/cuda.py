@@ -11,13 +11,13 @@ from contextlib import suppress
 
 from ..errors import SearchlabError
 
-COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"
+COMPILER_VARIABLE = "TVM_CUDA_COMPILE_MODE"
 """The environment variable that makes TVM use nvcc or nvrtc."""
 
-LIBRARIES = ("libcuda.so.1", "libcudart.so.13")
+CUDA_LIBRARIES = ("libcuda.so.1", "libcudart.so.13")
 """The libraries against which TVM 0.27 links its CUDA runtime."""
 
-INSTEAD = "use another machine or recorded measurements: measure = {kind = 'table', ...}"
+MEASURE_ELSEWHERE = "use another machine or recorded measurements: measure = {kind = 'table', ...}"
 
 
 def gpu_name() -> str | None:
@@ -44,13 +44,13 @@ def check_can_measure(arch: str) -> None:
     """Raise SearchlabError unless programs for ``arch`` can be compiled and run on this machine."""
     own_arch = gpu_arch()
     if own_arch is None:
-        raise SearchlabError(f"no CUDA device was found: {_explain_absence()}; {INSTEAD}")
+        raise SearchlabError(f"no CUDA device was found: {_explain_absence()}; {MEASURE_ELSEWHERE}")
     if not runs_on(arch, own_arch):
         raise SearchlabError(
             f"programs for {arch!r} cannot run on this machine's GPU, {own_arch!r} ({gpu_name()}); choose a target "
             f"with the architecture {own_arch!r}"
         )
-    compile_mode()
+    choose_compiler()
 
 
 def runs_on(arch: str, gpu: str) -> bool:
@@ -63,19 +63,19 @@ def runs_on(arch: str, gpu: str) -> bool:
     program_arch, gpu_arch_match = re.fullmatch(r"sm_(\d+)(\d)([a-z]?)", arch), re.fullmatch(r"sm_(\d+)(\d)", gpu)
     if not program_arch or not gpu_arch_match:
         return False
-    same_major = program_arch[1] == gpu_arch_match[1]
-    return same_major and (
+    has_same_major = program_arch[1] == gpu_arch_match[1]
+    return has_same_major and (
         program_arch[2] == gpu_arch_match[2] if program_arch[3] else program_arch[2] <= gpu_arch_match[2]
     )
 
 
-def compile_mode() -> str:
+def choose_compiler() -> str:
     """Return the user's choice of compiler, or else ``nvcc`` or ``nvrtc``, whichever is installed.
 
     Raises SearchlabError if neither is installed.
     """
-    if COMPILE_MODE in os.environ:
-        return os.environ[COMPILE_MODE]
+    if COMPILER_VARIABLE in os.environ:
+        return os.environ[COMPILER_VARIABLE]
     if shutil.which("nvcc"):
         return "nvcc"
     with suppress(ModuleNotFoundError):  # the package cuda is not installed, or is hidden by a script with that name
@@ -92,7 +92,7 @@ def _explain_absence() -> str:
     import tvm
 
     if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
-        libraries = " and ".join(library for library in LIBRARIES if not _can_load(library)) or "another library"
+        libraries = " and ".join(library for library in CUDA_LIBRARIES if not _can_load(library)) or "another library"
         return f"TVM cannot load its CUDA runtime: {libraries} is missing (libcuda comes with the NVIDIA driver)"
     return "the driver does not report any"
 

@@ -12,31 +12,33 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .cgroup import core_quota, memory_limit, read_fact
+from .cgroup import read_core_quota, read_memory_limit, read_system_file
 from .cuda import gpu_name
 
 LIBRARIES = ("searchlab", "apache-tvm", "apache-tvm-ffi", "numpy", "xgboost", "lightgbm", "scikit-learn", "optuna")
 
-_CPU = Path("/sys/devices/system/cpu")
+_CPU_FOLDER = Path("/sys/devices/system/cpu")
 
 
 def available_cores() -> int:
     """Return the number of cores that this process may keep busy all the time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, int(min(cores, core_quota())))
+    return max(1, int(min(cores, read_core_quota())))
 
 
 def available_memory() -> int:
     """Return the number of bytes of memory that this process may use."""
     import psutil
 
-    return int(min(psutil.virtual_memory().total, memory_limit()))
+    return int(min(psutil.virtual_memory().total, read_memory_limit()))
 
 
 def own_cores() -> int:
     """Return the number of cores that this process may keep busy, which ``TVM_NUM_THREADS`` may limit."""
-    share = os.environ.get("TVM_NUM_THREADS", "")
-    return min(available_cores(), int(share)) if share.isdecimal() and int(share) else available_cores()
+    thread_limit = os.environ.get("TVM_NUM_THREADS", "")
+    if thread_limit.isdecimal() and int(thread_limit):
+        return min(available_cores(), int(thread_limit))
+    return available_cores()
 
 
 def start_tvm_threads() -> int:
@@ -47,12 +49,12 @@ def start_tvm_threads() -> int:
     """
     from tvm_ffi import get_global_func
 
-    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     try:
         return int(get_global_func("runtime.NumThreads")())
     finally:
-        if cores:
-            os.sched_setaffinity(0, cores)
+        if affinity:
+            os.sched_setaffinity(0, affinity)
 
 
 @functools.cache
@@ -66,45 +68,45 @@ def library_versions() -> Mapping[str, str]:
     return versions
 
 
-def host_model(kind: str) -> dict[str, str]:
-    """Return the name of this machine's CPU and, if the ``kind`` of target is ``cuda``, the name of its GPU."""
-    gpu = gpu_name() if kind == "cuda" else None
+def host_model(target_kind: str) -> dict[str, str]:
+    """Return the name of this machine's CPU and, if ``target_kind`` is ``cuda``, the name of its GPU."""
+    gpu = gpu_name() if target_kind == "cuda" else None
     return {"cpu": cpu_model(), **({"gpu": gpu} if gpu else {})}
 
 
 def cpu_model() -> str:
     """Return this CPU's name as reported by the kernel."""
-    match = re.search(r"^model name\s*:\s*(.+)$", read_fact(Path("/proc/cpuinfo")), re.MULTILINE)
+    match = re.search(r"^model name\s*:\s*(.+)$", read_system_file(Path("/proc/cpuinfo")), re.MULTILINE)
     return match[1].strip() if match else platform.processor() or platform.machine()
 
 
-def this_machine() -> str:
+def describe_machine() -> str:
     """Return this CPU's name and the number of cores that this process may use, on which ``native`` depends."""
     return f"{cpu_model()} with {available_cores()} available cores"
 
 
-SAMPLE_SECONDS = 0.1
+LOAD_SAMPLE_SECONDS = 0.1
 
-BUSY_CORES = 0.25
+MAX_BUSY_CORES = 0.25
 """The number of cores that other processes may keep busy without a warning."""
 
 
-def busy_cores() -> float:
+def measure_busy_cores() -> float:
     """Return the number of this machine's cores that other processes keep busy, or 0 if the load is low.
 
     The cores are observed for a tenth of a second. The load alone is not sufficient, because it is averaged over the
     last minute, and this process itself may have caused it.
     """
-    if os.getloadavg()[0] < BUSY_CORES:
+    if os.getloadavg()[0] < MAX_BUSY_CORES:
         return 0.0
     import psutil
 
-    return float(psutil.cpu_percent(SAMPLE_SECONDS)) / 100 * (psutil.cpu_count() or 1)
+    return float(psutil.cpu_percent(LOAD_SAMPLE_SECONDS)) / 100 * (psutil.cpu_count() or 1)
 
 
 def observe_load() -> str:
     """Return a warning if other processes keep this machine too busy for reliable measurements, or "" otherwise."""
-    if (cores := busy_cores()) <= BUSY_CORES:
+    if (cores := measure_busy_cores()) <= MAX_BUSY_CORES:
         return ""
     return (
         f"other processes keep about {cores:.1f} of this machine's {os.cpu_count()} cores busy (load "
@@ -113,7 +115,7 @@ def observe_load() -> str:
     )
 
 
-def machine_facts(threads: int) -> dict[str, Any]:
+def read_machine_facts(threads: int) -> dict[str, Any]:
     """Return the facts about this machine that influence measured times, except for the CPU's name.
 
     Facts that the system does not report are omitted. ``threads`` is the number of threads that programs use.
@@ -125,11 +127,11 @@ def machine_facts(threads: int) -> dict[str, Any]:
         "physical_cores": psutil.cpu_count(logical=False),  # without SMT
         "available_cores": available_cores(),
         "threads": threads,
-        "smt": {"1": True, "0": False}.get(read_fact(_CPU / "smt" / "active")),
-        "governor": read_fact(_CPU / "cpu0" / "cpufreq" / "scaling_governor"),
-        "turbo": _turbo(),  # whether the clock may exceed its base frequency
+        "smt": {"1": True, "0": False}.get(read_system_file(_CPU_FOLDER / "smt" / "active")),
+        "governor": read_system_file(_CPU_FOLDER / "cpu0" / "cpufreq" / "scaling_governor"),
+        "turbo": _is_turbo_enabled(),  # whether the clock may exceed its base frequency
         "memory_mb": psutil.virtual_memory().total >> 20,
-        "virtual": _virtual(),  # the hypervisor and the container
+        "virtual": _describe_virtualization(),  # the hypervisor and the container
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 2),  # the average number of running or waiting processes in the last minute
@@ -137,24 +139,25 @@ def machine_facts(threads: int) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value not in (None, "")}
 
 
-def _turbo() -> bool | None:
+def _is_turbo_enabled() -> bool | None:
     """Return whether turbo is enabled, or None if unknown.
 
     The intel_pstate driver has a switch that disables turbo; other drivers have a switch that enables it. Source:
     Linux, Documentation/admin-guide/pm.
     """
-    if no_turbo := read_fact(_CPU / "intel_pstate" / "no_turbo"):
-        return no_turbo == "0"
-    boost = read_fact(_CPU / "cpufreq" / "boost")
-    return boost == "1" if boost else None
+    if no_turbo_text := read_system_file(_CPU_FOLDER / "intel_pstate" / "no_turbo"):
+        return no_turbo_text == "0"
+    boost_text = read_system_file(_CPU_FOLDER / "cpufreq" / "boost")
+    return boost_text == "1" if boost_text else None
 
 
-def _virtual() -> str:
+def _describe_virtualization() -> str:
     """Return the hypervisor and the container, in which cores may be shared with others, or "" if there is neither."""
-    names = []
-    if "hypervisor" in read_fact(Path("/proc/cpuinfo")).partition("\n\n")[0].split():
-        names.append(read_fact(Path("/sys/class/dmi/id/sys_vendor")) or "hypervisor")
-    cgroup = read_fact(Path("/proc/1/cgroup"))
-    if Path("/.dockerenv").exists() or any(sign in cgroup for sign in ("docker", "kubepods", "lxc", "containerd")):
-        names.append("container")
-    return ", ".join(names)
+    virtualization_names = []
+    if "hypervisor" in read_system_file(Path("/proc/cpuinfo")).partition("\n\n")[0].split():
+        virtualization_names.append(read_system_file(Path("/sys/class/dmi/id/sys_vendor")) or "hypervisor")
+    cgroup_text = read_system_file(Path("/proc/1/cgroup"))
+    markers = ("docker", "kubepods", "lxc", "containerd")
+    if Path("/.dockerenv").exists() or any(marker in cgroup_text for marker in markers):
+        virtualization_names.append("container")
+    return ", ".join(virtualization_names)

@@ -23,7 +23,7 @@ REPEATS = (1, 3, 10)
 MAX_GROUPS = 500
 """The maximum number of groups of repeats, all pairs of which are compared."""
 
-PARTS = 10
+DRIFT_PARTS = 10
 """The number of parts of the readings, whose medians show the drift."""
 
 
@@ -47,13 +47,15 @@ class Noise(msgspec.Struct, frozen=True):
     def from_readings(cls, threads: int, readings: Sequence[float]) -> Noise:
         """Summarize readings of one program in seconds, in the order in which they were taken."""
         seconds = np.asarray(readings)
-        quarter, median, three_quarters = np.percentile(seconds, [25, 50, 75])
-        parts = [np.median(part) for part in np.array_split(seconds, min(PARTS, len(seconds)))]
+        lower_quartile, median, upper_quartile = np.percentile(seconds, [25, 50, 75])
+        part_medians = [np.median(part) for part in np.array_split(seconds, min(DRIFT_PARTS, len(seconds)))]
         return cls(
             threads,
-            spread=float((three_quarters - quarter) / median),
-            drift=float(max(abs(part / median - 1) for part in parts)),
-            resolution={repeats: resolution(readings, repeats) for repeats in REPEATS if 2 * repeats <= len(readings)},
+            spread=float((upper_quartile - lower_quartile) / median),
+            drift=float(max(abs(part / median - 1) for part in part_medians)),
+            resolution={
+                repeats: compute_resolution(readings, repeats) for repeats in REPEATS if 2 * repeats <= len(readings)
+            },
         )
 
 
@@ -78,38 +80,38 @@ class MachineCheck(msgspec.Struct, frozen=True):
     mhz: tuple[float, float] | None = None
 
 
-def resolution(readings: Sequence[float], repeats: int) -> float:
+def compute_resolution(readings: Sequence[float], repeats: int) -> float:
     """Return the relative difference that 95 % of pairs of medians do not exceed.
 
     Each median is that of ``repeats`` consecutive readings.
     """
-    count = len(readings) // repeats
-    medians = np.median(np.reshape(readings[: count * repeats], (count, repeats)), axis=1)
-    logs = np.log(medians[:: math.ceil(count / MAX_GROUPS)])
-    first, second = np.triu_indices(len(logs), 1)
-    return float(np.expm1(np.percentile(np.abs(logs[first] - logs[second]), 95)))
+    group_count = len(readings) // repeats
+    medians = np.median(np.reshape(readings[: group_count * repeats], (group_count, repeats)), axis=1)
+    log_medians = np.log(medians[:: math.ceil(group_count / MAX_GROUPS)])
+    first, second = np.triu_indices(len(log_medians), 1)
+    return float(np.expm1(np.percentile(np.abs(log_medians[first] - log_medians[second]), 95)))
 
 
 def write_check(check: MachineCheck) -> Path:
     """Keep the check for later runs, next to the machine's lock, and return its path."""
-    write_file(path := _path(), msgspec.json.encode(check))
+    write_file(path := _get_check_path(), msgspec.json.encode(check))
     return path
 
 
-def resolution_facts(threads: int, repeats: int) -> dict[str, Any]:
+def read_resolution(threads: int, repeats: int) -> dict[str, Any]:
     """Return the resolution that the last check determined, and its date, for a log's header.
 
     It is that of programs with as many ``threads``, and of the largest checked number of repeats up to ``repeats``. The
     result is empty if there is no check of this CPU with as many available cores.
     """
     with suppress(msgspec.DecodeError, SearchlabError):
-        check = msgspec.json.decode(read_bytes(_path()), type=MachineCheck)
+        check = msgspec.json.decode(read_bytes(_get_check_path()), type=MachineCheck)
         if (check.cpu, check.cores) == (cpu_model(), available_cores()):
             noise = check.noise[0 if threads == 1 else -1]
-            values = [noise.resolution[count] for count in sorted(noise.resolution) if count <= repeats]
-            return {"resolution": round(values[-1], 4), "checked": time.strftime("%F", time.gmtime(check.created))}
+            resolutions = [noise.resolution[count] for count in sorted(noise.resolution) if count <= repeats]
+            return {"resolution": round(resolutions[-1], 4), "checked": time.strftime("%F", time.gmtime(check.created))}
     return {}
 
 
-def _path() -> Path:
+def _get_check_path() -> Path:
     return lock_path().with_suffix(".json")

@@ -25,13 +25,13 @@ from .local import LocalMeasurer, LocalSettings
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-WORKLOAD = "gemm:64x64x64"
+CHECK_WORKLOAD = "gemm:64x64x64"
 """The workload that is timed. It takes about 0.1 ms, and its arguments fit into the L2 cache."""
 
 ROUNDS = 5
 """The number of readings of each program between two looks at the clock."""
 
-BUSY_SHARE = 0.25
+BUSY_TIME_SHARE = 0.25
 """The share of the time during which another core is kept busy."""
 
 
@@ -55,45 +55,46 @@ def check_machine(seconds: float) -> MachineCheck:
         SearchlabError: If the program cannot be measured, or ``seconds`` are too few for two readings.
     """
     target = resolve_target("native")
-    threads = sorted({1, target.cores})
-    space = RowProduct(parse_workload(WORKLOAD), target, [Knob("threads", threads)])
-    settings = LocalSettings(sentinel=0, finalists=len(threads), check=False)
-    frequencies: list[float] = []
+    thread_counts = sorted({1, target.cores})
+    space = RowProduct(parse_workload(CHECK_WORKLOAD), target, [Knob("threads", thread_counts)])
+    settings = LocalSettings(sentinel=0, finalists=len(thread_counts), check=False)
+    clock_frequencies: list[float] = []
     with LocalMeasurer(settings, target, {}, 1) as measurer:
-        configs = [Config({"threads": count}) for count in threads]
+        configs = [Config({"threads": thread_count}) for thread_count in thread_counts]
         trials = [Trial(i, *pair) for i, pair in enumerate(zip(configs, measurer.measure(space, configs), strict=True))]
 
-        def read(trials: Sequence[Trial], seconds: float) -> list[list[float]]:
+        def collect_readings(trials: Sequence[Trial], seconds: float) -> list[list[float]]:
             readings: list[list[float]] = [[] for _ in trials]
-            end = time.monotonic() + seconds
-            while time.monotonic() < end or len(readings[0]) < 2:
-                for times, new_times in zip(readings, measurer.remeasure(space, trials, ROUNDS), strict=True):
-                    times += new_times
-                if frequency := psutil.cpu_freq():
-                    frequencies.append(frequency.current)
+            end_time = time.monotonic() + seconds
+            while time.monotonic() < end_time or len(readings[0]) < 2:
+                new_readings = measurer.remeasure(space, trials, ROUNDS)
+                readings = [old + list(new) for old, new in zip(readings, new_readings, strict=True)]
+                if clock_frequency := psutil.cpu_freq():
+                    clock_frequencies.append(clock_frequency.current)
             return readings
 
         try:
-            idle_readings = read(trials, seconds * (1 - BUSY_SHARE))
-            second_core = None
+            idle_readings = collect_readings(trials, seconds * (1 - BUSY_TIME_SHARE))
+            busy_core_slowdown = None
             if available_cores() > 1:
-                with busy_core():
-                    (busy_readings,) = read(trials[:1], seconds * BUSY_SHARE)
-                second_core = statistics.median(busy_readings) / statistics.median(idle_readings[0])
+                with keep_core_busy():
+                    (busy_readings,) = collect_readings(trials[:1], seconds * BUSY_TIME_SHARE)
+                busy_core_slowdown = statistics.median(busy_readings) / statistics.median(idle_readings[0])
         except CannotMeasure as error:
-            raise SearchlabError(f"cannot time {WORKLOAD} on this machine: {error}") from None
+            raise SearchlabError(f"cannot time {CHECK_WORKLOAD} on this machine: {error}") from None
+    noises = [Noise.from_readings(*pair) for pair in zip(thread_counts, idle_readings, strict=True)]
     return MachineCheck(
         time.time(),
         cpu_model(),
         available_cores(),
-        tuple(Noise.from_readings(count, times) for count, times in zip(threads, idle_readings, strict=True)),
-        second_core,
-        (min(frequencies), max(frequencies)) if frequencies else None,
+        tuple(noises),
+        busy_core_slowdown,
+        (min(clock_frequencies), max(clock_frequencies)) if clock_frequencies else None,
     )
 
 
 @contextmanager
-def busy_core() -> Iterator[None]:
+def keep_core_busy() -> Iterator[None]:
     """Keep a core busy within this context."""
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:

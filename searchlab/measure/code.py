@@ -16,7 +16,7 @@ import msgspec
 
 from ..errors import SearchlabError, shorten_text, text_of
 from ..files import FileMissing, read_bytes, write_file
-from ..machine.cuda import COMPILE_MODE, compile_mode
+from ..machine.cuda import COMPILER_VARIABLE, choose_compiler
 from ..machine.scratch import ScratchFolder
 from ..target import Target
 from ..workload import PACK, Argument, Packed, packed_arguments
@@ -56,21 +56,21 @@ def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executa
     import tvm
 
     if target.kind == "cuda" and tvm.get_global_func("ffi.Module.create.cuda", allow_missing=True):
-        os.environ.setdefault(COMPILE_MODE, compile_mode())
+        os.environ.setdefault(COMPILER_VARIABLE, choose_compiler())
     with target.tvm:  # TVM compiles kernels for the architecture of the current target
         return tvm.compile(module, target=target.tvm)
 
 
-def device_name(kind: str) -> str:
-    """Return TVM's name for the kind of device that runs programs for this ``kind`` of target."""
-    return "cpu" if kind == "llvm" else kind
+def device_name(target_kind: str) -> str:
+    """Return TVM's name for the kind of device that runs programs for this kind of target."""
+    return "cpu" if target_kind == "llvm" else target_kind
 
 
-def device_of(kind: str) -> tvm.runtime.Device:
-    """Return the device that runs programs for this ``kind`` of target: the CPU or the first GPU."""
+def device_of(target_kind: str) -> tvm.runtime.Device:
+    """Return the device that runs programs for this kind of target: the CPU or the first GPU."""
     import tvm
 
-    return tvm.device(device_name(kind))
+    return tvm.device(device_name(target_kind))
 
 
 def to_objects(executable: tvm.runtime.Executable) -> Objects:

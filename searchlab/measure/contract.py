@@ -28,7 +28,7 @@ Conditions = bytes
 """The host, the target and the settings of measurements in JSON. Only equal conditions make times comparable."""
 
 
-def conditions(host: Mapping[str, Any], target: Mapping[str, Any], measure: Mapping[str, Any]) -> Conditions:
+def encode_conditions(host: Mapping[str, Any], target: Mapping[str, Any], measure: Mapping[str, Any]) -> Conditions:
     """Return the conditions of measurements. The arguments are the fields of a log's header."""
     return msgspec.json.encode([host, target, measure], order="deterministic")
 
@@ -66,7 +66,7 @@ class Measurer(ABC):
 
     workers: int = 1
     repeatable: bool = False
-    _release: Callable[[], object] | None = None  # releases the lock on this machine
+    _release_machine: Callable[[], object] | None = None  # releases the lock on this machine
 
     def begin(self, seed: int) -> None:
         """Prepare for a run with the given ``seed``."""
@@ -104,13 +104,13 @@ class Measurer(ABC):
 
     def acquire_machine(self) -> None:
         """Wait until no other process measures this machine, and keep it until this measurer is closed or deleted."""
-        if self._release is None:
-            self._release = weakref.finalize(self, MACHINE.acquire())
+        if self._release_machine is None:
+            self._release_machine = weakref.finalize(self, MACHINE.acquire())
 
     def close(self) -> None:
         """End all processes. The measurer must not be used again."""
-        if self._release is not None:
-            self._release()
+        if self._release_machine is not None:
+            self._release_machine()
 
     def __enter__(self) -> Self:
         return self
@@ -161,18 +161,18 @@ class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the measurements; log headers record them as ``measure``."""
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        return {name: value for name, value in fields.items() if name not in self.not_identity}
+        values: dict[str, Any] = msgspec.to_builtins(self)
+        return {name: value for name, value in values.items() if name not in self.not_identity}
 
     def default_target(self, base_dir: Path = Path()) -> str | dict[str, Any]:
         """Return the target to use if none is specified, as :func:`~searchlab.target.resolve_target` accepts it."""
         return "native"
 
-    def measurable(self, base_dir: Path = Path()) -> set[tuple[str, str]] | None:
+    def measurable_spaces(self, base_dir: Path = Path()) -> set[tuple[str, str]] | None:
         """Return the workload and space fingerprint of each run that can be measured, or None if all can."""
         return None
 
-    def machine(self, target: Target, base_dir: Path = Path()) -> str:
+    def machine_name(self, target: Target, base_dir: Path = Path()) -> str:
         """Return the name of the measured machine, as in :attr:`Header.measured_on`, or "" if it is unknown."""
         return ", ".join(host_model(target.kind).values())
 
@@ -225,13 +225,13 @@ class RunSettings(MeasureSettings, frozen=True):
         if not (self.prune_factor == 0 or self.prune_factor > 1):
             raise ValueError(f"prune_factor must be more than 1, or 0 to repeat all programs, not {self.prune_factor}")
 
-    def is_known(self, program: str, measurements: MeasurementsByProgram, best: float) -> bool:
-        """Check whether ``measurements`` contains a measurement of ``program`` that this run can use.
+    def is_known(self, program_hash: str, measurements: MeasurementsByProgram, best: float) -> bool:
+        """Check whether ``measurements`` contains a measurement of a program that this run can use.
 
         A pruned measurement can be used only if this run would also prune the program, given ``best``, the run's lowest
         cost so far, and one that is to be confirmed only if another run has done so.
         """
-        measurement = measurements.get(program)
+        measurement = measurements.get(program_hash)
         if measurement is None or (measurement.pruned and not measurement.cost > self.prune_factor * best):
             return False
         return len(measurement.seconds) > self.repeat or not self.is_confirmed(measurement.cost, best)

@@ -35,13 +35,13 @@ RETRY_SECONDS = 0.2
 SESSION_END_SECONDS = 0.2
 """How long a session may take to end by itself after its client has disconnected."""
 
-GREETING_SECONDS = 2.0
+GREETING_TIMEOUT = 2.0
 """How long a client may take to greet a server after connecting."""
 
-PROBE_SECONDS = 3.0
+PROBE_TIMEOUT = 3.0
 """How long a server may take to answer a probe."""
 
-ANSWER_SECONDS = 5.0
+ANSWER_TIMEOUT = 5.0
 """The time limit for connecting to a tracker, and for an answer that needs no device."""
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
@@ -90,16 +90,16 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
         self._rpc = base
         host, _, port = address.rpartition(":")
         try:
-            self._socket = socket.create_connection((host, int(port)), ANSWER_SECONDS)
+            self._socket = socket.create_connection((host, int(port)), ANSWER_TIMEOUT)
         except (OSError, ValueError, OverflowError) as error:
             raise SearchlabError(
                 f"cannot reach an RPC tracker at {address} ({getattr(error, 'strerror', None) or error}); start one "
                 f"there with `searchlab fleet tracker`, or pass the address of a running tracker"
             ) from None
-        magic = struct.pack("<i", base.RPC_TRACKER_MAGIC)
+        magic_bytes = struct.pack("<i", base.RPC_TRACKER_MAGIC)
         try:
-            self._socket.sendall(magic)
-            is_tracker = base.recvall(self._socket, len(magic)) == magic
+            self._socket.sendall(magic_bytes)
+            is_tracker = base.recvall(self._socket, len(magic_bytes)) == magic_bytes
         except OSError:
             is_tracker = False
         if not is_tracker:
@@ -109,7 +109,7 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
                 f"address"
             )
 
-    def summary(self) -> TrackerSummary:
+    def read_summary(self) -> TrackerSummary:
         """Return the tracker's list of servers and queues. Do not call this while a request is pending.
 
         Raises:
@@ -121,19 +121,19 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
         except OSError as error:
             raise SearchlabError(f"the tracker at {self.address} has closed the connection ({error})") from None
 
-    def devices(self) -> dict[str, list[str]]:
+    def list_devices(self) -> dict[str, list[str]]:
         """Return the addresses of all registered devices by key, including devices on loan."""
         addresses: dict[str, list[str]] = {}
-        for server in self.summary().server_info:
+        for server in self.read_summary().server_info:
             host, port = server.addr
             addresses.setdefault(one_line(server.key.removeprefix("server:")), []).append(one_line(f"{host}:{port}"))
         return {key: sorted(addresses[key]) for key in sorted(addresses)}
 
-    def request(self, key: str) -> None:
-        """Request a device, which :meth:`take` returns once this connection is readable. Raises OSError if it fails."""
+    def request_device(self, key: str) -> None:
+        """Request a device; :meth:`receive_device` returns it once this connection is readable; may raise OSError."""
         self._rpc.sendjson(self._socket, [self._rpc.TrackerCode.REQUEST, key, "", 1])
 
-    def take(self) -> Address:
+    def receive_device(self) -> Address:
         """Return a requested device.
 
         Raises:
@@ -142,12 +142,12 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
         """
         return self._receive(tuple[Any, Address])[1]
 
-    def _receive(self, kind: type[T]) -> T:
+    def _receive(self, answer_type: type[T]) -> T:
         """Return the next answer. Raises OSError if the tracker is gone."""
         try:
-            return msgspec.convert(self._rpc.recvjson(self._socket), kind)
+            return msgspec.convert(self._rpc.recvjson(self._socket), answer_type)
         except TimeoutError:
-            problem = f"there is no complete answer after {ANSWER_SECONDS:g} s"
+            problem = f"there is no complete answer after {ANSWER_TIMEOUT:g} s"
         except (ValueError, RecursionError, msgspec.ValidationError) as error:
             problem = first_line(error)
         raise SearchlabError(
@@ -165,10 +165,10 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
         self.close()
 
 
-def registered_devices(address: str) -> dict[str, list[str]]:
+def list_registered_devices(address: str) -> dict[str, list[str]]:
     """Return the registered devices by key. Raises SearchlabError if no tracker answers at ``address``."""
     with Tracker(address) as tracker:
-        return tracker.devices()
+        return tracker.list_devices()
 
 
 def greets_clients(host: str, port: int) -> bool:
@@ -176,16 +176,16 @@ def greets_clients(host: str, port: int) -> bool:
     from tvm.rpc import base
 
     key = b"client:nobody"  # a key that no server expects
-    with contextlib.suppress(OSError, struct.error), socket.create_connection((host, port), PROBE_SECONDS) as probe:
+    with contextlib.suppress(OSError, struct.error), socket.create_connection((host, port), PROBE_TIMEOUT) as probe:
         probe.sendall(struct.pack("<ii", base.RPC_MAGIC, len(key)) + key)
-        (code,) = struct.unpack("<i", base.recvall(probe, 4))
-        return bool(code == base.RPC_CODE_MISMATCH)
+        (answer_code,) = struct.unpack("<i", base.recvall(probe, 4))
+        return bool(answer_code == base.RPC_CODE_MISMATCH)
     return False
 
 
 def is_reachable(host: str, port: int) -> bool:
     """Check whether a process, even a busy one, accepts connections at ``host:port``."""
-    with contextlib.suppress(OSError), socket.create_connection((host, port), PROBE_SECONDS) as probe:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), PROBE_TIMEOUT) as probe:
         probe.sendall(struct.pack("<i", 0))  # a TVM server rejects this silently
         return True
     return False
@@ -196,7 +196,7 @@ class ListeningSocket(socket.socket):
 
     def accept(self) -> tuple[socket.socket, Any]:
         connection, address = super().accept()
-        connection.settimeout(GREETING_SECONDS)  # a TVM server listens again after an OSError such as TimeoutError
+        connection.settimeout(GREETING_TIMEOUT)  # a TVM server listens again after an OSError such as TimeoutError
         return connection, address
 
 
@@ -208,14 +208,14 @@ def listen(host: str, ports: range) -> socket.socket:
             return socket.create_server((host, port))
         except OSError as error:
             last_error = error
-    port_text = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
+    port_range = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
     raise SearchlabError(
-        f"cannot listen on {host}, port {port_text}: {last_error and last_error.strerror}; choose another port"
+        f"cannot listen on {host}, port {port_range}: {last_error and last_error.strerror}; choose another port"
     )
 
 
-def address_of(listening: socket.socket) -> str:
-    return "{}:{}".format(*listening.getsockname())
+def address_of(listening_socket: socket.socket) -> str:
+    return "{}:{}".format(*listening_socket.getsockname())
 
 
 def is_loopback(host: str) -> bool:
@@ -235,12 +235,12 @@ def run_tracker(host: str, port: int, on_listening: OnListening) -> None:
     from tvm.rpc import base, tracker
 
     tracker.logger.setLevel(logging.WARNING)
-    with listen(host, range(port, port + 1)) as listening:
-        on_listening(address_of(listening))
-        tracker._tracker_server(listening, base.random_key("tracker"))
+    with listen(host, range(port, port + 1)) as listening_socket:
+        on_listening(address_of(listening_socket))
+        tracker._tracker_server(listening_socket, base.random_key("tracker"))
 
 
-def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, on_listening: OnListening) -> None:
+def run_server(host: str, ports: range, tracker_address: tuple[str, int], key: str, on_listening: OnListening) -> None:
     """Run TVM's RPC server, registered as ``key``, until the process ends.
 
     It differs from a plain server in four ways:
@@ -255,7 +255,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, on_l
     from tvm.rpc import server
 
     from .code import load_objects
-    from .isolation import confine_signals, die_with, limit_memory
+    from .isolation import confine_signals, die_with_parent, limit_memory
 
     def load_program(memory_limit_mb: int, *object_files: Any) -> Any:
         limit_memory(memory_limit_mb)  # for this session, which runs only this program
@@ -268,29 +268,30 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, on_l
     def serve_until_disconnected(connection: socket.socket, *rest: object) -> None:
         connection.settimeout(None)
         confine_signals()  # so that the session's program cannot kill the server
-        threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
+        threading.Thread(target=_exit_after_disconnect, args=(connection.fileno(),), daemon=True).start()
         serve_session(connection, *rest)
 
     server._serve_loop = serve_until_disconnected
     # Clients use the address on which the server listens or, if it listens on all, the one that the tracker sees.
-    address = None if host == "0.0.0.0" else host
-    home = os.getcwd()
-    os.register_at_fork(after_in_child=lambda: die_with(os.getppid()))
-    with listen(host, ports) as bound, ListeningSocket(fileno=bound.detach()) as listening:
-        on_listening(address_of(listening))
+    advertised_host = None if host == "0.0.0.0" else host
+    initial_dir = os.getcwd()
+    os.register_at_fork(after_in_child=lambda: die_with_parent(os.getppid()))
+    with listen(host, ports) as bound_socket, ListeningSocket(fileno=bound_socket.detach()) as listening_socket:
+        on_listening(address_of(listening_socket))
+        listening_port = listening_socket.getsockname()[1]
         while True:
             try:
-                server._listen_loop(listening, listening.getsockname()[1], key, tracker, "", address)
+                server._listen_loop(listening_socket, listening_port, key, tracker_address, "", advertised_host)
             except Exception as error:  # a crashed session, or an invalid greeting, which would end a plain server
                 print(f"continuing after: {error}", file=sys.stderr, flush=True)
-            os.chdir(home)  # the session has removed its folder
+            os.chdir(initial_dir)  # the session has removed its folder
             time.sleep(RETRY_SECONDS)
 
 
-def _end_with(connection: int) -> None:
+def _exit_after_disconnect(connection_fd: int) -> None:
     """End this process, even if it hangs, when the other end of ``connection`` is closed."""
-    hung_up = select.poll()
-    hung_up.register(connection, select.POLLRDHUP)
-    hung_up.poll()
+    disconnect_poll = select.poll()
+    disconnect_poll.register(connection_fd, select.POLLRDHUP)
+    disconnect_poll.poll()
     time.sleep(SESSION_END_SECONDS)
     os._exit(0)

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from .channel import Channel
 from .isolation import become_subreaper, isolate, kill_children
-from .messages import End, Fork, HasEnded
+from .messages import CheckExit, Exit, Fork
 from .process import MAX_MESSAGE_BYTES
 
 _forks: set[int] = set()
@@ -36,40 +36,48 @@ def serve() -> None:
     from .worker import work
 
     del sys.modules["torch"]  # a plug-in may still import it
-    with socket.socket(fileno=int(sys.argv[1])) as control:
+    with socket.socket(fileno=int(sys.argv[1])) as control_socket:
         become_subreaper()
         gc.freeze()  # so that forks do not scan, and thus copy, the objects that already exist
         while True:
-            data, files, _, _ = socket.recv_fds(control, MAX_MESSAGE_BYTES, 2)
-            if not data:
+            request_bytes, file_descriptors, _, _ = socket.recv_fds(control_socket, MAX_MESSAGE_BYTES, 2)
+            if not request_bytes:
                 kill_children()
                 return
-            number, message = pickle.loads(data)
-            answer = _fork(message, control, work, *files) if isinstance(message, Fork) else _reap(message)
+            number, message = pickle.loads(request_bytes)
+            answer: int | str | Exit | None
+            if isinstance(message, Fork):
+                answer = _fork_worker(message, control_socket, work, *file_descriptors)
+            else:
+                answer = _check_exit(message)
             try:
-                control.send(pickle.dumps((number, answer)))
+                control_socket.send(pickle.dumps((number, answer)))
             except BrokenPipeError:
                 kill_children()
                 return
 
 
-def _reap(message: HasEnded) -> End | None:
+def _check_exit(message: CheckExit) -> Exit | None:
     try:
-        pid, status, usage = os.wait4(message.pid, os.WNOHANG)
+        pid, wait_status, resource_usage = os.wait4(message.pid, os.WNOHANG)
     except ChildProcessError:  # an interrupted call has already received the answer
-        return End(-signal.SIGKILL)
+        return Exit(-signal.SIGKILL)
     if pid == 0:
         return None
     _forks.discard(pid)
-    kill_children(but=_forks)  # processes that the worker's candidates have left behind
-    return End(os.waitstatus_to_exitcode(status), usage.ru_maxrss >> 10)
+    kill_children(excluded_pids=_forks)  # processes that the worker's candidates have left behind
+    return Exit(os.waitstatus_to_exitcode(wait_status), resource_usage.ru_maxrss >> 10)
 
 
-def _fork(
-    message: Fork, control: socket.socket, work: Callable[[Channel, int], None], connection: int, errors: int
+def _fork_worker(
+    message: Fork,
+    control_socket: socket.socket,
+    work: Callable[[Channel, int], None],
+    connection_fd: int,
+    stderr_fd: int,
 ) -> int | str:
     """Return the fork's process ID, or the reason why forking failed."""
-    own_pid = os.getpid()
+    server_pid = os.getpid()
     try:
         pid = os.fork()
     except OSError as error:  # out of memory or process IDs
@@ -77,24 +85,24 @@ def _fork(
     if pid:
         _forks.add(pid)
         _join_own_group(pid)
-        os.close(connection)
-        os.close(errors)
+        os.close(connection_fd)
+        os.close(stderr_fd)
         return pid
-    code = 1
+    exit_code = 1
     try:
-        control.close()
-        os.dup2(errors, 2)
-        os.close(errors)
+        control_socket.close()
+        os.dup2(stderr_fd, 2)
+        os.close(stderr_fd)
         _join_own_group(0)
-        isolate(parent=own_pid)
+        isolate(parent_pid=server_pid)
         become_subreaper()
         _apply_state(message)
-        work(Channel(connection), message.memory_limit_mb)
-        code = 0
+        work(Channel(connection_fd), message.memory_limit_mb)
+        exit_code = 0
     except BaseException:
         traceback.print_exc()
     finally:
-        os._exit(code)
+        os._exit(exit_code)
 
 
 def _join_own_group(pid: int) -> None:
@@ -105,16 +113,16 @@ def _join_own_group(pid: int) -> None:
 
 def _apply_state(message: Fork) -> None:
     """Give this process the state that it would have if the requesting process had started it directly."""
-    for name, value in message.environment.items():
+    for name, value in message.environment_changes.items():
         if value is None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-    sys.path[:] = message.path
+    sys.path[:] = message.sys_path
     importlib.invalidate_caches()  # folders may have changed since they were listed
     with contextlib.suppress(OSError):  # the folder is gone
-        os.chdir(message.folder)
-    threadpool_limits(message.threads)  # BLAS read its number of threads from the environment when it was imported
+        os.chdir(message.working_dir)
+    threadpool_limits(message.thread_count)  # BLAS read its number of threads from the environment when it was imported
 
 
 if __name__ == "__main__":

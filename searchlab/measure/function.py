@@ -54,54 +54,54 @@ class FunctionMeasurer(Measurer):
         self.workers = settings.workers
         threads = max(1, available_cores() // settings.workers)
         self._pool = WorkerPool(threads, memory_limit_mb=settings.memory_limit_mb)
-        self._set_up: tuple[Function, SetUpFunction] | None = None
+        self._workload_and_message: tuple[Function, SetUpFunction] | None = None
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         self.acquire_machine()
         assert isinstance(space.workload, Function)
-        with _CallRunner(self._pool, self._set_up_message(space.workload), self.settings, configs) as calls:
+        with _CallBatch(self._pool, self._make_set_up_message(space.workload), self.settings, configs) as batch:
             for index in range(len(configs)):
-                while index not in calls.measurements:
-                    calls.step()
-                yield calls.measurements[index]
+                while index not in batch.measurements:
+                    batch.step()
+                yield batch.measurements[index]
 
     def close(self) -> None:
         self._pool.close()
         super().close()
 
-    def _set_up_message(self, workload: Function) -> SetUpFunction:
+    def _make_set_up_message(self, workload: Function) -> SetUpFunction:
         """Return the message that sets up a process for ``workload``, which is pickled only once."""
-        if self._set_up is None or self._set_up[0] is not workload:
+        if self._workload_and_message is None or self._workload_and_message[0] is not workload:
             try:
                 pickled = pickle_with_code((workload.load(), workload.unit))
-                self._set_up = workload, SetUpFunction(pickled, str(workload))
+                self._workload_and_message = workload, SetUpFunction(pickled, str(workload))
             except Exception as error:  # for example, because the function refers to a lock or an open file
                 raise SearchlabError(
                     f"{workload} cannot be sent to a worker process: {type(error).__name__}: {error}; create what it "
                     f"refers to within the function"
                 ) from None
-        return self._set_up[1]
+        return self._workload_and_message[1]
 
 
-class _CallRunner(JobBatch[int]):
+class _CallBatch(JobBatch[int]):
     """A batch of calls, in which each job is a config's index."""
 
     def __init__(
-        self, pool: WorkerPool, message: SetUpFunction, settings: FunctionSettings, configs: Sequence[Config]
+        self, pool: WorkerPool, set_up_message: SetUpFunction, settings: FunctionSettings, configs: Sequence[Config]
     ) -> None:
-        super().__init__(pool, message, min(settings.workers, len(configs)), range(len(configs)))
+        super().__init__(pool, set_up_message, min(settings.workers, len(configs)), range(len(configs)))
         self.settings = settings
         self.configs = configs
         self.measurements: dict[int, Measurement] = {}
 
-    def assign(self) -> Sequence[Any]:
+    def assign_jobs(self) -> Sequence[Any]:
         while self.queue and self.idle_processes:
             process, index = self.idle_processes.pop(), self.queue.popleft()
             process.send(Call(self.configs[index], self.settings.repeat))
             self.mark_busy(process, index, self.settings.run_timeout)
         return ()
 
-    def receive(self, process: MeasuringWorker, index: int) -> None:
+    def receive_answer(self, process: MeasuringWorker, index: int) -> None:
         answer = process.recv(Ran, Failed)
         assert isinstance(answer, Ran | Failed)
         self.measurements[index] = measurement_of(answer, self.settings.statistic)

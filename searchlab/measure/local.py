@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from ..errors import SearchlabError
-from ..machine.cuda import INSTEAD, check_can_measure
+from ..machine.cuda import MEASURE_ELSEWHERE, check_can_measure
 from ..machine.host import available_cores
 from ..options import Between, Natural
 from ..records import Failure, Measurement, Trial
@@ -47,13 +47,13 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
         return LocalMeasurer(self, target, measurements, self.workers or available_cores())
 
 
-def can_continue_after(kind: str, failure: Failure) -> bool:
-    """Return whether a process can run more programs after a ``failure``, given the ``kind`` of target.
+def can_continue_after(target_kind: str, failure: Failure) -> bool:
+    """Return whether a process can run more programs after a ``failure``, given the kind of the target.
 
     CUDA kernel errors are sticky: every later CUDA call in the process also fails (CUDA Runtime API). A kernel that
     computed a wrong answer may have overwritten the next kernel's inputs.
     """
-    return kind != "cuda" and failure in ("run_error", "wrong_answer")
+    return target_kind != "cuda" and failure in ("run_error", "wrong_answer")
 
 
 class LocalMeasurer(BuildingMeasurer, Remeasurer):
@@ -75,116 +75,119 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         elif target.kind == "llvm":
             check_runs_here(target)
         else:
-            raise SearchlabError(f"cannot measure programs for {target.kind!r} on this machine; {INSTEAD}")
+            raise SearchlabError(f"cannot measure programs for {target.kind!r} on this machine; {MEASURE_ELSEWHERE}")
         # GPU memory that the driver maps into the process must not count against the limit. CUDA programs do not need
         # the CPU's cores, so all of them compute the reference result, which a new process needs after each failure.
-        on_cpu = target.kind == "llvm"
-        threads, limit = (target.cores, settings.memory_limit_mb) if on_cpu else (available_cores(), 0)
-        super().__init__(settings, target, measurements, workers, not on_cpu, threads, limit)
+        is_on_cpu = target.kind == "llvm"
+        threads, memory_limit_mb = (target.cores, settings.memory_limit_mb) if is_on_cpu else (available_cores(), 0)
+        super().__init__(settings, target, measurements, workers, not is_on_cpu, threads, memory_limit_mb)
         self.sentinel_every = settings.sentinel
         self.finalists = settings.finalists
-        # The costs and code of the run's first and fastest programs:
-        self._kept_code: dict[str, tuple[float, Code]] = {}
+        # The costs and code of the run's first and fastest programs, by program hash:
+        self._kept_programs: dict[str, tuple[float, Code]] = {}
         self._code_folder = CodeFolder(settings.programs) if settings.programs else None
 
     def begin(self, seed: int) -> None:
         super().begin(seed)
-        self._kept_code = {}
+        self._kept_programs = {}
 
     def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
         self.acquire_machine()
-        code = {trial.measurement.program: self._code(trial.measurement.program) for trial in trials}
-        trials_to_build = [trial for trial in trials if code[trial.measurement.program] is None]
-        builds = self._builders.build(space, [trial.config for trial in trials_to_build])
+        program_hashes = [trial.measurement.program for trial in trials]
+        code_by_program = {program_hash: self._find_code(program_hash) for program_hash in program_hashes}
+        trials_to_build = [trial for trial in trials if code_by_program[trial.measurement.program] is None]
+        builds = self._build_pool.build(space, [trial.config for trial in trials_to_build])
         for failed in builds.failures.values():
             raise CannotMeasure(failed.message)
         if absent_programs := {trial.measurement.program for trial in trials_to_build} - builds.programs.keys():
-            hashes = ", ".join(builds.hashes.values())
+            built_programs = ", ".join(builds.program_hashes.values())
             raise CannotMeasure(
-                f"instead of {', '.join(sorted(absent_programs))}, the config now yields the program {hashes}"
+                f"instead of {', '.join(sorted(absent_programs))}, the config now yields the program {built_programs}"
             )
-        for program, built in builds.programs.items():
-            code[program] = built.code
-            self._kept_code[program] = (0.0, built.code)  # it may be remeasured often
-        message = messages.Remeasure([code[trial.measurement.program] or Code(()) for trial in trials], rounds)
-        answer = self._ask(space, message, self.settings.run_timeout * len(trials), messages.Remeasured)
+        for program_hash, built in builds.programs.items():
+            code_by_program[program_hash] = built.code
+            self._kept_programs[program_hash] = (0.0, built.code)  # it may be remeasured often
+        message = messages.Remeasure([code_by_program[program] or Code(()) for program in program_hashes], rounds)
+        answer = self._request(space, message, self.settings.run_timeout * len(trials), messages.Remeasured)
         if isinstance(answer, Failed):
             raise CannotMeasure(answer.message)
-        if [len(times) for times in answer.seconds] != [rounds] * len(trials):
-            self._runners.close()
+        if [len(readings) for readings in answer.seconds] != [rounds] * len(trials):
+            self._run_pool.close()
             raise CannotMeasure("the running process did not send the requested times")
         return answer.seconds
 
-    def check(self, space: Space, program: str, seed: int) -> Failed | None:
+    def check(self, space: Space, program_hash: str, seed: int) -> Failed | None:
         """Run a stored program on inputs drawn from ``seed``. Return its failure, or None if its result is right."""
-        code = self._code(program)
+        code = self._find_code(program_hash)
         assert code is not None
         # With a best time of 0 s, every program counts as slow and is not repeated.
-        answer = self._ask(space, messages.RunProgram(code, 0.0), self.settings.run_timeout, Ran, seed)
+        answer = self._request(space, messages.RunProgram(code, 0.0), self.settings.run_timeout, Ran, seed)
         return answer if isinstance(answer, Failed) else None
 
-    def _prepare(self, space: Space, count: int) -> None:
+    def _prepare_runners(self, space: Space, config_count: int) -> None:
         self.acquire_machine()
-        self._runners.prepare(self._setup(space), 1)
+        self._run_pool.prepare_processes(self._make_set_up(space), 1)
 
     def _run_programs(
         self, space: Space, programs: dict[str, Built], best: float
     ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
-        def run(program: str, best: float) -> Measurement:
-            built = programs[program]
-            answer = self._ask(space, messages.RunProgram(built.code, best), self.settings.run_timeout, Ran)
+        def run(program_hash: str, best: float) -> Measurement:
+            built = programs[program_hash]
+            answer = self._request(space, messages.RunProgram(built.code, best), self.settings.run_timeout, Ran)
             if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat * (1 + self.settings.confirm):
-                self._runners.close()
+                self._run_pool.close()
                 answer = Failed("crash", "the running process sent more times than requested")
             measurement = replace(
-                measurement_of(answer, self.settings.statistic), build_seconds=built.seconds, program=program
+                measurement_of(answer, self.settings.statistic), build_seconds=built.cpu_seconds, program=program_hash
             )
-            self._keep(measurement, built.code)
+            self._keep_code(measurement, built.code)
             return measurement
 
         return nullcontext(run)
 
-    def _code(self, program: str) -> Code | None:
-        if program in self._kept_code:
-            return self._kept_code[program][1]
-        return self._code_folder.get(program) if self._code_folder else None
+    def _find_code(self, program_hash: str) -> Code | None:
+        if program_hash in self._kept_programs:
+            return self._kept_programs[program_hash][1]
+        return self._code_folder.get(program_hash) if self._code_folder else None
 
-    def _keep(self, measurement: Measurement, code: Code) -> None:
+    def _keep_code(self, measurement: Measurement, code: Code) -> None:
         """Keep a working program's code if :meth:`remeasure` may need it, as for the first and the fastest programs."""
         if math.isinf(measurement.cost):
             return
         if self._code_folder:
             self._code_folder[measurement.program] = code
         if self.sentinel_every or self.finalists:
-            self._kept_code[measurement.program] = (measurement.cost if self._kept_code else 0.0, code)
-            if len(self._kept_code) > self.finalists + 2:
-                del self._kept_code[max(self._kept_code, key=lambda program: self._kept_code[program][0])]
+            self._kept_programs[measurement.program] = (measurement.cost if self._kept_programs else 0.0, code)
+            if len(self._kept_programs) > self.finalists + 2:
+                del self._kept_programs[
+                    max(self._kept_programs, key=lambda program_hash: self._kept_programs[program_hash][0])
+                ]
 
-    def _setup(self, space: Space, seed: int = 0) -> SetUpRunner:
+    def _make_set_up(self, space: Space, seed: int = 0) -> SetUpRunner:
         settings = self.settings.for_worker()
         return SetUpRunner(space.workload, settings, self.target, space.error_factor, seed=seed)
 
-    def _ask(
-        self, space: Space, message: Work, timeout: float, expected: type[AnswerT], seed: int = 0
+    def _request(
+        self, space: Space, message: Work, timeout: float, answer_type: type[AnswerT], seed: int = 0
     ) -> AnswerT | Failed:
         """Send ``message`` to the runner and return its answer. If the runner is spoiled, try again with a new one."""
         for _ in range(2):
-            (runner,) = self._runners.set_up(self._setup(space, seed), 1)
+            (runner,) = self._run_pool.set_up_processes(self._make_set_up(space, seed), 1)
             runner.send(message)
             try:
-                return self._receive_answer(runner, timeout, expected)
+                return self._receive_answer(runner, timeout, answer_type)
             except AnswerMismatch as death:  # the previous program may be at fault
                 failed = failure_of(death, "running", 0.0)
         return failed
 
-    def _receive_answer(self, runner: MeasuringWorker, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
+    def _receive_answer(self, runner: MeasuringWorker, timeout: float, answer_type: type[AnswerT]) -> AnswerT | Failed:
         """Return the next answer, or Failed if none arrives. A runner that cannot run another program is killed."""
-        limit = Deadline(timeout, runner.is_stopped)
+        deadline = Deadline(timeout, runner.is_stopped)
         is_usable = False
         try:
-            if not runner.answers_within(limit):
+            if not runner.wait_for_answer(deadline):
                 raise WorkerTimeout(f"took longer than {timeout:g} s")
-            answer: AnswerT | Failed = runner.recv(expected, Failed)
+            answer: AnswerT | Failed = runner.recv(answer_type, Failed)
             is_usable = runner.is_usable and (
                 not isinstance(answer, Failed) or can_continue_after(self.target.kind, answer.failure)
             )
@@ -192,7 +195,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         except AnswerMismatch:
             raise
         except WorkerDied as death:
-            return failure_of(death, "running", limit.used_seconds)
+            return failure_of(death, "running", deadline.used_seconds)
         finally:
             if not is_usable:
-                self._runners.close()
+                self._run_pool.close()

@@ -33,33 +33,33 @@ class Fork(NamedTuple):
     The answer is the worker's process ID, or an error message.
 
     Attributes:
-        path: The value of ``sys.path``.
-        folder: The working directory.
-        environment: Differences from the fork server's environment; None removes a variable.
+        sys_path: The value of ``sys.path``.
+        working_dir: The working directory.
+        environment_changes: Differences from the fork server's environment; None removes a variable.
     """
 
-    threads: int
+    thread_count: int
     memory_limit_mb: int
-    path: list[str]
-    folder: str
-    environment: dict[str, str | None]
+    sys_path: list[str]
+    working_dir: str
+    environment_changes: dict[str, str | None]
 
 
-class HasEnded(NamedTuple):
+class CheckExit(NamedTuple):
     """A request to the fork server to check a worker. The answer is an End, or None if the worker is alive."""
 
     pid: int
 
 
-class End(NamedTuple):
+class Exit(NamedTuple):
     """The exit code and the resource usage of a worker that has ended.
 
     Attributes:
-        megabytes: The peak memory, in MB.
+        peak_memory_mb: The peak memory, in MB.
     """
 
-    code: int
-    megabytes: int = 0
+    exit_code: int
+    peak_memory_mb: int = 0
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,10 @@ class Scheduled(_Answer, frozen=True):
     """A config was scheduled.
 
     Attributes:
-        program: The program's hash.
+        program_hash: The program's hash.
     """
 
-    program: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+    program_hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
 
 
 class Continue(NamedTuple):
@@ -165,11 +165,11 @@ class Built(_Answer, frozen=True):
     """A program was built.
 
     Attributes:
-        seconds: The CPU time for scheduling and compiling.
+        cpu_seconds: The CPU time for scheduling and compiling.
     """
 
     code: Code
-    seconds: StepSeconds
+    cpu_seconds: StepSeconds
 
 
 class Skipped(_Answer, frozen=True):
@@ -192,11 +192,11 @@ class Extracted(_Answer, frozen=True):
 
     Attributes:
         rows: The features of each config as 64-bit floats, shape (d,); empty if it has no program.
-        seconds: The CPU time for all rows.
+        cpu_seconds: The CPU time for all rows.
     """
 
     rows: list[bytes]
-    seconds: StepSeconds
+    cpu_seconds: StepSeconds
 
 
 class RunProgram(NamedTuple):

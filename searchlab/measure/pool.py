@@ -20,7 +20,7 @@ from ..machine.host import available_memory
 from ..machine.scratch import ScratchFolder
 from ..records import Measurement, Statistic
 from ..space import Config, Space
-from ..target import Target, architecture
+from ..target import Target, architecture_of
 from ..workload import pickle_with_code
 from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
@@ -28,12 +28,12 @@ from .channel import Deadline, wait_for_answers
 from .contract import MeasurementsByProgram, Measurer, RunSettings
 from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
 from .process import (
-    START_SECONDS,
+    START_TIMEOUT,
     MeasuringWorker,
     WorkerDied,
     WorkerTimeout,
     failure_of,
-    fork_server,
+    get_fork_server,
 )
 
 FLUSHABLE_CPUS = ("x86_64", "aarch64")
@@ -48,42 +48,42 @@ Job = TypeVar("Job")
 class WorkerPool:
     """A pool of processes that are started on demand and reused for later batches; see :class:`MeasuringWorker`."""
 
-    def __init__(self, threads: int = 1, scratch: str = "", memory_limit_mb: int = 0) -> None:
-        self._arguments = threads, scratch, memory_limit_mb
+    def __init__(self, thread_count: int = 1, scratch_folder: str = "", memory_limit_mb: int = 0) -> None:
+        self._arguments = thread_count, scratch_folder, memory_limit_mb
         self.processes: list[MeasuringWorker] = []
 
-    def prepare(self, message: SetUp, count: int) -> list[MeasuringWorker]:
-        """Return ``count`` processes that have been sent ``message``, whether or not they have finished setting up."""
+    def prepare_processes(self, set_up_message: SetUp, process_count: int) -> list[MeasuringWorker]:
+        """Return processes that have been sent ``set_up_message``, whether or not they have finished setting up."""
         for process in list(self.processes):
-            if not (process.is_alive and (process.is_set_up or process.set_up_message == message)):
-                self.discard(process)
-        for process in self.processes[:count]:
-            if process.set_up_message != message:
-                process.send_set_up(message)
-        while len(self.processes) < count:
-            self.start_process(message)
-        return self.processes[:count]
+            if not (process.is_alive and (process.is_set_up or process.set_up_message == set_up_message)):
+                self.discard_process(process)
+        for process in self.processes[:process_count]:
+            if process.set_up_message != set_up_message:
+                process.send_set_up(set_up_message)
+        while len(self.processes) < process_count:
+            self.start_process(set_up_message)
+        return self.processes[:process_count]
 
-    def set_up(self, message: SetUp, count: int) -> list[MeasuringWorker]:
-        """Return ``count`` processes set up according to ``message``. Raises SearchlabError if one cannot be set up."""
-        batch = JobBatch[None](self, message, count)
+    def set_up_processes(self, set_up_message: SetUp, process_count: int) -> list[MeasuringWorker]:
+        """Return processes set up according to ``set_up_message``. Raises SearchlabError if one cannot be set up."""
+        batch = JobBatch[None](self, set_up_message, process_count)
         batch.run()
         return batch.idle_processes
 
-    def start_process(self, message: SetUp) -> MeasuringWorker:
-        """Start a process and send it ``message``."""
+    def start_process(self, set_up_message: SetUp) -> MeasuringWorker:
+        """Start a process and send it ``set_up_message``."""
         process = MeasuringWorker(*self._arguments)
         self.processes.append(process)
-        process.send_set_up(message)
+        process.send_set_up(set_up_message)
         return process
 
-    def discard(self, process: MeasuringWorker) -> None:
-        process.kill()
+    def discard_process(self, process: MeasuringWorker) -> None:
+        process.close()
         self.processes.remove(process)
 
     def close(self) -> None:
         for process in list(self.processes):
-            self.discard(process)
+            self.discard_process(process)
 
 
 class Assignment(NamedTuple, Generic[Job]):
@@ -94,7 +94,7 @@ class Assignment(NamedTuple, Generic[Job]):
     """
 
     job: Job | None
-    limit: Deadline
+    deadline: Deadline
 
 
 class JobBatch(Generic[Job]):
@@ -109,30 +109,30 @@ class JobBatch(Generic[Job]):
         assignments: The current task of each busy process.
     """
 
-    def __init__(self, pool: WorkerPool, message: SetUp, count: int, jobs: Iterable[Job] = ()) -> None:
-        processes = pool.prepare(message, count)
+    def __init__(self, pool: WorkerPool, set_up_message: SetUp, process_count: int, jobs: Iterable[Job] = ()) -> None:
+        processes = pool.prepare_processes(set_up_message, process_count)
         self.pool = pool
-        self.message = message
+        self.set_up_message = set_up_message
         self.queue = deque(jobs)
         self.idle_processes = [process for process in processes if process.is_set_up]
         self.assignments: dict[MeasuringWorker, Assignment[Job]] = {}
         for process in processes:
             if not process.is_set_up:
-                self.mark_busy(process, None, START_SECONDS)
+                self.mark_busy(process, None, START_TIMEOUT)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind:  # a late answer must not be mistaken for the answer to a later message
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if error_type:  # a late answer must not be mistaken for the answer to a later message
             for process in [process for process in self.pool.processes if process not in self.idle_processes]:
-                self.pool.discard(process)
+                self.pool.discard_process(process)
 
-    def assign(self) -> Sequence[Any]:
+    def assign_jobs(self) -> Sequence[Any]:
         """Assign waiting jobs to idle processes, and return any other objects with a ``fileno()`` to wait for."""
         return ()
 
-    def receive(self, process: MeasuringWorker, job: Job) -> None:
+    def receive_answer(self, process: MeasuringWorker, job: Job) -> None:
         """Receive an answer; if it completes ``job``, :meth:`mark_idle` the process. May raise WorkerDied."""
         raise NotImplementedError
 
@@ -148,26 +148,26 @@ class JobBatch(Generic[Job]):
 
     def step(self) -> list[Any]:
         """Assign jobs, wait for an answer for a short time, and return the objects that can be read."""
-        other_sources = self.assign()
-        limits = [assignment.limit for assignment in self.assignments.values()]
-        sources = wait_for_answers([*(process.channel for process in self.assignments), *other_sources], limits)
+        other_sources = self.assign_jobs()
+        deadlines = [assignment.deadline for assignment in self.assignments.values()]
+        sources = wait_for_answers([*(process.channel for process in self.assignments), *other_sources], deadlines)
         for process, assignment in list(self.assignments.items()):
             try:
                 if process.channel in sources:
                     self._receive(process, assignment)
-                elif assignment.limit.is_over and not process.channel.poll():  # still no answer
-                    raise WorkerTimeout(f"took longer than {assignment.limit.seconds:g} s")
+                elif assignment.deadline.is_over and not process.channel.poll():  # still no answer
+                    raise WorkerTimeout(f"took longer than {assignment.deadline.seconds:g} s")
             except WorkerDied as death:
                 if assignment.job is None:
                     process.fail_unless_set_up(death)
-                self._replace(process)
+                self._replace_process(process)
                 if assignment.job is not None:
-                    self.on_worker_died(assignment.job, death, assignment.limit.used_seconds)
+                    self.on_worker_died(assignment.job, death, assignment.deadline.used_seconds)
         return sources
 
-    def mark_busy(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
-        """Mark ``process`` as busy, and give it ``limit`` seconds to send its next answer."""
-        self.assignments[process] = Assignment(job, Deadline(limit, process.is_stopped))
+    def mark_busy(self, process: MeasuringWorker, job: Job | None, timeout: float) -> None:
+        """Mark ``process`` as busy, and give it ``timeout`` seconds to send its next answer."""
+        self.assignments[process] = Assignment(job, Deadline(timeout, process.is_stopped))
 
     def mark_idle(self, process: MeasuringWorker) -> None:
         """Make ``process`` idle, or replace it if a candidate has changed it."""
@@ -175,22 +175,22 @@ class JobBatch(Generic[Job]):
             del self.assignments[process]
             self.idle_processes.append(process)
         else:
-            self._replace(process)
+            self._replace_process(process)
 
     def _receive(self, process: MeasuringWorker, assignment: Assignment[Job]) -> None:
         if assignment.job is not None:
-            self.receive(process, assignment.job)
+            self.receive_answer(process, assignment.job)
             return
         process.receive_set_up()
         if process.is_set_up:
             self.mark_idle(process)
         else:
-            self.mark_busy(process, None, START_SECONDS)
+            self.mark_busy(process, None, START_TIMEOUT)
 
-    def _replace(self, process: MeasuringWorker) -> None:
-        self.pool.discard(process)
+    def _replace_process(self, process: MeasuringWorker) -> None:
+        self.pool.discard_process(process)
         self.assignments.pop(process, None)
-        self.mark_busy(self.pool.start_process(self.message), None, START_SECONDS)
+        self.mark_busy(self.pool.start_process(self.set_up_message), None, START_TIMEOUT)
 
 
 @dataclass
@@ -198,11 +198,11 @@ class BuildResults:
     """The results of building a batch. Configs are referred to by their index.
 
     Attributes:
-        hashes: The program hash of each config that could be scheduled.
+        program_hashes: The program hash of each config that could be scheduled.
         programs: The built programs, by hash.
     """
 
-    hashes: dict[int, str] = field(default_factory=dict)
+    program_hashes: dict[int, str] = field(default_factory=dict)
     failures: dict[int, Measurement] = field(default_factory=dict)
     programs: dict[str, Built] = field(default_factory=dict)
 
@@ -217,25 +217,25 @@ class BuildPool(WorkerPool):
             the number of processes that shared the work.
     """
 
-    def __init__(self, workers: int, build_timeout: float, memory_limit_mb: int, scratch: str = "") -> None:
-        super().__init__(1, scratch, memory_limit_mb)
+    def __init__(self, workers: int, build_timeout: float, memory_limit_mb: int, scratch_folder: str = "") -> None:
+        super().__init__(1, scratch_folder, memory_limit_mb)
         self.workers = workers
         self.build_timeout = build_timeout
         self.extract_seconds = 0.0
-        self._space: tuple[Space, SetUpBuilder] | None = None
+        self._space_and_message: tuple[Space, SetUpBuilder] | None = None
         self._has_warned = False
 
     def build(
-        self, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool] = lambda program: False
+        self, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool] = lambda program_hash: False
     ) -> BuildResults:
         """Build each config's program, unless ``is_known`` accepts its hash or an earlier config has the same program.
 
         Raises:
             SearchlabError: If a process cannot load ``space``.
         """
-        batch = _Building(self, space, configs, is_known)
+        batch = _BuildBatch(self, space, configs, is_known)
         batch.run()
-        return batch.builds
+        return batch.results
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         """Return each config's ``features``, of shape (d,).
@@ -248,9 +248,9 @@ class BuildPool(WorkerPool):
         """
         if not configs:
             return []
-        batch = _Extraction(self, space, features, configs)
+        batch = _ExtractionBatch(self, space, features, configs)
         batch.run()
-        self.extract_seconds += batch.seconds
+        self.extract_seconds += batch.cpu_seconds
         if batch.failures and not self._has_warned:
             self._has_warned = True
             index, fate = batch.failures[0]
@@ -260,110 +260,123 @@ class BuildPool(WorkerPool):
             )
         return batch.rows
 
-    def set_up_message(self, space: Space) -> SetUpBuilder:
+    def make_set_up_message(self, space: Space) -> SetUpBuilder:
         """Return the message that sets up a process for ``space``, which is pickled only once."""
-        if self._space is None or self._space[0] is not space:
-            self._space = space, SetUpBuilder(pickle_with_code(space), str(space))
-        return self._space[1]
+        if self._space_and_message is None or self._space_and_message[0] is not space:
+            self._space_and_message = space, SetUpBuilder(pickle_with_code(space), str(space))
+        return self._space_and_message[1]
 
 
-class _Building(JobBatch[int]):
+class _BuildBatch(JobBatch[int]):
     """A batch of builds, in which each job is a config's index.
 
     An earlier candidate in the same process, or the machine, may be to blame for a failure. If that is possible, the
     config is built once more, in a new process. A failure that the candidate may have caused by what it did to its
     process, such as setting limits, belongs to the config and not to the program, so it is recorded without the
     program's hash: other configs with this program are built themselves.
+
+    Attributes:
+        retried_indices: The configs that are built in a new process after a first failure.
+        first_indices: The configs that were the first in their process.
+        first_index_by_program: The config for which each new program is compiled.
+        other_indices_by_program: The other configs with this program.
     """
 
     def __init__(
         self, pool: BuildPool, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool]
     ) -> None:
-        super().__init__(pool, pool.set_up_message(space), min(pool.workers, len(configs)), range(len(configs)))
+        super().__init__(pool, pool.make_set_up_message(space), min(pool.workers, len(configs)), range(len(configs)))
         self.timeout = pool.build_timeout
         self.configs = configs
         self.is_known = cache(is_known)
-        self.builds = BuildResults()
-        self.retries: set[int] = set()  # configs that are built in a new process after a first failure
-        self.first_in_process: set[int] = set()  # configs that were the first in their process
-        self.first_config: dict[str, int] = {}  # the index of the config for which each new program is compiled
-        self.other_configs: dict[str, list[int]] = {}  # the indices of the other configs with the program
+        self.results = BuildResults()
+        self.retried_indices: set[int] = set()
+        self.first_indices: set[int] = set()
+        self.first_index_by_program: dict[str, int] = {}
+        self.other_indices_by_program: dict[str, list[int]] = {}
 
-    def assign(self) -> Sequence[Any]:
+    def assign_jobs(self) -> Sequence[Any]:
         while self.queue and self.idle_processes:
-            process = self._process(self.queue[0])
+            process = self._choose_process(self.queue[0])
             if process is None:
                 break
             self.idle_processes.remove(process)
             index = self.queue.popleft()
             if not process.is_used:
-                self.first_in_process.add(index)
+                self.first_indices.add(index)
             process.send(messages.Build(self.configs[index]))
             self.mark_busy(process, index, self.timeout)
         return ()
 
-    def _process(self, index: int) -> MeasuringWorker | None:
+    def _choose_process(self, index: int) -> MeasuringWorker | None:
         """Return an idle process that can build a config, or None if a new one must first be set up."""
-        if index not in self.retries:
+        if index not in self.retried_indices:
             return self.idle_processes[-1]
         for process in self.idle_processes:
             if not process.is_used:
                 return process
         if all(assignment.job is not None for assignment in self.assignments.values()):
-            self._replace(self.idle_processes.pop())
+            self._replace_process(self.idle_processes.pop())
         return None
 
-    def receive(self, process: MeasuringWorker, index: int) -> None:
-        hashes = self.builds.hashes
-        match process.recv(Failed, *((Built, messages.Skipped) if index in hashes else (messages.Scheduled,))):
-            case messages.Scheduled(program):
-                hashes[index] = program
+    def receive_answer(self, process: MeasuringWorker, index: int) -> None:
+        program_hashes = self.results.program_hashes
+        match process.recv(Failed, *((Built, messages.Skipped) if index in program_hashes else (messages.Scheduled,))):
+            case messages.Scheduled(program_hash):
+                program_hashes[index] = program_hash
                 self.mark_busy(process, index, self.timeout)  # compiling has its own time limit
-                is_new = not self.is_known(program) and self.first_config.setdefault(program, index) == index
+                is_new = (
+                    not self.is_known(program_hash)
+                    and self.first_index_by_program.setdefault(program_hash, index) == index
+                )
                 process.send(messages.Continue(compile=is_new))
                 return
             case messages.Skipped():
-                if (program := hashes[index]) in self.first_config:
-                    self.other_configs.setdefault(program, []).append(index)
-                elif not self.is_known(program):  # compiling it has failed in the meantime
+                if (program_hash := program_hashes[index]) in self.first_index_by_program:
+                    self.other_indices_by_program.setdefault(program_hash, []).append(index)
+                elif not self.is_known(program_hash):  # compiling it has failed in the meantime
                     self._requeue(index)
             case Built() as built:
-                self.builds.programs[hashes[index]] = built
+                self.results.programs[program_hashes[index]] = built
             case Failed() as failed:
-                self._fail(index, failed, index in self.first_in_process, not process.changed_state)
+                self._record_failure(index, failed, index in self.first_indices, not process.changed_state)
         self.mark_idle(process)
 
     def on_worker_died(self, index: int, death: WorkerDied, seconds: float) -> None:
         failed = failure_of(death, "building", seconds)
-        self._fail(index, failed, isinstance(death, WorkerTimeout) and index in self.first_in_process)
+        self._record_failure(index, failed, isinstance(death, WorkerTimeout) and index in self.first_indices)
 
-    def _fail(self, index: int, failed: Failed, is_certain: bool = False, is_program: bool = False) -> None:
+    def _record_failure(
+        self, index: int, failed: Failed, is_config_to_blame: bool = False, affects_program: bool = False
+    ) -> None:
         """Record a config's failure, or build the config once more unless only the config can be to blame (is_certain).
 
-        ``is_program`` is whether every config with its program would fail.
+        ``affects_program`` is whether every config with its program would fail.
         """
-        must_retry = failed.failure != "invalid" and not is_certain and index not in self.retries
-        program = self.builds.hashes.get(index, "")
-        if program and (must_retry or not is_program):
-            if self.first_config.get(program) == index:
-                del self.first_config[program]
-                for other in self.other_configs.pop(program, []):
-                    self._requeue(other)
-            del self.builds.hashes[index]
-            program = ""
+        must_retry = failed.failure != "invalid" and not is_config_to_blame and index not in self.retried_indices
+        program_hash = self.results.program_hashes.get(index, "")
+        if program_hash and (must_retry or not affects_program):
+            if self.first_index_by_program.get(program_hash) == index:
+                del self.first_index_by_program[program_hash]
+                for other_index in self.other_indices_by_program.pop(program_hash, []):
+                    self._requeue(other_index)
+            del self.results.program_hashes[index]
+            program_hash = ""
         if must_retry:
-            self.retries.add(index)
+            self.retried_indices.add(index)
             self.queue.append(index)
         else:
-            self.builds.failures[index] = Measurement((), failed.failure, failed.message, failed.seconds, 0.0, program)
+            self.results.failures[index] = Measurement(
+                (), failed.failure, failed.message, failed.seconds, 0.0, program_hash
+            )
 
     def _requeue(self, index: int) -> None:
         """Schedule a config again, since compiling its program for another config has failed."""
-        del self.builds.hashes[index]
+        del self.results.program_hashes[index]
         self.queue.append(index)
 
 
-class _Extraction(JobBatch[range]):
+class _ExtractionBatch(JobBatch[range]):
     """A batch of feature extractions, in which each job is a range of config indices.
 
     A process that has not extracted these features before is first sent an empty range, so that the time for its
@@ -371,28 +384,28 @@ class _Extraction(JobBatch[range]):
     """
 
     def __init__(self, pool: BuildPool, space: Space, features: str, configs: Sequence[Config]) -> None:
-        size = min(CHUNK_SIZE, -(-len(configs) // pool.workers))
+        chunk_size = min(CHUNK_SIZE, -(-len(configs) // pool.workers))
         indices = range(len(configs))
-        chunks = [indices[start : start + size] for start in range(0, len(configs), size)]
+        chunks = [indices[start : start + chunk_size] for start in range(0, len(configs), chunk_size)]
         self.process_count = min(pool.workers, len(chunks))
-        super().__init__(pool, pool.set_up_message(space), self.process_count, chunks)
+        super().__init__(pool, pool.make_set_up_message(space), self.process_count, chunks)
         self.timeout = pool.build_timeout
         self.features = features
         self.configs = configs
-        self.seconds = 0.0
+        self.cpu_seconds = 0.0
         self.rows = [np.empty(0)] * len(configs)
         self.failures: list[tuple[int, str]] = []
 
-    def assign(self) -> Sequence[Any]:
+    def assign_jobs(self) -> Sequence[Any]:
         while self.queue and self.idle_processes:
             process = self.idle_processes.pop()
             is_new = self.features not in process.imported_features
             chunk = range(0) if is_new else self.queue.popleft()
             process.send(messages.Extract(self.features, [self.configs[i] for i in chunk]))
-            self.mark_busy(process, chunk, START_SECONDS if is_new else self.timeout)
+            self.mark_busy(process, chunk, START_TIMEOUT if is_new else self.timeout)
         return ()
 
-    def receive(self, process: MeasuringWorker, chunk: range) -> None:
+    def receive_answer(self, process: MeasuringWorker, chunk: range) -> None:
         answer = process.recv(messages.Extracted)
         if len(answer.rows) != len(chunk) or any(len(row) % 8 for row in answer.rows):
             raise WorkerDied("sent an invalid answer: its rows do not match the configs")
@@ -400,7 +413,7 @@ class _Extraction(JobBatch[range]):
             raise WorkerDied(f"was left with changed {process.changed_state}")
         process.imported_features.add(self.features)
         if chunk:  # the time for an empty chunk is spent on a new process's imports
-            self.seconds += answer.seconds / self.process_count
+            self.cpu_seconds += answer.cpu_seconds / self.process_count
         for index, row in zip(chunk, answer.rows, strict=True):
             self.rows[index] = np.frombuffer(row, np.float64).copy()
         self.mark_idle(process)
@@ -430,11 +443,11 @@ def check_size(workload: Workload) -> None:
             )
     inputs, results = arguments[: -workload.results], arguments[-workload.results :]
     required_bytes = 2 * sum(array.bytes for array in inputs) + 3 * sum(array.bytes for array in results)
-    if required_bytes > (available := available_memory()):
+    if required_bytes > (available_bytes := available_memory()):
         raise SearchlabError(
             f"{workload} needs at least {required_bytes:,} bytes of memory for its arguments, their copies and the "
-            f"expected result, but this machine or this process's control group has {available:,}; choose smaller "
-            f"sizes, or measure on a larger machine"
+            f"expected result, but this machine or this process's control group has {available_bytes:,}; choose "
+            f"smaller sizes, or measure on a larger machine"
         )
 
 
@@ -454,15 +467,15 @@ def check_can_flush(target: Target) -> None:
 
 
 def _architecture_of(target: Target) -> str:
-    return architecture(str(target.spec.get("mtriple") or platform.machine()))
+    return architecture_of(str(target.spec.get("mtriple") or platform.machine()))
 
 
 class BuildingMeasurer(Measurer):
     """A measurer that builds programs in ``workers`` processes. Subclasses run the programs.
 
     Programs in ``measurements`` are not built again, except for pruned programs that this run might not prune. New
-    ones are added to ``measurements``. If ``scratch`` is true, the processes share a folder for temporary files.
-    ``threads`` and ``memory_limit_mb`` apply to the processes that run programs.
+    ones are added to ``measurements``. If ``has_scratch_folder`` is true, the processes share a folder for temporary
+    files. ``thread_count`` and ``memory_limit_mb`` apply to the processes that run programs.
     """
 
     def __init__(
@@ -471,8 +484,8 @@ class BuildingMeasurer(Measurer):
         target: Target,
         measurements: MeasurementsByProgram,
         workers: int,
-        scratch: bool,
-        threads: int = 1,
+        has_scratch_folder: bool,
+        thread_count: int = 1,
         memory_limit_mb: int = 0,
     ) -> None:
         if settings.cache == "cold":
@@ -482,17 +495,17 @@ class BuildingMeasurer(Measurer):
         self.measurements = measurements
         self.workers = workers
         # Linkers and nvcc write files that a killed worker leaves behind.
-        self._folder = ScratchFolder() if scratch else None
-        name = self._folder.name if self._folder else ""
-        self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, name)
-        self._runners = WorkerPool(threads, name, memory_limit_mb)
+        self._scratch_folder = ScratchFolder() if has_scratch_folder else None
+        folder_name = self._scratch_folder.name if self._scratch_folder else ""
+        self._build_pool = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, folder_name)
+        self._run_pool = WorkerPool(thread_count, folder_name, memory_limit_mb)
 
     def begin(self, seed: int) -> None:
-        fork_server()  # it imports TVM while the first batch is proposed
+        get_fork_server()  # it imports TVM while the first batch is proposed
 
     @abstractmethod
-    def _prepare(self, space: Space, count: int) -> None:
-        """Start the processes that run programs. They set themselves up while ``count`` configs are being built."""
+    def _prepare_runners(self, space: Space, config_count: int) -> None:
+        """Start the processes that run programs. They set themselves up while the configs are being built."""
 
     @abstractmethod
     def _run_programs(
@@ -505,39 +518,39 @@ class BuildingMeasurer(Measurer):
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         check_size(space.workload)
-        self._prepare(space, len(configs))
-        builds = self._builders.build(
-            space, configs, lambda program: self.settings.is_known(program, self.measurements, best)
+        self._prepare_runners(space, len(configs))
+        builds = self._build_pool.build(
+            space, configs, lambda program_hash: self.settings.is_known(program_hash, self.measurements, best)
         )
         self.measurements.update({failed.program: failed for failed in builds.failures.values() if failed.program})
         with self._run_programs(space, builds.programs, best) as run:
             for index in range(len(configs)):
-                program = builds.hashes.get(index, "")
+                program_hash = builds.program_hashes.get(index, "")
                 if index in builds.failures:
                     measurement = builds.failures[index]
-                elif program in builds.programs:
-                    self.measurements[program] = measurement = run(program, best)
-                    del builds.programs[program]  # another config with this program reuses the measurement
+                elif program_hash in builds.programs:
+                    self.measurements[program_hash] = measurement = run(program_hash, best)
+                    del builds.programs[program_hash]  # another config with this program reuses the measurement
                 else:
-                    measurement = replace(self.measurements[program], reused=True)
+                    measurement = replace(self.measurements[program_hash], reused=True)
                 best = min(best, measurement.cost)
                 yield measurement
 
     def program_hashes(self, space: Space, configs: Sequence[Config]) -> list[str]:
-        builds = self._builders.build(space, configs, lambda program: True)
-        return [builds.hashes.get(index, "") for index in range(len(configs))]
+        builds = self._build_pool.build(space, configs, lambda program_hash: True)
+        return [builds.program_hashes.get(index, "") for index in range(len(configs))]
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
-        return self._builders.extract(space, features, configs)
+        return self._build_pool.extract(space, features, configs)
 
     def extract_seconds(self) -> float:
-        return self._builders.extract_seconds
+        return self._build_pool.extract_seconds
 
     def close(self) -> None:
-        self._builders.close()
-        self._runners.close()
-        if self._folder:
-            self._folder.cleanup()
+        self._build_pool.close()
+        self._run_pool.close()
+        if self._scratch_folder:
+            self._scratch_folder.cleanup()
         super().close()
 
 

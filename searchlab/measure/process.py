@@ -28,10 +28,10 @@ from .isolation import add_memory_limit
 from .messages import (
     Answer,
     Broken,
-    End,
+    CheckExit,
+    Exit,
     Failed,
     Fork,
-    HasEnded,
     Ready,
     Reply,
     SetUp,
@@ -45,25 +45,25 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 Environment = Mapping[str, str]
 Process: TypeAlias = "subprocess.Popen[bytes] | ForkedProcess"
 
-START_SECONDS = 120.0
+START_TIMEOUT = 120.0
 """The time limit for importing TVM, and for creating a workload's inputs and reference results."""
 
-SEND_SECONDS = 20.0
+SEND_TIMEOUT = 20.0
 """The time limit for an idle worker to read a message."""
 
-WORKER_END_SECONDS = 1.0
+WORKER_END_TIMEOUT = 1.0
 """The time limit for a worker that has closed its connection to end by itself."""
 
-SERVER_END_SECONDS = 5.0
+SERVER_END_TIMEOUT = 5.0
 """The time limit for the fork server to end its forks."""
 
-MAX_ANSWER = 1 << 28
+MAX_ANSWER_BYTES = 1 << 28
 """The maximum length of an answer from a process that runs candidates, in bytes."""
 
 MAX_MESSAGE_BYTES = 1 << 17
 """The maximum length of a message to the fork server, in bytes."""
 
-_REPLIES = msgspec.msgpack.Decoder(Reply)
+_REPLY_DECODER = msgspec.msgpack.Decoder(Reply)
 
 
 # --- workers ------------------------------------------------------------------------------------------------------
@@ -94,29 +94,28 @@ class Worker(ABC):
     It is not started with ``multiprocessing``, which would run the user's script again in every worker. All its output
     is discarded, except for the standard error that fits into a pipe, which can explain why the process died.
 
-    TVM and OpenMP use ``threads`` threads. If ``scratch`` is specified, temporary files are created in this folder.
+    TVM and OpenMP use ``thread_count`` threads. Temporary files are created in ``scratch_folder``, if it is specified.
     """
 
-    max_length = 1 << 40  # the maximum length of a message from the process, in bytes
+    max_frame_bytes = 1 << 40  # the maximum length of a message from the process, in bytes
 
-    def __init__(self, threads: int, scratch: str = "") -> None:
+    def __init__(self, thread_count: int, scratch_folder: str = "") -> None:
         parent_socket, child_socket = socket.socketpair()
-        self._errors, errors = _error_pipe()
-        number = str(threads)
-        environment = os.environ | {"TVM_NUM_THREADS": number, "OMP_NUM_THREADS": number}
-        if scratch:
-            environment["TMPDIR"] = scratch
+        self._stderr, stderr = _open_stderr_pipe()
+        environment = os.environ | {"TVM_NUM_THREADS": str(thread_count), "OMP_NUM_THREADS": str(thread_count)}
+        if scratch_folder:
+            environment["TMPDIR"] = scratch_folder
         try:
-            with child_socket, errors:
-                self._process = self._start(child_socket.fileno(), errors, environment)
+            with child_socket, stderr:
+                self._process = self._start_process(child_socket.fileno(), stderr, environment)
         except BaseException:
             parent_socket.close()
-            self._errors.close()
+            self._stderr.close()
             raise
-        self.channel = Channel(parent_socket.detach(), self.max_length)
+        self.channel = Channel(parent_socket.detach(), self.max_frame_bytes)
 
     @abstractmethod
-    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Process: ...
+    def _start_process(self, connection_fd: int, stderr: BinaryIO, environment: Environment) -> Process: ...
 
     @property
     def pid(self) -> int:
@@ -136,10 +135,10 @@ class Worker(ABC):
             return any(process.status() in stop_states for process in (worker, *worker.children()))
         return False
 
-    def answers_within(self, limit: Deadline) -> bool:
-        """Wait for the next message, and return whether it has arrived within the ``limit``."""
-        while not wait_for_answers([self.channel], [limit]):
-            if limit.is_over:
+    def wait_for_answer(self, deadline: Deadline) -> bool:
+        """Wait for the next message, and return whether it has arrived before the ``deadline``."""
+        while not wait_for_answers([self.channel], [deadline]):
+            if deadline.is_over:
                 return self.channel.poll()
         return True
 
@@ -147,9 +146,9 @@ class Worker(ABC):
         """Pickle and send ``message``. A worker that does not read it is killed; :meth:`recv_bytes` then raises."""
         self._read_stderr()  # discard earlier output
         try:
-            self.channel.send(pickle.dumps(message), Deadline(SEND_SECONDS, self.is_stopped))
+            self.channel.send(pickle.dumps(message), Deadline(SEND_TIMEOUT, self.is_stopped))
         except TimeoutError:  # for example, because the worker has been stopped
-            self.end()
+            self.kill()
         except OSError:
             pass
 
@@ -160,40 +159,40 @@ class Worker(ABC):
         except EOFError:
             raise WorkerDied(self._describe_end()) from None
         except ValueError as error:
-            self.end()
+            self.kill()
             raise WorkerDied(f"sent an invalid answer: {error}") from None
 
     def _describe_end(self) -> str:
         """Return how the worker ended. If it has only closed its connection, kill it first."""
-        deadline = time.monotonic() + WORKER_END_SECONDS
-        while self.is_alive and time.monotonic() < deadline:
+        end_time = time.monotonic() + WORKER_END_TIMEOUT
+        while self.is_alive and time.monotonic() < end_time:
             time.sleep(0.001)
         if self.is_alive:
-            self.end()
+            self.kill()
             self._process.wait()
             return "closed its connection without ending; it was killed"
-        code = self._process.wait()
-        fate = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        line = _last_line(self._read_stderr())
-        return f"{fate}: {line}" if line else fate
+        exit_code = self._process.wait()
+        fate = f"died of {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with exit code {exit_code}"
+        last_line = _find_last_line(self._read_stderr())
+        return f"{fate}: {last_line}" if last_line else fate
 
     def _read_stderr(self) -> bytes:
         """Return the text that the worker has written to its standard error since the last call."""
-        return self._errors.read(1 << 20) or b""
-
-    def end(self) -> None:
-        """Kill the worker. Any thread may call this; a thread that waits for a message then raises WorkerDied."""
-        if self._process.returncode is None:  # not yet waited for, so its process ID cannot have been reused
-            for kill in (os.killpg, os.kill):  # a candidate may have moved the worker to another group
-                with contextlib.suppress(OSError):
-                    kill(self._process.pid, signal.SIGKILL)
+        return self._stderr.read(1 << 20) or b""
 
     def kill(self) -> None:
+        """Kill the worker. Any thread may call this; a thread that waits for a message then raises WorkerDied."""
+        if self._process.returncode is None:  # not yet waited for, so its process ID cannot have been reused
+            for send_signal in (os.killpg, os.kill):  # a candidate may have moved the worker to another group
+                with contextlib.suppress(OSError):
+                    send_signal(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
         """Kill the worker and any compiler that it has started, and release its resources."""
-        self.end()
+        self.kill()
         self._process.wait()
         self.channel.close()
-        self._errors.close()
+        self._stderr.close()
 
 
 class MeasuringWorker(Worker):
@@ -204,12 +203,12 @@ class MeasuringWorker(Worker):
     """
 
     _process: ForkedProcess
-    max_length = MAX_ANSWER
+    max_frame_bytes = MAX_ANSWER_BYTES
 
-    def __init__(self, threads: int, scratch: str = "", memory_limit_mb: int = 0) -> None:
-        self._threads = threads
+    def __init__(self, thread_count: int, scratch_folder: str = "", memory_limit_mb: int = 0) -> None:
+        self._thread_count = thread_count
         self._memory_limit_mb = memory_limit_mb
-        super().__init__(threads, scratch)
+        super().__init__(thread_count, scratch_folder)
         self.set_up_message: SetUp | None = None  # the last set-up message sent to it
         self.is_set_up = False  # whether it has completed this set-up
         self._was_set_up = False  # whether it has completed any set-up
@@ -217,15 +216,15 @@ class MeasuringWorker(Worker):
         self.imported_features: set[str] = set()  # the features whose modules it has imported
         self.is_used = False  # whether it has been sent any candidate
         self.changed_state = ""  # what a candidate has changed; if anything, it runs no more candidates
-        self._sent = 0
+        self._sent_count = 0
 
     def send(self, message: Any) -> None:
-        self._sent += 1
+        self._sent_count += 1
         self.is_used |= isinstance(message, Work)
         super().send(message)
 
-    def recv(self, *expected: type[AnswerT]) -> AnswerT:
-        """Return the next answer, which must have one of the ``expected`` types.
+    def recv(self, *answer_types: type[AnswerT]) -> AnswerT:
+        """Return the next answer, which must have one of the ``answer_types``.
 
         Raises:
             WorkerDied: If the worker has ended or sends anything else, in which case it is killed.
@@ -233,15 +232,15 @@ class MeasuringWorker(Worker):
         """
         frame = self.recv_bytes()
         try:
-            reply = _REPLIES.decode(frame)
+            reply = _REPLY_DECODER.decode(frame)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            self.end()
+            self.kill()
             raise WorkerDied(f"sent an invalid answer: {error}") from None
-        if reply.number != self._sent and not isinstance(reply.answer, Started):
-            self.end()
+        if reply.number != self._sent_count and not isinstance(reply.answer, Started):
+            self.kill()
             raise AnswerMismatch("answered a message that was never sent")
-        if not isinstance(reply.answer, expected):
-            self.end()
+        if not isinstance(reply.answer, answer_types):
+            self.kill()
             raise WorkerDied(f"sent an unexpected answer: {type(reply.answer).__name__}")
         self.changed_state = reply.changed_state
         return reply.answer
@@ -251,20 +250,21 @@ class MeasuringWorker(Worker):
         """Whether the worker is alive, has not sent anything more, and has not been changed by a candidate."""
         return not self.changed_state and not self.channel.poll() and self.is_alive
 
-    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> ForkedProcess:
-        server = fork_server()
+    def _start_process(self, connection_fd: int, stderr: BinaryIO, environment: Environment) -> ForkedProcess:
+        server = get_fork_server()
         try:
-            folder = os.getcwd()
+            working_dir = os.getcwd()
         except FileNotFoundError:  # it has been removed
-            folder = ""
-        names = {name for name, _ in server.start_environment.items() ^ environment.items()}
-        changes = {name: environment.get(name) for name in names}
-        message = Fork(self._threads, self._memory_limit_mb, sys.path, folder, changes)
-        return server.fork(message, [connection, stderr.fileno()])
+            working_dir = ""
+        changed_names = {name for name, _ in server.start_environment.items() ^ environment.items()}
+        environment_changes = {name: environment.get(name) for name in changed_names}
+        message = Fork(self._thread_count, self._memory_limit_mb, sys.path, working_dir, environment_changes)
+        return server.fork(message, [connection_fd, stderr.fileno()])
 
     def _describe_end(self) -> str:
         fate = super()._describe_end()  # waits until the process has ended
-        return add_memory_limit(fate, self._memory_limit_mb, self._process.end.megabytes if self._process.end else 0)
+        peak_mb = self._process.exit.peak_memory_mb if self._process.exit else 0
+        return add_memory_limit(fate, self._memory_limit_mb, peak_mb)
 
     def send_set_up(self, message: SetUp) -> None:
         """Send a set-up message, whose answer :meth:`receive_set_up` receives."""
@@ -300,11 +300,13 @@ class MeasuringWorker(Worker):
         raise SearchlabError(f"a measuring process {death} while starting; check your TVM installation") from None
 
 
-def start_module(module: str, connection: int, stderr: BinaryIO, environment: Environment) -> subprocess.Popen[bytes]:
-    """Start ``python -m MODULE CONNECTION PARENT`` in its own session. It inherits the descriptor ``connection``."""
+def start_module(
+    module: str, connection_fd: int, stderr: BinaryIO, environment: Environment
+) -> subprocess.Popen[bytes]:
+    """Start ``python -m MODULE CONNECTION PARENT`` in its own session. It inherits the descriptor ``connection_fd``."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, str(connection), str(os.getpid())],
-        pass_fds=[connection],
+        [sys.executable, "-P", "-m", module, str(connection_fd), str(os.getpid())],
+        pass_fds=[connection_fd],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=stderr,
@@ -313,7 +315,7 @@ def start_module(module: str, connection: int, stderr: BinaryIO, environment: En
     )
 
 
-def _error_pipe() -> tuple[BinaryIO, BinaryIO]:
+def _open_stderr_pipe() -> tuple[BinaryIO, BinaryIO]:
     """Return both ends of a pipe for standard error. Output that does not fit is lost, and neither end blocks."""
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
@@ -321,8 +323,8 @@ def _error_pipe() -> tuple[BinaryIO, BinaryIO]:
     return open(read_end, "rb", buffering=0), open(write_end, "wb")
 
 
-def _last_line(printed: bytes) -> str:
-    lines = printed.decode(errors="replace").split("\n")
+def _find_last_line(output_bytes: bytes) -> str:
+    lines = output_bytes.decode(errors="replace").split("\n")
     return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
 
 
@@ -335,20 +337,20 @@ class ForkedProcess:
     def __init__(self, server: ForkServer, pid: int) -> None:
         self._server = server
         self.pid = pid
-        self.end: End | None = None  # set once the process is known to have ended
+        self.exit: Exit | None = None  # set once the process is known to have ended
 
     @property
     def returncode(self) -> int | None:
-        return self.end and self.end.code
+        return self.exit.exit_code if self.exit else None
 
     def poll(self) -> int | None:
-        self.end = self.end or self._server.describe_exit(self.pid)
+        self.exit = self.exit or self._server.check_exit(self.pid)
         return self.returncode
 
     def wait(self) -> int:
-        while (code := self.poll()) is None:
+        while (exit_code := self.poll()) is None:
             time.sleep(0.001)
-        return code
+        return exit_code
 
 
 class ForkServer:
@@ -360,50 +362,51 @@ class ForkServer:
 
     def __init__(self) -> None:
         self.start_environment = os.environ | {"OMP_NUM_THREADS": "1"}  # a process that forks must have only one thread
-        self._owner = os.getpid()
+        self._owner_pid = os.getpid()
         self._lock = threading.Lock()
         self._request_number = 0
         # With this type of socket, an interrupt never leaves a message half read.
-        self._control, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control.settimeout(START_SECONDS)
-        self._errors, errors = _error_pipe()
-        with child_socket, errors:
+        self._control_socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control_socket.settimeout(START_TIMEOUT)
+        self._stderr, stderr = _open_stderr_pipe()
+        with child_socket, stderr:
             self._process = start_module(
-                "searchlab.measure.forks", child_socket.fileno(), errors, self.start_environment
+                "searchlab.measure.forks", child_socket.fileno(), stderr, self.start_environment
             )
 
     @property
     def is_usable(self) -> bool:
         """Whether the server is alive and was started by this process rather than by a process that forked it."""
-        return self._owner == os.getpid() and self._process.poll() is None
+        return self._owner_pid == os.getpid() and self._process.poll() is None
 
-    def fork(self, message: Fork, files: list[int]) -> ForkedProcess:
+    def fork(self, message: Fork, file_descriptors: list[int]) -> ForkedProcess:
         """Fork a worker. Raises SearchlabError if this fails."""
         try:
-            answer: int | str = self._ask(message, files)
+            pid_or_error: int | str = self._request(message, file_descriptors)
         except OSError:
             self.end()
-            why = _last_line(self._errors.read(1 << 20) or b"") or f"exit code {self._process.returncode}"
-            raise SearchlabError(f"cannot start a measuring process: {why}; check your TVM installation") from None
-        if isinstance(answer, str):
-            raise SearchlabError(f"cannot start a measuring process: {answer}; check the number of running processes")
-        return ForkedProcess(self, answer)
+            reason = _find_last_line(self._stderr.read(1 << 20) or b"") or f"exit code {self._process.returncode}"
+            raise SearchlabError(f"cannot start a measuring process: {reason}; check your TVM installation") from None
+        if isinstance(pid_or_error, str):
+            error = pid_or_error
+            raise SearchlabError(f"cannot start a measuring process: {error}; check the number of running processes")
+        return ForkedProcess(self, pid_or_error)
 
-    def describe_exit(self, pid: int) -> End | None:
+    def check_exit(self, pid: int) -> Exit | None:
         """Return how a fork ended, or None if it is alive."""
         try:
-            end: End | None = self._ask(HasEnded(pid))
+            worker_exit: Exit | None = self._request(CheckExit(pid))
         except OSError:
             self.end()
-            return End(-signal.SIGKILL)
-        return end
+            return Exit(-signal.SIGKILL)
+        return worker_exit
 
     def end(self) -> None:
         """End the server and its forks."""
-        if self._owner == os.getpid():
-            self._control.close()  # makes the server end its forks and then itself
+        if self._owner_pid == os.getpid():
+            self._control_socket.close()  # makes the server end its forks and then itself
             try:
-                self._process.wait(SERVER_END_SECONDS)
+                self._process.wait(SERVER_END_TIMEOUT)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -411,21 +414,21 @@ class ForkServer:
     def close(self) -> None:
         """End the server and release its resources."""
         self.end()
-        self._errors.close()
+        self._stderr.close()
 
-    def _ask(self, message: Fork | HasEnded, files: list[int] | None = None) -> Any:
+    def _request(self, message: Fork | CheckExit, file_descriptors: list[int] | None = None) -> Any:
         """Return the answer to ``message``. Raises OSError if the server has ended or does not answer."""
         with self._lock:
-            self._request_number = number = self._request_number + 1
-            socket.send_fds(self._control, [pickle.dumps((number, message))], files or [])
-            while data := self._control.recv(MAX_MESSAGE_BYTES):
-                answered_number, answer = pickle.loads(data)
-                if answered_number == number:  # any other answer belongs to an interrupted call
+            self._request_number = request_number = self._request_number + 1
+            socket.send_fds(self._control_socket, [pickle.dumps((request_number, message))], file_descriptors or [])
+            while answer_bytes := self._control_socket.recv(MAX_MESSAGE_BYTES):
+                answered_number, answer = pickle.loads(answer_bytes)
+                if answered_number == request_number:  # any other answer belongs to an interrupted call
                     return answer
         raise ConnectionResetError
 
 
-def fork_server() -> ForkServer:
+def get_fork_server() -> ForkServer:
     """Return this process's fork server, starting one if necessary, without waiting for its imports."""
     global _server
     with _server_lock:

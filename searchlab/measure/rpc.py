@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from ..errors import SearchlabError
-from ..machine.cuda import compile_mode
+from ..machine.cuda import choose_compiler
 from ..machine.host import available_cores
 from ..options import Between, TimeLimit
 from ..records import Failure, Measurement
 from ..space import Space
 from ..target import Target
 from .contract import MeasurementsByProgram, RunSettings
-from .fleet import Address, Tracker, greets_clients, is_reachable, registered_devices
+from .fleet import Address, Tracker, greets_clients, is_reachable, list_registered_devices
 from .messages import Built, DeviceLost, DeviceUnfit, Failed, FleetSettings, InputsReceived, Ran, RunOn, SetUpRunner
 from .pool import BuildingMeasurer, JobBatch, WorkerPool, measurement_of
 from .process import MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
@@ -71,7 +71,7 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
             f"have the same CPU as this machine"
         )
 
-    def machine(self, target: Target, base_dir: Path = Path()) -> str:
+    def machine_name(self, target: Target, base_dir: Path = Path()) -> str:
         return self.key
 
     def make(self, target: Target, measurements: MeasurementsByProgram, base_dir: Path = Path()) -> RpcMeasurer:
@@ -79,7 +79,7 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
 
 
 @dataclass
-class _Task:
+class _DeviceTask:
     """A program to run on a device.
 
     Attributes:
@@ -115,27 +115,28 @@ class RpcMeasurer(BuildingMeasurer):
         self, settings: RpcSettings, target: Target, measurements: MeasurementsByProgram, workers: int
     ) -> None:
         if target.kind == "cuda":
-            compile_mode()  # raises an error if this machine has no compiler; only the devices need a GPU
-        devices = registered_devices(settings.tracker)
+            choose_compiler()  # raises an error if this machine has no compiler; only the devices need a GPU
+        devices = list_registered_devices(settings.tracker)
         if settings.key not in devices:
-            raise SearchlabError(f"{_describe_devices(settings, devices)}; start one with `searchlab fleet server`")
-        super().__init__(settings, target, measurements, workers, scratch=True)
+            problem = _describe_missing_device(settings, devices)
+            raise SearchlabError(f"{problem}; start one with `searchlab fleet server`")
+        super().__init__(settings, target, measurements, workers, has_scratch_folder=True)
 
-    def _prepare(self, space: Space, config_count: int) -> None:
-        device_count = len(self._runners.processes)  # if the tracker cannot be reached now, it may return in time
+    def _prepare_runners(self, space: Space, config_count: int) -> None:
+        device_count = len(self._run_pool.processes)  # if the tracker cannot be reached now, it may return in time
         with contextlib.suppress(SearchlabError):
-            device_count = len(registered_devices(self.settings.tracker).get(self.settings.key, []))
+            device_count = len(list_registered_devices(self.settings.tracker).get(self.settings.key, []))
         fleet = FleetSettings(self.settings.connect_timeout, self.settings.cc)
         self._setup = SetUpRunner(space.workload, self.settings.for_worker(), self.target, space.error_factor, fleet)
         self._process_count = min(max(1, device_count), config_count)
-        self._runners.prepare(self._setup, self._process_count)
+        self._run_pool.prepare_processes(self._setup, self._process_count)
 
     @contextlib.contextmanager
     def _run_programs(
         self, space: Space, programs: dict[str, Built], best: float
     ) -> Iterator[Callable[[str, float], Measurement]]:
-        tasks = [_Task(program_hash, built) for program_hash, built in programs.items()]
-        with _DeviceBatch(self._runners, self._setup, self._process_count, tasks, self.settings, best) as batch:
+        tasks = [_DeviceTask(program_hash, built) for program_hash, built in programs.items()]
+        with _DeviceBatch(self._run_pool, self._setup, self._process_count, tasks, self.settings, best) as batch:
 
             def run(program_hash: str, best: float) -> Measurement:
                 while program_hash not in batch.measurements:
@@ -146,12 +147,12 @@ class RpcMeasurer(BuildingMeasurer):
             yield run
 
 
-def _describe_devices(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
+def _describe_missing_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
     keys = ", ".join(f"{key!r} ({len(addresses)})" for key, addresses in devices.items()) or "no devices"
     return f"the tracker at {settings.tracker} has no device with the key {settings.key!r}; it has {keys}"
 
 
-class _DeviceBatch(JobBatch[_Task]):
+class _DeviceBatch(JobBatch[_DeviceTask]):
     """The programs to run in a batch. While any are waiting, a device is requested for each idle process.
 
     Attributes:
@@ -162,13 +163,13 @@ class _DeviceBatch(JobBatch[_Task]):
     def __init__(
         self,
         pool: WorkerPool,
-        message: SetUpRunner,
+        set_up_message: SetUpRunner,
         process_count: int,
-        tasks: Sequence[_Task],
+        tasks: Sequence[_DeviceTask],
         settings: RpcSettings,
         best: float,
     ) -> None:
-        super().__init__(pool, message, process_count, tasks)
+        super().__init__(pool, set_up_message, process_count, tasks)
         self.settings = settings
         self.best = best
         self.measurements: dict[str, Measurement] = {}
@@ -177,10 +178,10 @@ class _DeviceBatch(JobBatch[_Task]):
         self.unavailable_since: float | None = None  # when the tracker or its last device vanished, by time.monotonic()
         self.last_check_time = time.monotonic()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         if self.tracker:
             self.tracker.close()  # which cancels the requests
-        super().__exit__(kind)
+        super().__exit__(error_type)
 
     def step(self) -> list[Any]:
         sources = super().step()
@@ -188,7 +189,7 @@ class _DeviceBatch(JobBatch[_Task]):
             self._receive_device()
         return sources
 
-    def assign(self) -> list[Tracker]:
+    def assign_jobs(self) -> list[Tracker]:
         """Request the devices that can be used now. Raises SearchlabError if none has been available for too long."""
         device_count = min(len(self.queue), len(self.idle_processes))
         now = time.monotonic()
@@ -197,15 +198,15 @@ class _DeviceBatch(JobBatch[_Task]):
         try:
             if now - self.last_check_time > POLL_SECONDS and self.request_count and not is_running:
                 self.last_check_time = now
-                devices = registered_devices(self.settings.tracker)
+                devices = list_registered_devices(self.settings.tracker)
                 if self.settings.key in devices:
                     self.unavailable_since = None
                 else:
-                    problem = _describe_devices(self.settings, devices)
+                    problem = _describe_missing_device(self.settings, devices)
             if device_count and self.tracker is None:
                 self.tracker = Tracker(self.settings.tracker)
             while self.tracker and self.request_count < device_count:
-                self.tracker.request(self.settings.key)
+                self.tracker.request_device(self.settings.key)
                 self.request_count += 1
         except (OSError, SearchlabError) as error:
             self._handle_lost_tracker(error)
@@ -219,7 +220,7 @@ class _DeviceBatch(JobBatch[_Task]):
     def _receive_device(self) -> None:
         assert self.tracker
         try:
-            address = self.tracker.take()
+            address = self.tracker.receive_device()
         except (OSError, SearchlabError) as error:
             self._handle_lost_tracker(error)
             return
@@ -249,10 +250,10 @@ class _DeviceBatch(JobBatch[_Task]):
         if now - self.unavailable_since > self.settings.device_timeout:
             raise SearchlabError(message)
 
-    def receive(self, process: MeasuringWorker, task: _Task) -> None:
+    def receive_answer(self, process: MeasuringWorker, task: _DeviceTask) -> None:
         has_connected = task.connect_seconds is not None
         answer = process.recv(Failed, *((Ran,) if has_connected else (InputsReceived,)), DeviceLost, DeviceUnfit)
-        seconds = self.assignments[process].limit.used_seconds
+        seconds = self.assignments[process].deadline.used_seconds
         if isinstance(answer, InputsReceived):
             task.connect_seconds = seconds
             self.mark_busy(process, task, self.settings.run_timeout)
@@ -264,9 +265,9 @@ class _DeviceBatch(JobBatch[_Task]):
             case DeviceUnfit(text):
                 raise SearchlabError(f"{text}; register it under a different key, or choose a different target")
             case Ran() | Failed():
-                self._record(task, answer)
+                self._record_measurement(task, answer)
 
-    def on_worker_died(self, task: _Task, death: WorkerDied, seconds: float) -> None:
+    def on_worker_died(self, task: _DeviceTask, death: WorkerDied, seconds: float) -> None:
         if isinstance(death, WorkerTimeout) and task.connect_seconds is None:
             limit = self.settings.connect_timeout
             self._handle_lost_device(task, f"it did not accept the connection and the inputs within {limit:g} s", 0.0)
@@ -274,25 +275,26 @@ class _DeviceBatch(JobBatch[_Task]):
             failed = failure_of(death, "running", seconds)
             self._handle_lost_device(task, failed.message, seconds, failed.failure)
 
-    def _handle_lost_device(self, task: _Task, text: str, seconds: float, failure: Failure = "crash") -> None:
+    def _handle_lost_device(self, task: _DeviceTask, reason: str, seconds: float, failure: Failure = "crash") -> None:
         host, port, _ = task.address
         has_connected = task.connect_seconds is not None
         is_suspect = failure == "run_timeout" and not task.has_hung and not greets_clients(host, port)
         task.has_hung |= is_suspect
         task.lost_devices += 1
         if has_connected and not is_suspect and is_reachable(host, port):
-            message = text if failure == "run_timeout" else f"it crashed its process on {host}:{port}: {text}"
+            message = reason if failure == "run_timeout" else f"it crashed its process on {host}:{port}: {reason}"
         elif task.lost_devices <= self.settings.retries:
             self.queue.appendleft(task)
             return
         else:
-            message = f"given up after {task.lost_devices} devices were lost, the last one at {host}:{port}: {text}"
-        self._record(task, Failed(failure, message, seconds) if has_connected else Failed("run_error", message))
+            message = f"given up after {task.lost_devices} devices were lost, the last one at {host}:{port}: {reason}"
+        failed = Failed(failure, message, seconds) if has_connected else Failed("run_error", message)
+        self._record_measurement(task, failed)
 
-    def _record(self, task: _Task, answer: Ran | Failed) -> None:
+    def _record_measurement(self, task: _DeviceTask, answer: Ran | Failed) -> None:
         measurement = replace(
             measurement_of(answer, self.settings.statistic),
-            build_seconds=task.built.seconds,
+            build_seconds=task.built.cpu_seconds,
             program=task.program_hash,
             connect_seconds=task.connect_seconds or 0.0,
         )

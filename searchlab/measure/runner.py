@@ -116,21 +116,21 @@ class Timer:
         TVM first runs the program once without timing it.
         """
         min_ms = self.settings.min_repeat_ms if min_repeat_ms is None else min_repeat_ms
-        number = self.settings.number
+        execution_count = self.settings.number
         if self.flush_options is None:
-            evaluate = program.module.time_evaluator("main", self.device, number, repeat, min_ms)
+            evaluate = program.module.time_evaluator("main", self.device, execution_count, repeat, min_ms)
             return tuple(evaluate(*program.arguments).results)
         readings: list[float] = []
         while len(readings) < repeat:
             start = time.perf_counter()
             # TVM flushes the caches before each of its repeats, so each of them is a single execution.
-            evaluate = program.module.time_evaluator("main", self.device, 1, number, **self.flush_options)
+            evaluate = program.module.time_evaluator("main", self.device, 1, execution_count, **self.flush_options)
             executions = evaluate(*program.arguments).results
             elapsed_ms = 1e3 * (time.perf_counter() - start)
             if elapsed_ms >= min_ms:
                 readings.append(float(np.mean(executions)))
             else:
-                number = math.ceil(max(1.6 * number, 1.1 * number * min_ms / elapsed_ms))
+                execution_count = math.ceil(max(1.6 * execution_count, 1.1 * execution_count * min_ms / elapsed_ms))
         return tuple(readings)
 
     def time_or_prune(self, program: LoadedProgram, first_seconds: float | None, limit_seconds: float) -> Timing:
@@ -146,15 +146,17 @@ class Timer:
             first_readings = self.time(program, 1)
             if first_readings[0] <= limit_seconds:
                 return Timing(first_readings + self.time(program, repeat - 1))
-            fastest = min(*first_readings, *self.time(program, 1, 0))
+            fastest_seconds = min(*first_readings, *self.time(program, 1, 0))
         elif first_seconds <= limit_seconds:
             return Timing(self.time(program, repeat))
         else:
-            fastest = min(first_seconds, self.execute(program)) if first_seconds >= COLD_SECONDS else first_seconds
-            if fastest < COLD_SECONDS:  # too short for the first execution to count, since caches are cold
-                fastest = min(self.time(program, 2, 0))
-        if fastest > limit_seconds:
-            return Timing((fastest,), pruned=True)
+            fastest_seconds = first_seconds
+            if first_seconds >= COLD_SECONDS:
+                fastest_seconds = min(first_seconds, self.execute(program))
+            if fastest_seconds < COLD_SECONDS:  # too short for the first execution to count, since caches are cold
+                fastest_seconds = min(self.time(program, 2, 0))
+        if fastest_seconds > limit_seconds:
+            return Timing((fastest_seconds,), pruned=True)
         return Timing(self.time(program, repeat))
 
 
@@ -166,10 +168,10 @@ def _make_flush_options(device: tvm.runtime.Device) -> dict[str, Any]:
     """
     if device.dlpack_device_type() % RPC_SESS_MASK == tvm.cpu().dlpack_device_type():
         return {"f_preproc": "cache_flush_cpu_non_first_arg"}
-    size = device.l2_cache_size_bytes
-    if not size:
+    cache_bytes = device.l2_cache_size_bytes
+    if not cache_bytes:
         raise SearchlabError('the driver does not report the size of the L2 cache, which cache = "cold" requires')
-    return {"cache_flush_bytes": 2 * size}
+    return {"cache_flush_bytes": 2 * cache_bytes}
 
 
 def _time_call(call: Callable[[], object]) -> float:
@@ -247,28 +249,30 @@ class Runner:
         limit_seconds = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
         (module,) = self.modules = [loadable.load()]
         self.packed_inputs = []
-        program = self._prepare(module, loadable.packed, self.timing_inputs)
+        program = self._prepare_program(module, loadable.packed, self.timing_inputs)
         first_seconds = None
         if self.cases.check:
-            _fill(self.results, self.unwritten_values)
-            elapsed = self.timer.execute(self._prepare(module, loadable.packed, self.check_inputs))
+            _fill_results(self.results, self.unwritten_values)
+            elapsed = self.timer.execute(self._prepare_program(module, loadable.packed, self.check_inputs))
             first_seconds = elapsed if self.is_local else None
             if error := self.cases.check.describe_error(result.numpy() for result in self.results):
                 return Failed("wrong_answer", error)
-        _fill(self.results, self.wrong_values)
+        _fill_results(self.results, self.wrong_values)
         check_seconds = time.perf_counter() - start
-        timing = self._time(program, first_seconds, limit_seconds, best)
+        timing = self._time_and_confirm(program, first_seconds, limit_seconds, best)
         for seconds in timing.seconds:
             if not self._is_plausible(seconds):
                 return Failed("run_error", self._describe_implausible(seconds))
         error = self._describe_error(self.results)
         if not error and not timing.pruned and self.cases.check:
-            error = self._check_computes(program, min(timing.seconds))
+            error = self._check_single_executions(program, min(timing.seconds))
         if error:
             return Failed("wrong_answer", f"when it was executed again, {error}")
         return timing, check_seconds
 
-    def _time(self, program: LoadedProgram, first_seconds: float | None, limit_seconds: float, best: float) -> Timing:
+    def _time_and_confirm(
+        self, program: LoadedProgram, first_seconds: float | None, limit_seconds: float, best: float
+    ) -> Timing:
         """Time a program, and once more if it is to be confirmed or the clock has measured an impossible time."""
         timing = self.timer.time_or_prune(program, first_seconds, limit_seconds)
         seconds = timing.seconds
@@ -295,7 +299,7 @@ class Runner:
             self.modules = [loadable.load() for loadable in loadables]
             self.packed_inputs = []
             programs = [
-                self._prepare(module, loadable.packed, self.timing_inputs)
+                self._prepare_program(module, loadable.packed, self.timing_inputs)
                 for module, loadable in zip(self.modules, loadables, strict=True)
             ]
             readings: list[list[float]] = [[] for _ in programs]
@@ -303,7 +307,7 @@ class Runner:
                 for i in range(len(programs)):
                     index = (round_number + i) % len(programs)
                     if round_number == 0:
-                        _fill(self.results, self.wrong_values)
+                        _fill_results(self.results, self.wrong_values)
                     readings[index] += self.timer.time(programs[index], 1)
                     if round_number == 0 and (problem := self._describe_error(self.results)):
                         return Failed("wrong_answer", problem)
@@ -311,7 +315,7 @@ class Runner:
             return Failed("run_error", error_text(error))
         return self._restore_inputs() or Remeasured([tuple(seconds) for seconds in readings])
 
-    def _prepare(
+    def _prepare_program(
         self, module: tvm.runtime.Module, packed: Packed, inputs: dict[str, tvm.runtime.Tensor]
     ) -> LoadedProgram:
         """Return a program with its arguments. The program itself packs the inputs that it takes packed."""
@@ -321,39 +325,39 @@ class Runner:
                 self.packed_inputs += [(f"{name}, packed", tensor, tensor.numpy()) for tensor in tensors_by_name[name]]
         return LoadedProgram(module, [t for tensors in tensors_by_name.values() for t in tensors], self.results)
 
-    def _check_computes(self, program: LoadedProgram, reading: float) -> str | None:
+    def _check_single_executions(self, program: LoadedProgram, fastest_reading: float) -> str | None:
         """Return a description of what is wrong if a program's single executions are wrong or slower than its readings.
 
         A program that returns at once if its result is already there has readings far below the time of an execution.
         To be sure that there is no result yet, another array, filled with wrong values, receives it. The program is
-        executed repeatedly only while it is too slow. ``reading`` is its fastest reading, in seconds.
+        executed repeatedly only while it is too slow. ``fastest_reading`` is its fastest reading, in seconds.
         """
         spare_program = program._replace(results=self.spare_results)
-        fastest, total = math.inf, 0.0
+        fastest_seconds, total_seconds = math.inf, 0.0
         for count in range(MAX_SINGLE_EXECUTIONS):
-            if count >= 3 and total > ENOUGH_EXECUTION_SECONDS:
+            if count >= 3 and total_seconds > ENOUGH_EXECUTION_SECONDS:
                 break
-            if reading < WARM_SECONDS:
+            if fastest_reading < WARM_SECONDS:
                 self.timer.execute(program)
-            _fill(self.spare_results, self.wrong_values)
+            _fill_results(self.spare_results, self.wrong_values)
             seconds = self.timer.execute(spare_program)
-            fastest, total = min(fastest, seconds), total + seconds
+            fastest_seconds, total_seconds = min(fastest_seconds, seconds), total_seconds + seconds
             if error := self._describe_error(self.spare_results):
                 return error
-            if self._is_within_allowance(fastest, reading):
+            if self._is_within_allowance(fastest_seconds, fastest_reading):
                 return None
         # Other processes may delay every call, for example by using the GPU in turn. If so, they also delay executions
         # that find their result.
         results = [result.numpy() for result in self.spare_results]
         repeated_seconds = math.inf
         for _ in range(3):
-            _fill(self.spare_results, results)
+            _fill_results(self.spare_results, results)
             repeated_seconds = min(repeated_seconds, self.timer.execute(spare_program))
-        if self._is_within_allowance(fastest, repeated_seconds):
+        if self._is_within_allowance(fastest_seconds, repeated_seconds):
             return None
         return (
-            f"it took at least {fastest:.3g} s, but only {repeated_seconds:.3g} s when the result was already there: "
-            "it does not compute in every execution"
+            f"it took at least {fastest_seconds:.3g} s, but only {repeated_seconds:.3g} s when the result was already "
+            "there: it does not compute in every execution"
         )
 
     def _is_within_allowance(self, single_seconds: float, reading: float) -> bool:
@@ -380,6 +384,6 @@ class Runner:
         return self.cases.timing.describe_error(result.numpy() for result in results)
 
 
-def _fill(results: Sequence[tvm.runtime.Tensor], values: Sequence[Array]) -> None:
+def _fill_results(results: Sequence[tvm.runtime.Tensor], values: Sequence[Array]) -> None:
     for result, value in zip(results, values, strict=False):  # there are no values if results are not checked
         result.copyfrom(value)

@@ -26,11 +26,11 @@ def add_kind(measure: Any, workloads: Iterable[str]) -> Any:
     if not isinstance(measure, Mapping) or "kind" in measure:
         return measure
     is_called = any(kind_of(text.strip())[0] == "python" for text in workloads)
-    default = FunctionSettings if is_called else LocalSettings
-    others = {*RpcSettings.__struct_fields__, *TableSettings.__struct_fields__} - {*LocalSettings.__struct_fields__}
-    if measure.keys() & others:
+    default_settings = FunctionSettings if is_called else LocalSettings
+    other_keys = {*RpcSettings.__struct_fields__, *TableSettings.__struct_fields__} - {*LocalSettings.__struct_fields__}
+    if measure.keys() & other_keys:
         return measure
-    return {"kind": default.__struct_config__.tag, **measure}
+    return {"kind": default_settings.__struct_config__.tag, **measure}
 
 
 def settings_for(workload: Workload | None, measure: Settings | Mapping[str, Any] | None) -> Settings:
@@ -51,5 +51,5 @@ def settings_for(workload: Workload | None, measure: Settings | Mapping[str, Any
     kind = settings.identity()["kind"]
     if is_called:
         raise SearchlabError(f'{workload} is called, not built, so use measure.kind = "function" instead of "{kind}"')
-    what = "a model" if workload is None else workload
-    raise SearchlabError(f'{what} is not a function, so measure.kind cannot be "{kind}"; use "local"')
+    subject = "a model" if workload is None else workload
+    raise SearchlabError(f'{subject} is not a function, so measure.kind cannot be "{kind}"; use "local"')

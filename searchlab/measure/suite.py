@@ -11,7 +11,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean
-from ..files import MAX_NAME, read_bytes, read_text, resolve_inside
+from ..files import MAX_NAME_BYTES, read_bytes, read_text, resolve_inside
 from ..log.format import Header
 from ..log.read import RUNS_SUFFIX, read_header
 from ..options import Jobs, SeedCount, Trials
@@ -24,16 +24,16 @@ from ..target import Target, resolve_target
 from ..workload import parse_workload_in_file
 from .table import TableSettings
 
-FILE, MANIFEST = "suite.toml", "manifest.json"
+SUITE_FILE, MANIFEST_FILE = "suite.toml", "manifest.json"
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
-_HERE = Path(__file__).resolve()
+_MODULE_PATH = Path(__file__).resolve()
 
-SUITE_DIRECTORIES = (_HERE.parents[2] / "studies" / "suite", _HERE.parents[1] / "suites")
+SUITE_PARENT_DIRS = (_MODULE_PATH.parents[2] / "studies" / "suite", _MODULE_PATH.parents[1] / "suites")
 """The directories in which suites are found by name, in a checkout and in an installed package."""
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.+-]*$", max_length=MAX_NAME)]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.+-]*$", max_length=MAX_NAME_BYTES)]
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,7 +54,7 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def family(self) -> str:
         """The key by which results are summarised: the kernel, if several devices were measured, or else the space."""
-        return parse_workload_in_file(self.workload, Path(FILE)).cluster or self.space.name
+        return parse_workload_in_file(self.workload, Path(SUITE_FILE)).cluster or self.space.name
 
 
 class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,19 +98,19 @@ class SuiteTable:
     @property
     def path(self) -> Path:
         """The path of the table's file. Raises SearchlabError if the file is missing."""
-        if not self.file.is_file():
+        if not self.expected_path.is_file():
             command = f"create it with `searchlab suite build {self.directory} --from DIR`"
-            remedy = command if self.imported else "download the suite again"
-            raise SearchlabError(f"the table {self.name} is missing: {self.file} does not exist; {remedy}")
-        return self.file
+            remedy = command if self.is_imported else "download the suite again"
+            raise SearchlabError(f"the table {self.name} is missing: {self.expected_path} does not exist; {remedy}")
+        return self.expected_path
 
     @property
-    def file(self) -> Path:
+    def expected_path(self) -> Path:
         """The path of the table's file, whether or not the file exists."""
         return self.directory / "tables" / f"{self.entry.name}{PARQUET}"
 
     @property
-    def imported(self) -> bool:
+    def is_imported(self) -> bool:
         """Whether the table was measured with a different tuner."""
         return bool(self.entry.file)
 
@@ -126,7 +126,7 @@ class SuiteTable:
     @property
     def plugin(self) -> Plugin:
         """The table's space. For an imported table, the options, which list all configs, are read from the header."""
-        return self.header.space if self.imported else self.entry.space
+        return self.header.space if self.is_imported else self.entry.space
 
     def target(self) -> Target:
         """Return the target for which the table was measured. Raises SearchlabError if this TVM does not support it."""
@@ -140,7 +140,7 @@ class SuiteTable:
 
     def settings(self, noise: bool = False) -> TableSettings:
         """Return the settings for taking measurements from the table."""
-        statistic: Statistic = self.header.measure.get("statistic", "median") if self.imported else "median"
+        statistic: Statistic = self.header.measure.get("statistic", "median") if self.is_imported else "median"
         return TableSettings(
             str(self.path.absolute()), noise=noise, statistic=statistic, name=self.name, digest=self.digest
         )
@@ -153,15 +153,15 @@ class Suite:
     directory: Path
     spec: SuiteSpec
     split: Split | None = None
-    only: str = ""
+    table_name: str = ""
 
     def __repr__(self) -> str:
         return f"<Suite {self.name}: {len(self.tables)} tables>"
 
     @property
     def name(self) -> str:
-        part = self.only or self.split
-        return self.spec.version + (f"/{part}" if part else "")
+        part_name = self.table_name or self.split
+        return self.spec.version + (f"/{part_name}" if part_name else "")
 
     @cached_property
     def tables(self) -> list[SuiteTable]:
@@ -169,7 +169,7 @@ class Suite:
         return [
             SuiteTable(f"{self.spec.version}/{entry.name}", entry, self.directory)
             for entry in self.spec.tables
-            if self.split in (None, entry.split) and self.only in ("", entry.name)
+            if self.split in (None, entry.split) and self.table_name in ("", entry.name)
         ]
 
     def table(self, name: str) -> SuiteTable:
@@ -180,22 +180,22 @@ class Suite:
         return tables[name]
 
     @property
-    def baseline_files(self) -> dict[str, Path]:
+    def baseline_paths(self) -> dict[str, Path]:
         """The path of each baseline's file, by the baseline's name."""
         return {
             path.name.removesuffix(RUNS_SUFFIX): path
             for path in sorted((self.directory / "baselines").glob(f"*{RUNS_SUFFIX}"))
         }
 
-    def part(self, split: Split | None) -> Suite:
+    def select_split(self, split: Split | None) -> Suite:
         return Suite(self.directory, self.spec, split)
 
 
-def installed_suites() -> dict[str, Path]:
+def find_installed_suites() -> dict[str, Path]:
     """Return the directories of the suites that can be found by name."""
     suites: dict[str, Path] = {}
-    for directory in SUITE_DIRECTORIES:
-        for file in sorted(directory.glob(f"*/{FILE}")):
+    for directory in SUITE_PARENT_DIRS:
+        for file in sorted(directory.glob(f"*/{SUITE_FILE}")):
             suites.setdefault(file.parent.name, file.parent)
     return suites
 
@@ -212,38 +212,38 @@ def find_suite(text: str | Path, base_dir: Path = Path()) -> Suite:
         SearchlabError: If the suite or part does not exist, or the suite is damaged.
     """
     text = str(text).rstrip("/")
-    if (directory := _directory(text, base_dir)) is not None:
+    if (directory := _find_directory(text, base_dir)) is not None:
         return read_suite(directory)
-    head, _, part = text.rpartition("/")
-    if (directory := _directory(head, base_dir) if head else None) is None:
+    suite_name, _, part_name = text.rpartition("/")
+    if (directory := _find_directory(suite_name, base_dir) if suite_name else None) is None:
         raise SearchlabError(
-            f"cannot find the suite {text!r}: no directory with this name contains {FILE}"
-            f"{did_you_mean(text.partition('/')[0], installed_suites())}"
+            f"cannot find the suite {text!r}: no directory with this name contains {SUITE_FILE}"
+            f"{did_you_mean(text.partition('/')[0], find_installed_suites())}"
         )
     suite = read_suite(directory)
-    if part in SPLITS:
-        if not (split := suite.part(part)).tables:
-            raise SearchlabError(f"the suite {suite.name} has no tables in its {part!r} split")
+    if part_name in SPLITS:
+        if not (split := suite.select_split(part_name)).tables:
+            raise SearchlabError(f"the suite {suite.name} has no tables in its {part_name!r} split")
         return split
     names = [entry.name for entry in suite.spec.tables]
-    if part in names:
-        return Suite(suite.directory, suite.spec, only=part)
-    hint = did_you_mean(part, [*SPLITS, *names])
-    raise SearchlabError(f"the suite {suite.name} has no split or table {part!r}{hint}")
+    if part_name in names:
+        return Suite(suite.directory, suite.spec, table_name=part_name)
+    hint = did_you_mean(part_name, [*SPLITS, *names])
+    raise SearchlabError(f"the suite {suite.name} has no split or table {part_name!r}{hint}")
 
 
-def _directory(name: str, base_dir: Path) -> Path | None:
-    return base_dir / name if (base_dir / name / FILE).is_file() else installed_suites().get(name)
+def _find_directory(name: str, base_dir: Path) -> Path | None:
+    return base_dir / name if (base_dir / name / SUITE_FILE).is_file() else find_installed_suites().get(name)
 
 
 def read_suite(directory: Path) -> Suite:
     """Return the suite in ``directory``. Raises SearchlabError if its ``suite.toml`` is missing or invalid."""
-    path = directory / FILE
-    text = read_text(path, under=directory, kind="the suite")
-    for inside in directory.rglob("*"):  # the tables, cards and baselines of a suite are part of it
-        if inside.is_symlink():
-            resolve_inside(inside, directory)
-    return Suite(directory, convert(parse_toml(text, path), SuiteSpec, str(path)))
+    path = directory / SUITE_FILE
+    toml_text = read_text(path, under=directory, kind="the suite")
+    for contained_path in directory.rglob("*"):  # the tables, cards and baselines of a suite are part of it
+        if contained_path.is_symlink():
+            resolve_inside(contained_path, directory)
+    return Suite(directory, convert(parse_toml(toml_text, path), SuiteSpec, str(path)))
 
 
 def split_of(suite: Suite) -> dict[str, Split]:
@@ -261,7 +261,7 @@ def check_table(table: SuiteTable, space: Space) -> None:
     header = table.header
     if (header.workload, header.fingerprint) != (str(space.workload), space.fingerprint):
         raise SearchlabError(
-            f"the table {table.name} was not measured in the space that {FILE} specifies: its space is "
+            f"the table {table.name} was not measured in the space that {SUITE_FILE} specifies: its space is "
             f"{header.workload} with fingerprint {header.fingerprint}, not {space.workload} with {space.fingerprint}; "
             f"correct the entry, or use a version of searchlab in which {table.entry.space.name} is the same"
         )

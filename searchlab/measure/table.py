@@ -39,7 +39,7 @@ ABSENT_DISTANCE = 1e3
 """The distance of a knob that only one of two configs has: more than the sum over all shared knobs."""
 
 
-_CHECKED_TABLES: WeakKeyDictionary[Space, set[str]] = WeakKeyDictionary()
+_CHECKED_DIGESTS_BY_SPACE: WeakKeyDictionary[Space, set[str]] = WeakKeyDictionary()
 """The digests of the tables whose programs have been compared with those of a space."""
 
 
@@ -78,7 +78,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
 
     def content_digest(self, base_dir: Path = Path()) -> str:
         """Return the digest of the logs' content, which a table in a suite has already."""
-        return self.digest or files_digest([log for path in self.paths(base_dir) for log in find_logs(path)])
+        return self.digest or files_digest([log for path in self.log_paths(base_dir) for log in find_logs(path)])
 
     def headers(self, base_dir: Path) -> Mapping[Path, Header]:
         """Return the headers of all logs, searching directories recursively. They are read once for each directory.
@@ -86,12 +86,12 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         Raises:
             SearchlabError: If a path contains no logs that can be read.
         """
-        if base_dir not in self._headers:
+        if base_dir not in self._headers_by_base_dir:
             headers: dict[Path, Header] = {}
-            for path in self.paths(base_dir):  # each of which must contain logs
+            for path in self.log_paths(base_dir):  # each of which must contain logs
                 headers.update(read_logs_in([path], lambda log: (log, read_header(log))))
-            self._headers[base_dir] = headers
-        return self._headers[base_dir]
+            self._headers_by_base_dir[base_dir] = headers
+        return self._headers_by_base_dir[base_dir]
 
     def default_target(self, base_dir: Path = Path()) -> dict[str, Any]:
         """Return the target recorded in the logs' headers. Raises SearchlabError if the logs have several targets."""
@@ -104,11 +104,11 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
                 )
         return header.target
 
-    def measurable(self, base_dir: Path = Path()) -> set[tuple[str, str]]:
+    def measurable_spaces(self, base_dir: Path = Path()) -> set[tuple[str, str]]:
         """Return the workload and the space fingerprint of each log."""
         return {(header.workload, header.fingerprint) for header in self.headers(base_dir).values()}
 
-    def space_of(self, name: str, workload: str, base_dir: Path = Path()) -> Plugin | None:
+    def find_space(self, name: str, workload: str, base_dir: Path = Path()) -> Plugin | None:
         """Return the space called ``name`` with the options recorded for ``workload``, or None if no log has both.
 
         Raises:
@@ -133,7 +133,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
                 )
         return space
 
-    def machine(self, target: Target, base_dir: Path = Path()) -> str:
+    def machine_name(self, target: Target, base_dir: Path = Path()) -> str:
         """Return the machine recorded in the logs' headers, or "" if the logs come from several machines."""
         names = {header.measured_on for header in self.headers(base_dir).values()}
         return names.pop() if len(names) == 1 else ""
@@ -141,16 +141,16 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
     def make(self, target: Target, measurements: MeasurementsByProgram, base_dir: Path = Path()) -> TableMeasurer:
         return TableMeasurer(self, base_dir)
 
-    def paths(self, base_dir: Path) -> list[Path]:
+    def log_paths(self, base_dir: Path) -> list[Path]:
         """Return the logs and directories of logs."""
         return [base_dir / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
 
     @cached_property
-    def _headers(self) -> dict[Path, Mapping[Path, Header]]:
+    def _headers_by_base_dir(self) -> dict[Path, Mapping[Path, Header]]:
         return {}
 
 
-def draw_weights(configs: Sequence[Config]) -> Floats:
+def compute_draw_weights(configs: Sequence[Config]) -> Floats:
     """Return the relative frequency with which ``space.sample`` draws each config, shape (N,).
 
     Each knob is drawn uniformly from its choices, which depend on the earlier choices. (A product space draws all
@@ -161,14 +161,14 @@ def draw_weights(configs: Sequence[Config]) -> Floats:
         configs: All configs in the space.
     """
     weights = np.ones(len(configs))
-    nodes: dict[tuple[int, tuple[str, Value]], int] = {}  # (a prefix, the next choice) -> the longer prefix
-    paths = [[0] for _ in configs]
-    for path, config in zip(paths, configs, strict=True):
-        for item in config.items():
-            path.append(nodes.setdefault((path[-1], item), len(nodes) + 1))
-    choices = Counter(node for node, _ in nodes)
-    for index, path in enumerate(paths):
-        weights[index] = 1 / math.prod(choices[node] for node in path[:-1])
+    node_by_choice: dict[tuple[int, tuple[str, Value]], int] = {}  # (a prefix, the next choice) -> the longer prefix
+    node_paths = [[0] for _ in configs]
+    for node_path, config in zip(node_paths, configs, strict=True):
+        for choice in config.items():
+            node_path.append(node_by_choice.setdefault((node_path[-1], choice), len(node_by_choice) + 1))
+    choice_counts = Counter(node for node, _ in node_by_choice)
+    for index, node_path in enumerate(node_paths):
+        weights[index] = 1 / math.prod(choice_counts[node] for node in node_path[:-1])
     return weights
 
 
@@ -192,28 +192,28 @@ class TableMeasurer(Measurer):
 
     def __init__(self, settings: TableSettings, base_dir: Path = Path()) -> None:
         self.settings = settings
-        self.where = ", ".join(map(str, settings.paths(base_dir)))
+        self.logs_text = ", ".join(map(str, settings.log_paths(base_dir)))
         self.begin(seed=0)
-        self._headers = settings.headers(base_dir)
-        self._tables: dict[tuple[str, str], _Table] = {}
-        worker_counts = sorted({header.workers for header in self._headers.values()})
+        self._headers_by_path = settings.headers(base_dir)
+        self._tables_by_space: dict[tuple[str, str], _Table] = {}
+        worker_counts = sorted({header.workers for header in self._headers_by_path.values()})
         if len(worker_counts) > 1:
             raise SearchlabError(
-                f"the logs in {self.where} were recorded with {' and '.join(map(str, worker_counts))} build workers, "
-                f"so their times cannot be compared; choose logs from a single machine"
+                f"the logs in {self.logs_text} were recorded with {' and '.join(map(str, worker_counts))} build "
+                f"workers, so their times cannot be compared; choose logs from a single machine"
             )
         self.workers = worker_counts[0]
         self._pool: BuildPool | None = None
-        self._rows: dict[tuple[str, str], dict[Config, Floats]] = {}
+        self._cached_rows: dict[tuple[str, str], dict[Config, Floats]] = {}
 
     def begin(self, seed: int) -> None:
         self._seed = seed
         self._has_warned = False
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
-        table = self._table(space)
+        table = self._load_table(space)
         for config in configs:
-            measurement = table.measurement(config) or self._use_nearest(table, config)
+            measurement = table.find_measurement(config) or self._use_nearest(table, config)
             if self.settings.noise:
                 measurement = self._resample(config, measurement, best)
             best = min(best, measurement.cost)
@@ -221,20 +221,20 @@ class TableMeasurer(Measurer):
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         """Return each config's features. Rows are kept for later runs, which are likely to search the same configs."""
-        if sum(map(len, self._rows.values())) > KEPT:
-            self._rows.clear()
-        rows_by_config = self._rows.setdefault((space.fingerprint, features), {})
+        if sum(map(len, self._cached_rows.values())) > KEPT:
+            self._cached_rows.clear()
+        rows_by_config = self._cached_rows.setdefault((space.fingerprint, features), {})
         new_configs = [config for config in configs if config not in rows_by_config]
         if self._pool is None and len(new_configs) >= MIN_CONFIGS_FOR_PROCESSES and own_cores() > 1:
-            limits = RunSettings()
-            self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
+            default_settings = RunSettings()
+            self._pool = BuildPool(own_cores(), default_settings.build_timeout, default_settings.memory_limit_mb)
         rows: list[Floats] = []
         if self._pool is not None:
             rows = self._pool.extract(space, features, new_configs)
         elif new_configs:
-            own_features = make_features(features, space)
-            assert isinstance(own_features, ScheduledFeatures)
-            rows = own_features.extract(new_configs)
+            scheduled_features = make_features(features, space)
+            assert isinstance(scheduled_features, ScheduledFeatures)
+            rows = scheduled_features.extract(new_configs)
         rows_by_config.update(zip(new_configs, rows, strict=True))
         return [rows_by_config[config] for config in configs]
 
@@ -247,35 +247,39 @@ class TableMeasurer(Measurer):
 
     def recorded_measurements(self, space: Space) -> list[Measurement]:
         """Return the measurements in ``space``, one for each config."""
-        return self._table(space).measurements
+        return self._load_table(space).measurements
 
     def all_costs(self, space: Space) -> SpaceCosts | None:
-        return self._table(space).all_costs
+        return self._load_table(space).all_costs
 
-    def _table(self, space: Space) -> _Table:
-        key = (str(space.workload), space.fingerprint)
-        if key not in self._tables:
-            paths = [path for path, header in self._headers.items() if (header.workload, header.fingerprint) == key]
+    def _load_table(self, space: Space) -> _Table:
+        space_key = (str(space.workload), space.fingerprint)
+        if space_key not in self._tables_by_space:
+            paths = [
+                path
+                for path, header in self._headers_by_path.items()
+                if (header.workload, header.fingerprint) == space_key
+            ]
             if not paths:
-                workloads = ", ".join(sorted({header.workload for header in self._headers.values()}))
+                workloads = ", ".join(sorted({header.workload for header in self._headers_by_path.values()}))
                 raise SearchlabError(
-                    f"no log in {self.where} matches {space.workload}, this space and this target; the logs there are "
-                    f"for {workloads}, each with its own space and target; omit the target to use the recorded one"
+                    f"no log in {self.logs_text} matches {space.workload}, this space and this target; the logs there "
+                    f"are for {workloads}, each with its own space and target; omit the target to use the recorded one"
                 )
             self._check_machine(paths)
             table = _Table(paths, space, self.settings.statistic)
             self._check_programs(paths, space, table)
-            self._tables[key] = table
-        return self._tables[key]
+            self._tables_by_space[space_key] = table
+        return self._tables_by_space[space_key]
 
     def _check_machine(self, paths: Sequence[Path]) -> None:
-        paths_by_machine = {self._headers[path].measured_on: path for path in paths}
+        paths_by_machine = {self._headers_by_path[path].measured_on: path for path in paths}
         paths_by_machine.pop("", None)
         if len(paths_by_machine) > 1:
-            (first, path), (second, other), *_ = paths_by_machine.items()
+            (first_machine, path), (second_machine, other_path), *_ = paths_by_machine.items()
             raise SearchlabError(
-                f"{path} was measured on {first}, but {other} on {second}, so their times are not comparable; choose "
-                f"the logs of one machine"
+                f"{path} was measured on {first_machine}, but {other_path} on {second_machine}, so their times are "
+                f"not comparable; choose the logs of one machine"
             )
 
     def _check_programs(self, paths: Sequence[Path], space: Space, table: _Table) -> None:
@@ -284,13 +288,13 @@ class TableMeasurer(Measurer):
         A sample of the configs is scheduled, once for each space and table. Tables of suites never change, so for them,
         other programs are only logged.
         """
-        code = {self._headers[path].code.get("space", "") for path in paths}
-        if not space.has_programs or code == {source_digest(type(space), *functions_in(space.made_with))}:
+        code_digests = {self._headers_by_path[path].code.get("space", "") for path in paths}
+        if not space.has_programs or code_digests == {source_digest(type(space), *functions_in(space.made_with))}:
             return
-        tables = _CHECKED_TABLES.setdefault(space, set())
-        if (key := files_digest(paths)) in tables:
+        checked_digests = _CHECKED_DIGESTS_BY_SPACE.setdefault(space, set())
+        if (digest := files_digest(paths)) in checked_digests:
             return
-        header, where = self._headers[paths[0]], self.settings.name or str(paths[0])
+        header, table_name = self._headers_by_path[paths[0]], self.settings.name or str(paths[0])
         is_verified = True
         try:
             is_verified = check_sample(where, list(table.sample(SAMPLE_SIZE)), space, header.versions) > 0
@@ -300,24 +304,24 @@ class TableMeasurer(Measurer):
             logging.getLogger(__name__).info(
                 "the table contains the times of other programs than the space builds now: %s", error.where_and_what
             )
-        tables.add(key)
-        if not is_verified and any(code):
+        checked_digests.add(digest)
+        if not is_verified and any(code_digests):
             warn(
-                f"the code of the space {header.space.name!r} has changed since {where} was measured, and the table "
-                f"does not record the hashes of its programs, so they are unverified"
+                f"the code of the space {header.space.name!r} has changed since {table_name} was measured, and the "
+                f"table does not record the hashes of its programs, so they are unverified"
             )
 
     def _use_nearest(self, table: _Table, config: Config) -> Measurement:
         """Return the measurement of the nearest config. Raises SearchlabError if the settings refuse this."""
         if self.settings.missing == "refuse" or not len(table):
             raise SearchlabError(
-                f"the logs in {self.where} contain no measurement of {config.to_json()}; use a table that contains "
+                f"the logs in {self.logs_text} contain no measurement of {config.to_json()}; use a table that contains "
                 f'every config that a policy may propose, or set missing = "nearest"'
             )
         if not self._has_warned:
             self._has_warned = True
             warn(
-                f"{self.where} does not contain every config that the policy proposes; for missing configs, the "
+                f"{self.logs_text} does not contain every config that the policy proposes; for missing configs, the "
                 f'measurement of the nearest config is used, and the trial is marked as "nearest" in the log'
             )
         return replace(table.measurements[table.config_index.find_nearest(config)], nearest=True)
@@ -327,14 +331,14 @@ class TableMeasurer(Measurer):
         if len(measurement.seconds) < 2:
             return measurement
         rng = np.random.default_rng([self._seed, zlib.crc32(json.dumps(config.to_json()).encode())])
-        count = len(measurement.seconds)
-        sample = tuple(measurement.seconds[i] for i in rng.integers(count, size=count))
-        resampled = replace(measurement, seconds=sample)
+        repeat_count = len(measurement.seconds)
+        sampled_seconds = tuple(measurement.seconds[i] for i in rng.integers(repeat_count, size=repeat_count))
+        resampled = replace(measurement, seconds=sampled_seconds)
         if not (self.settings.confirm and resampled.cost < best < math.inf):
             return resampled
-        sample += tuple(measurement.seconds[i] for i in rng.integers(count, size=count))
-        timing = measurement.run_seconds - measurement.check_seconds
-        return replace(measurement, seconds=sample, run_seconds=measurement.run_seconds + timing)
+        sampled_seconds += tuple(measurement.seconds[i] for i in rng.integers(repeat_count, size=repeat_count))
+        timing_seconds = measurement.run_seconds - measurement.check_seconds
+        return replace(measurement, seconds=sampled_seconds, run_seconds=measurement.run_seconds + timing_seconds)
 
 
 class _Table:
@@ -347,62 +351,65 @@ class _Table:
     def __init__(self, paths: Sequence[Path], space: Space, statistic: Statistic) -> None:
         self._space = space
         self._statistic = statistic
-        self._size: int | None = None  # the size of the space, if its configs were counted
-        self._records: dict[bytes, Record] = {}
-        self._measurements: dict[bytes, Measurement] = {}
+        self._space_size: int | None = None  # the size of the space, if its configs were counted
+        self._records_by_text: dict[bytes, Record] = {}
+        self._measurements_by_text: dict[bytes, Measurement] = {}
         for log in map(read_log, paths):
-            self._size = self._size or log.header.space_size
+            self._space_size = self._space_size or log.header.space_size
             for record in log.records:
                 if not record.nearest:
-                    self._records.setdefault(msgspec.json.encode(record.config), record)
+                    self._records_by_text.setdefault(msgspec.json.encode(record.config), record)
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._records_by_text)
 
-    def measurement(self, config: Config) -> Measurement | None:
+    def find_measurement(self, config: Config) -> Measurement | None:
         """Return the measurement of ``config``, or None if the logs do not contain it."""
-        text = msgspec.json.encode(config.to_json())
-        if text not in self._records and (recorded_text := self._texts.get(config)) is not None:
-            text = recorded_text
-        return self._measurement(text) if text in self._records else None
+        config_text = msgspec.json.encode(config.to_json())
+        if config_text not in self._records_by_text:
+            config_text = self._texts_by_config.get(config, config_text)
+        return self._get_measurement(config_text) if config_text in self._records_by_text else None
 
-    def _measurement(self, text: bytes) -> Measurement:
-        if text not in self._measurements:
-            measurement = self._records[text].measurement
-            self._measurements[text] = replace(measurement, reused=False, statistic=self._statistic)
-        return self._measurements[text]
+    def _get_measurement(self, config_text: bytes) -> Measurement:
+        if config_text not in self._measurements_by_text:
+            measurement = self._records_by_text[config_text].measurement
+            self._measurements_by_text[config_text] = replace(measurement, reused=False, statistic=self._statistic)
+        return self._measurements_by_text[config_text]
 
-    def sample(self, count: int) -> Iterator[Trial]:
+    def sample_trials(self, count: int) -> Iterator[Trial]:
         """Yield up to ``count`` trials, spread evenly over the table."""
-        texts = list(self._records)
-        for index in range(0, len(texts), max(1, len(texts) // count))[:count]:
-            yield Trial(index, Config(msgspec.json.decode(texts[index])), self._measurement(texts[index]))
+        config_texts = list(self._records_by_text)
+        for index in range(0, len(config_texts), max(1, len(config_texts) // count))[:count]:
+            yield Trial(
+                index, Config(msgspec.json.decode(config_texts[index])), self._get_measurement(config_texts[index])
+            )
 
     @cached_property
-    def _texts(self) -> dict[Config, bytes]:
+    def _texts_by_config(self) -> dict[Config, bytes]:
         """Each config's JSON text, needed because a policy may list a config's knobs in a different order."""
-        return {Config(msgspec.json.decode(text)): text for text in self._records}
+        return {Config(msgspec.json.decode(config_text)): config_text for config_text in self._records_by_text}
 
     @cached_property
     def all_costs(self) -> SpaceCosts | None:
         """The costs of all configs, or None if the logs do not contain every config or if every config fails."""
-        if self._size is None or len(self) < self._size or not np.isfinite(self._costs).any():
+        if self._space_size is None or len(self) < self._space_size or not np.isfinite(self._costs).any():
             return None
-        product = isinstance(self._space, ProductSpace)
-        return SpaceCosts(self._costs, np.ones(len(self)) if product else draw_weights(list(self._texts)))
+        is_product = isinstance(self._space, ProductSpace)
+        weights = np.ones(len(self)) if is_product else compute_draw_weights(list(self._texts_by_config))
+        return SpaceCosts(self._costs, weights)
 
     @cached_property
     def _costs(self) -> Floats:
-        costs = [cost_of(record.seconds, record.failure, self._statistic) for record in self._records.values()]
+        costs = [cost_of(record.seconds, record.failure, self._statistic) for record in self._records_by_text.values()]
         return np.array(costs)
 
     @property
     def measurements(self) -> list[Measurement]:
-        return [self._measurement(text) for text in self._records]
+        return [self._get_measurement(config_text) for config_text in self._records_by_text]
 
     @cached_property
     def config_index(self) -> ConfigIndex:
-        return ConfigIndex(list(self._texts), self._space.knobs_of(self._texts))
+        return ConfigIndex(list(self._texts_by_config), self._space.knobs_of(self._texts_by_config))
 
 
 class ConfigIndex:
@@ -421,47 +428,54 @@ class ConfigIndex:
     """
 
     def __init__(self, configs: Sequence[Config], knobs: Mapping[str, Knob] | None = None) -> None:
-        words = {name for name, knob in (knobs or {}).items() if knob.kind == "word"}
-        self._names = list(dict.fromkeys(name for config in configs for name in config))
-        self._knobs = [_Knob([config.get(name) for config in configs], name in words) for name in self._names]
+        word_knob_names = {name for name, knob in (knobs or {}).items() if knob.kind == "word"}
+        self._knob_names = list(dict.fromkeys(name for config in configs for name in config))
+        self._knobs = [
+            _KnobValues([config.get(name) for config in configs], name in word_knob_names) for name in self._knob_names
+        ]
 
     def find_nearest(self, config: Config) -> int:
         """Return the index of the nearest config."""
-        total = np.zeros(len(self._knobs[0].codes)) if self._knobs else np.zeros(1)
-        for name, knob in zip(self._names, self._knobs, strict=True):
-            total += knob.distances(config.get(name))[knob.codes]
-        return int(np.argmin(total))
+        total_distances = np.zeros(len(self._knobs[0].codes)) if self._knobs else np.zeros(1)
+        for name, knob in zip(self._knob_names, self._knobs, strict=True):
+            total_distances += knob.compute_distances(config.get(name))[knob.codes]
+        return int(np.argmin(total_distances))
 
 
-class _Knob:
+class _KnobValues:
     """A knob's distinct values in the table (None if the knob is absent), and the index of each config's value."""
 
-    def __init__(self, values: Sequence[Value | None], words: bool) -> None:
-        self._words = words
-        position: dict[tuple[type, Value | None], int] = {}
+    def __init__(self, values: Sequence[Value | None], is_word: bool) -> None:
+        self._is_word = is_word
+        code_by_value: dict[tuple[type, Value | None], int] = {}
         # True == 1 == 1.0, but they are different choices.
-        self.codes = np.array([position.setdefault((type(v), v), len(position)) for v in values], dtype=np.intp)
-        self._values = [value for _, value in position]
-        self._numbers = sorted({float(v) for v in self._values if isinstance(v, int | float)})
-        self._span = max((abs(_log2(f)) for v in self._values if isinstance(v, tuple) for f in v), default=0.0) or 1.0
-        self._positions_by_value: dict[tuple[type, Value | None], Floats] = {}
+        self.codes = np.array(
+            [code_by_value.setdefault((type(value), value), len(code_by_value)) for value in values], dtype=np.intp
+        )
+        self._values = [value for _, value in code_by_value]
+        self._sorted_numbers = sorted({float(value) for value in self._values if isinstance(value, int | float)})
+        factors = [factor for value in self._values if isinstance(value, tuple) for factor in value]
+        self._max_log2 = max((abs(_log2(factor)) for factor in factors), default=0.0) or 1.0
+        self._distances_by_value: dict[tuple[type, Value | None], Floats] = {}
 
-    def distances(self, value: Value | None) -> Floats:
+    def compute_distances(self, value: Value | None) -> Floats:
         """Return the distance from ``value`` to each of the knob's values in the table."""
         key = (type(value), value)
-        if key not in self._positions_by_value:
+        if key not in self._distances_by_value:
             # Distances are rounded so that every machine finds the same ties.
-            self._positions_by_value[key] = np.round([self._distance(value, other) for other in self._values], 9)
-        return self._positions_by_value[key]
+            self._distances_by_value[key] = np.round(
+                [self._compute_distance(value, other) for other in self._values], 9
+            )
+        return self._distances_by_value[key]
 
-    def _distance(self, a: Value | None, b: Value | None) -> float:
+    def _compute_distance(self, a: Value | None, b: Value | None) -> float:
         if a is None or b is None:
             return 0.0 if a is b else ABSENT_DISTANCE
-        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) and not self._words:
-            return sum(abs(_log2(x) - _log2(y)) for x, y in zip(a, b, strict=True)) / (2 * self._span)
+        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) and not self._is_word:
+            return sum(abs(_log2(x) - _log2(y)) for x, y in zip(a, b, strict=True)) / (2 * self._max_log2)
         if isinstance(a, int | float) and isinstance(b, int | float):
-            ranks = np.interp([float(a), float(b)], self._numbers, np.arange(len(self._numbers)))
-            return float(abs(ranks[0] - ranks[1])) / max(len(self._numbers) - 1, 1)
+            ranks = np.interp([float(a), float(b)], self._sorted_numbers, np.arange(len(self._sorted_numbers)))
+            return float(abs(ranks[0] - ranks[1])) / max(len(self._sorted_numbers) - 1, 1)
         return float(a != b)
 
 

@@ -49,19 +49,19 @@ class Workbench:
         self.memory_limit_mb = memory_limit_mb
         self.message_count = 0
 
-    def reply(self, message: SetUp | Work) -> None:
+    def handle_message(self, message: SetUp | Work) -> None:
         """Do what ``message`` asks, and send the answer."""
         if isinstance(message, SetUp):
             self.send(self.set_up(message))
         elif isinstance(message, messages.RunOn):  # the candidate runs on a fleet device, not in this process
-            self.send(self.answer(message))
+            self.send(self.execute(message))
         elif isinstance(message, messages.Call):  # a function may keep its state, such as data that it has loaded
             limit_memory(self.memory_limit_mb)
-            self.send(self.answer(message))
+            self.send(self.execute(message))
         else:
             limit_memory(self.memory_limit_mb)
             comparison = StateComparison()
-            answer = self.answer(message)
+            answer = self.execute(message)
             self.send(answer, comparison.describe_changes())
 
     def send(self, answer: Answer, changed_state: str = "") -> None:
@@ -73,7 +73,8 @@ class Workbench:
         self.message_count += 1
         return message
 
-    def answer(self, message: Work) -> Done:
+    def execute(self, message: Work) -> Done:
+        """Build, run or call what ``message`` asks for, and return the answer."""
         match message:
             case messages.Build(config):
                 return self.build(config)
@@ -90,17 +91,18 @@ class Workbench:
         assert_never(message)
 
     def set_up(self, message: SetUp) -> messages.Ready | messages.Broken:
+        """Prepare for the work that ``message`` announces."""
         limit_memory(0)  # the limit applies only to candidates
         try:
             match message:
                 case messages.SetUpBuilder(pickled):
                     self.space = pickle.loads(pickled)
                     self.features_by_name = {}
-                case messages.SetUpRunner(workload, settings, target, error_factor, None, seed):
-                    cases = make_cases(workload, settings.check, seed, error_factor)
-                    self.runner = Runner(workload, settings, device_of(target.kind), cases=cases)
                 case messages.SetUpFunction(pickled):
                     self.function, self.unit = pickle.loads(pickled)
+                case messages.SetUpRunner(workload, settings, target, fleet=None):
+                    cases = make_cases(workload, settings.check, message.seed, message.error_factor)
+                    self.runner = Runner(workload, settings, device_of(target.kind), cases=cases)
                 case messages.SetUpRunner():
                     self.remote_runner = RemoteRunner(message)
         except Exception as error:  # for example, because a plug-in's module cannot be imported
@@ -208,4 +210,4 @@ def work(channel: Channel, memory_limit_mb: int) -> None:
             message = workbench.recv()
         except EOFError:
             return
-        workbench.reply(message)
+        workbench.handle_message(message)

@@ -19,7 +19,7 @@ from ..apply.best import use_threads_of
 from ..arrays import Array
 from ..errors import SearchlabError, first_line, last_line
 from ..files import open_file
-from ..machine.lock import machine_alone
+from ..machine.lock import lock_machine
 from ..machine.scratch import ScratchFolder
 from ..measure.code import device_of
 from ..survival import find_crash
@@ -116,7 +116,7 @@ class CompiledModel:
         use_threads_of(target)
         self.target = target
         self._device = device_of(target.kind)
-        self._machine = relax.VirtualMachine(library, self._device)
+        self._vm = relax.VirtualMachine(library, self._device)
 
     def order_inputs(self, arrays: Mapping[str, Array], path: Path) -> list[Array]:
         """Return ``arrays``, which were read from ``path``, in the order of the model's inputs.
@@ -132,13 +132,13 @@ class CompiledModel:
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Return the model's outputs."""
-        return list(arrays_in(self._machine[self.signature.function](*self._tensors(inputs))))
+        return list(arrays_in(self._vm[self.signature.function](*self._tensors(inputs))))
 
     def time(self, inputs: Sequence[Array]) -> list[float]:
         """Return the times of one execution in seconds, one for each of several rounds."""
         tensors = self._tensors(inputs)
-        timer = self._machine.time_evaluator(self.signature.function, self._device, min_repeat_ms=MIN_REPEAT_MS)
-        with machine_alone():
+        timer = self._vm.time_evaluator(self.signature.function, self._device, min_repeat_ms=MIN_REPEAT_MS)
+        with lock_machine():
             return [float(timer(*tensors).mean) for _ in range(ROUNDS)]
 
     def _tensors(self, inputs: Sequence[Array]) -> list[tvm.runtime.Tensor]:

@@ -20,7 +20,7 @@ from ..files import file_name
 from ..log.budget import UNLIMITED, Budget
 from ..log.result import Result
 from ..log.writer import OtherRun
-from ..machine.lock import machine_alone
+from ..machine.lock import lock_machine
 from ..machine.scratch import ScratchFolder
 from ..measure.local import LocalSettings
 from ..measure.pool import can_flush
@@ -263,7 +263,7 @@ def _compare_and_export(
     from tvm.relax.transform import DecomposeOpsForInference
 
     before_tuning = DecomposeOpsForInference()(module)  # what TVM alone would compile
-    with machine_alone():
+    with lock_machine():
         comparison, library = compare_models(before_tuning, tuned_module, target, path, seed, force=force)
     if comparison.is_slower and not force:
         before, after = comparison.seconds

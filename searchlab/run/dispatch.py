@@ -22,13 +22,13 @@ import cloudpickle
 
 from ..errors import SearchlabError, SearchlabWarning, describe, warn
 from ..executors.contract import EXECUTORS, RunExecutor
-from ..files import write_error
+from ..files import make_write_error
 from ..log.format import Log
 from ..log.lease import LeasedFile, LogBusy
 from ..log.read import read_existing_log, read_log, read_log_bytes
 from ..log.writer import move_aside
-from ..machine.host import this_machine
-from ..machine.lock import machine_alone
+from ..machine.host import describe_machine
+from ..machine.lock import lock_machine
 from ..machine.scratch import ScratchFolder
 from ..plugins import trust_plugins, trusts
 from .loop import search
@@ -163,7 +163,7 @@ class Dispatch:
             pickle.dumps(measurements),
             trusts(),
             executor.ends_workers,
-            this_machine(),
+            describe_machine(),
         )
         settings = runs[0].settings
         self._is_exclusive = settings.exclusive
@@ -369,7 +369,7 @@ def _replace_log(run: Run, new_bytes: bytes) -> None:
             file.write(new_bytes, 0)
             file.sync(len(new_bytes))
     except OSError as error:
-        raise write_error(path, error) from None
+        raise make_write_error(path, error) from None
 
 
 class _WorkerCache:
@@ -436,13 +436,13 @@ def _execute_and_collect_warnings(
 def _search_when_free(run: Run, context: StudyContext, measurers: MeasurerCache) -> RunOutcome:
     """Execute ``run``. If another process is writing the run's log, retry for up to ``BUSY_LOG_TIMEOUT`` seconds."""
     try:
-        if run.settings.exclusive and context.planning_machine != (machine := this_machine()):
+        if run.settings.exclusive and context.planning_machine != (machine := describe_machine()):
             context.send_warning(
                 f"runs are measured on {machine}, but were planned on {context.planning_machine}, where the target "
                 "'native' and its cores and caches are resolved; unless you chose the target yourself, specify one for "
                 f"{machine}"
             )
-        with trust_plugins(context.trusts_plugins), machine_alone(run.settings.exclusive, context.send_warning):
+        with trust_plugins(context.trusts_plugins), lock_machine(run.settings.exclusive, context.send_warning):
             deadline = time.monotonic() + BUSY_LOG_TIMEOUT
             while True:
                 try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ..measure.contract import Conditions, MeasurementsByProgram, Measurer, conditions
+from ..measure.contract import Conditions, MeasurementsByProgram, Measurer, encode_conditions
 from ..measure.settings import Settings
 from ..target import Target
 from .plan import Run
@@ -47,7 +47,7 @@ class MeasurerCache:
         if run.existing_log is None or run.settings.replays:
             return
         header = run.existing_log.header
-        log_conditions = conditions(header.host, header.target, header.measure)
+        log_conditions = encode_conditions(header.host, header.target, header.measure)
         measurements = self.measurements.setdefault(log_conditions, {})
         for record in run.existing_log.records:
             if record.program and (record.program not in measurements or measurements[record.program].pruned):

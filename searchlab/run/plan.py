@@ -19,9 +19,8 @@ from ..errors import SearchlabError, warn
 from ..log.budget import Budget
 from ..log.format import BUILTIN_WORKLOAD_KINDS, FORMAT_VERSION, Computation, Header, Log
 from ..log.programs import list_version_changes
-from ..machine.host import host_model, library_versions, machine_facts
-from ..machine.noise import resolution_facts
-from ..measure.contract import Conditions, SpaceCosts, conditions
+from ..machine.host import host_model, library_versions
+from ..measure.contract import Conditions, SpaceCosts
 from ..measure.settings import LocalSettings, Settings, TableSettings
 from ..plugins import Plugin, PluginKind, PluginSpec, functions_in
 from ..policy import POLICIES, Policy
@@ -161,7 +160,7 @@ class Run:
     @property
     def conditions(self) -> Conditions:
         """The conditions of this run's measurements if it is executed on this machine."""
-        return conditions(self.host, self.space.target.to_json(), self.settings.identity())
+        return encode_conditions(self.host, self.space.target.to_json(), self.settings.identity())
 
     def header(self, workers: int = 1, all_costs: SpaceCosts | None = None) -> Header:
         """Return the header for the run's log. The arguments come from the measurer."""
@@ -175,7 +174,7 @@ class Run:
                 computation = Computation.from_workload(workload)
         resolution: dict[str, Any] = {}
         if isinstance(self.settings, LocalSettings) and target.kind == "llvm":
-            resolution = resolution_facts(target.cores, self.settings.repeat)
+            resolution = read_resolution(target.cores, self.settings.repeat)
         return Header(
             searchlab_log=FORMAT_VERSION,
             workload=self.workload_name,
@@ -189,7 +188,7 @@ class Run:
             target=target.to_json(),
             measure=self.settings.identity(),
             host=self.host,
-            machine=machine_facts(target.cores) | resolution if is_local else {},
+            machine=read_machine_facts(target.cores) | resolution if is_local else {},
             starts=self.starts,
             warm_start=self.warm_start.sources,
             label=strategy.label,

@@ -14,7 +14,6 @@ from ..measure.contract import SpaceCosts
 from ..measure.settings import FunctionSettings, LocalSettings, Settings
 from ..options import Batch, Seconds, Seed, SeedCount, Trials
 from ..plugins import Plugin
-from ..stats.random_search import difficulty_trials
 
 SUITE_KEYS = ("workloads", "spaces", "target", "measure")
 """The study keys whose values are provided by a suite's tables."""

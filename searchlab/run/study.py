@@ -20,7 +20,7 @@ from rich.console import Console
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean, shorten_text
 from ..executors.contract import PlainExecutor, RunExecutor, choose_executor, start_executor
-from ..files import MAX_NAME, file_name, read_text, resolve_inside
+from ..files import file_name, read_text, resolve_inside
 from ..log.budget import UNLIMITED
 from ..log.plan import JSON_COPY_NAME, TOML_COPY_NAME, PlannedRun, write_plan, write_study_copy
 from ..log.result import Result, Results
@@ -122,7 +122,7 @@ class Study:
         try:
             text = msgspec.json.format(msgspec.json.encode(plain_data, enc_hook=name_of), indent=2).decode() + "\n"
         except UnicodeEncodeError as error:
-            text = shorten_text(repr(error.object), MAX_NAME)
+            text = shorten_text(repr(error.object), MAX_NAME_BYTES)
             raise SearchlabError(
                 f"the study contains {text}, which UTF-8 cannot encode; remove lone surrogates"
             ) from None
@@ -286,7 +286,7 @@ class Study:
         target = None if spec.target is None else resolve_target(spec.target)
         if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
             target = resolve_target((spec.measure or LocalSettings()).default_target(self.base))
-        measurable_spaces = spec.measure.measurable(self.base) if spec.measure else None
+        measurable_spaces = spec.measure.measurable_spaces(self.base) if spec.measure else None
         spaces: list[PlannedSpace] = []
         skipped: list[str] = []
         for workload in workloads:
@@ -350,7 +350,7 @@ class Study:
         }
         names = {name for pair in self.spec.contrasts for name in pair}
         names |= {name for claim in self.spec.claims for name in (claim.strategy, *claim.opponents)}
-        return sorted(names & self.suite.baseline_files.keys() - labels)
+        return sorted(names & self.suite.baseline_paths.keys() - labels)
 
     def planned_runs(self) -> list[PlannedRun]:
         """Return the runs for the plan file that is stored next to the logs."""

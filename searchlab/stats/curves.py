@@ -14,7 +14,7 @@ import numpy as np
 from ..arrays import Floats
 
 
-def gflops(costs: Floats, flops: int) -> Floats:
+def compute_gflops(costs: Floats, flops: int) -> Floats:
     """Convert ``costs`` in seconds to throughput in GFLOPS, which is 0 where the cost is infinite."""
     return flops / np.asarray(costs, dtype=np.float64) / 1e9
 
@@ -64,7 +64,7 @@ def quartiles(values: Floats) -> Floats:
     return np.quantile(values, (0.25, 0.5, 0.75), axis=0)
 
 
-def band_at(positions: Floats, values: Floats) -> Band:
+def compute_band(positions: Floats, values: Floats) -> Band:
     """Return the band of the ``values`` at each distinct position. Both arrays have shape (n,), n > 0."""
     order = np.argsort(positions, kind="stable")
     x, first, counts = np.unique(positions[order], return_index=True, return_counts=True)
@@ -96,7 +96,7 @@ def band_over_seconds(curves: Floats, elapsed: Floats) -> Band:
     return Band(x, *quartiles(np.stack(values))[:, np.searchsorted(changes, x, side="right") - 1])
 
 
-def hitting_times(curves: Floats, target: float) -> Floats:
+def find_hitting_times(curves: Floats, target: float) -> Floats:
     """Return the number of trials that each run needed to reach ``target``, in GFLOPS: shape (runs,).
 
     This is the fixed-target view of a run (Hansen et al., "COCO: a platform for comparing continuous optimizers in a
@@ -106,7 +106,7 @@ def hitting_times(curves: Floats, target: float) -> Floats:
     return np.where(is_reached.any(axis=1), is_reached.argmax(axis=1) + 1.0, math.inf)
 
 
-def seconds_of_hits(hits: Floats, elapsed: Floats) -> Floats:
+def convert_hits_to_seconds(hits: Floats, elapsed: Floats) -> Floats:
     """Convert ``hits`` in trials to seconds, given the seconds up to the end of each trial, shape (runs, trials)."""
     return np.array(
         [seconds[int(hit) - 1] if hit < math.inf else math.inf for hit, seconds in zip(hits, elapsed, strict=True)]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from scipy.special import stdtr
 
 from ..arrays import Floats
-from .intervals import DECIMALS, Interval, number_phrase, satterthwaite, t_interval
+from .intervals import DECIMALS, Interval, format_count_phrase, satterthwaite, t_interval
 
 MIN_WORKLOADS = 11
 """The minimum number of workloads for claims about others; with fewer, no test of ten strategies is significant."""
@@ -29,11 +30,17 @@ class Answer:
     """An estimate of the mean difference, with the p-value of its test.
 
     Attributes:
+        difference: The estimate with its interval.
         p: The two-sided p-value for the hypothesis of no difference; None without an interval.
     """
 
     difference: Interval
     p: float | None = None
+
+    @classmethod
+    def without_test(cls, value: float, note: str) -> Self:
+        """Return the estimate alone, with a note on why there is no test."""
+        return cls(Interval(value, note=note))
 
 
 @dataclass(frozen=True)
@@ -119,22 +126,26 @@ def paired_difference(first: Sequence[Floats], second: Sequence[Floats], cluster
 
 def _answer_for_these_workloads(value: float, paired: Sequence[Floats]) -> Answer:
     if not paired:
-        return no_answer(value, "The strategies have no seed in common on any workload.")
+        return Answer.without_test(value, "The strategies have no seed in common on any workload.")
     counts = np.array([len(differences) for differences in paired])
     if counts.min() < 2:
-        return no_answer(value, "A claim about these workloads needs 2 seeds in common on each workload.")
+        return Answer.without_test(value, "A claim about these workloads needs 2 seeds in common on each workload.")
     variances = np.array([differences.var(ddof=1) for differences in paired]) / counts
     if not variances.any():
-        return no_answer(value, "All seeds give the same difference, so they do not show how differences vary.")
+        return Answer.without_test(
+            value, "All seeds give the same difference, so they do not show how differences vary."
+        )
     return _t_answer(value, float(variances.sum()) / len(paired) ** 2, satterthwaite(variances, counts - 1))
 
 
 def _answer_for_other_workloads(value: float, means: Floats) -> Answer:
     if len(means) < MIN_WORKLOADS:
         requirement = f"A claim about other workloads needs {MIN_WORKLOADS} workloads that both strategies ran on"
-        return no_answer(value, f"{requirement}; there {number_phrase(len(means))}.")
+        return Answer.without_test(value, f"{requirement}; there {format_count_phrase(len(means))}.")
     if (means == means[0]).all():
-        return no_answer(value, "All workloads give the same difference, so they do not show how differences vary.")
+        return Answer.without_test(
+            value, "All workloads give the same difference, so they do not show how differences vary."
+        )
     return _t_answer(value, float(means.var(ddof=1)) / len(means), len(means) - 1)
 
 
@@ -144,14 +155,16 @@ def _answer_for_other_members(value: float, means: Floats, owners: Sequence[str]
     clusters = np.array(owners)
     members = [means[clusters == owner] for owner in dict.fromkeys(owners)]
     if singles := sum(len(values) < 2 for values in members):
-        return no_answer(
+        return Answer.without_test(
             value,
             f"A claim about other devices needs runs of each kernel on at least 2 devices; {singles} ran on only one.",
         )
     counts = np.array([len(values) for values in members])
     variances = np.array([values.var(ddof=1) for values in members])
     if not variances.any():
-        return no_answer(value, "All devices give the same difference, so they do not show how differences vary.")
+        return Answer.without_test(
+            value, "All devices give the same difference, so they do not show how differences vary."
+        )
     # The estimate is sum_k n_k m_k / N, where m_k is the mean of the n_k members of cluster k.
     parts = counts * variances
     return _t_answer(value, float(parts.sum()) / len(means) ** 2, satterthwaite(parts, counts - 1))
@@ -160,7 +173,3 @@ def _answer_for_other_members(value: float, means: Floats, owners: Sequence[str]
 def _t_answer(value: float, variance: float, df: float) -> Answer:
     p = 2 * float(stdtr(df, -abs(value) / math.sqrt(variance)))
     return Answer(t_interval(value, variance, df), p)
-
-
-def no_answer(value: float, note: str) -> Answer:
-    return Answer(Interval(value, note=note))

@@ -81,7 +81,7 @@ def mean_interval(values: Floats) -> Interval:
     """Return Student's t interval for the mean of ``values`` from independent runs. At least 2 of them must differ."""
     value = float(np.mean(values)) if len(values) else math.nan
     if len(values) < 2:
-        return Interval(value, note=f"An interval for a mean needs 2 runs; there {number_phrase(len(values))}.")
+        return Interval(value, note=f"An interval for a mean needs 2 runs; there {format_count_phrase(len(values))}.")
     if not np.round(np.ptp(values), DECIMALS):
         return Interval(value, note=f"All {len(values)} runs give the same number, so they do not show how runs vary.")
     return t_interval(value, float(np.var(values, ddof=1)) / len(values), len(values) - 1)
@@ -115,7 +115,7 @@ def median_interval(values: Floats) -> Interval:
     """
     number, value = len(values), float(np.median(values))
     if number < 5:
-        return Interval(value, note=f"An interval for a median needs 5 runs; there {number_phrase(number)}.")
+        return Interval(value, note=f"An interval for a median needs 5 runs; there {format_count_phrase(number)}.")
     sorted_values = np.sort(values)
     positions = np.arange(1, number // 2 + 1)
     coverage = 1 - 2 * betaincc(positions, number + 1 - positions, 0.5)  # binomial, of x_(k) to x_(n + 1 - k)
@@ -131,7 +131,7 @@ def median_interval(values: Floats) -> Interval:
     return Interval(value, interpolate(lower, lower_neighbour), interpolate(upper, upper_neighbour))
 
 
-def improvement(first: Floats, second: Floats) -> float:
+def probability_of_improvement(first: Floats, second: Floats) -> float:
     """Return the probability that a run of ``first`` beats one of ``second`` on a workload. Ties count half.
 
     It equals U / (m n), where U is the Mann-Whitney statistic (Agarwal et al., "Deep reinforcement learning at the edge
@@ -142,6 +142,6 @@ def improvement(first: Floats, second: Floats) -> float:
     return float((wins + wins_and_ties) / 2 / (len(first) * len(second)))
 
 
-def number_phrase(number: int) -> str:
+def format_count_phrase(number: int) -> str:
     """Return how many there are: "is 1" or "are 2"."""
     return "is 1" if number == 1 else f"are {number}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays import Floats
 
-PART = 0.96
+CUTOFF_FRACTION = 0.96
 """The fraction of the way from the median to the optimum at which random search ends a score."""
 
 EXACT_GAIN = 1e-9
@@ -40,7 +40,8 @@ def expected_best(costs: Floats, trials: int, failed: float | None = None, weigh
             For a random sample, the result is an unbiased estimate (a U-statistic) of the expectation over the space.
         trials: The length of the curve.
         failed: The cost of a failure, by default the highest finite cost.
-        weights: The relative frequency with which each config is drawn, by default equal; see :func:`expected_lowest`.
+        weights: The relative frequency with which each config is drawn, by default equal; see
+            :func:`expected_best_by_weight`.
     """
     finite = np.isfinite(costs)
     if not finite.any():
@@ -50,7 +51,7 @@ def expected_best(costs: Floats, trials: int, failed: float | None = None, weigh
     order = np.argsort(filled_costs, kind="stable")
     values = filled_costs[order]
     if weights is not None and (weights != weights[0]).any():
-        return expected_lowest(values, weights[order], trials)
+        return expected_best_by_weight(values, weights[order], trials)
     number, gaps = len(values), np.diff(values)
     remaining = number - np.arange(number - 1)  # N - j for j = 0 ... N - 2
     curve = np.full(trials, values[0])
@@ -60,7 +61,7 @@ def expected_best(costs: Floats, trials: int, failed: float | None = None, weigh
     return curve
 
 
-def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
+def expected_best_by_weight(values: Floats, weights: Floats, trials: int) -> Floats:
     """Return :func:`expected_best` if the probability of drawing a remaining config is proportional to its weight.
 
     This is successive sampling, as performed by a policy that draws until it finds a new config. As in
@@ -78,7 +79,7 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
     ``values`` must ascend, and ``weights`` must be positive. Both have shape (N,).
     """
     rates = weights / weights.sum()
-    s, ds = _nodes(rates, trials)
+    s, ds = _make_quadrature_nodes(rates, trials)
     arrival_probabilities = np.zeros((trials, len(s)))  # P(exactly j of the others have arrived), for j < trials
     arrival_probabilities[0] = 1.0
     expected = np.full(trials, values[0])
@@ -97,7 +98,7 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
     return expected
 
 
-def _nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
+def _make_quadrature_nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
     """Return quadrature times until ``trials`` configs, or all, have almost surely arrived, and weights (last: 0)."""
     end, limit = 1.0, 40 / rates.min()
     target = trials + 10 * np.sqrt(trials)
@@ -120,7 +121,7 @@ def expected_draws(configs: int, good: int) -> float:
     return (configs + 1) / (good + 1)
 
 
-def draws_for(configs: int, good: int) -> int:
+def count_draws_needed(configs: int, good: int) -> int:
     """Return the smallest number of draws, without replacement, that find a good config with a probability of 95 %.
 
     The probability that t draws find none is C(N - K, t) / C(N, t) = prod_{j < t} (N - K - j) / (N - j).
@@ -141,14 +142,14 @@ def weighted_median(values: Floats, weights: Floats) -> float:
     return float((values[order[index]] + values[order[upper]]) / 2)
 
 
-def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> int:
-    """Return the number of trials that random search needs to cover ``part`` of the way from ``median`` to ``best``.
+def find_cutoff(median: float, baseline: Floats, best: float, fraction: float = CUTOFF_FRACTION) -> int:
+    """Return the number of trials that random search needs to cover a ``fraction`` of the way from median to best.
 
     If random search never gets that far, this is the length of ``baseline``, its :func:`expected_best`. Beyond this
     cutoff, a score would divide by the little that random search can still gain (Willemsen et al. use the same cutoff
     at the expected rank). ``median`` is the median cost of the random draws that work.
     """
-    is_covered = baseline <= best + (1 - part) * (median - best)
+    is_covered = baseline <= best + (1 - fraction) * (median - best)
     return int(np.argmax(is_covered)) + 1 if is_covered.any() else len(baseline)
 
 
@@ -166,7 +167,7 @@ def difficulty(costs: Floats) -> float:
     return expected_draws(len(costs), int(good.sum()))
 
 
-def difficulty_trials(text: str, costs: Floats) -> int:
+def parse_difficulty(text: str, costs: Floats) -> int:
     """Convert ``text``, such as "difficulty" or "0.5 difficulty", to a number of trials in a space with ``costs``.
 
     The result is at most the number of configs, and equals that number if no config works.
@@ -256,7 +257,7 @@ class RandomSearch:
     def from_draws(
         cls, draws: RandomDraws, best: float, trials: int, start: int = 0, least_gain: float = EXACT_GAIN
     ) -> Self:
-        """Choose the trials that a score covers: after the start, as many as :func:`cutoff` returns.
+        """Choose the trials that a score covers: after the start, as many as :func:`find_cutoff` returns.
 
         Args:
             draws: The results of random draws.
@@ -268,7 +269,7 @@ class RandomSearch:
         baseline = np.array(draws.expected[:trials])
         baseline = np.where(baseline - math.log(best) < least_gain, math.log(best), baseline)
         start = start if start < len(baseline) else 0
-        last = start + cutoff(draws.median, baseline, math.log(best))
+        last = start + find_cutoff(draws.median, baseline, math.log(best))
         return cls(baseline[:last], start + 1, math.log(best), draws.slowest)
 
     @property

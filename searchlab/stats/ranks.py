@@ -58,29 +58,40 @@ def rank_sum_test(first: Floats, second: Floats) -> float:
     return _two_sided_p(counts, int(ranks[:size].sum()), size * ranks.sum() / len(ranks))
 
 
-def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
-    """Return the effect and two-sided p-value of Wilcoxon's signed-rank test of pairs, or 0 and 1 if no pair differs.
+def signed_rank_test(first: Floats, second: Floats) -> float:
+    """Return the two-sided p-value of Wilcoxon's signed-rank test of pairs, or 1 if no pair differs.
 
     H0: within each pair, both orders are equally likely. Pairs of equal values, including infinities, are excluded. An
     infinite difference ranks highest. The p-value is the fraction of the 2^n ways to assign signs to the n remaining
     pairs for which the sum of positive ranks is at least as far from the mean as the observed sum (Wilcoxon,
     "Individual comparisons by ranking methods", Biometrics Bulletin 1(6), 1945).
-
-    The effect is the rank-biserial correlation, in [-1, 1]: the rank sum of the pairs in which ``first`` is higher
-    minus the rank sum of the other pairs, divided by the total (Kerby, "The simple difference formula: an approach to
-    teaching nonparametric correlation", Comprehensive Psychology 3, 2014).
     """
-    unequal = first != second
-    differences = round_to_largest(first[unequal] - second[unequal])
-    signed_ranks = np.sign(differences).astype(np.int64) * _double_ranks(np.abs(differences))
+    signed_ranks = _rank_differences(first, second)
     ranks = np.abs(signed_ranks)
-    effect = float(signed_ranks.sum() / ranks.sum()) if len(signed_ranks) else 0.0
     if len(ranks) > EXACT_SIGNED_RANK:
         from scipy.stats import wilcoxon
 
-        return effect, float(wilcoxon(signed_ranks, method="asymptotic").pvalue)
+        return float(wilcoxon(signed_ranks, method="asymptotic").pvalue)
     counts = _count_signs(tuple(sorted(ranks.tolist())))
-    return effect, _two_sided_p(counts, int(ranks[signed_ranks > 0].sum()), ranks.sum() / 2)
+    return _two_sided_p(counts, int(ranks[signed_ranks > 0].sum()), ranks.sum() / 2)
+
+
+def rank_biserial_correlation(first: Floats, second: Floats) -> float:
+    """Return the effect that the signed-rank test is about, in [-1, 1], or 0 if no pair differs.
+
+    It is the rank sum of the pairs in which ``first`` is higher minus the rank sum of the other pairs, divided by the
+    total (Kerby, "The simple difference formula: an approach to teaching nonparametric correlation", Comprehensive
+    Psychology 3, 2014).
+    """
+    signed_ranks = _rank_differences(first, second)
+    return float(signed_ranks.sum() / np.abs(signed_ranks).sum()) if len(signed_ranks) else 0.0
+
+
+def _rank_differences(first: Floats, second: Floats) -> Ints:
+    """Return twice the mid-rank of the size of each difference other than 0, with the sign of the difference."""
+    is_unequal = first != second
+    differences = round_to_largest(first[is_unequal] - second[is_unequal])
+    return np.sign(differences).astype(np.int64) * _double_ranks(np.abs(differences))
 
 
 @lru_cache(maxsize=32)  # without ties, the ranks are the same for all pairs in a report

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ..analysis.words import listed, number_ranges
+from ..analysis.words import format_ranges, listed
 from ..console import one_line
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
@@ -148,7 +148,7 @@ def submit(directory: Path, path: Path, suite_path: str = "") -> Bundle:
         raise SearchlabError(
             f"{directory} contains no results; run `searchlab suite run ... --out {directory / 'dev'}`"
         )
-    suite = find_suite(suite_path or read_trajectories(files[0]).suite).part(None)
+    suite = find_suite(suite_path or read_trajectories(files[0]).suite).select_split(None)
     splits = split_of(suite)
     results: dict[Split, Trajectories] = {}
     for file in files:
@@ -306,7 +306,7 @@ def bundle_problems(bundle: Bundle, suite: Suite) -> Iterator[str]:
             f"{suite.spec.version} with {digest}"
         )
         return
-    if submission.name in suite.baseline_files:
+    if submission.name in suite.baseline_paths:
         yield f"it is called {submission.name}, as a baseline is"
     yield from _tuning_problems(submission, suite)
     yield from _code_problems(bundle)
@@ -363,7 +363,7 @@ def _result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: 
         try:
             runs = result.runs_on(table.table).runs
             if (seeds := [run.seed for run in runs]) != list(range(spec.seeds)):
-                yield f"{title} has the seeds {number_ranges(seeds)} on {name}, not 0 to {spec.seeds - 1}"
+                yield f"{title} has the seeds {format_ranges(seeds)} on {name}, not 0 to {spec.seeds - 1}"
                 continue
             for run in runs:
                 table.check(result, run)

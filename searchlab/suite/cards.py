@@ -11,7 +11,7 @@ import msgspec
 from ..arrays import Floats
 from ..log.read import read_log
 from ..measure.suite import SuiteTable, read_suite
-from ..stats.random_search import difficulty, draws_for, expected_best, expected_draws
+from ..stats.random_search import count_draws_needed, difficulty, expected_best, expected_draws
 from ..tables.info import NEAR, TableInfo, date_of, named_values, versions_text
 from .trajectories import RecordedTable
 
@@ -44,7 +44,7 @@ class TableCard:
         """Random draws to come within 5 % of the best: their expected number, and a number that suffices in 95 %."""
         if not (good := self.info.near(NEAR[0])):
             return None
-        return expected_draws(self.info.configs, good), draws_for(self.info.configs, good)
+        return expected_draws(self.info.configs, good), count_draws_needed(self.info.configs, good)
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as plain data, in which ``after_draws`` contains :attr:`distances`."""
@@ -65,9 +65,9 @@ class TableCard:
         rows = {
             "split": entry.split,
             "workload": f"`{header.workload}`" + (f", {log.flops:,} FLOP" if log.unit == "GFLOPS" else ""),
-            "made from": f"`{entry.file}`" if self.table.imported else "",
+            "made from": f"`{entry.file}`" if self.table.is_imported else "",
             "space": f"`{header.space.name}`{f' with {named_values(options)}' if options else ''}",
-            "threads": "" if self.table.imported else str(entry.threads),
+            "threads": "" if self.table.is_imported else str(entry.threads),
             **self.info.facts(),
             **self._random_search(),
             "its best config on other devices, of what is possible there": ", ".join(
@@ -91,7 +91,7 @@ class TableCard:
 
         It is empty unless the table was imported, since searchlab measures each suite on one device.
         """
-        if not self.table.imported:
+        if not self.table.is_imported:
             return {}
         configs, costs = _by_config(self.table)
         best = min(configs, key=lambda text: costs[configs[text]])
@@ -112,7 +112,7 @@ class TableCard:
             "best of random draws, above the least time": f"{distances} (expected)",
             "random draws to within 5 % of the best": f"{expected:.1f} expected; {sufficient} in 95 of 100 runs",
         }
-        if self.table.imported:
+        if self.table.is_imported:
             draws = difficulty(self.recorded_table.log.costs)
             rows["difficulty: random draws for 95 % of the way from the median"] = f"{draws:.1f} expected"
         return rows

@@ -20,8 +20,8 @@ from ..analysis.measures import rank_over_all
 from ..analysis.model import ContrastAnswer, Summary
 from ..analysis.read import group_runs
 from ..analysis.runs import ComparedRuns
-from ..analysis.verdict import DIGITS, WORDS, effect_text, signed
-from ..analysis.words import counted, listed, number_text, p_text
+from ..analysis.verdict import DIGITS, WORDS, format_effect, format_signed
+from ..analysis.words import counted, format_number, format_p, listed
 from ..errors import SearchlabError
 from ..files import real_path
 from ..log.columns import Columns
@@ -29,7 +29,7 @@ from ..measure.suite import Suite, find_suite
 from ..plugins import Plugin
 from ..policy import POLICIES
 from ..run.study import Study
-from ..stats.random_search import difficulty_trials
+from ..stats.random_search import parse_difficulty
 from .trajectories import RANDOM, RecordedTables, Trajectories, baselines, collect, read_results
 from .verify import check_baselines
 
@@ -53,7 +53,7 @@ def suite_study(
         seeds: The number of runs over each table, by default as in the protocol.
         against: The baselines to compare the policy with; the comparisons are registered before it runs.
     """
-    path = real_path(suite.directory) / (suite.only or suite.split or "")
+    path = real_path(suite.directory) / (suite.table_name or suite.split or "")
     contrasts = [[policy["label"], name] for name in against]
     spec = {"suite": str(path), "policies": [dict(policy)], "contrasts": contrasts}
     return Study.from_dict(spec | ({"seeds": seeds} if seeds else {}))
@@ -88,8 +88,8 @@ def dev_areas(suite: Suite) -> dict[str, float]:
 
     If there is no development split, all tables count. Tables in which every config fails are skipped.
     """
-    full_suite = suite.part(None)
-    part = suite.part("dev") if suite.part("dev").tables else full_suite
+    full_suite = suite.select_split(None)
+    part = suite.select_split("dev") if suite.select_split("dev").tables else full_suite
     recorded_tables, areas = RecordedTables(part), dict[str, float]()
     tables = [table for table in part.tables if np.isfinite(recorded_tables[table.entry.name].log.costs).any()]
     for baseline in baselines(full_suite):
@@ -146,7 +146,7 @@ def compare(
     def logs() -> Iterator[Columns]:
         for table in suite.tables:
             recorded_table = recorded_tables[table.entry.name]
-            limit = difficulty_trials(trials, recorded_table.log.costs) if isinstance(trials, str) else trials
+            limit = parse_difficulty(trials, recorded_table.log.costs) if isinstance(trials, str) else trials
             for result in results:
                 if table.entry.name in result.tables:
                     runs = result.runs_on(table).runs
@@ -175,7 +175,7 @@ def against_baselines(result: str | Path, suite_path: str = "") -> tuple[Compare
     the strategy in ``result``. Raises SearchlabError if the file is damaged or the suite cannot be found.
     """
     new = read_results([Path(result)])[0]
-    suite = find_suite(suite_path or new.suite).part(None)
+    suite = find_suite(suite_path or new.suite).select_split(None)
     seeds = {run.seed for runs in new.tables.values() for run in runs.runs}
     return compare(restrict_to_runs(suite, new), [new], baselines(suite), seeds), new.strategy
 
@@ -230,7 +230,7 @@ class SuiteAnswer:
         if not self.answers:
             return f"{self.label} has no registered comparison with a baseline that ran on all of the same tables."
         clauses = [
-            f"{WORDS[answer.verdict]} {answer.second} ({effect_text(answer.difference.on_these.difference)})"
+            f"{WORDS[answer.verdict]} {answer.second} ({format_effect(answer.difference.on_these.difference)})"
             for answer in self.answers
         ]
         return f"{self.label} is {', '.join(clauses)}."
@@ -257,7 +257,7 @@ class SuiteAnswer:
                 strongest = min(self.answers, key=lambda answer: answer.difference.value).second  # on these tables
                 differences = self.areas[self.label] - self.areas[strongest]
                 worst, best = (
-                    f"{differences.index[position]} ({signed(float(differences.iloc[position]))})"
+                    f"{differences.index[position]} ({format_signed(float(differences.iloc[position]))})"
                     for position in (int(differences.argmin()), int(differences.argmax()))
                 )
                 yield Text(f"Compared with {strongest}, {self.label} does worst on {worst} and best on {best}.")
@@ -305,9 +305,9 @@ class SuiteAnswer:
             tests = contrast.difference.on_these, contrast.difference.on_others
             table.add_row(
                 Text(contrast.second),
-                Text(signed(interval.value), STYLES.get(contrast.verdict, "")),
+                Text(format_signed(interval.value), STYLES.get(contrast.verdict, "")),
                 "-" if interval.lower is None else f"{_number(interval.lower)} to {_number(interval.upper)}",
-                *("-" if answer.p is None else p_text(answer.p) for answer in tests),
+                *("-" if answer.p is None else format_p(answer.p) for answer in tests),
                 f"{tally['ahead']} ({tally['significantly ahead']}) / {tally['level']} / "
                 f"{tally['behind']} ({tally['significantly behind']})",
             )
@@ -317,7 +317,7 @@ class SuiteAnswer:
         names = [answer.second for answer in self.answers[:MAX_BASELINES]]
         table = _table("space", "tables", "area", *(f"less {name}" for name in names))
         for space, tables, area, differences in self._by_space():
-            table.add_row(space, str(tables), _number(area), *(signed(differences[n]) for n in names))
+            table.add_row(space, str(tables), _number(area), *(format_signed(differences[n]) for n in names))
         return table
 
     def _by_space(self) -> Iterator[tuple[str, int, float, dict[str, float]]]:
@@ -344,7 +344,7 @@ class SuiteAnswer:
 
 
 def _number(value: float | None) -> str:
-    return number_text(value, DIGITS)
+    return format_number(value, DIGITS)
 
 
 def _table(*heads: str) -> Table:

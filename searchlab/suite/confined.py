@@ -32,7 +32,7 @@ from ..log.budget import Budget
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.isolation import become_subreaper, confine, kill_children
-from ..measure.suite import Suite, find_suite, installed_suites
+from ..measure.suite import Suite, find_installed_suites, find_suite
 from ..measure.table import TableSettings
 from ..plugins import Plugin, search_path, trust_plugins, trusts
 from ..records import Measurement, Trial
@@ -114,7 +114,9 @@ class ConfinedReplayer(Replayer):
             cwd=home,
         )
         self._exit_stack.callback(self._end)
-        hidden_directories = [str(path) for path in {self._suite.directory.resolve(), *installed_suites().values()}]
+        hidden_directories = [
+            str(path) for path in {self._suite.directory.resolve(), *find_installed_suites().values()}
+        ]
         spaces = sorted({table.plugin.name for table in self._suite.tables if ":" not in table.plugin.name})
         reply = self._exchange(
             {"source": str(self._source), "writable": home, "hidden": hidden_directories, "spaces": spaces}
@@ -231,7 +233,7 @@ def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_
     """
     bundle = read_bundle(path)
     submission = bundle.submission
-    suite = find_suite(suite_path or submission.suite).part(None)
+    suite = find_suite(suite_path or submission.suite).select_split(None)
     problems = list(bundle_problems(bundle, suite))
     authors = one_line(listed(submission.authors))
     on_step(f"the data of {one_line(submission.name)} by {authors}, without executing anything", problems)
@@ -276,7 +278,7 @@ def _foreknowledge(
     Each config is told the measurement of another one, so that what a strategy learns is worthless: on the real table,
     it should do no better than random search. A strategy that has the answers does.
     """
-    if RANDOM not in suite.baseline_files:
+    if RANDOM not in suite.baseline_paths:
         unchecked.append(f"the suite has no baseline {RANDOM!r} with which to tell whether the policy knows the tables")
         return []
     (random,) = baselines(suite, [RANDOM])

@@ -86,7 +86,7 @@ def _croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
                 "name": f"{card.table.entry.name}.parquet",
                 "contentUrl": f"tables/{card.table.entry.name}.parquet",
                 "encodingFormat": "application/x-parquet",
-                "contentSize": f"{card.table.file.stat().st_size} B",
+                "contentSize": f"{card.table.expected_path.stat().st_size} B",
                 "sha256": card.table.digest,
             }
             for card in cards
@@ -98,7 +98,7 @@ def _croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
 def _record_set(card: TableCard) -> dict[str, Any]:
     name = card.table.entry.name
     fields = []
-    for column in parquet.read_schema(card.table.file):
+    for column in parquet.read_schema(card.table.expected_path):
         is_list = pa.types.is_list(column.type)
         kind = str(column.type.value_type if is_list else column.type)
         fields.append(

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..analysis.page.render import environment, page_assets
-from ..analysis.publish import LEADERBOARD, Publication
-from ..analysis.runs import TARGET
+from ..analysis.page.render import make_environment, make_page_assets
+from ..analysis.publish import LEADERBOARD_PREFIX, Publication
+from ..analysis.runs import TARGET_FRACTION
 from ..arrays import Floats
 from ..errors import SearchlabError
 from ..files import copy_file, read_text, write_csv, write_file
@@ -125,7 +125,7 @@ class Leaderboard:
         rows = []
         for strategy in order:
             result, curves = self._results[strategy], [self._curves[strategy, name][:, :trials] for name in tables]
-            is_reached = [curve >= TARGET for curve in curves]
+            is_reached = [curve >= TARGET_FRACTION for curve in curves]
             first_trials = [np.where(run.any(axis=1), run.argmax(axis=1) + 1, np.inf) for run in is_reached]
             rows.append(
                 LeaderboardRow(
@@ -179,7 +179,7 @@ def bundle_result(path: Path, suite_path: str = "") -> Publication:
     """
     bundle = read_bundle(path)
     submission = bundle.submission
-    suite = find_suite(suite_path or submission.suite).part(None)
+    suite = find_suite(suite_path or submission.suite).select_split(None)
     if problems := list(bundle_problems(bundle, suite)):
         raise SearchlabError(f"the bundle {path} is refused: {'; '.join(problems)}")
     statements = ["Its data agree with the suite, but its runs have not been replayed."]
@@ -192,7 +192,7 @@ def bundle_result(path: Path, suite_path: str = "") -> Publication:
             *(f"Not checked: {reason}." for reason in verification.unchecked),
         ]
     result = bundle.results.get("test") or bundle.results["dev"]
-    part = suite.part("test" if "test" in bundle.results else "dev")
+    part = suite.select_split("test" if "test" in bundle.results else "dev")
     baseline_runs = baselines(suite, default_baselines(suite))
     seeds = {run.seed for table_runs in result.tables.values() for run in table_runs.runs}
     return Publication(
@@ -232,13 +232,13 @@ def write_leaderboards(site: Path, suites: Collection[str] = (), suite_path: str
     bundles = {path.parent.name: read_bundle(path) for path in sorted(site.glob(f"[!.]*/*{BUNDLE_SUFFIX}"))}
     standings = []
     for name in dict.fromkeys([*suites, *(suite_path or bundle.submission.suite for bundle in bundles.values())]):
-        suite = find_suite(name).part(None)
+        suite = find_suite(name).select_split(None)
         baseline_runs = baselines(suite)
         suite_bundles = {
             key: bundle for key, bundle in bundles.items() if bundle.submission.suite == suite.spec.version
         }
         for split in SPLITS:
-            part = suite.part(split)
+            part = suite.select_split(split)
             submitted_bundles = {folder: bundle for folder, bundle in suite_bundles.items() if split in bundle.results}
             if part.tables and (baseline_runs or submitted_bundles):
                 standings.append(_write_leaderboard(site, part, baseline_runs, submitted_bundles))
@@ -257,7 +257,7 @@ def _write_leaderboard(
     budgets = [round(share * part.spec.trials) for share in BUDGETS]
     selections = board.selections()
     tables = [(title, trials, board.rows(names, trials)) for title, names in selections.items() for trials in budgets]
-    stem = f"{LEADERBOARD}{version}-{split}"
+    stem = f"{LEADERBOARD_PREFIX}{version}-{split}"
     lines = [[title, str(trials), row.strategy, *row.cells()] for title, trials, rows in tables for row in rows]
     write_csv(site / f"{stem}.csv", ["tables", "trials", *COLUMNS], lines)
     files = [f"{stem}.csv"]
@@ -275,6 +275,6 @@ def _write_leaderboard(
         "files": files,
         "seeds": part.spec.seeds,
     }
-    template = environment().get_template("leaderboard.html.jinja")
-    write_file(site / f"{stem}.html", template.render(page_assets("sort.js", "leaderboard.js") | fields))
+    template = make_environment().get_template("leaderboard.html.jinja")
+    write_file(site / f"{stem}.html", template.render(make_page_assets("sort.js", "leaderboard.js") | fields))
     return f"{stem}.html"

@@ -20,7 +20,7 @@ import platformdirs
 from ..analysis.runs import pad_curves
 from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
-from ..files import file_name, read_bytes, write_error, write_file
+from ..files import file_name, make_write_error, read_bytes, write_file
 from ..log.columns import Columns
 from ..log.format import Ended, Header, Log
 from ..log.journal import Journal
@@ -378,7 +378,7 @@ def trajectories_path(directory: Path, strategy: str) -> Path:
 
 def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajectories]:
     """Return the baselines ``names`` of ``suite``, or all if None. Raises SearchlabError if one does not exist."""
-    files = suite.baseline_files
+    files = suite.baseline_paths
     for name in names or ():
         if name not in files:
             raise SearchlabError(f"the suite {suite.name} has no baseline {name!r}{did_you_mean(name, files)}")
@@ -410,7 +410,7 @@ def count_use(result: Trajectories) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise write_error(path, error) from None
+        raise make_write_error(path, error) from None
     with closing(Journal(path, Use)) as journal:
         variants = {
             earlier.strategy

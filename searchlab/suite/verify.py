@@ -31,7 +31,7 @@ from ..log.read import RESULT_FILE_NAME
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
-from ..measure.suite import MANIFEST, Suite, digest_of, find_suite, split_of
+from ..measure.suite import MANIFEST_FILE, Suite, digest_of, find_suite, split_of
 from ..plugins import functions_in, names_from, search_path, trust_plugins, trusts, unregistered_code
 from ..policy import POLICIES
 from ..run.loop import search
@@ -85,13 +85,13 @@ def files_of(suite: Suite) -> dict[str, Path]:
     return {
         name: path
         for name, path in paths.items()
-        if path.is_file() and name != MANIFEST and not any(part.startswith(".") for part in name.split("/"))
+        if path.is_file() and name != MANIFEST_FILE and not any(part.startswith(".") for part in name.split("/"))
     }
 
 
 def read_manifest(suite: Suite) -> Manifest:
     """Read the manifest of ``suite``. Raises SearchlabError if it is missing or damaged."""
-    path = suite.directory / MANIFEST
+    path = suite.directory / MANIFEST_FILE
     try:
         return msgspec.json.decode(read_text(path, under=suite.directory, kind="the manifest"), type=Manifest)
     except FileMissing as error:
@@ -108,7 +108,7 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
             from one split to the other.
     """
     split = split_of(suite)
-    if (suite.directory / MANIFEST).exists():
+    if (suite.directory / MANIFEST_FILE).exists():
         sealed_split = read_manifest(suite).split
         if moved_tables := sorted(name for name in sealed_split if name in split and split[name] != sealed_split[name]):
             raise SearchlabError(
@@ -133,7 +133,7 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
         files = {name: digest_of(path) for name, path in files_of(suite).items()}
         manifest = Manifest(suite.spec.version, split, files)
         data = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
-        write_file(suite.directory / MANIFEST, data, under=suite.directory, durable=True)
+        write_file(suite.directory / MANIFEST_FILE, data, under=suite.directory, durable=True)
     except OSError as error:
         raise SearchlabError(f"cannot write to {suite.directory}: {error.strerror}") from None
     return manifest
@@ -176,7 +176,7 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
         [problem for baseline in baseline_runs for problem in _run_problems(suite, baseline)],
     )
     if baseline_runs and is_correct:
-        result = replay(suite, baseline_runs, digest=digest_of(suite.directory / MANIFEST), seconds=seconds)
+        result = replay(suite, baseline_runs, digest=digest_of(suite.directory / MANIFEST_FILE), seconds=seconds)
         step(result.describe("runs of baselines"), result.problems)
     return is_correct
 
@@ -198,7 +198,7 @@ def verify_result(
         suite_path: The path of the suite, if it cannot be found by name.
     """
     result = read_trajectories(directory / RESULT_FILE_NAME)
-    suite = find_suite(suite_path or result.suite).part(None)
+    suite = find_suite(suite_path or result.suite).select_split(None)
     problems = _run_problems(suite, result)
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
@@ -213,7 +213,7 @@ def verify_result(
 def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
     files = files_of(suite)
     problems = [f"{name} is missing; fetch it again" for name in manifest.files if name not in files]
-    problems += [f"{name} is not in {MANIFEST}; remove it" for name in files if name not in manifest.files]
+    problems += [f"{name} is not in {MANIFEST_FILE}; remove it" for name in files if name not in manifest.files]
     for name, path in files.items():
         if name in manifest.files and (digest := digest_of(path)) != manifest.files[name]:
             problems.append(f"{name} has changed: its SHA-256 is {digest}, not {manifest.files[name]}; fetch it again")
@@ -443,7 +443,7 @@ def check_baselines(
         if marker.exists():
             continue
         say(f"checking that {baseline.strategy} still proposes what its recorded runs contain, once")
-        replay_result = replay(suite.part(None), [baseline], digest=marker.name, seconds=CHECK_SECONDS)
+        replay_result = replay(suite.select_split(None), [baseline], digest=marker.name, seconds=CHECK_SECONDS)
         if replay_result.problems:
             raise SearchlabError(
                 f"the baseline {baseline.strategy} of {suite.spec.version} is not what its code does now: "

@@ -35,7 +35,7 @@ from searchlab.analysis.contrasts import Key, ReportTests
 from searchlab.analysis.model import TestKind
 from searchlab.arrays import Floats
 from searchlab.stats.inference import paired_difference
-from searchlab.stats.ranks import ALPHA, rank_sum_test, round_to_largest, signed_rank
+from searchlab.stats.ranks import ALPHA, rank_sum_test, round_to_largest, signed_rank_test
 
 COLUMNS = ("each verdict", "unregistered", "one contrast", "three contrasts")
 Page = list[list[Runs]]
@@ -45,7 +45,7 @@ Page = list[list[Runs]]
 def rank_test(first: Floats, second: Floats, level: float) -> float:
     """Return the p-value of the paired test, or of the unpaired one if, as in a report, there are too few seeds."""
     paired = 2.0 ** (2 - len(first)) <= level
-    return signed_rank(first, second)[1] if paired else rank_sum_test(first, second)
+    return signed_rank_test(first, second) if paired else rank_sum_test(first, second)
 
 
 def tests_of(page: Page) -> dict[Key, float]:

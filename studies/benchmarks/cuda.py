@@ -41,7 +41,7 @@ from timing import leave_folder, run_worker
 
 import searchlab
 from searchlab.errors import InvalidConfig, SearchlabError, first_line
-from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_arch, gpu_name
+from searchlab.machine.cuda import COMPILER_VARIABLE, choose_compiler, gpu_arch, gpu_name
 from searchlab.machine.host import available_cores
 from searchlab.measure.code import compile_program, error_text
 from searchlab.measure.settings import LocalSettings
@@ -320,7 +320,7 @@ def align(lines: Sequence[Sequence[str]]) -> list[str]:
 
 def compile_only(workloads: Sequence[str], arch: str, programs: int, seed: int) -> list[dict[str, Any]]:
     """Return a row for each space and workload: the number of random configs without a program, and compiler errors."""
-    os.environ.setdefault(COMPILE_MODE, compile_mode())
+    os.environ.setdefault(COMPILER_VARIABLE, choose_compiler())
     target = Target({"kind": "cuda", "arch": arch})
     results = []
     for workload in workloads:

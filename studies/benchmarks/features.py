@@ -63,7 +63,7 @@ def measure(space: Space, name: str, features: str, count: int, pool: BuildPool)
     with record_times(row):
         make_features(features, space)(configs)
     yield row
-    pool.set_up(pool.set_up_message(space), pool.workers)
+    pool.set_up_processes(pool.make_set_up_message(space), pool.workers)
     pool.extract(space, features, configs[:32])  # imports
     row = {**row, "route": f"{pool.workers} processes"}
     with record_times(row):

@@ -37,7 +37,7 @@ import psutil
 
 from searchlab.log.format import Log
 from searchlab.log.read import read_log
-from searchlab.measure.fleet import registered_devices
+from searchlab.measure.fleet import list_registered_devices
 from searchlab.run.study import Study
 from searchlab.space import Config
 
@@ -114,7 +114,7 @@ def wait_for(tracker: str, fleet: Mapping[str, Program], devices: int) -> None:
     end = time.monotonic() + 120
     while True:
         with contextlib.suppress(Exception):
-            if len(registered_devices(tracker).get(KEY, [])) >= devices:
+            if len(list_registered_devices(tracker).get(KEY, [])) >= devices:
                 return
         if time.monotonic() > end:
             outputs = [

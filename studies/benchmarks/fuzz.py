@@ -126,7 +126,7 @@ def table(path: Path) -> None:
     """Read a log as a table."""
     settings = TableSettings(str(path))
     call_reader(settings.default_target)
-    call_reader(settings.measurable)
+    call_reader(settings.measurable_spaces)
     header = read_header(path)
     with TableMeasurer(TableSettings(str(path), missing="nearest")) as measurer:
         # Only these attributes of the space are used.

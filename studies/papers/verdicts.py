@@ -25,7 +25,7 @@ from rich.console import Console
 from searchlab.analysis.claims import judge_claims
 from searchlab.analysis.model import ClaimVerdict
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.terminal import claim_texts
+from searchlab.analysis.terminal import format_claims
 from searchlab.analysis.words import counted
 from searchlab.run.spec import PolicyEntry
 from searchlab.run.study import Study
@@ -166,7 +166,7 @@ def main() -> None:
     console = Console()
     for file in [] if options.page else options.studies or sorted(STUDIES.glob("*.toml")):
         verdicts = test(file, options.split, options.seeds, options.jobs, console)
-        console.print(verdicts.title, *claim_texts(verdicts.claims), sep="\n")
+        console.print(verdicts.title, *format_claims(verdicts.claims), sep="\n")
         VERDICTS.mkdir(parents=True, exist_ok=True)
         (VERDICTS / f"{file.stem}.json").write_bytes(msgspec.json.format(msgspec.json.encode(verdicts)) + b"\n")
     write()

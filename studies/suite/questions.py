@@ -48,7 +48,7 @@ from searchlab.measure.suite import Suite, SuiteTable, find_suite
 from searchlab.records import Statistic, cost_of
 from searchlab.space import Config
 from searchlab.stats.inference import paired_difference
-from searchlab.stats.random_search import difficulty_trials
+from searchlab.stats.random_search import parse_difficulty
 from searchlab.suite.trajectories import Trajectories, baselines, read_results
 from searchlab.tables.info import TableInfo
 from searchlab.tables.landscape import GOOD_DISTANCE, Landscape, encode, relative_spread
@@ -138,7 +138,7 @@ def curves(suite: Suite, runs: Sequence[Trajectories], budget: str | None = None
     longest = max(strategy_runs.trials for strategy_runs in runs)  # all runs of a strategy may end earlier
     for table in suite.tables:
         costs = np.array(list(costs_of(table).values()))
-        limit = difficulty_trials(budget, costs) if budget else len(costs)
+        limit = parse_difficulty(budget, costs) if budget else len(costs)
         for strategy_runs in runs:
             trials = min(longest, limit)
             rows = []
@@ -170,7 +170,7 @@ def portfolio(suite: Suite) -> str:
             areas.append(best_so_far.mean(axis=1))
         return areas
 
-    dev, test = (curves(part, baselines(part)) for part in (suite.part("dev"), suite.part("test")))
+    dev, test = (curves(part, baselines(part)) for part in (suite.select_split("dev"), suite.select_split("test")))
     rows = []
     best_single: list[Floats] = []
     for size in (1, 2, 3):
@@ -291,7 +291,7 @@ def reality(
     """
     runs = read_runs(*directories)
     if trials is not None:
-        runs = {name: item.truncate(Budget(trials), item.by_strategy) for name, item in runs.items()}
+        runs = {name: item.truncate(Budget(trials), item.runs_by_strategy) for name, item in runs.items()}
     summary = summarize(runs)
     by_seed = {
         name: [item.by_strategy[name].area.by_seed for item in summary.workloads]
@@ -422,7 +422,7 @@ def far_from_the_best(runs: ComparedRuns, names: Sequence[str]) -> str:
         cells = []
         for item in runs.values():
             shares = []
-            for run in item.by_strategy[name]:
+            for run in item.runs_by_strategy[name]:
                 codes = encode([Config(msgspec.json.decode(text)) for text in run.log.configs])
                 later = range(WARM, len(codes))
                 fastest = [np.argsort(run.log.costs[:i], kind="stable")[:4] for i in later]
@@ -535,7 +535,7 @@ def landscapes(suites: Sequence[Suite]) -> str:
         for table in suite.tables:
             columns.append([by_strategy[name][table.entry.name].mean() for name in names])
             infos.append(TableInfo(read_log(table.path)))
-            clusters.append(table.entry.family if table.imported else table.name)
+            clusters.append(table.entry.family if table.is_imported else table.name)
     areas = np.array(columns).T  # (strategies, tables)
     advantages = dict(zip((f"`{name}`" for name in names), areas - areas.mean(axis=0), strict=True))
     local = [index for index, strategy_runs in enumerate(common_runs) if strategy_runs.policy.name in LOCAL]

@@ -24,7 +24,7 @@ from searchlab.analysis.contrasts import pair_by_seed
 from searchlab.analysis.measures import OverallStrategy
 from searchlab.analysis.model import Contrast, Summary, WorkloadSummary
 from searchlab.analysis.runs import ComparedRuns
-from searchlab.analysis.words import p_text
+from searchlab.analysis.words import format_p
 from searchlab.log.read import find_logs, read_log
 from searchlab.measure.suite import find_suite
 from searchlab.stats.inference import Answer, paired_difference
@@ -120,7 +120,7 @@ def pairs(summary: Summary) -> str:
 
 
 def _p(p: float | None) -> str:
-    return p_text(p) if p is not None and p < 0.001 else f"= {p_text(p)}" if p is not None else ""
+    return format_p(p) if p is not None and p < 0.001 else f"= {format_p(p)}" if p is not None else ""
 
 
 def kinds(summary: Summary) -> str:

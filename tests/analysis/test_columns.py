@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from searchlab import compare
 from searchlab.analysis import report, summary_table
-from searchlab.analysis.columns import OVERALL_COLUMNS, RUN_COLUMNS, Column, Tables, make_table, strategy_columns
+from searchlab.analysis.columns import OVERALL_COLUMNS, RUN_COLUMNS, Column, Tables, make_strategy_columns, make_table
 from searchlab.analysis.measures import OverallStrategy, StrategySummary
+from searchlab.units import convert_throughput
 from tests.support.analysis.logs import write
 
 SECOND_WORKLOAD = "gemm:100x100x500"
@@ -93,7 +95,7 @@ def test_the_numbers_of_each_seed_are_not_in_the_json(tmp_path: Path) -> None:
     assert set(row) == set(StrategySummary.__struct_fields__)
 
 
-@pytest.mark.parametrize("columns", [strategy_columns(), OVERALL_COLUMNS])
+@pytest.mark.parametrize("columns", [make_strategy_columns(), OVERALL_COLUMNS])
 def test_columns_of_tables_are_described_and_have_distinct_names(columns: Sequence[Column[Any]]) -> None:
     for column in columns:
         assert bool(column.title) == bool(column.tables), column.name
@@ -106,7 +108,7 @@ def test_a_column_without_a_number_is_left_out(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path, name, 0, [1, 2])
     rows = compare(tmp_path).summary.workloads[0].strategies
-    titles = [column.title for column in make_table(rows, strategy_columns(), Tables.TERMINAL).columns]
+    titles = [column.title for column in make_table(rows, make_strategy_columns(), Tables.TERMINAL).columns]
     assert "mean area" in titles and not any("score" in title for title in titles), (
         "no random search says what a score is"
     )
@@ -117,3 +119,13 @@ def test_rows_are_equal_where_their_numbers_are(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 2])
     first, second = (compare(tmp_path).summary.workloads[0].strategies[0] for _ in range(2))
     assert first == second and first.area == second.area
+
+
+def test_the_median_of_values_is_not_converted_from_throughput(tmp_path: Path) -> None:
+    for seed, throughput in enumerate((2, 10)):
+        write(tmp_path, "a", seed, [throughput])
+    (row,) = compare(tmp_path).summary.workloads[0].strategies
+    values = {column.name: column.get_value(row) for column in make_strategy_columns("value")}
+    expected = np.median(convert_throughput(np.array([2.0, 10.0]), "value"))
+    assert values["best_gflops_median"] == pytest.approx(expected)
+    assert values["best_gflops_median"] != pytest.approx(convert_throughput(6.0, "value"))

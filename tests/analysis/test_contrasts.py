@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 
 from searchlab.analysis.contrasts import ReportTests, Runs, compare_pairs, count_seeds_needed
 from searchlab.analysis.model import TestKind
-from searchlab.arrays import Floats
-from searchlab.stats.ranks import holm, rank_sum_test, signed_rank
+from searchlab.stats.ranks import holm, rank_sum_test, signed_rank_test
 from tests.support.analysis.contrasts import contrasts
 
 RANK_SUM, SIGNED_RANK, SAME_RUNS = TestKind.RANK_SUM, TestKind.SIGNED_RANK, TestKind.SAME_RUNS
-
-
-def signed_rank_test(first: Floats, second: Floats) -> float:
-    """The p-value of the signed-rank test."""
-    return signed_rank(first, second)[1]
 
 
 def runs(*values: float, first: int = 0) -> Runs:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from searchlab.files import FORMULA, write_csv
+from searchlab.files import FORMULA_PREFIXES, write_csv
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 CELLS = st.none() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | TEXTS
@@ -29,5 +29,5 @@ def test_what_is_written_is_read(rows: list[tuple[object, str]]) -> None:
 
 def expected_cell(value: object) -> str:
     """Return the cell for a value: nothing for None, and text that does not begin like a formula."""
-    quote = "'" if isinstance(value, str) and value.startswith(FORMULA) else ""
+    quote = "'" if isinstance(value, str) and value.startswith(FORMULA_PREFIXES) else ""
     return "" if value is None else f"{quote}{value}"

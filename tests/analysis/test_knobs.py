@@ -11,7 +11,7 @@ import optuna
 import pytest
 
 from searchlab import compare
-from searchlab.analysis.knobs import MAX_VALUES, density, measured_spaces
+from searchlab.analysis.knobs import MAX_VALUES, estimate_density, find_measured_spaces
 from searchlab.errors import SearchlabError
 from tests.support.analysis.logs import WORKLOAD, write
 
@@ -31,7 +31,7 @@ def costs(number: int, seed: int = 0) -> dict[tuple[str, bytes], list[float]]:
 @pytest.mark.parametrize("number", [5, 40, 400])
 def test_importances_are_those_of_optuna(number: int) -> None:
     by_config = costs(number, seed=number)
-    (space,) = measured_spaces(by_config, flops=10**9)
+    (space,) = find_measured_spaces(by_config, flops=10**9)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     choices = {knob: sorted(set(values)) for knob, values in space.knobs.items()}
     distributions = {knob: optuna.distributions.CategoricalDistribution(values) for knob, values in choices.items()}
@@ -48,13 +48,13 @@ def test_importances_are_those_of_optuna(number: int) -> None:
 
 
 def test_a_density_sums_to_one() -> None:
-    assert density(np.array([3, 0, 1])).sum() == pytest.approx(1)
+    assert estimate_density(np.array([3, 0, 1])).sum() == pytest.approx(1)
 
 
 def test_values_have_the_throughput_of_their_configs() -> None:
     by_config = costs(60)
-    (space,) = measured_spaces(by_config, flops=10**9)
-    rows = {row["value"]: row for row in space.values("tile")}
+    (space,) = find_measured_spaces(by_config, flops=10**9)
+    rows = {row["value"]: row for row in space.summarize_values("tile")}
     assert list(rows) == ["[1, 1]", "[2, 1]", "[3, 1]", "[4, 1]"], "those that work, in order"
     tiles = Counter(msgspec.json.decode(config)["tile"][0] for _, config in by_config)
     assert [row["configs"] for row in rows.values()] == [tiles[tile] for tile in range(1, 5)]
@@ -63,24 +63,24 @@ def test_values_have_the_throughput_of_their_configs() -> None:
     ]
     assert [row["best"] for row in list(rows.values())[:2]] == pytest.approx(fastest)
     assert all(row["worst"] <= row["lower"] <= row["median"] <= row["upper"] <= row["best"] for row in rows.values())
-    assert space.best_values("tile") == [f"[{tile}, 1]" for tile in range(1, 6)]
-    pairs = space.values("tile", "order")
+    assert space.find_best_values("tile") == [f"[{tile}, 1]" for tile in range(1, 6)]
+    pairs = space.summarize_values("tile", "order")
     assert max(row["best"] for row in pairs) == space.throughput.max()
 
 
 def test_only_the_values_with_the_fastest_programs_are_shown() -> None:
     by_config = {("knob", b'{"tile":%d}' % tile): [1.0 + tile] for tile in range(40)}
     by_config |= {("knob", b'{"other":1}'): [0.5]}
-    (space,) = measured_spaces(by_config, flops=10**9)
-    assert [row["value"] for row in space.values("tile")] == [*map(str, range(MAX_VALUES - 1)), "-"]
+    (space,) = find_measured_spaces(by_config, flops=10**9)
+    assert [row["value"] for row in space.summarize_values("tile")] == [*map(str, range(MAX_VALUES - 1)), "-"]
 
 
 def test_small_and_large_numbers_are_in_order() -> None:
     """Once, numbers with exponents came last, as if they were words."""
     values = [1e-6, 3e-5, 0.001, 1.0, 1e20]
     costs = {("space", msgspec.json.encode({"x": value})): [1e-3] for value in reversed(values)}
-    (space,) = measured_spaces(costs, 10**6)
-    assert [float(value) for value in space.best_values("x")] == values
+    (space,) = find_measured_spaces(costs, 10**6)
+    assert [float(value) for value in space.find_best_values("x")] == values
 
 
 def test_charts_and_frame_show_what_matters(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from searchlab.analysis import Summary, read_runs, summarize
-from searchlab.analysis.latex import TITLE, YEAR, bibtex, latex_tables, write_latex
+from searchlab.analysis.latex import TITLE, YEAR, make_bibtex, make_latex_tables, write_latex
 from tests.support.analysis.logs import WORKLOAD, write
 from tests.support.cli import searchlab
 
@@ -47,7 +47,7 @@ def rows(table: str) -> list[list[str]]:
 @pytest.mark.parametrize("workloads", [(WORKLOAD,), (WORKLOAD, CONV2D)])
 def test_tables_have_the_ranking_and_all_contrasts(tmp_path: Path, workloads: tuple[str, ...]) -> None:
     summary = study(tmp_path, *workloads)
-    ranking, contrasts = latex_tables(summary).split("% The differences")
+    ranking, contrasts = make_latex_tables(summary).split("% The differences")
     strategies = summary.overall.strategies if summary.overall else summary.workloads[0].strategies
     heads, *ranked = rows(ranking)
     assert heads[0] == "strategy" and {len(row) for row in ranked} == {len(heads)}
@@ -63,7 +63,7 @@ def test_tables_have_the_ranking_and_all_contrasts(tmp_path: Path, workloads: tu
 
 
 def test_references_are_escaped() -> None:
-    text = bibtex({"mine": ORIGIN})
+    text = make_bibtex({"mine": ORIGIN})
     assert text.count("@") == 2 and r"R\&D's 100\% search" in text and r"section 3\_1" in text
     assert text.count("{") == text.count("}")
 

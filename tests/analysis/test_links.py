@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from searchlab.analysis.publish import publish, study_result
+from searchlab.analysis.publish import make_publication, publish
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.report import report
 from searchlab.analysis.watch import StudyProgress
@@ -38,7 +38,7 @@ def test_neither_report_nor_site_contains_what_links_lead_to(results: Path) -> N
     for name in (TOML_COPY_NAME, PLAN_FILE_NAME, "b.jsonl", "deep/b.jsonl"):
         link(results / name, str(results.parent / "secret"))
     report(results)
-    publish(results.parent / "site", [study_result(results)])
+    publish(results.parent / "site", [make_publication(results)])
     for output in (results / "report", results.parent / "site"):
         files = [path for path in output.rglob("*") if path.is_file()]
         assert files and not any(SECRET.encode() in path.read_bytes() for path in files)
@@ -86,15 +86,15 @@ def test_watching_reads_nothing_outside(results: Path) -> None:
 
 def test_a_failed_publication_leaves_nothing_behind(results: Path) -> None:
     site = results.parent / "site"
-    publish(site, [study_result(results)])
+    publish(site, [make_publication(results)])
     before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
     empty = results.parent / "empty"
     empty.mkdir()
     with pytest.raises(SearchlabError, match="no logs"):
-        publish(site, [study_result(results), study_result(empty)])
+        publish(site, [make_publication(results), make_publication(empty)])
     assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
     fresh = results.parent / "fresh"
     for _ in range(2):  # the second is not blocked by the first
         with pytest.raises(SearchlabError, match="no logs"):
-            publish(fresh, [study_result(empty)])
-    publish(fresh, [study_result(results)])
+            publish(fresh, [make_publication(empty)])
+    publish(fresh, [make_publication(results)])

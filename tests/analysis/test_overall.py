@@ -14,7 +14,7 @@ from searchlab.analysis import report
 from searchlab.analysis.model import Outcome, Overall
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
-from searchlab.analysis.verdict import SO_FAR, write_answer
+from searchlab.analysis.verdict import UNFINISHED_SENTENCE, write_answer
 from searchlab.run.study import Study
 from tests.support.analysis.logs import write
 
@@ -94,10 +94,13 @@ def test_answers_are_provisional_while_runs_are_missing(tmp_path: Path) -> None:
     spec = {"suite": "v1/gemm-255x129x65-guided-1t", "policies": ["random", "grid"], "trials": 4, "seeds": 3}
     Study.from_dict({**spec, "contrasts": [["grid", "random"]]}).run(tmp_path, progress=False)
     [answer] = summarize(read_runs(tmp_path)).answers
-    assert SO_FAR not in answer.sentence
+    assert UNFINISHED_SENTENCE not in answer.sentence
     next(tmp_path.rglob("seed2.jsonl")).unlink()
     summary = summarize(read_runs(tmp_path))
-    assert summary.answers[0].sentence.endswith(SO_FAR) and SO_FAR in summary.workloads[0].verdict
+    assert (
+        summary.answers[0].sentence.endswith(UNFINISHED_SENTENCE)
+        and UNFINISHED_SENTENCE in summary.workloads[0].verdict
+    )
 
 
 def test_a_strategy_with_few_seeds_costs_the_others_none(tmp_path: Path) -> None:

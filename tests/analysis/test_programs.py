@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from searchlab.analysis import report
-from searchlab.analysis.page.render import best_programs
+from searchlab.analysis.page.render import find_best_programs
 from searchlab.analysis.read import read_runs
 from searchlab.log.format import Final, Finalist
 from tests.support.analysis.logs import WORKLOAD, write
@@ -27,7 +27,7 @@ def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
     write(tmp_path, "b", 0, [9, 1])
     write(tmp_path, "c", 0, ["crash"])
     runs = read_runs(tmp_path)[WORKLOAD]
-    programs = [run.program for run in runs.runs if run.program]
+    programs = [run.best_program for run in runs.runs if run.best_program]
     rows = [(p.strategy, p.seed, p.trial, round(p.gflops, 6), round(p.gflops_as_trial, 6), p.tied) for p in programs]
     assert rows == [
         ("a", 0, 2, 3.0, 3.0, None),
@@ -35,7 +35,7 @@ def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
         ("a", 2, 0, 3.6, 5.0, [1]),
         ("b", 0, 0, 9.0, 9.0, None),
     ]
-    best = best_programs(runs)
+    best = find_best_programs(runs)
     assert [(p.strategy, p.seed, p.config) for p in best] == [
         ("b", 0, {"tile": [0, 1], "of": "b 0"}),
         ("a", 1, {"tile": [2, 1], "of": "a 1"}),

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import pytest
 
 from searchlab.analysis import report
-from searchlab.analysis.charts.vegalite import javascript
-from searchlab.analysis.publish import SUMS, publish, study_result
+from searchlab.analysis.charts.vegalite import bundle_javascript
+from searchlab.analysis.publish import SUMS_NAME, make_publication, publish
 from searchlab.errors import SearchlabError
 from searchlab.log.plan import TOML_COPY_NAME
 from tests.support.analysis.logs import WORKLOAD, write
@@ -43,7 +43,7 @@ class Links(HTMLParser):
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    publish(tmp_path / "built", [study_result(study(tmp_path / name)) for name in ("one study", "other")])
+    publish(tmp_path / "built", [make_publication(study(tmp_path / name)) for name in ("one study", "other")])
     for name in ("one study", "other"):
         shutil.rmtree(tmp_path / name)
     return (tmp_path / "built").rename(tmp_path / "site")  # where it is, and where it came from, do not matter
@@ -60,7 +60,7 @@ def test_every_link_leads_to_a_file_of_the_site(site: Path) -> None:
     ]
     links = 0
     for page in pages:
-        text = page.read_text("utf-8").replace(javascript(), "")
+        text = page.read_text("utf-8").replace(bundle_javascript(), "")
         assert not re.search(r"https?:", text) and "default-src &#39;none&#39;" in text and "<b>yours" not in text
         for link in Links(text).links:
             path, _, anchor = link.partition("#")
@@ -80,7 +80,7 @@ def test_a_card_answers_and_says_when_and_where(site: Path) -> None:
 
 def test_a_result_can_be_reproduced_from_its_published_data(site: Path, tmp_path: Path) -> None:
     folder = site / "one-study"
-    text = (folder / SUMS).read_text()
+    text = (folder / SUMS_NAME).read_text()
     sums = {name: digest for digest, name in (line.split("  ", 1) for line in text.splitlines())}
     assert {"report.html", "runs.csv.gz", "summary.json", f"logs/{TOML_COPY_NAME}"} <= sums.keys()
     assert sum(name.startswith("logs/") for name in sums) == 13
@@ -91,7 +91,7 @@ def test_a_result_can_be_reproduced_from_its_published_data(site: Path, tmp_path
     commands = (
         page.partition('id="verify"')[2].partition("<pre")[2].partition(">")[2].partition("</pre>")[0].splitlines()
     )
-    assert commands[1] == f"sha256sum --check {SUMS}" and commands[-1].startswith(
+    assert commands[1] == f"sha256sum --check {SUMS_NAME}" and commands[-1].startswith(
         "searchlab run logs/study-as-run.toml"
     )
     for command in commands[2:4]:
@@ -102,7 +102,9 @@ def test_a_result_can_be_reproduced_from_its_published_data(site: Path, tmp_path
 
 
 def test_results_stay_and_are_replaced(site: Path, tmp_path: Path) -> None:
-    cards = publish(site, [study_result(study(tmp_path / "other", better=9.0)), study_result(study(tmp_path / "new"))])
+    cards = publish(
+        site, [make_publication(study(tmp_path / "other", better=9.0)), make_publication(study(tmp_path / "new"))]
+    )
     assert sorted(card.title for card in cards) == ["new", "one study", "other"]
     index = (site / "index.html").read_text("utf-8")
     assert index.count("<article") == 3
@@ -112,24 +114,24 @@ def test_results_stay_and_are_replaced(site: Path, tmp_path: Path) -> None:
 def test_a_report_in_the_directory_is_no_data(tmp_path: Path) -> None:
     report(study(tmp_path / "one"))
     (tmp_path / "one" / "report" / "old.jsonl").write_text("no log")
-    publish(tmp_path / "site", [study_result(tmp_path / "one")])
+    publish(tmp_path / "site", [make_publication(tmp_path / "one")])
     assert not (tmp_path / "site" / "one" / "logs" / "report").exists()
 
 
 def test_files_that_prevent_a_publication_are_named(tmp_path: Path) -> None:
-    result = study_result(study(tmp_path / "a" / "one"))
+    result = make_publication(study(tmp_path / "a" / "one"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("mine")
     with pytest.raises(SearchlabError, match="full is neither empty nor a site; choose another directory"):
         publish(tmp_path / "full", [result])
     with pytest.raises(SearchlabError, match="two results would be written to .*/one; rename"):
-        publish(tmp_path / "site", [result, study_result(study(tmp_path / "b" / "one"))])
+        publish(tmp_path / "site", [result, make_publication(study(tmp_path / "b" / "one"))])
     with pytest.raises(SearchlabError, match="the directory .*none to publish does not exist"):
-        study_result(tmp_path / "none")
+        make_publication(tmp_path / "none")
     publish(tmp_path / "site", [result])
     (tmp_path / "site" / "one" / "card.json").write_text("{")
     with pytest.raises(SearchlabError, match=r"one/card\.json is damaged"):
-        publish(tmp_path / "site", [study_result(study(tmp_path / "two"))])
+        publish(tmp_path / "site", [make_publication(study(tmp_path / "two"))])
     assert WORKLOAD in (tmp_path / "site" / "one" / "summary.json").read_text()
 
 

@@ -79,9 +79,9 @@ def test_a_class_has_one_name(tmp_path: Path) -> None:
     """Once, it was called `mine:Top` by `run`, and `Top` by `suite run`."""
     write(tmp_path, "mine:Top", 0, [1])
     write(tmp_path, "mine:Top", 1, [1], label="Top")
-    assert list(read_runs(tmp_path)[WORKLOAD].by_strategy) == ["Top"]
+    assert list(read_runs(tmp_path)[WORKLOAD].runs_by_strategy) == ["Top"]
     write(tmp_path / "script", "__main__:Top", 0, [1])
-    assert list(read_runs(tmp_path)[WORKLOAD].by_strategy) == ["Top", "__main__:Top", "mine:Top"]
+    assert list(read_runs(tmp_path)[WORKLOAD].runs_by_strategy) == ["Top", "__main__:Top", "mine:Top"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.analysis.charts.figures import all_charts
+from searchlab.analysis.charts.figures import make_charts
 from searchlab.analysis.model import Outcome, Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
@@ -133,7 +133,7 @@ def test_strategies_are_compared_over_the_same_seeds(tmp_path: Path) -> None:
         "others with these seeds."
     )
     assert item.notes[1].startswith("Compared over fewer seeds than others: short (1 of 3 seeds). ")
-    spec = all_charts(summarize(runs), runs)[WORKLOAD]["convergence"].views["trials"]
+    spec = make_charts(summarize(runs), runs)[WORKLOAD]["convergence"].views["trials"]
     medians = {row["strategy"]: row["y"] for row in spec["data"]["values"] if row["x"] == 4}
     assert medians == {"ahead": 5, "behind": 5, "short": 1} and "short (1 of 3 seeds)" in json.dumps(spec)
 
@@ -473,10 +473,10 @@ def test_runs_limited_by_seconds_are_compared_over_seconds(tmp_path: Path) -> No
     assert all(row.area == row.area_by_seconds for row in item.strategies)
     assert "area under the curve over seconds" in item.verdict and "over seconds" in summary.family.description
     assert not any("trials" in note for note in item.notes), "the numbers of trials do not matter"
-    charts = all_charts(summary, runs)[WORKLOAD]
+    charts = make_charts(summary, runs)[WORKLOAD]
     assert next(iter(charts["convergence"].views)) == "seconds", "the first view shows what is tested"
     for group in runs[WORKLOAD].strategies.values():
-        assert group.parts.area.mean() == pytest.approx(item.by_strategy[group.strategy].area.value)
+        assert group.budget_parts.areas.mean() == pytest.approx(item.by_strategy[group.strategy].area.value)
 
 
 def test_the_area_over_trials_is_compared_on_demand(tmp_path: Path) -> None:

@@ -18,16 +18,11 @@ from searchlab.log.columns import Columns
 from searchlab.log.format import Log, Record
 from searchlab.stats.intervals import mean_interval
 from searchlab.stats.random_search import RandomDraws, RandomSearch
-from searchlab.stats.ranks import rank_sum_test, signed_rank
+from searchlab.stats.ranks import rank_sum_test, signed_rank_test
 from tests.support.analysis.contrasts import contrasts
 from tests.support.analysis.logs import WORKLOAD, header
 
 SIGNED_RANK, RANK_SUM = TestKind.SIGNED_RANK, TestKind.RANK_SUM
-
-
-def signed_rank_test(first: Floats, second: Floats) -> float:
-    """The p-value of the signed-rank test."""
-    return signed_rank(first, second)[1]
 
 
 TABLE = np.random.default_rng(7).lognormal(-7, 0.5, 150)

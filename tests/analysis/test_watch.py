@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from searchlab.analysis import watch
-from searchlab.analysis.charts.vegalite import javascript
+from searchlab.analysis.charts.vegalite import bundle_javascript
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.watch import StudyProgress, WatchServer
@@ -43,8 +43,8 @@ Serve = Callable[..., WatchServer]
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     monkeypatch.setattr(watch, "POLL_SECONDS", 0.02)
-    monkeypatch.setattr(watch, "REPORT_SECONDS", 0.0)
-    monkeypatch.setattr(watch, "REST", 0.0)
+    monkeypatch.setattr(watch, "MIN_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(watch, "REST_RATIO", 0.0)
     with ExitStack() as ends:
 
         def start(directory: Path, read: Callable[[Path], ComparedRuns] = read_runs) -> WatchServer:
@@ -172,8 +172,8 @@ def test_only_logs_that_have_changed_are_read(tmp_path: Path, monkeypatch: pytes
     write_trials(tmp_path / "a.jsonl", 5)
     data = write_trials(tmp_path / "b.jsonl", 5)
     watched, read = StudyProgress(tmp_path), []
-    original = StudyProgress._read
-    monkeypatch.setattr(StudyProgress, "_read", lambda self, path: read.append(path) or original(self, path))
+    original = StudyProgress._read_log
+    monkeypatch.setattr(StudyProgress, "_read_log", lambda self, path: read.append(path) or original(self, path))
     watched.update()
     assert not read
     (tmp_path / "b.jsonl").write_bytes(data + data.splitlines(keepends=True)[-1].replace(b'"index":4', b'"index":5'))
@@ -265,7 +265,7 @@ def test_a_report_is_rendered_only_if_logs_have_changed(logs: Path, serve: Serve
 def test_the_last_report_follows_the_last_run_at_once(
     logs: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "REPORT_SECONDS", 3600.0)
+    monkeypatch.setattr(watch, "MIN_REPORT_SECONDS", 3600.0)
     (log,) = logs.iterdir()
     server = serve(logs)
     with LogWriter(log, read_header(log)) as writer:
@@ -331,7 +331,7 @@ def test_a_proxy_may_keep_or_remove_a_prefix(server: WatchServer, path: str) -> 
 
 
 def test_the_page_contains_only_relative_addresses(server: WatchServer) -> None:
-    page = ask(server)[1].replace(javascript(), "")
+    page = ask(server)[1].replace(bundle_javascript(), "")
     assert set(re.findall(r"""(?:src|href|fetch\()=?["'](.)""", page)) == {"#", "?"}
     assert "connect-src 'self'" in html.unescape(page)
 

@@ -99,7 +99,7 @@ def test_numpy_is_timed_only_where_it_has_a_library(workload: str, tmp_path: Pat
 
 
 def test_numpy_is_compared_only_on_a_quiet_machine(real_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "busy_cores", lambda: 2.0)
+    monkeypatch.setattr(host, "measure_busy_cores", lambda: 2.0)
     with pytest.warns(SearchlabWarning, match=r"other processes keep about 2\.0 of"):
         verification = verify_log(real_log)
     steady = replace(verification, numpy=(1e-3, 1.1e-3, 9e-3))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from searchlab.machine import cgroup
-from searchlab.machine.cgroup import core_quota, memory_limit
+from searchlab.machine.cgroup import read_core_quota, read_memory_limit
 
 MOUNTS = {
     2: "31 23 0:28 {top} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate",
@@ -70,7 +70,7 @@ def test_the_tightest_limit_of_all_groups_counts(
     tmp_path: Path, version: int, group: str, top: str, files: dict[str, str], cores: float, memory: float
 ) -> None:
     root = machine(tmp_path, version, group, top, files)
-    assert core_quota(root) == cores and memory_limit(root) == memory
+    assert read_core_quota(root) == cores and read_memory_limit(root) == memory
 
 
 @pytest.mark.parametrize(("quota", "cores"), [(0.5, 1), (1.9, 1), (math.inf, None)])
@@ -78,9 +78,9 @@ def test_a_quota_counts_as_cores(monkeypatch: pytest.MonkeyPatch, quota: float, 
     from searchlab.machine import host
 
     before = host.available_cores()
-    monkeypatch.setattr(host, "core_quota", lambda: quota)
+    monkeypatch.setattr(host, "read_core_quota", lambda: quota)
     assert host.available_cores() == (cores or before)
 
 
 def test_a_system_without_control_groups_has_no_limits(tmp_path: Path) -> None:
-    assert cgroup.core_quota(tmp_path) == cgroup.memory_limit(tmp_path) == math.inf
+    assert cgroup.read_core_quota(tmp_path) == cgroup.read_memory_limit(tmp_path) == math.inf

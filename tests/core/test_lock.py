@@ -16,12 +16,12 @@ import pytest
 import searchlab
 from searchlab.errors import SearchlabError
 from searchlab.machine import lock
-from searchlab.machine.lock import LOCK_PATH_VARIABLE, MachineLock, lock_path, machine_alone
+from searchlab.machine.lock import LOCK_VARIABLE, MachineLock, lock_machine, lock_path
 
 HOLDER = """
 import sys
-from searchlab.machine.lock import machine_alone
-with machine_alone():
+from searchlab.machine.lock import lock_machine
+with lock_machine():
     print("locked", flush=True)
     sys.stdin.read()
 """
@@ -29,10 +29,10 @@ with machine_alone():
 
 @pytest.fixture(autouse=True)
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(LOCK_PATH_VARIABLE, str(tmp_path / "lock"))
+    monkeypatch.setenv(LOCK_VARIABLE, str(tmp_path / "lock"))
     monkeypatch.setattr(lock, "MACHINE", MachineLock())
     monkeypatch.setattr("searchlab.measure.contract.MACHINE", lock.MACHINE)
-    monkeypatch.setattr(lock, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(lock, "SILENT_WAIT_SECONDS", 0.2)
     monkeypatch.setattr(lock, "POLL_SECONDS", 0.05)
     return tmp_path / "lock"
 
@@ -49,9 +49,9 @@ def test_a_waiting_process_names_the_owner_of_the_lock_once() -> None:
     text: list[str] = []
     with locking_process() as process:
         threading.Timer(0.6, process.kill).start()
-        with machine_alone(False, text.append):
+        with lock_machine(False, text.append):
             assert not text
-        with machine_alone(True, text.append):
+        with lock_machine(True, text.append):
             assert process.wait() != 0  # a killed process no longer holds it
     assert len(text) == 1 and f"process {process.pid} of" in text[0]
 
@@ -76,18 +76,18 @@ def test_tune_waits_for_a_process_that_measures(tmp_path: Path) -> None:
             measure={"kind": "local", "repeat": 1, "min_repeat_ms": 0, "check": False},
         )
         assert process.poll() is not None
-    with machine_alone(say=pytest.fail):
+    with lock_machine(report=pytest.fail):
         pass  # the lock is free again
 
 
 def test_the_lock_can_be_acquired_again_in_the_process(path: Path) -> None:
-    with machine_alone(say=pytest.fail), machine_alone(say=pytest.fail):
+    with lock_machine(report=pytest.fail), lock_machine(report=pytest.fail):
         pass
     assert f"process {os.getpid()} of" in path.read_text()
 
 
 def test_a_forked_process_does_not_hold_the_lock() -> None:
-    with machine_alone():
+    with lock_machine():
         child = os.fork()
         if not child:
             lock.MACHINE.forget()  # as the module's own lock does
@@ -114,14 +114,14 @@ def test_only_a_regular_file_can_be_the_lock(path: Path, kind: str, tmp_path: Pa
         case "two names":
             path.hardlink_to(target)
         case "no directory":
-            os.environ[LOCK_PATH_VARIABLE] = str(tmp_path / "missing" / "lock")
-    with pytest.raises(SearchlabError, match="cannot use .*lock"), machine_alone():
+            os.environ[LOCK_VARIABLE] = str(tmp_path / "missing" / "lock")
+    with pytest.raises(SearchlabError, match="cannot use .*lock"), lock_machine():
         pass
     assert target.read_text() == "content"
 
 
 def test_by_default_each_user_has_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(LOCK_PATH_VARIABLE)
+    monkeypatch.delenv(LOCK_VARIABLE)
     assert str(os.getuid()) in str(lock_path()) and lock_path().parent.stat().st_mode & 0o77 == 0
     monkeypatch.setattr(os, "getuid", lambda: 12345678901)
     with pytest.raises(SearchlabError, match="another user"):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from searchlab.cli.app import app
 from searchlab.log.read import read_log
 from searchlab.machine.host import available_cores, cpu_model
-from searchlab.machine.noise import MachineCheck, Noise, resolution, resolution_facts, write_check
+from searchlab.machine.noise import MachineCheck, Noise, compute_resolution, read_resolution, write_check
 from searchlab.run.tune import tune
 
 READINGS = 1e-3 * np.exp(np.random.default_rng(0).normal(0, 0.01, 3000))
@@ -31,8 +31,8 @@ def check(**changes: object) -> MachineCheck:
 
 def test_the_resolution_is_what_equal_programs_rarely_exceed() -> None:
     """The difference of two normal values has the standard deviation sqrt(2); that of the median of 3 is 0.67."""
-    assert resolution(READINGS, 1) == pytest.approx(1.96 * 2**0.5 * 0.01, rel=0.1)
-    assert resolution(READINGS, 3) == pytest.approx(1.96 * 2**0.5 * 0.01 * 0.67, rel=0.1)
+    assert compute_resolution(READINGS, 1) == pytest.approx(1.96 * 2**0.5 * 0.01, rel=0.1)
+    assert compute_resolution(READINGS, 3) == pytest.approx(1.96 * 2**0.5 * 0.01 * 0.67, rel=0.1)
 
 
 def test_drift_is_part_of_the_resolution() -> None:
@@ -47,13 +47,13 @@ def test_few_readings_have_no_resolution_of_many_repeats() -> None:
 
 
 def test_runs_record_the_check_of_their_machine() -> None:
-    assert resolution_facts(1, 3) == {}
+    assert read_resolution(1, 3) == {}
     write_check(check())
-    assert resolution_facts(1, 3) == {"resolution": 0.02, "checked": "1970-01-01"}
-    assert resolution_facts(2, 1)["resolution"] == 0.3
-    assert resolution_facts(2, 30)["resolution"] == 0.2
+    assert read_resolution(1, 3) == {"resolution": 0.02, "checked": "1970-01-01"}
+    assert read_resolution(2, 1)["resolution"] == 0.3
+    assert read_resolution(2, 30)["resolution"] == 0.2
     write_check(check(cpu="another"))
-    assert resolution_facts(1, 3) == {}
+    assert read_resolution(1, 3) == {}
 
 
 def test_the_command_checks_this_machine(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.machine.scratch import PREFIX, ScratchFolder
+from searchlab.machine.scratch import FOLDER_PREFIX, ScratchFolder
 from searchlab.run.study import Study
 from tests.support import toys
 from tests.support.logs import write_table
@@ -43,7 +43,7 @@ def holder() -> subprocess.Popen[str]:
 
 def test_the_next_run_removes_what_a_killed_one_left(temporary: Path) -> None:
     alive, dead = holder(), holder()
-    file = temporary / f"{PREFIX}is-no-directory"
+    file = temporary / f"{FOLDER_PREFIX}is-no-directory"
     file.write_text("")
     assert len(list(temporary.iterdir())) == 7
     dead.send_signal(signal.SIGKILL)
@@ -94,7 +94,7 @@ def test_jobs_leave_nothing(temporary: Path) -> None:
         temporary,
     )
     study.run(temporary / "out", jobs=2)
-    assert not list(temporary.glob(f"{PREFIX}*"))
+    assert not list(temporary.glob(f"{FOLDER_PREFIX}*"))
 
 
 def test_no_directory_for_temporary_files_is_one_sentence(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

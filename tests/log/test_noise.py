@@ -26,7 +26,7 @@ from searchlab.log.reliability import (
 from searchlab.log.result import load_log
 from searchlab.log.writer import LogWriter
 from searchlab.machine import host
-from searchlab.machine.host import busy_cores, observe_load
+from searchlab.machine.host import measure_busy_cores, observe_load
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial
 from searchlab.run.execute import warn_of_results
@@ -101,17 +101,17 @@ def test_a_busy_machine_is_warned_of_before_it_is_measured(
     native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
-    assert busy_cores() == 0.0
+    assert measure_busy_cores() == 0.0
     monkeypatch.setattr(os, "getloadavg", lambda: (9.0, 0.0, 0.0))
     spinner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        assert max(busy_cores() for _ in range(20)) > 0.3
+        assert max(measure_busy_cores() for _ in range(20)) > 0.3
     finally:
         spinner.kill()
         spinner.wait()
-    monkeypatch.setattr(host, "busy_cores", lambda: 0.1)
+    monkeypatch.setattr(host, "measure_busy_cores", lambda: 0.1)
     assert observe_load() == ""
-    monkeypatch.setattr(host, "busy_cores", lambda: 1.9)
+    monkeypatch.setattr(host, "measure_busy_cores", lambda: 1.9)
     assert "keep about 1.9 of this machine's" in observe_load()
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     replay = {"kind": "table", "path": str(tmp_path / "table.jsonl")}

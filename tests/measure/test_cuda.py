@@ -22,7 +22,7 @@ from tvm.script import relax as R
 
 from searchlab.errors import SearchlabError
 from searchlab.log.read import read_log
-from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
+from searchlab.machine.cuda import COMPILER_VARIABLE, choose_compiler, gpu_name, runs_on
 from searchlab.measure.code import Objects, compile_program, error_text, load_objects, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings, can_continue_after
 from searchlab.measure.messages import Answer, Build, Built, Continue, Failed, Ready, Scheduled, SetUpBuilder, Started
@@ -64,7 +64,7 @@ def ask_worker(worker: MeasuringWorker, message: object) -> Any:
 
 
 def test_a_cuda_program_is_unpacked_in_another_process(tmp_path: Path) -> None:
-    worker = MeasuringWorker(threads=1)
+    worker = MeasuringWorker(thread_count=1)
     try:
         assert isinstance(worker.recv(Started), Started)
         assert isinstance(
@@ -73,8 +73,8 @@ def test_a_cuda_program_is_unpacked_in_another_process(tmp_path: Path) -> None:
         assert isinstance(ask_worker(worker, Build(Config({"fault": "none"}))), Scheduled)
         built = ask_worker(worker, Continue(True))
     finally:
-        worker.kill()
-    assert isinstance(built, Built) and built.seconds > 0
+        worker.close()
+    assert isinstance(built, Built) and built.cpu_seconds > 0
     objects = built.code.objects
     assert [code[:4] for code in objects] == [b"\x7fELF"] * 2 and b"main_kernel" in objects[1]
     result = run_elsewhere(objects, "print(module.imports[0].kind, module['main'])", tmp_path)
@@ -110,7 +110,7 @@ def test_what_a_program_imports_arrives_with_it(tmp_path: Path) -> None:
 
 @needs_nvcc
 def test_an_error_of_the_compiler_is_told_without_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(COMPILE_MODE, "nvcc")
+    monkeypatch.setenv(COMPILER_VARIABLE, "nvcc")
     compile_source = tvm.get_global_func("tvm_callback_cuda_compile")
     kernel = compile_program(FaultyCuda(WORKLOAD, CUDA).schedule(Config({"fault": "none"})).mod, CUDA).mod.imports[0]
     source = kernel.inspect_source()
@@ -125,7 +125,7 @@ def test_an_error_of_the_compiler_is_told_without_the_source(monkeypatch: pytest
 
 @needs_nvcc
 def test_the_kernels_that_tests_on_a_gpu_run_are_as_intended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(COMPILE_MODE, "nvcc")
+    monkeypatch.setenv(COMPILER_VARIABLE, "nvcc")
     space = FaultyCuda(WORKLOAD, CUDA)
     compiles = {}
     for fault in FAULTS:
@@ -150,7 +150,7 @@ def test_after_a_failure_only_a_process_without_a_gpu_goes_on(measurer: LocalMea
     runners = []
     for fault in ("none", "does not link", "is wrong", "tiled", "segfaults"):
         list(measurer.measure(space, [Config({"fault": fault})]))
-        runners.append(list(measurer._runners.processes))
+        runners.append(list(measurer._run_pool.processes))
     assert runners[0] == runners[1] == runners[2] == runners[3] != []
     assert runners[4] == []
 
@@ -182,7 +182,7 @@ class Compiling:
 
 
 def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> None:
-    worker = MeasuringWorker(threads=1, scratch=str(tmp_path))
+    worker = MeasuringWorker(thread_count=1, scratch_folder=str(tmp_path))
     assert isinstance(worker.recv(Started), Started)
     worker.send(SetUpBuilder(pickle.dumps(Compiling()), "the space"))
     deadline = time.monotonic() + 60
@@ -191,7 +191,7 @@ def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> No
         assert time.monotonic() < deadline
         time.sleep(0.05)
         started = psutil.Process(worker.pid).children()
-    worker.kill()
+    worker.close()
     _, alive = psutil.wait_procs(started, timeout=10)
     assert not alive
 
@@ -226,15 +226,15 @@ def test_programs_of_another_kind_cannot_be_measured_here() -> None:
 
 
 def test_the_compiler_is_the_one_set_or_else_the_one_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(COMPILE_MODE, "nvrtc")
-    assert compile_mode() == "nvrtc"
-    monkeypatch.delenv(COMPILE_MODE)
+    monkeypatch.setenv(COMPILER_VARIABLE, "nvrtc")
+    assert choose_compiler() == "nvrtc"
+    monkeypatch.delenv(COMPILER_VARIABLE)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(tmp_path)])  # so that cuda-bindings is not found either
     with pytest.raises(SearchlabError, match="add the CUDA toolkit's nvcc to PATH, or run pip install cuda-bindings"):
-        compile_mode()
+        choose_compiler()
     (tmp_path / "nvcc").touch(mode=0o755)
-    assert compile_mode() == "nvcc"
+    assert choose_compiler() == "nvcc"
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_endless_programs_and_compilers_run_out_of_time(native: Target) -> None:
 def test_gigabytes_of_output_go_nowhere(bounded: LocalMeasurer, tmp_path: Path) -> None:
     (fine,) = measure(bounded, "none")
     assert fine.failure is None
-    before = psutil.Process(bounded._runners.processes[0].pid)
+    before = psutil.Process(bounded._run_pool.processes[0].pid)
     (measurement,) = measure(bounded, "prints")
     assert measurement.failure == "wrong_answer"  # it only printed
     assert before.is_running() and not any(Path(file.path).stat().st_size > 1 << 20 for file in before.open_files())

@@ -47,7 +47,7 @@ def start_worker(threads: int = 1, scratch: str = "") -> MeasuringWorker:
 def worker() -> Iterator[MeasuringWorker]:
     worker = start_worker()
     yield worker
-    worker.kill()
+    worker.close()
 
 
 def test_a_worker_has_the_surroundings_of_the_moment(
@@ -69,11 +69,11 @@ def test_a_worker_has_the_surroundings_of_the_moment(
     assert evaluate(later, "__import__('written_since').ANSWER") == "42"
     assert evaluate(later, "__import__('sys').path") == str(sys.path)
     assert evaluate(later, "__import__('os').getpgid(0) == __import__('os').getpid()") == "True"
-    later.kill()
+    later.close()
     os.chdir(removed)
     removed.rmdir()
     nowhere = start_worker()
-    nowhere.kill()
+    nowhere.close()
     assert evaluate(worker, "__import__('os').environ.get('SEARCHLAB_TEST')") == "None"
 
 
@@ -82,14 +82,14 @@ def test_blas_has_as_many_threads_as_the_worker() -> None:
     for number in (1, 2):
         worker = start_worker(number)
         assert evaluate(worker, threads) == str(number)
-        worker.kill()
+        worker.close()
 
 
 def test_the_error_says_how_a_worker_ended(worker: MeasuringWorker) -> None:
     worker.send(SetUpBuilder(pickle.dumps(Says("__import__('os')._exit(7)")), "the space"))
     with pytest.raises(WorkerDied, match="ended with exit code 7"):
         worker.recv(Started)
-    assert not worker.is_alive and worker._process.end and worker._process.end.megabytes > 10
+    assert not worker.is_alive and worker._process.exit and worker._process.exit.peak_memory_mb > 10
 
 
 def test_a_killed_fork_server_is_replaced_with_its_workers(worker: MeasuringWorker) -> None:
@@ -101,7 +101,7 @@ def test_a_killed_fork_server_is_replaced_with_its_workers(worker: MeasuringWork
     assert not worker.is_alive
     again = start_worker()
     assert psutil.Process(again.pid).parent() != server
-    again.kill()
+    again.close()
 
 
 def test_who_asks_while_another_was_interrupted_gets_a_worker(
@@ -121,7 +121,7 @@ def test_who_asks_while_another_was_interrupted_gets_a_worker(
     first, second = start_worker(), start_worker()
     assert len({worker.pid, first.pid, second.pid}) == 3
     for each in (first, second):
-        each.kill()
+        each.close()
 
 
 def test_many_threads_ask_at_once() -> None:
@@ -133,7 +133,7 @@ def test_many_threads_ask_at_once() -> None:
         thread.join()
     assert len({worker.pid for worker in workers}) == 6 and all(worker.is_alive for worker in workers)
     for worker in workers:
-        worker.kill()
+        worker.close()
         assert not psutil.pid_exists(worker.pid)
 
 

@@ -94,14 +94,14 @@ def test_the_text_of_a_failure_has_a_limit(measurer: LocalMeasurer) -> None:
 def test_what_a_candidate_leaves_is_ended_before_the_next(measurer: LocalMeasurer) -> None:
     """A daemon has another parent, group and session than the worker."""
     assert measure(measurer, "").failure is None
-    server = psutil.Process(measurer._builders.processes[0].pid).parent()
+    server = psutil.Process(measurer._build_pool.processes[0].pid).parent()
     assert server
     existing = {child.pid for child in server.children(recursive=True)}
     for phase in hostile.PHASES:
         code = hostile.code_of("leaves a daemon").replace("time.sleep(600)", f"time.sleep(600.{os.getpid()})")
         assert measure(measurer, code, phase).failure is None
         until = time.monotonic() + 10
-        workers = {measurer._builders.processes[0].pid, *(runner.pid for runner in measurer._runners.processes)}
+        workers = {measurer._build_pool.processes[0].pid, *(runner.pid for runner in measurer._run_pool.processes)}
         while strays := {child.pid for child in server.children(recursive=True)} - workers - existing:
             assert time.monotonic() < until, strays
             time.sleep(0.01)
@@ -135,7 +135,7 @@ def test_ordinary_candidates_leave_their_processes_in_use(measurer: LocalMeasure
     pids = set()
     for name in hostile.GOOD:
         assert next(measurer.measure(space, [Config({"mode": name})])).failure is None
-        pids.add((measurer._builders.processes[0].pid, measurer._runners.processes[0].pid))
+        pids.add((measurer._build_pool.processes[0].pid, measurer._run_pool.processes[0].pid))
     assert len(pids) == 1
 
 
@@ -144,7 +144,7 @@ def test_ordinary_candidates_leave_their_processes_in_use(measurer: LocalMeasure
 
 def test_a_channel_bounds_the_length_and_the_time_of_a_frame() -> None:
     own_end, other_end = socket.socketpair()
-    channel = Channel(own_end.detach(), max_length=1 << 20)
+    channel = Channel(own_end.detach(), max_frame_bytes=1 << 20)
     with other_end:
         other_end.sendall(struct.pack("<Q", 5) + b"he")
         assert not channel.poll(0.01)

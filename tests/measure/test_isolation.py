@@ -41,7 +41,7 @@ def test_a_candidate_that_kills_its_parent_costs_its_own_trial() -> None:
 BOUND = """
 import os, signal, sys
 from searchlab.measure import isolation
-isolation.die_with(int(sys.argv[1]))
+isolation.die_with_parent(int(sys.argv[1]))
 {}
 """
 

@@ -77,7 +77,7 @@ def test_measurements_come_in_order_and_as_they_are_done(measurer: LocalMeasurer
 
 def test_a_killed_worker_is_replaced(measurer: LocalMeasurer) -> None:
     measure(measurer, "none")
-    for worker in [*measurer._runners.processes, *measurer._builders.processes]:
+    for worker in [*measurer._run_pool.processes, *measurer._build_pool.processes]:
         os.kill(worker.pid, signal.SIGKILL)
     measurer.measurements.clear()
     assert [result.failure for result in measure(measurer, "tiled", "none")].count(None) >= 1
@@ -119,7 +119,7 @@ def test_build_and_run_are_never_at_the_same_time(measurer: LocalMeasurer) -> No
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("none", "tiled", "is wrong")])
     next(results)
-    builders = [psutil.Process(worker.pid) for worker in measurer._builders.processes]
+    builders = [psutil.Process(worker.pid) for worker in measurer._build_pool.processes]
     before = [builder.cpu_times().user for builder in builders]
     assert len(list(results)) == 2
     time.sleep(0.2)
@@ -150,7 +150,7 @@ def test_kept_code_of_programs_is_timed_later_without_a_build(
     space = Faulty(WORKLOAD, native)
     with LocalMeasurer(settings, native, {}, 1) as later:
         monkeypatch.setattr(
-            later._builders, "build", lambda space, configs: BuildResults() if not configs else pytest.fail()
+            later._build_pool, "build", lambda space, configs: BuildResults() if not configs else pytest.fail()
         )
         seconds = later.remeasure(space, trials, rounds=3)
     assert len(seconds) == 2 and all(len(values) == 3 and min(values) > 0 for values in seconds)

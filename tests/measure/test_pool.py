@@ -37,12 +37,13 @@ def configs(*faults: str) -> list[Config]:
 
 def test_a_program_is_built_once_and_a_known_one_not_at_all(pool: BuildPool, space: Faulty) -> None:
     builds = pool.build(space, configs("none", "tiled", "none", "invalid", "does not compile"))
-    assert list(builds.hashes) != [] and builds.hashes[0] == builds.hashes[2] != builds.hashes[1]
-    assert builds.programs.keys() == {builds.hashes[0], builds.hashes[1]}
+    hashes = builds.program_hashes
+    assert hashes[0] == hashes[2] != hashes[1]
+    assert builds.programs.keys() == {hashes[0], hashes[1]}
     assert {index: failed.failure for index, failed in builds.failures.items()} == {3: "invalid", 4: "build_error"}
-    assert builds.failures[4].program == builds.hashes[4] and not builds.failures[3].program
-    again = pool.build(space, configs("none", "tiled"), is_known=lambda program: program == builds.hashes[0])
-    assert again.programs.keys() == {builds.hashes[1]} and not again.failures
+    assert builds.failures[4].program == builds.program_hashes[4] and not builds.failures[3].program
+    again = pool.build(space, configs("none", "tiled"), is_known=lambda program: program == builds.program_hashes[0])
+    assert again.programs.keys() == {builds.program_hashes[1]} and not again.failures
 
 
 def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, space: Faulty) -> None:
@@ -57,7 +58,7 @@ def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, 
             time.sleep(0.5)
         return False
 
-    pool.set_up(pool.set_up_message(space), 3)
+    pool.set_up_processes(pool.make_set_up_message(space), 3)
     builds = pool.build(space, configs("schedule sleeps", "schedule sleeps", "tiled"), kill)
     assert (
         len(killed) == 3 and not builds.failures and len(builds.programs) == 2
@@ -105,7 +106,7 @@ def test_a_failure_in_a_process_with_a_past_is_confirmed(native: Target, code: s
 
 
 def test_no_process_is_left(pool: BuildPool, space: Faulty) -> None:
-    processes = [psutil.Process(process.pid) for process in pool.set_up(pool.set_up_message(space), 2)]
+    processes = [psutil.Process(process.pid) for process in pool.set_up_processes(pool.make_set_up_message(space), 2)]
     pool.close()
     assert pool.processes == [] and not any(process.is_running() for process in processes)
 
@@ -120,10 +121,11 @@ def test_a_program_compiled_in_a_spoilt_process_is_recompiled(
         answer = recv(worker, *expected)
         if isinstance(answer, Built) and not spoilt:
             spoilt.append(answer)
-            worker.end()
+            worker.kill()
             raise AnswerMismatch("answered a message that it was not sent")
         return answer
 
     monkeypatch.setattr(MeasuringWorker, "recv", spoil)
     builds = pool.build(space, configs("none", "none"))
-    assert spoilt and builds.programs.keys() == {builds.hashes[0]} == {builds.hashes[1]} and not builds.failures
+    hashes = builds.program_hashes
+    assert spoilt and builds.programs.keys() == {hashes[0]} == {hashes[1]} and not builds.failures

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from searchlab.cli.fleet import fleet as app
 from searchlab.errors import SearchlabError
 from searchlab.log.read import read_log
-from searchlab.measure.fleet import Queue, Tracker, registered_devices
+from searchlab.measure.fleet import Queue, Tracker, list_registered_devices
 from searchlab.measure.rpc import RpcMeasurer, RpcSettings
 from searchlab.records import Measurement
 from searchlab.run.study import Study
@@ -94,7 +94,7 @@ class Fleet:
         return started
 
     def devices(self) -> dict[str, list[str]]:
-        return registered_devices(self.tracker)
+        return list_registered_devices(self.tracker)
 
     def lose(self, key: str) -> None:
         """Kill all servers under ``key``."""
@@ -115,7 +115,7 @@ class Fleet:
 def queues_of(fleet: Fleet, key: str) -> list[Queue]:
     """Return the tracker's queue for ``key``."""
     with Tracker(fleet.tracker) as tracker:
-        return [queue for name, queue in tracker.summary().queue_info.items() if name == key]
+        return [queue for name, queue in tracker.read_summary().queue_info.items() if name == key]
 
 
 def wait_for(condition: object, seconds: float = 30.0) -> None:
@@ -233,8 +233,8 @@ def test_runs_go_on_at_the_same_time_and_come_in_order(fleet: Fleet, measurer: R
     """If they ran in turn, the second would not be available within the timeout of the first."""
     measure(measurer, "none", "tiled")
     wait_for(lambda: sum(queue.free for queue in queues_of(fleet, measurer.settings.key)) == 2)
-    ready = measurer._runners.set_up(measurer._setup, 2)  # one of them may have just been replaced
-    assert ready == measurer._runners.processes
+    ready = measurer._run_pool.set_up_processes(measurer._setup, 2)  # one of them may have just been replaced
+    assert ready == measurer._run_pool.processes
     measurer.measurements.clear()
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("hangs", "tiled", "none", "invalid")])

@@ -53,16 +53,16 @@ def test_only_local_runs_are_exclusive_and_only_tables_replay() -> None:
 
 
 def test_the_default_target_and_what_can_be_measured(tmp_path: Path) -> None:
-    assert LocalSettings().default_target(tmp_path) == "native" and LocalSettings().measurable(tmp_path) is None
+    assert LocalSettings().default_target(tmp_path) == "native" and LocalSettings().measurable_spaces(tmp_path) is None
     fleet = RpcSettings(tracker="10.0.0.1:9190", key="two")
-    assert fleet.measurable(tmp_path) is None
+    assert fleet.measurable_spaces(tmp_path) is None
     with pytest.raises(SearchlabError, match="'two' requires a target"):
         fleet.default_target(tmp_path)
     space = toys.Small()
     write_table(tmp_path / "a.jsonl", space, toys.smooth)
     table = TableSettings("a.jsonl")
     assert table.default_target(tmp_path) == space.target.to_json()
-    assert table.measurable(tmp_path) == {(str(space.workload), space.fingerprint)}
+    assert table.measurable_spaces(tmp_path) == {(str(space.workload), space.fingerprint)}
     assert isinstance(table.make(space.target, {}, tmp_path), TableMeasurer)
 
 

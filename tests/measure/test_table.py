@@ -16,7 +16,7 @@ from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Record
 from searchlab.log.read import read_log
 from searchlab.log.writer import compress_log
-from searchlab.measure.table import ConfigIndex, TableMeasurer, TableSettings, draw_weights
+from searchlab.measure.table import ConfigIndex, TableMeasurer, TableSettings
 from searchlab.records import Measurement, Statistic, Trial
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
@@ -382,7 +382,7 @@ def test_every_log_over_a_complete_table_records_its_optimum(tmp_path: Path) -> 
 @pytest.mark.parametrize("space", [toys.Dependent(), toys.Small()])
 def test_the_weights_of_configs_are_how_often_samples_give_them(space: Space) -> None:
     configs = list(space.enumerate())
-    weights = draw_weights(configs[::-1])[::-1]
+    weights = compute_draw_weights(configs[::-1])[::-1]
     rng = np.random.default_rng(0)
     counts = Counter(space.sample(rng) for _ in range(20_000))
     shares = np.array([counts[config] for config in configs]) / 20_000

@@ -17,7 +17,7 @@ from tvm.rpc import base
 
 from searchlab.errors import SearchlabError
 from searchlab.measure import fleet
-from searchlab.measure.fleet import Tracker, registered_devices
+from searchlab.measure.fleet import Tracker, list_registered_devices
 
 MAGIC = struct.pack("<i", base.RPC_TRACKER_MAGIC)
 
@@ -83,25 +83,25 @@ SERVER = {"key": "server:a", "addr": ["10.0.0.1", 9090]}
 )
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_strange_tracker_is_one_sentence(monkeypatch: pytest.MonkeyPatch, answer: bytes, ends: bool) -> None:
-    monkeypatch.setattr(fleet, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(fleet, "ANSWER_TIMEOUT", 0.2)
     start = time.monotonic()
     with tracker(answer, ends=ends) as address, pytest.raises(SearchlabError, match=address):
-        registered_devices(address)
+        list_registered_devices(address)
     assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize("loan", [None, [0], [0, ["h", 10**9, "k"]], [0, ["h", True, "k"]], [0, {"a": 1}]])
 def test_a_strange_loan_is_one_sentence(loan: Any) -> None:
     with tracker(MAGIC, encode(loan)) as address, Tracker(address) as connected:
-        connected.request("a")
+        connected.request_device("a")
         with pytest.raises(SearchlabError, match="does not answer like"):
-            connected.take()
+            connected.receive_device()
 
 
 def test_a_tracker_is_understood_whatever_it_adds() -> None:
     answer = [0, {"server_info": [{**SERVER, "new": 1}], "queue_info": {"a": {"free": 1, "pending": 0, "new": 2}}}]
     with tracker(MAGIC, encode(answer)) as address:
-        assert registered_devices(address) == {"a": ["10.0.0.1:9090"]}
+        assert list_registered_devices(address) == {"a": ["10.0.0.1:9090"]}
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:99999", "127.0.0.1:x", "no such host:1", ":", "127.0.0.1:-1"])

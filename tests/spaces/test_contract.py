@@ -14,7 +14,7 @@ import tvm
 from tvm_ffi import structural_equal
 
 from searchlab.errors import InvalidConfig, UnsupportedWorkload
-from searchlab.machine.cuda import COMPILE_MODE
+from searchlab.machine.cuda import COMPILER_VARIABLE
 from searchlab.measure.code import compile_program
 from searchlab.measure.local import LocalMeasurer
 from searchlab.plugins import Plugin
@@ -131,7 +131,7 @@ def test_programs_build_and_compute_the_right_answer(
 @pytest.mark.parametrize("name", sorted({cell.values[0] for cell in ON_CUDA}))  # type: ignore[type-var]
 def test_cuda_programs_compile(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program for each workload; nvcc starts once and reads CUDA's headers once, outside of their namespaces."""
-    monkeypatch.setenv(COMPILE_MODE, "nvcc")
+    monkeypatch.setenv(COMPILER_VARIABLE, "nvcc")
     sources = ["#include <cstdint>\n#include <type_traits>\n#include <cuda.h>\n"]
     for number, cell in enumerate(cell for cell in ON_CUDA if cell.values[0] == name):
         space = space_of(*cell.values)

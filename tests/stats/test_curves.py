@@ -13,13 +13,13 @@ from searchlab.arrays import Floats
 from searchlab.stats.curves import (
     area_over_seconds,
     area_under_curve,
-    band_at,
     band_over_seconds,
     band_over_trials,
-    gflops,
-    hitting_times,
+    compute_band,
+    compute_gflops,
+    convert_hits_to_seconds,
+    find_hitting_times,
     quartiles,
-    seconds_of_hits,
 )
 
 INF = math.inf
@@ -33,15 +33,15 @@ def array(*values: float) -> Floats:
 
 
 def test_throughput_of_a_failure_is_zero() -> None:
-    assert gflops(array(INF, 4, 2), 8_000_000_000).tolist() == [0, 2, 4]
+    assert compute_gflops(array(INF, 4, 2), 8_000_000_000).tolist() == [0, 2, 4]
 
 
 def test_trials_and_seconds_to_target_by_hand() -> None:
     curve, elapsed = array(0, 2, 2, 9.5, 10), array(1, 3, 6, 10, 15)
     for target, trial, seconds in ((9.5, 4, 10), (1, 2, 3), (10.1, INF, INF)):
-        hits = hitting_times(curve[np.newaxis], target)
-        assert hits.tolist() == [trial] and seconds_of_hits(hits, elapsed[np.newaxis]).tolist() == [seconds]
-    assert hitting_times(np.zeros((1, 2)), INF).tolist() == [INF]
+        hits = find_hitting_times(curve[np.newaxis], target)
+        assert hits.tolist() == [trial] and convert_hits_to_seconds(hits, elapsed[np.newaxis]).tolist() == [seconds]
+    assert find_hitting_times(np.zeros((1, 2)), INF).tolist() == [INF]
 
 
 def test_area_by_hand() -> None:
@@ -75,7 +75,7 @@ def test_bands_by_hand() -> None:
 
 @given(costs)
 def test_curves_never_fall(values: Floats) -> None:
-    curve = gflops(np.minimum.accumulate(values), 10**9)
+    curve = compute_gflops(np.minimum.accumulate(values), 10**9)
     assert (np.diff(curve) >= 0).all() and (curve >= 0).all()
     if values.size:
         assert curve[-1] == pytest.approx(1 / values.min() if np.isfinite(values.min()) else 0)
@@ -83,14 +83,14 @@ def test_curves_never_fall(values: Floats) -> None:
 
 @given(filled)
 def test_area_lies_between_0_and_1(values: Floats) -> None:
-    curve = gflops(np.minimum.accumulate(values), 10**9)
+    curve = compute_gflops(np.minimum.accumulate(values), 10**9)
     assert 0 <= area_under_curve(curve, float(curve.max())) <= 1
 
 
 @given(filled, st.floats(1e-3, 1e6), st.floats(1e-3, 1e6))
 def test_a_higher_target_takes_no_fewer_trials(values: Floats, target: float, second_target: float) -> None:
-    curves = gflops(np.minimum.accumulate(values), 10**9)[np.newaxis]
-    low, high = (hitting_times(curves, value)[0] for value in sorted((target, second_target)))
+    curves = compute_gflops(np.minimum.accumulate(values), 10**9)[np.newaxis]
+    low, high = (find_hitting_times(curves, value)[0] for value in sorted((target, second_target)))
     assert low <= high
 
 
@@ -99,7 +99,7 @@ def test_a_higher_target_takes_no_fewer_trials(values: Floats, target: float, se
     st.randoms(use_true_random=False),
 )
 def test_bands_do_not_depend_on_the_order_of_seeds(runs: Floats, order: random.Random) -> None:
-    curves = gflops(np.minimum.accumulate(runs, axis=1), 10**9)
+    curves = compute_gflops(np.minimum.accumulate(runs, axis=1), 10**9)
     elapsed = np.array([np.cumsum(1.0 + (np.arange(len(run)) + seed) % 3) for seed, run in enumerate(runs)])
     pairs = list(zip(curves, elapsed, strict=True))
     order.shuffle(pairs)
@@ -118,7 +118,7 @@ def test_bands_do_not_depend_on_the_order_of_seeds(runs: Floats, order: random.R
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.floats(-9, 9)), min_size=1, max_size=20))
 def test_a_band_over_places_has_the_quartiles_of_each(values: list[tuple[int, float]]) -> None:
-    band = band_at(np.array([float(position) for position, _ in values]), np.array([value for _, value in values]))
+    band = compute_band(np.array([float(position) for position, _ in values]), np.array([value for _, value in values]))
     assert band.x.tolist() == sorted({position for position, _ in values})
     for position, *edges in zip(band.x, band.lower, band.median, band.upper, strict=True):
         assert edges == quartiles(np.array([value for x, value in values if x == position])).tolist()

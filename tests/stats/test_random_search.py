@@ -13,8 +13,8 @@ from searchlab.arrays import Floats
 from searchlab.stats.random_search import (
     RandomDraws,
     RandomSearch,
-    cutoff,
     expected_best,
+    find_cutoff,
     mean_score,
     score_curve,
     weighted_median,
@@ -108,9 +108,9 @@ def test_nearly_equal_draws_are_nearly_those_without_weights(configs: int) -> No
 
 def test_cutoff_by_hand() -> None:
     baseline = np.array([3.0, 2.0, 1.5, 1.1, 1.0])
-    assert cutoff(3, baseline, 1, 0.95) == 4, "the first at or below 1.1"
-    assert cutoff(3, baseline, 1, 0.5) == 2
-    assert cutoff(3, baseline, 0.1, 0.95) == 5, "the end where it is not reached"
+    assert find_cutoff(3, baseline, 1, 0.95) == 4, "the first at or below 1.1"
+    assert find_cutoff(3, baseline, 1, 0.5) == 2
+    assert find_cutoff(3, baseline, 0.1, 0.95) == 5, "the end where it is not reached"
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import mannwhitneyu, rankdata, wilcoxon
 
 from searchlab.arrays import Floats
-from searchlab.stats.ranks import average_ranks, holm, rank_sum_test, round_to_largest, signed_rank
-
-
-def signed_rank_test(first: Floats, second: Floats) -> float:
-    """The p-value of the signed-rank test."""
-    return signed_rank(first, second)[1]
-
+from searchlab.stats.ranks import average_ranks, holm, rank_sum_test, round_to_largest, signed_rank_test
 
 INF = math.inf
 few = st.integers(1, 4) | st.just(INF)

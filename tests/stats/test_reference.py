@@ -15,10 +15,10 @@ from hypothesis.extra.numpy import arrays
 
 from searchlab.arrays import Floats
 from searchlab.stats.intervals import (
-    improvement,
     mean_of_means_interval,
+    probability_of_improvement,
 )
-from searchlab.stats.random_search import cutoff, expected_best, mean_score, score_curve
+from searchlab.stats.random_search import expected_best, find_cutoff, mean_score, score_curve
 from searchlab.stats.ranks import holm
 
 WHY = "the dependency group `reference` is not installed"
@@ -42,7 +42,7 @@ def columns(matrix: Floats) -> list[Floats]:
 
 @given(scores, arrays(np.float64, (4, 3), elements=st.floats(0, 1)))
 def test_probability_of_improvement_is_rliables(metrics: Any, first: Floats, second: Floats) -> None:
-    chances = [improvement(*pair) for pair in zip(columns(first), columns(second), strict=True)]
+    chances = [probability_of_improvement(*pair) for pair in zip(columns(first), columns(second), strict=True)]
     assert np.mean(chances) == pytest.approx(metrics.probability_of_improvement(first, second))
 
 
@@ -102,7 +102,7 @@ def test_the_baseline_is_near_that_of_the_methodology(tmp_path: Path, failures: 
     curve = reference.get_curve_over_fevals(trials)
     assert np.abs(expected - 1 - curve).max() <= 0.5 + 1e-9
     median = float(np.median(costs[:800]))
-    assert abs(cutoff(median, expected_best(costs[:800], 799), 1.0, 0.95) - statistics.cutoff_point(0.95)[1]) <= 1
+    assert abs(find_cutoff(median, expected_best(costs[:800], 799), 1.0, 0.95) - statistics.cutoff_point(0.95)[1]) <= 1
 
 
 def test_the_score_is_that_of_the_methodology(tmp_path: Path) -> None:

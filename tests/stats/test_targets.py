@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from searchlab.arrays import Floats
-from searchlab.stats.curves import hitting_times
+from searchlab.stats.curves import find_hitting_times
 
 INF = math.inf
 rising = arrays(np.float64, (3, 12), elements=st.floats(0, 10)).map(
@@ -20,4 +20,4 @@ rising = arrays(np.float64, (3, 12), elements=st.floats(0, 10)).map(
 def test_hitting_times_are_those_of_each_run_and_target(curves: Floats, targets: list[float]) -> None:
     expected = [[1 + sum(value < target for value in curve) for target in targets] for curve in curves.tolist()]
     expected = [[INF if hit > len(curves[0]) else hit for hit in hits] for hits in expected]
-    assert np.transpose([hitting_times(curves, target) for target in targets]).tolist() == expected
+    assert np.transpose([find_hitting_times(curves, target) for target in targets]).tolist() == expected

@@ -318,7 +318,7 @@ def test_an_altered_trial_is_refused(
 
 
 def test_a_leaderboard_agrees_with_the_report(sealed: Path, bundle: Path) -> None:
-    part, result = find_suite(sealed).part("test"), read_bundle(bundle).results["test"]
+    part, result = find_suite(sealed).select_split("test"), read_bundle(bundle).results["test"]
     baseline_runs = baselines(find_suite(sealed))
     board = Leaderboard(part, [result, *baseline_runs], {"hill-climb": "as published"})
     rows = board.rows([table.entry.name for table in part.tables], part.spec.trials)

@@ -47,7 +47,7 @@ def test_each_study_has_claims_and_states_its_cost(file: Path, verdicts: ModuleT
     assert study.spec.claims and all(claim.source for claim in study.spec.claims)
     assert verdicts.StudyHead.read(file).command.split()[2] == file.relative_to(ROOT).as_posix()
     labels = [entry.title for entry in study.spec.policy_entries]
-    strategies = {*labels, *(study.suite.baseline_files if study.suite else ())}
+    strategies = {*labels, *(study.suite.baseline_paths if study.suite else ())}
     claim_strategies = {name for claim in study.spec.claims for name in (claim.strategy, *claim.opponents)}
     assert not study.suite or claim_strategies <= strategies, claim_strategies - strategies
 

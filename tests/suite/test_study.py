@@ -92,7 +92,7 @@ def test_a_suite_is_found_by_name_by_path_and_beside_the_study(
     file.write_text('suite = "mini/dev"\npolicies = ["random"]\n')
     loaded = Study.load(file)
     assert loaded.suite is not None and loaded.suite.name == "mini/dev"
-    monkeypatch.setattr(suites, "SUITE_DIRECTORIES", (tmp_path / "nowhere", tmp_path / "suite"))
+    monkeypatch.setattr(suites, "SUITE_PARENT_DIRS", (tmp_path / "nowhere", tmp_path / "suite"))
     assert find_suite("mini/test").name == "mini/test"
     for wrong, message in (
         ("mimi", "cannot find the suite 'mimi'.*did you mean 'mini'"),

@@ -24,7 +24,7 @@ from searchlab.log.read import RESULT_FILE_NAME, read_log
 from searchlab.log.writer import compress_log, encode_log, write_log
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import trust_plugins
-from searchlab.stats.random_search import difficulty_trials, draws_for, expected_draws
+from searchlab.stats.random_search import count_draws_needed, expected_draws, parse_difficulty
 from searchlab.suite import verify
 from searchlab.suite.cards import TableCard
 from searchlab.suite.compare import against_baselines, compare, dev_areas
@@ -80,7 +80,7 @@ def test_random_draws_to_a_good_config(configs: int, data: st.DataObject) -> Non
     for t in range(configs):
         missed.append(missed[-1] * max(configs - good - t, 0) / (configs - t))
     assert expected_draws(configs, good) == pytest.approx(sum(missed[:-1])), "the sum over t of P(more than t draws)"
-    enough = draws_for(configs, good)
+    enough = count_draws_needed(configs, good)
     assert missed[enough] <= 0.05 + 1e-12 and (enough == 1 or missed[enough - 1] > 0.05)
 
 
@@ -408,7 +408,7 @@ def test_a_suite_without_baselines_has_nothing_to_compare_with(copy: Path) -> No
 
 def test_baselines_by_area_on_dev_are_those_of_a_report(sealed: Path) -> None:
     suite = find_suite(sealed)
-    part = suite.part("dev")
+    part = suite.select_split("dev")
     summary = summarize(compare(part, [], baselines(suite), range(suite.spec.seeds)))
     for name, area in dev_areas(suite).items():
         rows = [item.by_strategy[name] for item in summary.workloads]
@@ -423,7 +423,7 @@ def test_a_report_compares_the_first_trials_of_runs(sealed: Path, tmp_path: Path
         for workload, item in shortened.items():
             for run, original in zip(item.runs, complete[workload].runs, strict=True):
                 costs = read_log(suite.table(run.log.header.table).path).costs
-                limit = trials if isinstance(trials, int) else difficulty_trials(trials, costs)
+                limit = trials if isinstance(trials, int) else parse_difficulty(trials, costs)
                 assert list(run.curve) == list(original.curve[:limit])
     words = ("suite", "report", sealed, "--out", tmp_path / "report")
     result = searchlab(*words, "--trials", "5")

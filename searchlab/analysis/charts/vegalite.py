@@ -24,12 +24,12 @@ from ...errors import SearchlabError
 from ...files import file_name, write_file
 from ...stats.inference import ROPE
 from ..model import Summary
-from ..runs import RANDOM, ComparedRuns, strategy_order
+from ..runs import RANDOM_POLICY, ComparedRuns, list_strategies
 
 if TYPE_CHECKING:
     import altair
 
-Row = dict[str, Any]
+DataRow = dict[str, Any]
 """A row of a chart's data."""
 
 Spec = dict[str, Any]
@@ -43,28 +43,36 @@ Format = Literal["pdf", "svg", "png"]
 # contrast of at least 3 with white. The page replaces them in the dark; see report.css.
 COLOURS = ("#0072b2", "#c94f00", "#00815e", "#b95c93", "#a06e00", "#333333", "#77771f", "#882255", "#332288")
 DASHES: tuple[list[float], ...] = ([1, 0], [7, 2], [8, 2, 2, 2], [3, 1.5])
-GROUPS = (  # of what is not a strategy
+GROUP_COLOURS = (  # of what is not a strategy
     *("#3d8c95", "#8c6d4f", "#6b7c93", "#8a6a8f", "#6f8a3a", "#b0614a"),
     *("#2f4f8f", "#a0782a", "#4d7a4d", "#7f3f3f", "#a64d79", "#555555"),
 )
 GREY = "#767676"
-WIDTH, HEIGHT, ROW = 520, 300, 20  # in pixels; ROW is the height of a strategy in charts with a row for each
-ROWS = 22  # maximum number of strategies in a column of a legend
+WIDTH, HEIGHT = 520, 300  # in pixels
+ROW_HEIGHT = 20  # the height of a strategy in charts with a row for each, in pixels
+MAX_LEGEND_ROWS = 22  # maximum number of strategies in a column of a legend
 STRATEGY: Spec = {"field": "strategy", "type": "nominal", "title": None}
 HIGHLIGHTED = {"param": "highlighted", "empty": False}
 MAX_HIGHLIGHTED = 6  # maximum number of strategies that are highlighted initially
-OTHERS = len(COLOURS) - 1  # number of colours of strategies other than the subject
-SALT = "28301"  # with it, the best and the most usual baselines have different colours
-WIDEST = 4.0  # the end of a drawn interval, as a multiple of the largest difference in the chart
-LOG_FROM = 100.0  # an axis is logarithmic if its last value is at least this many times its first value
+OTHER_COLOUR_COUNT = len(COLOURS) - 1  # number of colours of strategies other than the subject
+COLOUR_SALT = "28301"  # with it, the best and the most usual baselines have different colours
+MAX_INTERVAL_RATIO = 4.0  # the end of a drawn interval, as a multiple of the largest difference in the chart
+MIN_LOGARITHMIC_RATIO = 100.0  # an axis is logarithmic if its last value is at least this many times its first value
 
 
 class Chart(NamedTuple):
-    """A chart with one or more views."""
+    """A chart with one or more views.
+
+    Attributes:
+        key: The name in files and on the page.
+        title: The title.
+        description: How to read the chart; the first sentence is the subtitle.
+        views: The specification of each view.
+    """
 
     key: str
     title: str
-    description: str  # how to read the chart; its first sentence is the subtitle
+    description: str
     views: Mapping[str, Spec]
 
     @property
@@ -76,24 +84,33 @@ class Chart(NamedTuple):
 
 @dataclass(frozen=True)
 class LineStyles:
-    """The order and highlighting of strategies in all charts and tables."""
+    """The order and highlighting of strategies in all charts and tables.
 
-    names: list[str]  # the subject first, then in alphabetical order
-    subject: str | None  # the first strategy of the first registered contrast
-    highlighted: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
-    ranking: list[str]  # best first
-    opponents: list[str]  # the second strategies of registered contrasts, first those that are ahead
-    labels: Mapping[str, str] = field(default_factory=dict)  # what legends show instead of some names
+    Attributes:
+        names: All strategies: the subject first, then in alphabetical order.
+        subject: The first strategy of the first registered contrast.
+        highlighted: The strategies highlighted initially: those in registered contrasts, and the best others.
+        ranking: All strategies, best first.
+        opponents: The second strategies of registered contrasts, first those that are ahead.
+        labels: What legends show instead of some names.
+    """
+
+    names: list[str]
+    subject: str | None
+    highlighted: list[str]
+    ranking: list[str]
+    opponents: list[str]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_summary(cls, summary: Summary, comparison: ComparedRuns) -> LineStyles:
-        names = strategy_order(comparison)
-        registered = [name for answer in summary.answers for name in (answer.first, answer.second)]
+        names = list_strategies(comparison)
+        registered_strategies = [name for answer in summary.answers for name in (answer.first, answer.second)]
         ranking = [row.strategy for row in summary.overall.strategies] if summary.overall else []
-        ranking += [row.strategy for item in summary.workloads for row in item.strategies]
+        ranking += [row.strategy for workload_summary in summary.workloads for row in workload_summary.strategies]
         ranking = list(dict.fromkeys([*ranking, *names]))
-        highlighted = list(dict.fromkeys([*registered, *ranking]))[:MAX_HIGHLIGHTED]
-        subject = registered[0] if registered else None
+        highlighted = list(dict.fromkeys([*registered_strategies, *ranking]))[:MAX_HIGHLIGHTED]
+        subject = registered_strategies[0] if registered_strategies else None
         names.sort(key=lambda name: (name != subject, name))
         by_difference = sorted(
             summary.answers, key=lambda answer: (math.isnan(answer.difference.value), answer.difference.value)
@@ -111,10 +128,10 @@ class LineStyles:
         """
         looks = {self.subject: (0, 0)} if self.subject else {}
         for name in sorted(set(self.names) - {self.subject}, key=lambda name: (name not in self.highlighted, name)):
-            number = crc32(f"{SALT}{name}".encode())
+            number = crc32(f"{COLOUR_SALT}{name}".encode())
             options = [
-                (1 + (number + colour) % OTHERS, (number // OTHERS + dash) % len(DASHES))
-                for colour in range(OTHERS)
+                (1 + (number + colour) % OTHER_COLOUR_COUNT, (number // OTHER_COLOUR_COUNT + dash) % len(DASHES))
+                for colour in range(OTHER_COLOUR_COUNT)
                 for dash in range(len(DASHES))
             ]
             if name in self.highlighted:
@@ -133,7 +150,7 @@ class LineStyles:
 
     def references(self, names: Iterable[str]) -> list[str]:
         """Sort ``names`` as strategies to compare with: opponents in registered contrasts, random search, the best."""
-        first = [*self.opponents, RANDOM, *self.ranking]
+        first = [*self.opponents, RANDOM_POLICY, *self.ranking]
         return sorted(names, key=first.index)
 
 
@@ -144,7 +161,7 @@ class Level(NamedTuple):
     name: str
 
 
-def layer(kind: str, encoding: Spec, **look: Any) -> Spec:
+def make_layer(kind: str, encoding: Spec, **look: Any) -> Spec:
     """Return a layer with marks of a kind, whose properties are ``look``."""
     return {"mark": {"type": kind} | look, "encoding": encoding}
 
@@ -167,7 +184,7 @@ class LineChart:
         digits: The decimal places of the values that pointing at the chart shows.
     """
 
-    rows: Sequence[Row]
+    rows: Sequence[DataRow]
     styles: LineStyles
     x_title: str
     y_title: str
@@ -185,15 +202,15 @@ class LineChart:
             return {}
         is_band = "lower" in self.rows[0] and not self.by_seed
         layers: list[Spec] = [
-            *([_shade(self.shade, self.first if self.is_logarithmic else 0)] if self.shade else []),
-            *_levels(self.levels),
-            *([layer("area", self.band_encoding, **self.mark)] if is_band else []),
-            layer("line", self.line_encoding, **self.mark) | {"params": self.line_params},
-            *([] if self.by_seed else [_readout(self.names, self.x, steps=self.steps, digits=self.digits)]),
+            *([_make_shade(self.shade, self.first if self.is_logarithmic else 0)] if self.shade else []),
+            *_make_level_lines(self.levels),
+            *([make_layer("area", self.band_encoding, **self.mark)] if is_band else []),
+            make_layer("line", self.line_encoding, **self.mark) | {"params": self.line_params},
+            *([] if self.by_seed else [_make_readout(self.names, self.x, steps=self.steps, digits=self.digits)]),
         ]
         chart: Spec = {"data": {"values": self.rows}, "height": HEIGHT, "layer": layers}
         if self.relative:
-            chart["params"] = [_select("reference", "each strategy minus ", self.styles.references(self.names))]
+            chart["params"] = [_make_selection("reference", "each strategy minus ", self.styles.references(self.names))]
             chart["transform"] = [
                 {"calculate": "datum.strategy === reference ? datum.y : null", "as": "base"},
                 {"joinaggregate": [{"op": "max", "field": "base", "as": "base"}], "groupby": ["x"]},
@@ -217,7 +234,7 @@ class LineChart:
 
     @cached_property
     def is_logarithmic(self) -> bool:
-        return self.first > 0 and max(row["x"] for row in self.rows) / self.first >= LOG_FROM
+        return self.first > 0 and max(row["x"] for row in self.rows) / self.first >= MIN_LOGARITHMIC_RATIO
 
     @property
     def mark(self) -> Spec:
@@ -242,7 +259,7 @@ class LineChart:
         return STRATEGY | {
             "scale": {"domain": self.names, "range": [self.styles.colour(name) for name in self.names]},
             "legend": {
-                "columns": 1 + (len(self.names) - 1) // ROWS,
+                "columns": 1 + (len(self.names) - 1) // MAX_LEGEND_ROWS,
                 **({"labelExpr": f"{json.dumps(labels)}[datum.label] || datum.label"} if labels else {}),
                 "symbolLimit": 0,  # no limit
                 "symbolOpacity": 1,
@@ -289,33 +306,33 @@ class LineChart:
         ]
 
 
-def _select(name: str, label: str, options: Sequence[str]) -> Spec:
+def _make_selection(name: str, label: str, options: Sequence[str]) -> Spec:
     """Return a parameter that the reader chooses; on a page, all charts with a parameter of this name follow."""
     return {"name": name, "value": options[0], "bind": {"input": "select", "options": list(options), "name": label}}
 
 
-def _shade(end: Level, start: float) -> Spec:
+def _make_shade(end: Level, start: float) -> Spec:
     x = {"datum": start, "type": "quantitative"}
-    area = layer("rect", {"x": x, "x2": {"datum": end.value}}, color=GREY, opacity=0.12)
+    area = make_layer("rect", {"x": x, "x2": {"datum": end.value}}, color=GREY, opacity=0.12)
     look = {"align": "left", "baseline": "bottom", "dx": 5, "dy": -4, "color": GREY}
-    label = layer("text", {"x": x, "y": {"value": "height"}}, text=end.name, **look)
+    label = make_layer("text", {"x": x, "y": {"value": "height"}}, text=end.name, **look)
     return {"data": {"values": [{}]}, "layer": [area, label]}
 
 
-def _levels(levels: Sequence[Level]) -> list[Spec]:
+def _make_level_lines(levels: Sequence[Level]) -> list[Spec]:
     """Return horizontal lines with their names below them, where the edge of the chart does not cut them."""
     layers: list[Spec] = []
     for level in levels:
         y = {"datum": level.value, "type": "quantitative"}
         text = {"align": "left", "baseline": "top", "dx": 5, "dy": 2, "color": GREY, "text": level.name}
         layers += [
-            layer("rule", {"y": y}, color=GREY, strokeDash=[5, 4]),
-            layer("text", {"x": {"value": 0}, "y": y}, **text),
+            make_layer("rule", {"y": y}, color=GREY, strokeDash=[5, 4]),
+            make_layer("text", {"x": {"value": 0}, "y": y}, **text),
         ]
     return [{"data": {"values": [{}]}, "layer": layers}] if layers else []
 
 
-def _readout(names: Sequence[str], x: Spec, *, steps: bool, digits: int) -> Spec:
+def _make_readout(names: Sequence[str], x: Spec, *, steps: bool, digits: int) -> Spec:
     """Return invisible areas, each from one point of any line to the next, that show the values of all lines there.
 
     Steps keep their value up to the next point, which is the largest so far. There is no selection, because
@@ -331,7 +348,7 @@ def _readout(names: Sequence[str], x: Spec, *, steps: bool, digits: int) -> Spec
     ]
     tooltip = [{"field": "x", "title": x["title"], "type": "quantitative"}, *fields]
     areas = {"x": x, "x2": {"field": "next"}, "tooltip": tooltip}
-    return layer("rect", areas, aria=False, opacity=0, tooltip=True) | {
+    return make_layer("rect", areas, aria=False, opacity=0, tooltip=True) | {
         "transform": [
             *(hold if steps else ()),
             {"calculate": field, "as": "number"},
@@ -344,8 +361,8 @@ def _readout(names: Sequence[str], x: Spec, *, steps: bool, digits: int) -> Spec
 # Other charts
 
 
-def forest_chart(
-    pairs: Sequence[Row],
+def make_forest_chart(
+    pairs: Sequence[DataRow],
     params: Mapping[str, tuple[str, Sequence[str]]],
     y: Spec,
     colour: Spec,
@@ -367,7 +384,7 @@ def forest_chart(
         **dots: Further channels of the dots' encoding.
     """
     # With two seeds, an interval may be a hundred times as wide as the difference: an arrow shows that it goes on.
-    limit = max(WIDEST * max(abs(pair["difference"]) for pair in pairs), 2 * ROPE)
+    limit = max(MAX_INTERVAL_RATIO * max(abs(pair["difference"]) for pair in pairs), 2 * ROPE)
     x: Spec = {"field": "difference", "type": "quantitative", "axis": {"tickCount": 5}}
     x["title"] = ["difference in area", "(intervals uncorrected, p corrected)"]
     row = "workload" if "strategy" in params else "strategy"
@@ -376,26 +393,26 @@ def forest_chart(
     text = {"y": y, "x": {"value": "width"}, "text": {"field": "text"}}
     titles = {y["field"]: row, "text": "difference", "interval": "95 % interval"}
     dots["tooltip"] = [{"field": field, "title": title} for field, title in titles.items()]
-    zone = layer("rect", {"x": x | {"field": "lower"}, "x2": {"field": "upper"}}, color=GREY, opacity=0.15)
+    zone = make_layer("rect", {"x": x | {"field": "lower"}, "x2": {"field": "upper"}}, color=GREY, opacity=0.15)
     return {
         "data": {"values": pairs},
         "height": height,
-        "params": [_select(name, label, options) for name, (label, options) in params.items()],
-        "transform": [*_differences_from_reference(limit, of_strategy="strategy" in params), *transform],
+        "params": [_make_selection(name, label, options) for name, (label, options) in params.items()],
+        "transform": [*_make_difference_transforms(limit, of_strategy="strategy" in params), *transform],
         "layer": [
             zone | {"data": {"values": [{"lower": -ROPE, "upper": ROPE}]}},
-            layer("rule", {"x": {"datum": 0}}, color=GREY),
+            make_layer("rule", {"x": {"datum": 0}}, color=GREY),
             *layers,
-            layer("text", text, align="left", dx=8, color=GREY),
-            layer("rule", channels | {"x": x | {"field": "left"}, "x2": {"field": "right"}}, size=2),
-            _arrow(channels, "◀", "left", "datum.from < datum.left"),
-            _arrow(channels, "▶", "right", "datum.to > datum.right"),
-            layer("point", channels | {"fill": fill} | dots, size=70, opacity=1),
+            make_layer("text", text, align="left", dx=8, color=GREY),
+            make_layer("rule", channels | {"x": x | {"field": "left"}, "x2": {"field": "right"}}, size=2),
+            _make_arrow(channels, "◀", "left", "datum.from < datum.left"),
+            _make_arrow(channels, "▶", "right", "datum.to > datum.right"),
+            make_layer("point", channels | {"fill": fill} | dots, size=70, opacity=1),
         ],
     }
 
 
-def _differences_from_reference(limit: float, *, of_strategy: bool) -> list[Spec]:
+def _make_difference_transforms(limit: float, *, of_strategy: bool) -> list[Spec]:
     """Return the transforms that select the pairs with the chosen reference, and subtract the reference.
 
     Args:
@@ -414,32 +431,36 @@ def _differences_from_reference(limit: float, *, of_strategy: bool) -> list[Spec
         "left": f"max(datum.from, -{limit:.3g})",
         "right": f"min(datum.to, {limit:.3g})",
     }
-    condition = f"({is_mirrored} || datum.second === reference)" + f" && {strategy} === strategy" * of_strategy
+    condition = f"({is_mirrored} || datum.second === reference)"
+    if of_strategy:
+        condition += f" && {strategy} === strategy"
     return [{"filter": condition}, *({"calculate": expression, "as": field} for field, expression in fields.items())]
 
 
-def _arrow(channels: Spec, text: str, field: str, test: str) -> Spec:
+def _make_arrow(channels: Spec, text: str, field: str, test: str) -> Spec:
     """Return an arrow at ``field`` where an interval ends beyond it."""
     opacity = {"condition": {"test": test, "value": 1}, "value": 0}
-    return layer("text", channels | {"x": channels["x"] | {"field": field}, "opacity": opacity}, text=text, aria=False)
+    return make_layer(
+        "text", channels | {"x": channels["x"] | {"field": field}, "opacity": opacity}, text=text, aria=False
+    )
 
 
-def share_chart(rows: Sequence[Row], name: str, quantity: str) -> Spec:
+def make_share_chart(rows: Sequence[DataRow], name: str, quantity: str) -> Spec:
     """Return a bar for each of ``rows``, which have a ``name`` and a ``share``."""
     y = {"field": name, "type": "nominal", "title": None, "sort": None}
     x: Spec = {"field": "share", "type": "quantitative", "title": quantity, "axis": {"format": ".0%"}}
     text = {"field": "share", "format": ".0%"}
     return {
         "data": {"values": rows},
-        "height": ROW * len(rows),
+        "height": ROW_HEIGHT * len(rows),
         "layer": [
-            layer("bar", {"x": x, "y": y}, color=GROUPS[0]),
-            layer("text", {"x": x, "y": y, "text": text}, align="left", dx=4, color=GREY),
+            make_layer("bar", {"x": x, "y": y}, color=GROUP_COLOURS[0]),
+            make_layer("text", {"x": x, "y": y, "text": text}, align="left", dx=4, color=GREY),
         ],
     }
 
 
-def box_chart(rows: Sequence[Row], name: str, unit: str) -> Spec:
+def make_box_chart(rows: Sequence[DataRow], name: str, unit: str) -> Spec:
     """Return a box from ``lower`` to ``upper`` for each ``value``, a line at ``median`` and a dot at ``best``."""
     y: Spec = {"field": "value", "type": "nominal", "title": name, "sort": None}
     x: Spec = {"type": "quantitative", "title": unit, "scale": {"zero": False}}
@@ -448,11 +469,11 @@ def box_chart(rows: Sequence[Row], name: str, unit: str) -> Spec:
 
     def box(kind: str, start: str, end: str = "", **look: Any) -> Spec:
         encoding: Spec = {"y": y, "x": x | {"field": start}, "tooltip": tooltip}
-        return layer(kind, encoding | ({"x2": {"field": end}} if end else {}), color=GROUPS[0], **look)
+        return make_layer(kind, encoding | ({"x2": {"field": end}} if end else {}), color=GROUP_COLOURS[0], **look)
 
     return {
         "data": {"values": rows},
-        "height": ROW * len(rows),
+        "height": ROW_HEIGHT * len(rows),
         "layer": [
             box("rule", "worst", "best"),
             box("bar", "lower", "upper", opacity=0.4, size=10),
@@ -462,7 +483,7 @@ def box_chart(rows: Sequence[Row], name: str, unit: str) -> Spec:
     }
 
 
-def heat_map(rows: Sequence[Row], axes: Mapping[str, tuple[str, Sequence[str]]], unit: str) -> Spec:
+def make_heat_map(rows: Sequence[DataRow], axes: Mapping[str, tuple[str, Sequence[str]]], unit: str) -> Spec:
     """Return a coloured cell for each pair of values. ``axes`` has the title and the values of each axis."""
     x, y = (
         {"field": field, "type": "nominal", "title": title, "sort": list(values)}
@@ -473,7 +494,7 @@ def heat_map(rows: Sequence[Row], axes: Mapping[str, tuple[str, Sequence[str]]],
     tooltip += [{"field": column} for column in ("best", "median", "configs", "failed")]
     return {
         "data": {"values": rows},
-        "height": ROW * len({row["value"] for row in rows}),
+        "height": ROW_HEIGHT * len({row["value"] for row in rows}),
         "layer": [{"mark": "rect", "encoding": {"x": x, "y": y, "color": colour, "tooltip": tooltip}}],
     }
 
@@ -481,7 +502,7 @@ def heat_map(rows: Sequence[Row], axes: Mapping[str, tuple[str, Sequence[str]]],
 # Pages, files and notebooks
 
 
-def share_data(charts: Mapping[str, Chart], prefix: str) -> dict[str, Any]:
+def extract_data(charts: Mapping[str, Chart], prefix: str) -> dict[str, Any]:
     """Return the specifications of all views by chart, and their data by name, which begins with ``prefix``.
 
     The data are columns, which take half as many bytes as rows.
@@ -498,7 +519,7 @@ def share_data(charts: Mapping[str, Chart], prefix: str) -> dict[str, Any]:
     return {"data": data, "charts": specs}
 
 
-def titled(spec: Spec, workload: str, chart: Chart, view: str) -> Spec:
+def add_title(spec: Spec, workload: str, chart: Chart, view: str) -> Spec:
     """Return a complete specification: with a size, a title and a subtitle."""
     by = f", {view}" if len(chart.views) > 1 else ""
     title = {
@@ -511,18 +532,20 @@ def titled(spec: Spec, workload: str, chart: Chart, view: str) -> Spec:
     return {"width": WIDTH, "title": title} | spec
 
 
-def altair_chart(spec: Spec) -> altair.LayerChart:
+def make_altair_chart(spec: Spec) -> altair.LayerChart:
     """Return a layered ``spec`` as an Altair chart, which notebooks show, and which can be restyled and combined."""
     import altair
 
     parts = {
-        "layer": [altair_chart(layer) if "layer" in layer else _altair_layer(layer) for layer in spec["layer"]],
+        "layer": [
+            make_altair_chart(layer) if "layer" in layer else _make_altair_layer(layer) for layer in spec["layer"]
+        ],
         "params": [altair.VariableParameter.from_dict(param) for param in spec.get("params", ())],
     }
     return altair.LayerChart(**spec | parts)
 
 
-def _altair_layer(spec: Spec) -> altair.Chart:
+def _make_altair_layer(spec: Spec) -> altair.Chart:
     import altair
 
     chart = altair.Chart.from_dict({"data": {"values": []}} | spec)
@@ -531,33 +554,35 @@ def _altair_layer(spec: Spec) -> altair.Chart:
     return chart
 
 
-def save_charts(out: Path, charts: Mapping[str, Mapping[str, Chart]], kind: Format) -> None:
+def save_charts(out: Path, charts: Mapping[str, Mapping[str, Chart]], file_format: Format) -> None:
     """Write each view of each chart to a file in the directory ``out``."""
-    for workload, group in charts.items():
-        for chart in group.values():
+    for workload, workload_charts in charts.items():
+        for chart in workload_charts.values():
             for index, (view, spec) in enumerate(chart.views.items()):
-                name = chart_name(workload, f"{chart.key} {view}" if index else chart.key)
-                write_file(out / f"{name}.{kind}", draw(titled(spec, workload, chart, view), kind), under=out)
+                name = name_chart_file(workload, f"{chart.key} {view}" if index else chart.key)
+                write_file(
+                    out / f"{name}.{file_format}", draw(add_title(spec, workload, chart, view), file_format), under=out
+                )
 
 
-def chart_name(workload: str, chart: str) -> str:
+def name_chart_file(workload: str, chart: str) -> str:
     """Return the name of a chart's file, without suffix. ``workload`` is "" for charts over all workloads."""
     return file_name(re.sub(r"[^A-Za-z0-9.]+", "-", f"{workload or 'overall'}-{chart}"))
 
 
-def draw(spec: Spec, kind: Format) -> bytes:
+def draw(spec: Spec, file_format: Format) -> bytes:
     """Draw a complete specification, without a network."""
     import vl_convert
 
-    if kind == "svg":
+    if file_format == "svg":
         return vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]).encode()
-    if kind == "pdf":
+    if file_format == "pdf":
         return vl_convert.vegalite_to_pdf(spec, allowed_base_urls=[])
     return vl_convert.vegalite_to_png(spec, scale=2, allowed_base_urls=[])
 
 
 @cache
-def javascript() -> str:
+def bundle_javascript() -> str:
     """Return the JavaScript that draws specifications, for pages that make no requests. It defines ``vegaEmbed``.
 
     It takes two seconds to bundle, so it is kept in the user's cache.

@@ -23,16 +23,16 @@ from ...errors import encodable
 from ...log.format import DEFAULT_CONFIG, Header, version_spans
 from ...log.plan import read_study_copies
 from ...plugins import Plugin
-from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
-from ..columns import Column, Table, Tables, rank_column
+from ..charts.vegalite import COLOURS, Chart, LineStyles, bundle_javascript, extract_data
+from ..columns import Column, Table, Tables, make_rank_column
 from ..knobs import MeasuredSpace
 from ..measures import Row
 from ..model import Contrast, Summary, WorkloadSummary, find_contrast
-from ..runs import RANDOM, BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
-from ..verdict import SO_FAR, judge_contrast
-from ..words import area_text, counted, listed, number_ranges, number_text, percent
+from ..runs import RANDOM_POLICY, BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
+from ..verdict import UNFINISHED_SENTENCE, judge_contrast
+from ..words import counted, format_number, format_percent, format_ranges, listed, name_area
 
-WATCH = "watch.js"  # the script of pages that are served
+WATCH_SCRIPT = "watch.js"  # the script of pages that are served
 
 
 def render_page(
@@ -40,27 +40,28 @@ def render_page(
 ) -> str:
     """Render the page of a report on ``runs``. Equal arguments yield equal pages.
 
-    ``version`` is that of a page that is served, which follows its study; see :func:`waiting_page`.
+    ``version`` is that of a page that is served, which follows its study; see :func:`render_waiting_page`.
     """
     styles = LineStyles.from_summary(summary, runs)
-    templates = environment()
+    templates = make_environment()
     templates.globals |= {
         "numbers": {name: number for number, name in enumerate(styles.names)},
         "looks": {name: "c{} d{}".format(*styles.looks[name]) for name in styles.names},
         "own": styles.subject,
-        "area": area_text(summary.by),
+        "area": name_area(summary.by),
         "several": len(summary.workloads) > 1,
-        "so_far": SO_FAR,
+        "so_far": UNFINISHED_SENTENCE,
     }
     sections = [
-        _section(item, runs[item.workload], charts[item.workload], f"w{number}")
+        _make_section(item, runs[item.workload], charts[item.workload], f"w{number}")
         for number, item in enumerate(summary.workloads)
     ]
     section_template = templates.get_template("section.html.jinja")
-    over_all = {f"all-{key}": chart for key, chart in charts[""].items()}
+    overall_charts = {f"all-{key}": chart for key, chart in charts[""].items()}
     overall = summary.overall
+    ranking = overall and add_test_columns(overall.make_table(Tables.PAGE), overall.contrasts, overall.ranks)
     return templates.get_template("report.html.jinja").render(
-        **page_assets("sort.js", "report.js", *([WATCH] if version else []), draws=True),
+        **make_page_assets("sort.js", "report.js", *([WATCH_SCRIPT] if version else []), draws_charts=True),
         version=version,
         data=embed_json({"strategies": styles.names, "lit": styles.highlighted, "colours": COLOURS}),
         summary=summary,
@@ -69,10 +70,10 @@ def render_page(
         legend=[*styles.highlighted, *(name for name in styles.names if name not in styles.highlighted)],
         sections=[section | {"html": Markup(section_template.render(section))} for section in sections],
         overall=overall,
-        strategies=ranking(overall.make_table(Tables.PAGE), overall.contrasts, overall.ranks) if overall else None,
+        strategies=ranking,
         charts=charts,
-        shared=compress_json(share_data(over_all, "all")),
-        knob=knob_that_matters_most(runs),
+        shared=compress_json(extract_data(overall_charts, "all")),
+        knob=describe_most_important_knob(runs),
         strategy_settings=describe_settings(runs),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
@@ -81,79 +82,89 @@ def render_page(
     )
 
 
-def waiting_page(version: str) -> str:
+def render_waiting_page(version: str) -> str:
     """Render the page to serve until there is a report.
 
     A page with a version asks its server for the study's progress, and reloads itself if the server's version differs.
     """
-    return environment().get_template("watch.html.jinja").render(**page_assets(WATCH), version=version)
+    return make_environment().get_template("watch.html.jinja").render(**make_page_assets(WATCH_SCRIPT), version=version)
 
 
-def environment() -> Environment:
+def make_environment() -> Environment:
     """Return the environment that renders page templates."""
-    loader = FunctionLoader(_asset)
+    loader = FunctionLoader(_read_asset)
     templates = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     templates.filters |= {
-        "number": number_text,
+        "number": format_number,
         "speed": partial(speed, digits=",.1f"),
         "json": json.dumps,
-        "percent": percent,
+        "percent": format_percent,
     }
     return templates
 
 
-def page_assets(*scripts: str, draws: bool = False) -> dict[str, str]:
+def make_page_assets(*scripts: str, draws_charts: bool = False) -> dict[str, str]:
     """Return a page's style and script, and a content security policy that allows only these two, by their hashes.
 
-    A page with the script :data:`WATCH` may also send requests to its own server. The script of a page that ``draws``
-    charts begins with Vega.
+    A page with the script :data:`WATCH_SCRIPT` may also send requests to its own server. The script of a page that
+    ``draws_charts`` begins with Vega.
     """
-    style, code = _asset("report.css"), "\n".join([*([javascript()] if draws else []), *map(_asset, scripts)])
-    sources = _digest(code) if scripts else "'none'"
-    server = "'self'" if WATCH in scripts else "'none'"
+    style = _read_asset("report.css")
+    code = "\n".join([*([bundle_javascript()] if draws_charts else []), *map(_read_asset, scripts)])
+    sources = _hash_source(code) if scripts else "'none'"
+    server = "'self'" if WATCH_SCRIPT in scripts else "'none'"
     allowed = (
-        f"default-src 'none'; style-src {_digest(style)}; script-src {sources}; connect-src {server}; "
+        f"default-src 'none'; style-src {_hash_source(style)}; script-src {sources}; connect-src {server}; "
         "base-uri 'none'; form-action 'none'"
     )
     return {"allowed": allowed, "style": Markup(style), "script": Markup(code)}
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return (files(__package__) / "assets" / name).read_text("utf-8")
 
 
-def _section(item: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Chart], name: str) -> dict[str, Any]:
+def _make_section(
+    workload_summary: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Chart], name: str
+) -> dict[str, Any]:
     """Return the values that a section's template needs."""
     return {
         "id": name,
-        "item": item,
+        "item": workload_summary,
         "charts": charts,
-        "programs": best_programs(runs),
-        "strategies": ranking(item.make_table(Tables.PAGE), item.contrasts) if item.strategies else None,
-        "costs": item.make_table(Tables.COSTS),
-        "facts": facts(runs.runs),
-        "knobs": important_knobs(runs.spaces),
-        "data": compress_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
+        "programs": find_best_programs(runs),
+        "strategies": add_test_columns(workload_summary.make_table(Tables.PAGE), workload_summary.contrasts)
+        if workload_summary.strategies
+        else None,
+        "costs": workload_summary.make_table(Tables.COSTS),
+        "facts": describe_measurement(runs.runs),
+        "knobs": describe_important_knobs(runs.spaces),
+        "data": compress_json(extract_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
     }
 
 
-def best_programs(runs: WorkloadRuns) -> list[BestProgram]:
+def find_best_programs(runs: WorkloadRuns) -> list[BestProgram]:
     """Return the fastest program of each strategy, the fastest first.
 
     If several programs are equally fast, the one with the lowest seed is chosen.
     """
-    groups = ([run.program for run in group if run.program] for group in runs.by_strategy.values())
-    best = [min(programs, key=lambda program: (-program.gflops, program.seed)) for programs in groups if programs]
+    program_lists = (
+        [run.best_program for run in strategy_runs if run.best_program]
+        for strategy_runs in runs.runs_by_strategy.values()
+    )
+    best = [
+        min(programs, key=lambda program: (-program.gflops, program.seed)) for programs in program_lists if programs
+    ]
     return sorted(best, key=lambda program: (-program.gflops, program.strategy))
 
 
-def ranking(table: Table[Row], contrasts: Sequence[Contrast], ranks: Mapping[str, float] = {}) -> Table[Row]:
+def add_test_columns(table: Table[Row], contrasts: Sequence[Contrast], ranks: Mapping[str, float] = {}) -> Table[Row]:
     """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
     names = [row.strategy for row in table.rows]
     verdict_by_strategy = {
-        name: judge_contrast(contrast) for name in names if (contrast := find_contrast(contrasts, name, RANDOM))
+        name: judge_contrast(contrast) for name in names if (contrast := find_contrast(contrasts, name, RANDOM_POLICY))
     }
     tested = {name for contrast in contrasts if contrast.adjusted_p is not None for name in contrast.pair}
     ahead = {pair for contrast in contrasts for pair in permutations(contrast.pair) if contrast.is_ahead(*pair)}
@@ -167,14 +178,14 @@ def ranking(table: Table[Row], contrasts: Sequence[Contrast], ranks: Mapping[str
             meaning="Whether it is significantly better or worse than random search.",
             is_optional=True,
         ),
-        _opponents_column("better", better),
-        _opponents_column("worse", worse),
-        rank_column(ranks),
+        _make_opponents_column("better", better),
+        _make_opponents_column("worse", worse),
+        make_rank_column(ranks),
     ]
     return table.insert(1, columns)
 
 
-def _opponents_column(word: str, opponents: Mapping[str, Sequence[str]]) -> Column[Any]:
+def _make_opponents_column(word: str, opponents: Mapping[str, Sequence[str]]) -> Column[Any]:
     """Return the column with the number of strategies than which each strategy is significantly better or worse."""
     return Column(
         "",
@@ -187,25 +198,30 @@ def _opponents_column(word: str, opponents: Mapping[str, Sequence[str]]) -> Colu
     )
 
 
-def knob_that_matters_most(comparison: ComparedRuns) -> str:
+def describe_most_important_knob(comparison: ComparedRuns) -> str:
     """Return which knob matters most on how many workloads: "tile_k (sketch) on 9 workloads and unroll ...".
 
     Returns "" for a single workload.
     """
-    spaces = [space for item in comparison.values() for space in item.spaces if space.importances]
+    spaces = [space for workload_runs in comparison.values() for space in workload_runs.spaces if space.importances]
     has_several_spaces = len({space.space for space in spaces}) > 1
-    knobs = Counter(next(iter(space.importances)) + f" ({space.space})" * has_several_spaces for space in spaces)
-    texts = [f"{knob} on {counted(number, 'workload')}" for knob, number in knobs.most_common()]
+    most_important_knobs = [next(iter(space.importances)) for space in spaces]
+    if has_several_spaces:
+        most_important_knobs = [
+            f"{knob} ({space.space})" for knob, space in zip(most_important_knobs, spaces, strict=True)
+        ]
+    counts = Counter(most_important_knobs)
+    texts = [f"{knob} on {counted(count, 'workload')}" for knob, count in counts.most_common()]
     return listed(texts) if len(comparison) > 1 else ""
 
 
-def important_knobs(spaces: Sequence[MeasuredSpace]) -> str:
+def describe_important_knobs(spaces: Sequence[MeasuredSpace]) -> str:
     """Return which knobs matter most in each space: "tile_k matters most (62 %; fastest with 32), then ..."."""
     sentences = []
     for space in spaces:
         fastest = space.throughput.argmax()
         texts = [
-            f"{knob} ({percent(share)}; fastest with {space.knobs[knob][fastest]})"
+            f"{knob} ({format_percent(share)}; fastest with {space.knobs[knob][fastest]})"
             for knob, share in list(space.importances.items())[:3]
         ]
         if texts:
@@ -215,20 +231,20 @@ def important_knobs(spaces: Sequence[MeasuredSpace]) -> str:
     return "; ".join(sentences)
 
 
-def _digest(text: str) -> str:
+def _hash_source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def embed_json(data: Any) -> Markup:
     """Return ``data`` as JSON for a script element. Nothing in it can close the element or open a comment."""
-    text = json.dumps(msgspec.to_builtins(data), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+    json_text = json.dumps(msgspec.to_builtins(data), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return Markup(json_text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def compress_json(data: Any) -> str:
     """Return ``data`` as compressed JSON in base64."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    json_text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(zlib.compress(json_text.encode(), 9)).decode()
 
 
 class Settings(NamedTuple):
@@ -245,10 +261,10 @@ class Settings(NamedTuple):
 def describe_settings(comparison: ComparedRuns) -> list[dict[str, Any]]:
     """Return a row for each way in which a strategy was run, with the workloads if it was run in several ways."""
     by_settings: dict[Settings, dict[str, list[LoggedRun]]] = {}
-    for item in comparison.values():
-        for strategy, runs in item.by_strategy.items():
-            settings = _describe_settings(strategy, runs[0].log.header)
-            by_settings.setdefault(settings, {})[item.workload] = list(runs)
+    for workload_runs in comparison.values():
+        for strategy, runs in workload_runs.runs_by_strategy.items():
+            settings = _make_settings(strategy, runs[0].log.header)
+            by_settings.setdefault(settings, {})[workload_runs.workload] = list(runs)
     ways = Counter(settings.strategy for settings in by_settings)
     rows = []
     for settings, by_workload in sorted(by_settings.items()):
@@ -257,7 +273,7 @@ def describe_settings(comparison: ComparedRuns) -> list[dict[str, Any]]:
         rows.append(
             settings._asdict()
             | {
-                "seeds": number_ranges(run.seed for run in runs),
+                "seeds": format_ranges(run.seed for run in runs),
                 "trials": " to ".join(map(str, sorted({min(lengths), max(lengths)}))),
                 "on": listed(list(by_workload)) if ways[settings.strategy] > 1 else "",
             }
@@ -265,57 +281,59 @@ def describe_settings(comparison: ComparedRuns) -> list[dict[str, Any]]:
     return rows
 
 
-def _describe_settings(strategy: str, header: Header) -> Settings:
-    policy = plugin_text(header.policy)
+def _make_settings(strategy: str, header: Header) -> Settings:
+    policy = format_plugin(header.policy)
     if header.effective:
-        policy += f" (used: {_pairs(header.effective)})"
-    model = plugin_text(header.cost_model) if header.cost_model else ""
+        policy += f" (used: {_format_mapping(header.effective)})"
+    model = format_plugin(header.cost_model) if header.cost_model else ""
     logs = [source for source in header.warm_start if source != DEFAULT_CONFIG]
-    sources = ["the default config"] * (DEFAULT_CONFIG in header.warm_start) + [f"{len(logs)} logs"] * bool(logs)
+    sources = ["the default config"] if DEFAULT_CONFIG in header.warm_start else []
+    if logs:
+        sources.append(f"{len(logs)} logs")
     features = header.features if header.cost_model else ""
     return Settings(strategy, policy, model, features, str(header.batch), " and ".join(sources))
 
 
-def plugin_text(plugin: Plugin) -> str:
+def format_plugin(plugin: Plugin) -> str:
     """Return a plug-in's name and the options passed to it."""
-    return f"{plugin.name}: {_pairs(plugin.options)}" if plugin.options else plugin.name
+    return f"{plugin.name}: {_format_mapping(plugin.options)}" if plugin.options else plugin.name
 
 
-def _pairs(values: Mapping[str, Any]) -> str:
+def _format_mapping(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items())
 
 
-def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
+def describe_measurement(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
     """Return names and texts that describe how runs were measured, with all variants if their logs differ."""
     headers = [run.log.header for run in runs]
     days = sorted({time.strftime("%Y-%m-%d", time.gmtime(header.created)) for header in headers if header.created})
     texts_by_name = {
         "runs": [str(len(runs))],
-        "space": [_space(header) for header in headers],
-        "target": [_device(header.target) for header in headers],
-        "host": [_pairs(header.host) for header in headers],
-        "measured by": [_pairs(header.measure) for header in headers],
+        "space": [_format_space(header) for header in headers],
+        "target": [_format_target(header.target) for header in headers],
+        "host": [_format_mapping(header.host) for header in headers],
+        "measured by": [_format_mapping(header.measure) for header in headers],
         "programs built at a time": [str(header.workers) for header in headers],
-        "versions": [_versions(run) for run in runs],
+        "versions": [_format_versions(run) for run in runs],
         "made on": [" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [],
     }
     variants = {name: list(dict.fromkeys(filter(None, texts))) for name, texts in texts_by_name.items()}
     return [(name, "; or ".join(texts)) for name, texts in variants.items() if texts]
 
 
-def _versions(run: LoggedRun) -> str:
+def _format_versions(run: LoggedRun) -> str:
     """Return the versions of the libraries, for the trials before and after each change of versions."""
     spans = version_spans(run.log.header, run.log.changes)
     if len(spans) == 1:
-        return _pairs(run.log.header.versions)
-    return ", then ".join(f"from trial {trial} on {_pairs(versions)}" for trial, versions in spans)
+        return _format_mapping(run.log.header.versions)
+    return ", then ".join(f"from trial {trial} on {_format_mapping(versions)}" for trial, versions in spans)
 
 
-def _space(header: Header) -> str:
+def _format_space(header: Header) -> str:
     label = f"{header.space_label} = " if header.space_label else ""
     size = f", {header.space_size:,} configs" if header.space_size else ""
-    return f"{label}{plugin_text(header.space)}{size}"
+    return f"{label}{format_plugin(header.space)}{size}"
 
 
-def _device(target: Mapping[str, Any]) -> str:
-    return _pairs({name: target[name] for name in ("kind", "mcpu", "arch", "num-cores") if name in target})
+def _format_target(target: Mapping[str, Any]) -> str:
+    return _format_mapping({name: target[name] for name in ("kind", "mcpu", "arch", "num-cores") if name in target})

@@ -10,27 +10,29 @@ from hypothesis import strategies as st
 
 from searchlab.analysis import read_runs, summarize
 from searchlab.analysis.charts.figures import (
-    POINTS,
-    all_charts,
-    sample,
-    workload_differences,
-    workload_groups,
+    MAX_POINTS,
+    group_workloads,
+    list_workload_differences,
+    make_charts,
+    sample_values,
 )
 from searchlab.analysis.charts.vegalite import MAX_HIGHLIGHTED, LineStyles
-from searchlab.analysis.words import number_ranges
+from searchlab.analysis.words import format_ranges
 from tests.support.analysis.logs import WORKLOAD, write
 
 
 @given(st.lists(st.floats(0, 10) | st.just(math.inf)))
 def test_a_sample_keeps_the_largest_value(values: list[float]) -> None:
     finite = sorted({value for value in values if value < math.inf})
-    assert sample(np.array(values)).tolist() == finite, "there are not more than are drawn"
+    assert sample_values(np.array(values)).tolist() == finite, "there are not more than are drawn"
     many = np.array([*values, *range(1000)])
-    assert len(sample(many)) == POINTS and {*sample(many)} <= {*many} and sample(many)[-1] == 999
+    assert (
+        len(sample_values(many)) == MAX_POINTS and {*sample_values(many)} <= {*many} and sample_values(many)[-1] == 999
+    )
 
 
 def test_consecutive_numbers_are_written_as_a_range() -> None:
-    assert number_ranges([7, 0, 2, 1, 42, 43]) == "0 to 2, 7, 42, 43" and number_ranges([3]) == "3"
+    assert format_ranges([7, 0, 2, 1, 42, 43]) == "0 to 2, 7, 42, 43" and format_ranges([3]) == "3"
 
 
 def test_differences_are_those_of_contrasts_and_answers(tmp_path: Path) -> None:
@@ -110,25 +112,27 @@ def test_the_area_is_the_mean_of_its_eighths(tmp_path: Path) -> None:
         write(tmp_path, "random", seed, np.random.default_rng(seed).exponential(1, 40).tolist())
     runs = read_runs(tmp_path)
     (row,) = summarize(runs).workloads[0].strategies
-    parts = runs[WORKLOAD].strategies["random"].parts
-    assert parts.area.shape == (8,) and parts.area.mean() == pytest.approx(row.area.value)
+    parts = runs[WORKLOAD].strategies["random"].budget_parts
+    assert parts.areas.shape == (8,) and parts.areas.mean() == pytest.approx(row.area.value)
 
 
 def test_trials_are_near_the_best_slow_or_failed(tmp_path: Path) -> None:
     """The median of random search is 2 GFLOPS."""
     write(tmp_path, "random", 0, [1, 2, 3] * 5 + [2])
     write(tmp_path, "a", 0, ["crash", 5, 5, 4.9, 5, 1, 5, 3, "crash", "crash", 10, 9, 1, 1, 10, 2])
-    parts = read_runs(tmp_path)[WORKLOAD].strategies["a"].parts
-    assert parts.near.tolist() == [0.5, 1, 0.5, 0.5, 0, 0.5, 0, 0.5], "5 is not near once 10 is found"
-    assert parts.slow.tolist() == [0, 0, 0.5, 0, 0, 0, 1, 0]
-    assert parts.failed.tolist() == [0.5, 0, 0, 0, 1, 0, 0, 0]
+    parts = read_runs(tmp_path)[WORKLOAD].strategies["a"].budget_parts
+    assert parts.near_best_shares.tolist() == [0.5, 1, 0.5, 0.5, 0, 0.5, 0, 0.5], "5 is not near once 10 is found"
+    assert parts.slow_shares.tolist() == [0, 0, 0.5, 0, 0, 0, 1, 0]
+    assert parts.failed_shares.tolist() == [0.5, 0, 0, 0, 1, 0, 0, 0]
 
 
 def test_a_budget_of_few_trials_has_empty_eighths(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 2, 4])
-    parts = read_runs(tmp_path)[WORKLOAD].strategies["a"].parts
-    assert parts.area.mean() == pytest.approx((1 + 2 + 4) / 3 / 4) and np.isnan(parts.slow).all()
-    assert parts.near[~np.isnan(parts.near)].tolist() == [1, 1, 1], "a part without trials has no share"
+    parts = read_runs(tmp_path)[WORKLOAD].strategies["a"].budget_parts
+    assert parts.areas.mean() == pytest.approx((1 + 2 + 4) / 3 / 4) and np.isnan(parts.slow_shares).all()
+    assert parts.near_best_shares[~np.isnan(parts.near_best_shares)].tolist() == [1, 1, 1], (
+        "a part without trials has no share"
+    )
 
 
 def test_differences_on_workloads_average_to_the_difference(tmp_path: Path) -> None:
@@ -140,16 +144,16 @@ def test_differences_on_workloads_average_to_the_difference(tmp_path: Path) -> N
                 write(tmp_path, name, seed, [1, best + seed / 10], workload=workload, target=target)
     runs = read_runs(tmp_path)
     summary = summarize(runs)
-    rows = workload_differences(summary)
+    rows = list_workload_differences(summary)
     (gap,) = summary.contrasts
     signs = [1 if row["first"] == "mine" else -1 for row in rows]
     signed = {row["workload"]: sign * row["difference"] for row, sign in zip(rows, signs, strict=True)}
     assert np.mean(list(signed.values())) == pytest.approx(
         (1 if gap.first == "mine" else -1) * gap.difference.value, abs=1e-4
     )
-    groups = workload_groups(summary, runs)
+    groups = group_workloads(summary, runs)
     assert groups == ["conv2d, 2 threads", "gemm, 1 thread"]
-    (spec,) = all_charts(summary, runs)[""]["workloads"].views.values()
+    (spec,) = make_charts(summary, runs)[""]["workloads"].views.values()
     colours = spec["layer"][-1]["encoding"]["color"]["scale"]
     assert colours["domain"] == groups, "a group has the same colour for all pairs of strategies"
     assert signed[0] > 0 > signed[1] and all(row["lower"] <= row["difference"] <= row["upper"] for row in rows)

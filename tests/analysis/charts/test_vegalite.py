@@ -9,8 +9,8 @@ import pytest
 from vl_convert import vegalite_to_svg, vegalite_to_vega
 
 from searchlab.analysis import read_runs, summarize
-from searchlab.analysis.charts.figures import all_charts
-from searchlab.analysis.charts.vegalite import COLOURS, Chart, altair_chart, draw, javascript, titled
+from searchlab.analysis.charts.figures import make_charts
+from searchlab.analysis.charts.vegalite import COLOURS, Chart, add_title, bundle_javascript, draw, make_altair_chart
 from tests.support.analysis.logs import WORKLOAD, write
 
 NAMES = ["mine", "random", "a.b[0]", 'it\'s "<b>\\x</b>"']
@@ -37,7 +37,7 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Char
                 )
     runs = read_runs(directory)
     summary = summarize(runs)
-    return all_charts(summary, runs)
+    return make_charts(summary, runs)
 
 
 def test_every_chart_is_valid_and_drawn(charts: dict[str, dict[str, Chart]]) -> None:
@@ -46,11 +46,11 @@ def test_every_chart_is_valid_and_drawn(charts: dict[str, dict[str, Chart]]) -> 
     assert set(charts[""]) == {"budget", "trials", "differences", "workloads"}
     for chart in [*charts[WORKLOAD].values(), *charts[""].values()]:
         for view, spec in chart.views.items():
-            complete = titled(spec, WORKLOAD, chart, view)
+            complete = add_title(spec, WORKLOAD, chart, view)
             svg = draw(complete, "svg").decode()
             assert chart.title.lower() in svg and not {"NaN", "undefined", "Infinity"} & set(svg.split())
             if "layer" in spec:
-                subtitle = " ".join(altair_chart(complete).to_dict()["title"]["subtitle"])
+                subtitle = " ".join(make_altair_chart(complete).to_dict()["title"]["subtitle"])
                 assert chart.description.startswith(subtitle) and subtitle
 
 
@@ -85,7 +85,7 @@ def test_steps_have_rows_only_where_they_change(tmp_path: Path) -> None:
         write(tmp_path, name, 0, [1.0] * 5 + [2.0] * 20)
     runs = read_runs(tmp_path)
     summary = summarize(runs)
-    views = all_charts(summary, runs)[WORKLOAD]["convergence"].views
+    views = make_charts(summary, runs)[WORKLOAD]["convergence"].views
     rows = [row for row in views["trials"]["data"]["values"] if row["strategy"] == "a"]
     assert [(row["x"], row["y"]) for row in rows] == [(1, 1), (6, 2), (25, 2)]
 
@@ -99,7 +99,7 @@ def test_charts_are_drawn_without_a_network(charts: dict[str, dict[str, Chart]])
 
 def test_the_script_is_bundled_once_for_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is bundled again where the user's cache cannot be read or written."""
-    read = javascript.__wrapped__
+    read = bundle_javascript.__wrapped__
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     code = read()

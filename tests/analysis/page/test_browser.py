@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
-from searchlab.analysis.publish import publish, study_result
+from searchlab.analysis.publish import make_publication, publish
 from searchlab.log.plan import TOML_COPY_NAME
 from tests.support.analysis.browser import Browser, find_browser
 from tests.support.analysis.logs import write
@@ -479,7 +479,7 @@ def test_the_list_of_many_strategies_is_a_line_on_a_phone(browser: Browser, larg
 
 
 def test_a_site_of_results_opens_from_a_web_server(browser: Browser, page: Path, tmp_path: Path) -> None:
-    publish(tmp_path / "site", [study_result(page.parents[1])])
+    publish(tmp_path / "site", [make_publication(page.parents[1])])
     handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "site")
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()

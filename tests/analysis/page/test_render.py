@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.analysis import report
-from searchlab.analysis.charts.vegalite import javascript
+from searchlab.analysis.charts.vegalite import bundle_javascript
 from searchlab.analysis.page.render import embed_json
 from searchlab.console import one_line
 from searchlab.log.plan import TOML_COPY_NAME
@@ -201,7 +201,7 @@ def test_the_page_needs_no_other_file_and_no_network(tmp_path: Path) -> None:
     for tag, attributes in page.elements:
         assert "src" not in attributes and "srcset" not in attributes, tag
         assert (attributes.get("href") or "#").startswith("#"), "a place on the page"
-    text = (tmp_path / "report" / "report.html").read_text().replace(javascript(), "")
+    text = (tmp_path / "report" / "report.html").read_text().replace(bundle_javascript(), "")
     assert not re.search(r"https?:|url\((?!#)|@import|fetch\(|XMLHttpRequest|WebSocket", text)
     (policy,) = (meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None and "default-src 'none'" in policy and "unsafe" not in policy
@@ -242,7 +242,7 @@ def test_a_run_takes_few_bytes_and_trials_hardly_any(tmp_path: Path) -> None:
                     )
         report(tmp_path / directory)
     small, big = ((tmp_path / d / "report" / "report.html").stat().st_size for d in ("one", "other"))
-    assert small - len(javascript()) < 200_000 and (big - small) / 96 < 400
+    assert small - len(bundle_javascript()) < 200_000 and (big - small) / 96 < 400
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_a_report_is_watched_to_the_end_of_its_study(
 ) -> None:
     out, go_on, thread = running
     monkeypatch.setattr(watch, "POLL_SECONDS", 0.1)
-    monkeypatch.setattr(watch, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(watch, "MIN_REPORT_SECONDS", 0.0)
     with WatchServer(out, read=read_runs) as server:
         serving = Thread(target=server.serve_forever, args=(0.02,))
         serving.start()
